@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from actors.parse.schema.charset_words import CharsetClauses, Charsets
 from actors.parse.schema.columns import ColumnWords, read_column, skip_default
-from actors.parse.schema.create_table import define, keys_of, read_period, sees_period
+from actors.parse.schema.create_table import define, keys_of, read_engine, read_period, sees_period
 from actors.parse.schema.definition import PRIMARY, ColumnDefinition, SourceName, TableDefinition, Visibility
 from actors.parse.schema.draft import Draft
 from actors.parse.schema.keys import KeyWords, read_key, sees_key
@@ -46,7 +46,6 @@ _OPTIONS = {
     "CONNECTION",
     "DELAY_KEY_WRITE",
     "ENCRYPTION",
-    "ENGINE",
     "ENGINE_ATTRIBUTE",
     "INSERT_METHOD",
     "KEY_BLOCK_SIZE",
@@ -127,6 +126,8 @@ class AlterWords:
     #: None: CONVERT TO comes not; else its clauses
     convert: CharsetClauses | None = None
     versioned: bool | None = None
+    #: as `Draft` has it
+    engine: str = ""
     #: the table's new name
     target: SourceName | None = None
     #: whether there is a clause besides the one of the new name
@@ -181,6 +182,7 @@ class AlterWords:
         self._change_keys(draft)
         renamed = self._change_columns(draft, words=words)
         draft.rename_in_keys(renamed)
+        draft.engine = self.engine
         draft.add_periods(self.periods)
         for key in self.keys:
             draft.add_key(key)
@@ -338,6 +340,9 @@ class _Clauses:
 
     def _option(self) -> bool:
         """Take an option of the table; return whether one came."""
+        if self._words.sees("ENGINE"):
+            self._alter.engine = read_engine(self._words)
+            return True
         if self._words.skip_option():
             return True
         found = self._words.skip_any(*_OPTIONS)
@@ -446,7 +451,7 @@ class _Clauses:
 
     def _alter_part(self) -> None:
         words = self._words
-        if words.skip_any("INDEX", "KEY"):
+        if words.skip_any("INDEX", "KEY", "CHECK", "CONSTRAINT"):
             words.skip_item()
         else:
             words.skip("COLUMN")

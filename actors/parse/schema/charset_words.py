@@ -61,6 +61,9 @@ class Charsets:
         return found
 
 
+_CLAUSE_WORDS = ("CHARACTER", "CHAR", "CHARSET", "COLLATE")
+
+
 @dataclass(slots=True)
 class CharsetClauses:
     """The charset clauses of a column, a table or a schema."""
@@ -75,8 +78,8 @@ class CharsetClauses:
 
     def read(self, words: Words) -> bool:
         """Take a clause that begins with CHARACTER SET or COLLATE, or DEFAULT and one of them."""
-        if words.sees("DEFAULT") and not words.sees("DEFAULT", "="):
-            words.take()
+        if words.peek(1).word in _CLAUSE_WORDS:
+            words.skip("DEFAULT")
         if skip_charset_words(words):
             words.skip("=")
             self.charset = read_charset(words, self.charsets)

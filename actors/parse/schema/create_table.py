@@ -27,6 +27,8 @@ class TableWords:
     #: the columns of each period
     periods: dict[str, tuple[str, ...]] = field(default_factory=dict)
     versioned: bool = False
+    #: as `Draft` has it
+    engine: str = ""
     #: whether columns come from a query as well
     queried: bool = False
 
@@ -45,6 +47,7 @@ class TableWords:
             raise UnreadableError("columns come from a query")
         draft.collation = self.charset.chosen(default_collation)
         draft.versioned = self.versioned
+        draft.engine = self.engine
         draft.add_periods(self.periods)
         for column in self.columns:
             draft.insert(define(draft, column, words=words), None)
@@ -110,10 +113,12 @@ def read_period(words: Words) -> dict[str, tuple[str, ...]]:
 def _read_options(words: Words, table: TableWords) -> None:
     """Read what follows the columns; an option that is not understood has no meaning for rows."""
     while not words.ended:
-        if table.charset.read(words):
+        if table.charset.read(words) or words.skip("DEFAULT"):
             continue
         if words.skip("WITH", "SYSTEM", "VERSIONING"):
             table.versioned = True
+        elif words.sees("ENGINE"):
+            table.engine = read_engine(words)
         elif words.skip("PARTITION", "BY"):
             table.queried |= _skip_partitions(words)
         elif words.sees_any(*_QUERY_WORDS) or words.sees_query():
@@ -123,6 +128,13 @@ def _read_options(words: Words, table: TableWords) -> None:
             words.skip_group()
         elif not words.skip_option():
             words.take()
+
+
+def read_engine(words: Words) -> str:
+    """Read ENGINE with its name, which may be a text; return it in upper case."""
+    words.expect("ENGINE")
+    words.skip("=")
+    return words.take().text.upper()
 
 
 def _skip_partitions(words: Words) -> bool:

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from actors.parse.charsets.charsets import charset_of
 from actors.parse.schema.definition import ColumnDefinition, Generated, Key, TableDefinition
 from actors.parse.schema.keys import KeyKind, KeyPart, KeyWords
+from actors.parse.schema.long_keys import GEOMETRY_PREFIX, GEOMETRY_PREFIXES, NUMBERED, is_long, may_hash
 from actors.parse.schema.names import folded
 from actors.parse.schema.tokens import UnreadableError
 from actors.parse.schema.types import is_geometry, is_text
 
-#: bytes of a key in InnoDB; MariaDB makes a hash of a longer UNIQUE key
-_KEY_BYTES_MAX = 3072
 #: what MySQL calls an index of an expression
 _OF_EXPRESSION = "functional_index"
 #: types of limited length that a key may have a prefix of
 _WITH_PREFIXES = {"char", "varchar", "binary", "varbinary"}
-#: bytes of the number that stands for a value, by how many values there may be
-_NUMBERED: dict[str, Callable[[int], int]] = {
-    "enum": lambda values: 1 if values < 256 else 2,  # noqa: PLR2004  what fits one byte
-    "set": lambda values: (values + 7) // 8 if values <= 32 else 8,  # noqa: PLR2004  never 5 to 7 bytes
-}
 
 
 @dataclass(slots=True)
@@ -40,6 +34,8 @@ class Draft:
     #: None: not known
     collation: int | None = None
     versioned: bool = False
+    #: as the statement has it, in upper case; empty: it names none
+    engine: str = ""
     #: names of columns that a period makes NOT NULL
     filled: set[str] = field(default_factory=set)
     #: periods that the statement defines: the columns of their start and end, by their names
@@ -120,9 +116,9 @@ class Draft:
 
         MySQL's keys still cover as many bytes as the numbers had that ENUM and SET are stored as.
         """
-        if self.hashes or before.type not in _NUMBERED or after.type not in _WITH_PREFIXES:
+        if self.hashes or before.type not in NUMBERED or after.type not in _WITH_PREFIXES:
             return
-        count = _NUMBERED[before.type](len(before.values)) // charset_of(before.collation).width
+        count = NUMBERED[before.type](len(before.values)) // charset_of(before.collation).width
         for at, key in enumerate(self.keys):
             parts = [
                 replace(part, prefix=count) if part.column == before.name and not part.prefix else part
@@ -240,9 +236,7 @@ class Draft:
             UnreadableError: a column of it does not exist.
         """
         parts = [self._shortened(part) for part in _parts(key)]
-        hashed = self.hashes and key.unique and (key.hashed or self._is_long(parts))
-        if self.hashes and key.unique and any(map(self._is_geometry, parts)):
-            raise UnreadableError(f"UNIQUE key {key.name} of a geometry is not followed")
+        hashed = self.hashes and key.unique and may_hash(self.engine) and (key.hashed or self._is_long(key))
         prefixes = tuple(part.prefix for part in parts)
         return replace(
             key,
@@ -256,6 +250,8 @@ class Draft:
         if not part.column:
             return part
         column = self.columns[self.require(part.column)]
+        if is_geometry(column) and not part.prefix and self.hashes:
+            return KeyPart(column.name, GEOMETRY_PREFIXES.get(column.type, GEOMETRY_PREFIX))
         if is_text(column) and not part.prefix and not self.hashes:
             # MySQL's keys have a prefix of a text: where a SET was changed to one, its old size.
             return KeyPart(column.name, 1)
@@ -277,18 +273,11 @@ class Draft:
                 return
         self.keys.append(Key(words.name or self._new_name(columns[0]), columns))
 
-    def _is_geometry(self, part: KeyPart) -> bool:
-        return is_geometry(self.columns[self.require(part.column)])
-
-    def _is_long(self, parts: list[KeyPart]) -> bool:
-        """Return whether a key of MariaDB's InnoDB is too long for an index."""
-        for part in parts:
-            column = self.columns[self.require(part.column)]  # MariaDB has no keys of expressions
-            if is_text(column) and not part.prefix:
-                return True
-            if (part.prefix or column.length) * charset_of(column.collation).width > _KEY_BYTES_MAX:
-                return True
-        return False
+    def _is_long(self, key: Key) -> bool:
+        parts = _parts(key)  # MariaDB has no keys of expressions
+        return is_long(
+            ((self.columns[self.require(part.column)], part.prefix) for part in parts), self.engine
+        )
 
 
 def _parts(key: Key) -> list[KeyPart]:
