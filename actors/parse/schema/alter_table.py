@@ -343,6 +343,10 @@ class _Clauses:
         if self._words.sees("ENGINE"):
             self._alter.engine = read_engine(self._words)
             return True
+        if self._words.skip("UNION"):
+            self._words.skip("=")
+            self._words.skip_group()
+            return True
         if self._words.skip_option():
             return True
         found = self._words.skip_any(*_OPTIONS)

@@ -179,7 +179,7 @@ class Applying:
         Raises:
             UnreadableError: it is not understood, or no such statement.
         """
-        words = Words(self._statement)
+        words = Words(self._statement, shown=True)
         words.expect("CREATE", "TABLE")
         name = words.table_name()
         draft = Draft(name.schema, name.table, self._hashes)

@@ -116,8 +116,10 @@ def read_column(words: Words, charsets: Charsets, name: str) -> ColumnWords:
 
 def _attribute(words: Words, column: ColumnWords) -> ColumnWords | None:  # noqa: C901, PLR0911, PLR0912 - one branch an attribute
     """Read one attribute; return None if none comes."""
-    if words.skip("NOT", "NULL") or words.skip("AUTO_INCREMENT"):
+    if words.skip("NOT", "NULL") or (not words.shown and words.skip("AUTO_INCREMENT")):
         return replace(column, nullable=False)
+    if words.skip("AUTO_INCREMENT"):
+        return column
     if words.skip("NOT", "SECONDARY"):
         return column
     if words.skip("NULL"):

@@ -90,6 +90,8 @@ class Type:
     decimals: int = 0
     #: ENUM's or SET's; bytes where they are given as such
     values: tuple[str | bytes, ...] = ()
+    #: the charset that values given as texts had in the session, as a collation; None: UTF-8
+    connection: int | None = None
     #: the default collation of its charset; None: the table's collation
     charset: int | None = None
     #: the name of its collation, which may refer to its charset; empty: none is given
@@ -204,7 +206,7 @@ def resolved(kind: Type, collation: int, *, strict: bool) -> ColumnDefinition:
         scale=kind.scale,
         decimals=kind.decimals,
         collation=collation,
-        values=tuple(_value(value, collation) for value in kind.values),
+        values=tuple(_value(value, collation, kind.connection) for value in kind.values),
     )
 
 
@@ -292,7 +294,9 @@ def _listing(words: Words, charsets: Charsets, name: str) -> Type:
         return _literal(words)
 
     values = words.in_parentheses(value)
-    return _with_charset(words, charsets, Type(name, values=tuple(values)))
+    return _with_charset(
+        words, charsets, Type(name, values=tuple(values), connection=words.statement.connection_collation)
+    )
 
 
 def _literal(words: Words) -> str | bytes:
@@ -422,7 +426,7 @@ def _with_charset(words: Words, charsets: Charsets, kind: Type) -> Type:
             charset = read_charset(words, charsets)
         else:
             break
-    return Type(kind.name, length=kind.length, values=kind.values, charset=charset, by_code=by_code)
+    return replace(kind, charset=charset, by_code=by_code)
 
 
 def _sizes(words: Words) -> list[int]:
@@ -491,8 +495,11 @@ def _reread(value: str, old: int, new: int) -> str:
         raise UnreadableError(f"value {value!r} is no text in the new charset ({error})") from error
 
 
-def _value(value: str | bytes, collation: int) -> str:
+def _value(value: str | bytes, collation: int, connection: int | None) -> str:
     """Return a value of ENUM or SET as the server keeps it: trailing blanks are no part of it."""
+    if isinstance(value, str) and collation == BINARY_COLLATION and connection is not None:
+        # Its bytes are those that the connection's charset has.
+        value = value.encode(text_decoder(charset_of(connection))[0], "replace")
     if isinstance(value, bytes):
         if collation == BINARY_COLLATION:
             return value.decode("utf-8", "replace")

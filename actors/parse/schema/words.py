@@ -22,13 +22,15 @@ class Words:
 
     Args:
         statement: what is read.
+        shown: whether it is the text of SHOW CREATE TABLE, which says NOT NULL wherever it is meant.
 
     Raises:
         UnreadableError: it cannot be cut into tokens.
     """
 
-    def __init__(self, statement: Statement) -> None:
+    def __init__(self, statement: Statement, *, shown: bool = False) -> None:
         self.statement = statement
+        self.shown = shown
         self._tokens = tokens_of(statement)
         while len(self._tokens) > 1 and self._tokens[-2].word == ";":
             del self._tokens[-2]

@@ -1,11 +1,11 @@
 """The catalog, against the statements of the servers' own test suites, and of tools and applications.
 
 A real server executes each statement, and the catalog applies what the binlog has of it. Then the tables that
-the statement touched are compared: columns and keys with `information_schema`, and all with SHOW CREATE TABLE.
+the statement touched are compared: columns and keys with `information_schema`, and with SHOW CREATE TABLE.
 Nothing may be wrong. What is unknown has a reason that is listed here.
 
-`scripts/get-ddl-suites.sh` gets the suites. They are long, so a run plays as many files as it has time for, in
-an order that CANAL_GROUP_SUITE_SEED decides.
+`scripts/get-ddl-suites.sh` gets the suites. They are long: a run plays as many files as it has time for, in an
+order that CANAL_GROUP_SUITE_SEED decides.
 """
 
 from __future__ import annotations
@@ -174,11 +174,12 @@ class Player(Twin):
         yield "values", own, [[unescaped(value) for value in LISTED.findall(full)] for full in listed]
         keys = {}
         ends = [column.name for column in table.columns if column.generated is Generated.ROW_END]
+        table = unique_only(table)
         self.answers.execute(KEYS_OF, (table.schema, table.table))
         for index, column in self.answers.fetchall():
-            if column not in ends:  # which is part of every key of a versioned table
+            if column not in ends:
                 keys.setdefault(index, []).append(column or "")
-        own = {key.name: list(key.columns) for key in table.keys if key.unique}
+        own = {key.name: list(key.columns) for key in table.keys}
         if table.primary_key:
             own["PRIMARY"] = list(table.primary_key)
         yield "keys", own, keys
@@ -229,8 +230,18 @@ class Player(Twin):
 
 
 def unique_only(table):
-    """Return a table without other indexes, which do not matter: servers drop those of foreign keys."""
-    return replace(table, keys=tuple(key for key in table.keys if key.unique))
+    """Return a table without what its statements need not say, and nothing depends on.
+
+    These are indexes that are not UNIQUE (servers make and drop those of foreign keys), and the end of a versioned
+    table's period, which is part of every key.
+    """
+    ends = [column.name for column in table.columns if column.generated is Generated.ROW_END]
+    keys = tuple(replace(key, columns=without(ends, key.columns)) for key in table.keys if key.unique)
+    return replace(table, keys=keys, primary_key=without(ends, table.primary_key))
+
+
+def without(left_out, names):
+    return tuple(name for name in names if name not in left_out)
 
 
 def unescaped(value):
