@@ -202,7 +202,7 @@ def skip_default(words: Words) -> None:
         words.skip_group()
     else:
         words.take()
-    while not words.ended and not words.sees_any(",", ")", *_AFTER_VALUE) and words.peek(1).word != "=":
+    while not words.ended and not words.sees_any(",", ")", *_AFTER_VALUE) and not words.sees_option():
         if words.sees("("):
             words.skip_group()
         else:

@@ -165,9 +165,13 @@ class Words:
             ahead += 1
         return self.peek(ahead).word in _QUERY_WORDS
 
+    def sees_option(self) -> bool:
+        """Return whether an option with an equals sign comes next."""
+        return self.peek().is_option and self.peek(1).word == "="
+
     def skip_option(self) -> bool:
         """Take an option with an equals sign and its value; return whether one came."""
-        if not self.peek().is_option or self.peek(1).word != "=":
+        if not self.sees_option():
             return False
         self.take()
         self.take()

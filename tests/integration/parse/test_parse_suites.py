@@ -4,8 +4,8 @@ A real server executes each statement, and the catalog applies what the binlog h
 the statement touched are compared: columns and keys with `information_schema`, and with SHOW CREATE TABLE.
 Nothing may be wrong. What is unknown has a reason that is listed here.
 
-`scripts/get-ddl-suites.sh` gets the suites. They are long: a run plays as many files as it has time for, in an
-order that CANAL_GROUP_SUITE_SEED decides.
+`scripts/get-ddl-suites.sh` gets the suites. They are long: a run plays as many files as it has time for, in
+an order that CANAL_GROUP_SUITE_SEED decides.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections import Counter
+from collections import Counter, deque
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -21,7 +22,7 @@ from typing import NamedTuple
 
 import pymysql
 import pytest
-from ddl_sequences import comparable
+from ddl_sequences import SCHEMAS, comparable
 from integration.parse.test_parse_catalog import COLUMNS_OF, Twin, different, flat
 from sql_suites import statements
 
@@ -31,10 +32,10 @@ from actors.parse.schema.statement import Statement
 from canal_group.demo.database.mariadb import MariaDbServer
 from canal_group.demo.database.mysql import MySqlServer
 
+CORPUS = Path(__file__).parents[2] / "corpus"
 SUITES = Path(__file__).parents[3] / ".cache/ddl-suites"
 SEED = os.environ.get("CANAL_GROUP_SUITE_SEED", "1")
 MINUTES = 4
-SYSTEM = ("mysql", "sys", "information_schema", "performance_schema")
 #: what is played: definitions of tables, and the settings of a session that definitions depend on
 PLAYED = re.compile(
     rb"(?:\s|/\*[^!M].*?\*/)*(?:/\*M?!\d*\s*)?(?:"
@@ -65,7 +66,7 @@ KEYS_OF = (
 )
 TABLES = (
     "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE IN ('BASE TABLE',"
-    f" 'SYSTEM VERSIONED', 'SEQUENCE') AND TABLE_SCHEMA NOT IN {SYSTEM}"
+    " 'SYSTEM VERSIONED', 'SEQUENCE')"
 )
 #: the server died
 LOST = (2006, 2013)
@@ -83,13 +84,18 @@ class Finding(NamedTuple):
 
 
 class Player(Twin):
-    """A server that plays files, and the catalog that should know the same."""
+    """A server that plays files, and the catalog that should know the same; its other schemas stay."""
 
     def __init__(self, server):
+        with closing(server.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW DATABASES")
+            others = {name for (name,) in cursor.fetchall()} - {*SCHEMAS, "test"}
         super().__init__(server, "")
+        self.others = others
         self.collation = self.catalog._collation
         self.file = ""
         self.findings = []
+        self.refused = deque(maxlen=20)
         self.counts = Counter()
         self.answers = self.shows
 
@@ -99,9 +105,8 @@ class Player(Twin):
         self.connection.close()
         self.connection = self.server.connect()
         self.cursor = self.connection.cursor()
-        names = [name for (name,) in self.ask("SHOW DATABASES") if name not in SYSTEM]
         self.ask("SET SESSION foreign_key_checks = 0")
-        for name in names:
+        for name in self._schemas():
             quoted = name.replace("`", "``")
             self.ask(f"DROP DATABASE `{quoted}`")
         for _ in self.new_events():
@@ -121,6 +126,7 @@ class Player(Twin):
             if error.args[0] in LOST:
                 raise
             self.counts["refused"] += 1
+            self.refused.append((sql, error))
         else:
             self.counts["accepted"] += 1
         touched, text = set(), sql.decode("latin-1")
@@ -144,10 +150,16 @@ class Player(Twin):
         for name in touched:
             self._compare(name, text)
 
-    def _compare_names(self, sql):
+    def _schemas(self):
+        return [name for (name,) in self.ask("SHOW DATABASES") if name not in self.others]
+
+    def _tables(self):
         self.answers.execute(TABLES)
+        return {(schema, table) for schema, table in self.answers.fetchall() if schema not in self.others}
+
+    def _compare_names(self, sql):
         own = {(table.schema, table.table) for table in self.catalog.tables()}
-        there = set(self.answers.fetchall())
+        there = self._tables()
         if own != there:
             self._find("tables", sql, f"missing: {sorted(there - own)}, too many: {sorted(own - there)}")
             self._learn_all()
@@ -209,14 +221,12 @@ class Player(Twin):
             self.catalog.set(shown)
 
     def _learn_all(self):
-        self.answers.execute(TABLES)
-        there = self.answers.fetchall()
-        schemas = {name: self.catalog.schema_collation(name) for (name,) in self.ask("SHOW DATABASES")}
+        schemas = {name: self.catalog.schema_collation(name) for name in self._schemas()}
         self.catalog = Catalog(self.collation)
         for name, collation in schemas.items():
             if collation is not None:
                 self.catalog.set_schema(name, collation)
-        for name in there:
+        for name in self._tables():
             self._learn(SourceName(*name))
 
     def _find(self, kind, sql, detail):
@@ -232,8 +242,8 @@ class Player(Twin):
 def unique_only(table):
     """Return a table without what its statements need not say, and nothing depends on.
 
-    These are indexes that are not UNIQUE (servers make and drop those of foreign keys), and the end of a versioned
-    table's period, which is part of every key.
+    These are indexes that are not UNIQUE (servers make and drop those of foreign keys), and the end of a
+    versioned table's period, which is part of every key.
     """
     ends = [column.name for column in table.columns if column.generated is Generated.ROW_END]
     keys = tuple(replace(key, columns=without(ends, key.columns)) for key in table.keys if key.unique)
@@ -277,3 +287,20 @@ def test_statements_of_the_servers_own_suites(vendor):
         player = played(server, SUITES / server.engine, MINUTES)
         assert player.counts["compared"] > 100, player.counts
         assert not player.wrong, (len(player.wrong), player.counts, player.wrong[:5])
+
+
+def require_known(server):
+    """Play what is written here; a server accepts it all, and nothing of it is unknown."""
+    player = Player(server)
+    for name in ("both", "tools", "applications", server.engine):
+        play_file(player, CORPUS / f"{name}.test", CORPUS)
+    assert not player.findings, (player.counts, player.findings)
+    assert not player.counts["refused"], player.refused
+
+
+def test_statements_of_tools_and_applications_on_mariadb(mariadb):
+    require_known(mariadb)
+
+
+def test_statements_of_tools_and_applications_on_mysql(two_mysqls):
+    require_known(two_mysqls[0].start())
