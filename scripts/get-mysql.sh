@@ -9,46 +9,12 @@
 # keep the prefix, it is made again only when it was removed. A prefix is whole or not there.
 set -euo pipefail
 cd -P "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=scripts/apt-apart.sh
+. scripts/apt-apart.sh
 
 readonly suite=sid package=mysql-server-core
-readonly keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 # What the closure brings along and neither program opens.
 readonly needless='^(perl|libperl|libdb5|libgdbm|libc-gconv|gcc-.*-base)'
-
-fail() {
-    printf 'get-mysql: %s\n' "$*" >&2
-    exit 1
-}
-
-# The first Debian mirror in either notation of apt's sources.
-own_mirror() {
-    cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
-        sed -nE -e 's/^URIs:[[:space:]]+//p' -e 's/^deb[[:space:]]+(\[[^]]*\][[:space:]]*)?([^[:space:]]+).*/\2/p' |
-        tr -s '[:space:]' '\n' | grep -m 1 -E '/debian/?$' || true
-}
-
-# An apt that knows nothing of this machine's packages, so that it fetches the whole closure.
-configure_apt() {
-    mkdir -p "$work"/etc/{apt.conf.d,preferences.d,parts} "$work/state/lists/partial" "$work/cache/archives/partial"
-    : >"$work/state/status"
-    echo "deb [signed-by=$keyring] $mirror $suite main" >"$work/etc/sources.list"
-    cat >"$work/apt.conf" <<CONF
-Dir::State "$work/state";
-Dir::State::status "$work/state/status";
-Dir::Cache "$work/cache";
-Dir::Etc "$work/etc";
-Dir::Etc::sourcelist "$work/etc/sources.list";
-Dir::Etc::sourceparts "$work/etc/parts";
-APT::Sandbox::User "";
-APT::Install-Recommends "false";
-Acquire::Languages "none";
-Acquire::Retries "3";
-// A mirror's copy of a moving suite may be past its date.
-Acquire::Check-Valid-Until "false";
-Acquire::Check-Date "false";
-CONF
-    export APT_CONFIG="$work/apt.conf"
-}
 
 unpack() {
     local deb name
@@ -77,18 +43,15 @@ WRAPPER
 
 prefix=${1:-.cache/mysql}
 command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || fail "this is no Debian: there is no apt here"
-[ -r "$keyring" ] || fail "Debian's keys are missing: install the package debian-archive-keyring"
-mirror=${DEBIAN_MIRROR:-$(own_mirror)}
-[ -n "$mirror" ] || fail "no Debian mirror in this machine's apt sources; name one in DEBIAN_MIRROR"
 
 work=$(mktemp -d)
 part="$prefix.part"
 trap 'rm -rf "$work" "$part"' EXIT
 rm -rf "$part"
 mkdir -p "$part/bin"
-configure_apt
-apt-get -qq update >&2 || fail "$mirror does not answer"
-apt-get -qq -y --download-only install "$package" >/dev/null || fail "$mirror has no $package in $suite"
+configure_apt "$work" "$suite"
+apt-get -qq update >&2 || fail "the Debian mirror does not answer"
+apt-get -qq -y --download-only install "$package" >/dev/null || fail "the Debian mirror has no $package in $suite"
 unpack
 wrap mysqld usr/sbin/mysqld "--basedir=\"\$prefix/usr\" --lc-messages-dir=\"\$prefix/usr/share/mysql\" \\
     --character-sets-dir=\"\$prefix/usr/share/mysql/charsets\" --plugin-dir=\"\$prefix/usr/lib/mysql/plugin\" \\

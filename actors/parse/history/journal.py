@@ -52,7 +52,10 @@ def read_text(text: str, make: Callable[[], Catalog]) -> list[SchemaHistory]:
     """
     found: dict[str, _Reading] = {}
     reading: _Reading | None = None
-    for number, line in enumerate(text.split("\n")[:-1]):
+    *lines, _ = text.split("\n")
+    if text and not lines:
+        raise ValueError("its beginning is missing")
+    for number, line in enumerate(lines):
         data = json.loads(line)
         if "version" in data:
             if data["version"] != _VERSION:

@@ -18,6 +18,7 @@ from merge.errors import CorruptEvent
 _FLOAT_SIZE = 4
 #: the size of a BLOB's or TEXT's length, by the name's first letters
 _BLOB_SIZES = {"tiny": 1, "medium": 3, "long": 4}
+_UTF8MB4_WIDTH = 4
 _ENUM_OF_ONE_BYTE = 255
 _SET_SIZES = (1, 2, 3, 4, 8)
 #: a compressed column is stored under another type
@@ -64,7 +65,7 @@ def _agree(column: Column, defined: ColumnDefinition) -> bool:
         return _OLD.get(expected) is column.type
     if column.type is _PACKED.get(expected):
         # The size of a compressed VARCHAR includes the byte that says how it is compressed.
-        return expected is ColumnType.BLOB or column.size - 1 == _bytes(defined)
+        return expected is ColumnType.BLOB or column.size - 1 in _bytes(defined)
     return column.type is expected and _sizes_agree(column, defined)
 
 
@@ -77,13 +78,12 @@ def _sizes_agree(column: Column, defined: ColumnDefinition) -> bool:  # noqa: PL
         case ColumnType.BIT:
             return column.size == defined.length
         case ColumnType.STRING:
-            return column.size == ADDRESS_SIZES.get(defined.type, _bytes(defined))
+            return column.size == ADDRESS_SIZES.get(defined.type) or column.size in _bytes(defined)
         case ColumnType.VARCHAR:
-            return column.size == _bytes(defined)
+            return column.size in _bytes(defined)
         case ColumnType.BLOB:
-            return column.size == next(
-                (size for word, size in _BLOB_SIZES.items() if defined.type.startswith(word)), 2
-            )
+            size = next((size for word, size in _BLOB_SIZES.items() if defined.type.startswith(word)), 2)
+            return column.size in (size, size + _is_utf8(defined))
         case ColumnType.ENUM:
             return column.size == (1 if len(defined.values) <= _ENUM_OF_ONE_BYTE else 2)
         case ColumnType.SET:
@@ -93,8 +93,18 @@ def _sizes_agree(column: Column, defined: ColumnDefinition) -> bool:  # noqa: PL
             return True
 
 
-def _bytes(defined: ColumnDefinition) -> int:
-    return defined.length * charset_of(defined.collation).width
+def _bytes(defined: ColumnDefinition) -> tuple[int, ...]:
+    size = defined.length * charset_of(defined.collation).width
+    return (size, defined.length * _UTF8MB4_WIDTH) if _is_utf8(defined) else (size,)
+
+
+def _is_utf8(defined: ColumnDefinition) -> bool:
+    """Return whether a column may be in utf8mb4 instead of utf8mb3.
+
+    Both are read the same way. A setting that no binlog logs, `old_mode`, decides which of them MariaDB takes
+    for `utf8`; a TEXT of a given length may then be of the next larger type.
+    """
+    return charset_of(defined.collation).name == "utf8mb3"
 
 
 def _stored(column: Column) -> str:

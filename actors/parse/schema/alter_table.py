@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from actors.parse.schema.charset_words import Charsets, read_charset, read_collation, skip_charset_words
+from actors.parse.schema.charset_words import CharsetClauses, Charsets
 from actors.parse.schema.columns import ColumnWords, read_column, skip_default
-from actors.parse.schema.create_table import TableCharset, define, keys_of, read_period, skip_option
+from actors.parse.schema.create_table import define, keys_of, read_engine, read_period, sees_period
 from actors.parse.schema.definition import PRIMARY, ColumnDefinition, SourceName, TableDefinition, Visibility
 from actors.parse.schema.draft import Draft
 from actors.parse.schema.keys import KeyWords, read_key, sees_key
+from actors.parse.schema.names import folded
 from actors.parse.schema.tokens import Kind, UnreadableError
 from actors.parse.schema.types import converted, in_charset
 from actors.parse.schema.words import Words
@@ -34,6 +35,37 @@ _PARTITION_WORDS = (
     # with a table of an equal definition, else the server refuses
     "EXCHANGE",
 )
+#: options of a table, which need no equals sign
+_OPTIONS = {
+    "AUTO_INCREMENT",
+    "AUTOEXTEND_SIZE",
+    "AVG_ROW_LENGTH",
+    "CHECKSUM",
+    "COMMENT",
+    "COMPRESSION",
+    "CONNECTION",
+    "DELAY_KEY_WRITE",
+    "ENCRYPTION",
+    "ENGINE_ATTRIBUTE",
+    "INSERT_METHOD",
+    "KEY_BLOCK_SIZE",
+    "MAX_ROWS",
+    "MIN_ROWS",
+    "PACK_KEYS",
+    "PAGE_CHECKSUM",
+    "PASSWORD",
+    "ROW_FORMAT",
+    "SECONDARY_ENGINE",
+    "SECONDARY_ENGINE_ATTRIBUTE",
+    "SEQUENCE",
+    "STATS_AUTO_RECALC",
+    "STATS_PERSISTENT",
+    "STATS_SAMPLE_PAGES",
+    "STORAGE",
+    "TABLESPACE",
+    "TRANSACTIONAL",
+    "TYPE",
+}
 _RENAMED_PARTS = ("COLUMN", "INDEX", "KEY")
 _IDLE_CLAUSES = (
     ("ENABLE", "KEYS"),
@@ -47,6 +79,8 @@ _IDLE_CLAUSES = (
     ("SECONDARY_UNLOAD",),
     ("REMOVE", "PARTITIONING"),
     ("UPGRADE", "PARTITIONING"),
+    ("DATA", "DIRECTORY"),
+    ("INDEX", "DIRECTORY"),
 )
 
 
@@ -77,7 +111,7 @@ class _Dropped:
 class AlterWords:
     """What an ALTER TABLE says."""
 
-    charset: TableCharset
+    charset: CharsetClauses
     placed: list[_Placed] = field(default_factory=list)
     dropped: list[_Dropped] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
@@ -87,10 +121,13 @@ class AlterWords:
     keys: list[KeyWords] = field(default_factory=list)
     dropped_keys: list[_Dropped] = field(default_factory=list)
     renamed_keys: list[tuple[str, str]] = field(default_factory=list)
-    filled: list[str] = field(default_factory=list)
+    #: the columns of each new period
+    periods: dict[str, tuple[str, ...]] = field(default_factory=dict)
     #: None: CONVERT TO comes not; else its clauses
-    convert: TableCharset | None = None
+    convert: CharsetClauses | None = None
     versioned: bool | None = None
+    #: as `Draft` has it
+    engine: str = ""
     #: the table's new name
     target: SourceName | None = None
     #: whether there is a clause besides the one of the new name
@@ -112,14 +149,14 @@ class AlterWords:
 
         The server then leaves the table as it is, with what any other change would make it forget.
         """
-        there = {column.name.lower() for column in draft.columns}
+        there = {folded(column.name) for column in draft.columns}
         return (
             not self.binding
             and all(
-                placed.old.lower() not in there if placed.old else placed.column.name.lower() in there
+                folded(placed.old) not in there if placed.old else folded(placed.column.name) in there
                 for placed in self.placed
             )
-            and not any(dropped.name.lower() in there for dropped in self.dropped)
+            and not any(folded(dropped.name) in there for dropped in self.dropped)
             and not any(draft.has_key(dropped.name) for dropped in self.dropped_keys)
             and all(draft.has(key) for key in self.keys)
         )
@@ -135,54 +172,61 @@ class AlterWords:
         Raises:
             UnreadableError: it does not fit the table.
         """
-        if self.convert is not None:
-            if self.charset.chosen(None) is not None:
+        if self.convert is None:
+            draft.collation = self.charset.chosen(draft.collation, default_collation)
+        else:
+            if self.charset.said:
                 raise UnreadableError("a table is converted to a charset, and has another default")
-            chosen = self.convert.chosen(default_collation)
-            if chosen is None:
-                raise UnreadableError("the default collation of the schema is not known")
-            self.charset = TableCharset(self.charset.charsets, collation=chosen)
-        draft.collation = self.charset.chosen(draft.collation)
+            draft.collation = self._converted_to(default_collation)
         draft.versioned = draft.versioned if self.versioned is None else self.versioned
         self._change_keys(draft)
         renamed = self._change_columns(draft, words=words)
         draft.rename_in_keys(renamed)
-        draft.filled |= {name.lower() for name in self.filled}
+        draft.engine = self.engine
+        draft.add_periods(self.periods)
         for key in self.keys:
             draft.add_key(key)
         return draft.finished()
 
+    def _converted_to(self, default: int | None) -> int:
+        assert self.convert is not None
+        collation = self.convert.chosen(default)
+        if collation is None:
+            raise UnreadableError("the default collation of the schema is not known")
+        return collation
+
     def _change_keys(self, draft: Draft) -> None:
         for dropped in self.dropped_keys:
-            if dropped.name.upper() == PRIMARY:
+            if folded(dropped.name) == folded(PRIMARY):
                 draft.primary_key = []
             elif draft.has_key(dropped.name) or not (dropped.if_exists or dropped.any_constraint):
                 draft.drop_key(dropped.name)
-        new = {old.lower(): name for old, name in self.renamed_keys}
-        draft.keys = [replace(key, name=new.get(key.name.lower(), key.name)) for key in draft.keys]
+        for old, new in self.renamed_keys:
+            draft.rename_key(old, new)
 
     def _change_columns(self, draft: Draft, *, words: Words) -> dict[str, str]:
         """Change the columns; return the new name of each renamed one, by the old one in lower case."""
-        existing = {column.name.lower() for column in draft.columns}
+        existing = {folded(column.name) for column in draft.columns}
         gone = self._gone(draft)
         replaced = self._replaced(draft)
         for name in {*self.renamed, *self.visible} - self.optional:
             draft.require(name)
         before, draft.columns = draft.columns, []
         for column in before:
-            if column.name.lower() not in gone:
-                by = replaced.get(column.name.lower())
+            if folded(column.name) not in gone:
+                by = replaced.get(folded(column.name))
                 kept = self._kept(draft, column, by, words=words)
                 draft.columns.append(kept)
                 draft.keep_key_bytes(column, kept)
-        draft.drop_from_keys(gone)
+        # A key goes on with a new column of the name.
+        draft.drop_from_keys(gone - {folded(placed.column.name) for placed in self.placed if not placed.old})
         for placed in self.placed:
-            name = placed.column.name.lower()
-            moved = placed.position is not None and placed.old.lower() in replaced
+            name = folded(placed.column.name)
+            moved = placed.position is not None and folded(placed.old) in replaced
             if moved if placed.old else not (placed.if_not_exists and name in existing):
                 if moved:
                     # Until here it had its old place, and clauses before this one could name it.
-                    draft.columns = [column for column in draft.columns if column.name.lower() != name]
+                    draft.columns = [column for column in draft.columns if folded(column.name) != name]
                 existing.add(name)
                 draft.insert(self._new(draft, placed, words=words), placed.position)
         return {**self.renamed, **{old: placed.column.name for old, placed in replaced.items()}}
@@ -192,7 +236,7 @@ class AlterWords:
         for dropped in self.dropped:
             if not (dropped.if_exists and draft.index_of(dropped.name) is None):
                 draft.require(dropped.name)
-                gone.add(dropped.name.lower())
+                gone.add(folded(dropped.name))
         return gone
 
     def _replaced(self, draft: Draft) -> dict[str, _Placed]:
@@ -200,14 +244,14 @@ class AlterWords:
         for placed in self.placed:
             if placed.old and not (placed.if_not_exists and draft.index_of(placed.old) is None):
                 draft.require(placed.old)
-                replaced[placed.old.lower()] = placed
+                replaced[folded(placed.old)] = placed
         return replaced
 
     def _kept(
         self, draft: Draft, column: ColumnDefinition, by: _Placed | None, *, words: Words
     ) -> ColumnDefinition:
         """Return what stands in a column's place: itself with what changes of it, or what replaces it."""
-        lower = column.name.lower()
+        lower = folded(column.name)
         if by is None:
             kept = self._converted(draft, column, words=words)
             kept = replace(kept, name=self.renamed.get(lower, kept.name))
@@ -245,7 +289,7 @@ class _Clauses:
     def __init__(self, words: Words, charsets: Charsets) -> None:
         self._words = words
         self._charsets = charsets
-        self._alter = AlterWords(TableCharset(charsets))
+        self._alter = AlterWords(CharsetClauses(charsets))
         self._by_word: dict[str, Callable[[], None]] = {
             "ADD": self._add,
             "DROP": self._drop,
@@ -266,9 +310,8 @@ class _Clauses:
         while not words.ended:
             if words.skip(","):
                 continue
-            self._alter.others |= not words.sees("RENAME") or words.peek(1).text.upper() in _RENAMED_PARTS
-            token = words.peek()
-            by_word = self._by_word.get(token.text.upper()) if token.kind is Kind.WORD else None
+            self._alter.others |= not words.sees("RENAME") or words.peek(1).word in _RENAMED_PARTS
+            by_word = self._by_word.get(words.peek().word)
             optional = self._alter.optional_clauses
             if by_word is not None:
                 words.take()
@@ -290,7 +333,26 @@ class _Clauses:
         if words.sees("PARTITION", "BY") or any(words.sees(word, "PARTITION") for word in _PARTITION_WORDS):
             words.skip_rest()
             return True
-        return skip_option(words)
+        if words.skip("WITH", "SYSTEM", "VERSIONING"):
+            self._alter.versioned = True
+            return True
+        return self._option()
+
+    def _option(self) -> bool:
+        """Take an option of the table; return whether one came."""
+        if self._words.sees("ENGINE"):
+            self._alter.engine = read_engine(self._words)
+            return True
+        if self._words.skip("UNION"):
+            self._words.skip("=")
+            self._words.skip_group()
+            return True
+        if self._words.skip_option():
+            return True
+        found = self._words.skip_any(*_OPTIONS)
+        if found:
+            self._words.take()
+        return found
 
     def _add(self) -> None:
         words = self._words
@@ -298,8 +360,8 @@ class _Clauses:
             words.skip_rest()
         elif words.skip("SYSTEM", "VERSIONING"):
             self._alter.versioned = True
-        elif words.sees("PERIOD", "FOR"):
-            self._alter.filled += read_period(words)
+        elif sees_period(words):
+            self._alter.periods |= read_period(words)
         elif sees_key(words):
             key = read_key(words)
             self._alter.keys.append(key)
@@ -310,15 +372,15 @@ class _Clauses:
             if words.sees("("):
                 words.in_parentheses(lambda: self._element(if_not_exists=if_not_exists))
             else:
-                self._place("", words.name(), if_exists=if_not_exists)
+                self._place("", words.column_name(), if_exists=if_not_exists)
 
     def _element(self, *, if_not_exists: bool) -> None:
-        if self._words.sees("PERIOD", "FOR"):
-            self._alter.filled += read_period(self._words)
+        if sees_period(self._words):
+            self._alter.periods |= read_period(self._words)
         elif sees_key(self._words):
             self._alter.keys.append(read_key(self._words))
         else:
-            self._place("", self._words.name(), if_exists=if_not_exists)
+            self._place("", self._words.column_name(), if_exists=if_not_exists)
 
     def _place(self, old: str, name: str, *, if_exists: bool) -> None:
         words = self._words
@@ -327,7 +389,7 @@ class _Clauses:
         if words.skip("FIRST"):
             position = ""
         elif words.skip("AFTER"):
-            position = words.name()
+            position = words.column_name()
         self._alter.placed.append(_Placed(column, old, position, if_exists))
         self._alter.optional_clauses += if_exists and position is None
         self._alter.keys += [replace(key, if_not_exists=if_exists and not old) for key in keys_of(column)]
@@ -335,14 +397,14 @@ class _Clauses:
     def _modify(self) -> None:
         self._words.skip("COLUMN")
         if_exists = self._words.skip_if_exists()
-        name = self._words.name()
+        name = self._words.column_name()
         self._place(name, name, if_exists=if_exists)
 
     def _change(self) -> None:
         self._words.skip("COLUMN")
         if_exists = self._words.skip_if_exists()
-        old = self._words.name()
-        self._place(old, self._words.name(), if_exists=if_exists)
+        old = self._words.column_name()
+        self._place(old, self._words.column_name(), if_exists=if_exists)
 
     def _drop(self) -> None:
         words, alter = self._words, self._alter
@@ -352,7 +414,11 @@ class _Clauses:
             alter.dropped_keys.append(_Dropped(PRIMARY))
         elif words.skip("SYSTEM", "VERSIONING"):
             alter.versioned = False
-        elif words.skip("PERIOD", "FOR") or words.skip("FOREIGN", "KEY") or words.skip("CHECK"):
+        elif words.skip("PERIOD"):
+            words.skip_if_exists()
+            words.expect("FOR")
+            words.name()
+        elif words.skip("FOREIGN", "KEY") or words.skip("CHECK"):
             words.skip_if_exists()
             words.name()
         elif words.skip_any("INDEX", "KEY"):
@@ -365,7 +431,7 @@ class _Clauses:
         else:
             words.skip("COLUMN")
             if_exists = words.skip_if_exists()
-            alter.dropped.append(_Dropped(words.name(), if_exists))
+            alter.dropped.append(_Dropped(words.column_name(), if_exists))
             alter.optional_clauses += if_exists
             words.skip_any("RESTRICT", "CASCADE")
 
@@ -375,9 +441,9 @@ class _Clauses:
             if_exists = words.skip_if_exists()
             old = words.name()
             if if_exists:
-                alter.optional.add(old.lower())
+                alter.optional.add(folded(old))
             words.expect("TO")
-            alter.renamed[old.lower()] = words.name()
+            alter.renamed[folded(old)] = words.name()
         elif words.skip_any("INDEX", "KEY"):
             words.skip_if_exists()
             old = words.name()
@@ -389,21 +455,14 @@ class _Clauses:
 
     def _alter_part(self) -> None:
         words = self._words
-        if words.skip_any("INDEX", "KEY"):
-            words.skip_if_exists()
-            words.name()
-            if not words.skip("NOT", "IGNORED") and not words.skip_any("VISIBLE", "INVISIBLE", "IGNORED"):
-                raise words.unexpected()
-        elif words.skip_any("CHECK", "CONSTRAINT"):
-            words.name()
-            if not words.skip("NOT", "ENFORCED"):
-                words.expect("ENFORCED")
+        if words.skip_any("INDEX", "KEY", "CHECK", "CONSTRAINT"):
+            words.skip_item()
         else:
             words.skip("COLUMN")
             if_exists = words.skip_if_exists()
             name = words.name()
             if if_exists:
-                self._alter.optional.add(name.lower())
+                self._alter.optional.add(folded(name))
             self._set(name)
 
     def _set(self, name: str) -> None:
@@ -411,9 +470,9 @@ class _Clauses:
         if words.skip("SET", "DEFAULT"):
             skip_default(words)
         elif words.skip("SET", "VISIBLE"):
-            self._alter.visible[name.lower()] = True
+            self._alter.visible[folded(name)] = True
         elif words.skip("SET", "INVISIBLE"):
-            self._alter.visible[name.lower()] = False
+            self._alter.visible[folded(name)] = False
         else:
             words.expect("DROP", "DEFAULT")
 
@@ -429,13 +488,11 @@ class _Clauses:
             words.skip_rest()
         else:
             words.expect("TO")
-            if not skip_charset_words(words):
+            alter.convert = CharsetClauses(self._charsets)
+            if not alter.convert.read(words):
                 raise words.unexpected("CHARACTER SET should come")
-            words.skip("=")
-            alter.convert = TableCharset(self._charsets, charset=read_charset(words, self._charsets))
-            if words.skip("COLLATE"):
-                words.skip("=")
-                alter.convert.collation = read_collation(words, self._charsets, alter.convert.charset)
+            if words.sees("COLLATE"):
+                alter.convert.read(words)
 
     def _order(self) -> None:
         """Take ORDER BY with its columns: commas separate them, as they separate clauses."""
@@ -447,7 +504,7 @@ class _Clauses:
                 words.name()
             words.skip_any("ASC", "DESC")
             follows = words.peek(2)
-            ends = follows.kind is Kind.END or follows.text.upper() in (",", "ASC", "DESC", ".")
+            ends = follows.kind is Kind.END or follows.word in (",", "ASC", "DESC", ".")
             if not (words.sees(",") and ends):
                 return
             words.take()

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from actors.parse.charsets.charsets import charset_of
 from actors.parse.schema.alter_table import read_alter
-from actors.parse.schema.charset_words import Charsets
-from actors.parse.schema.create_table import TableCharset, read_table
+from actors.parse.schema.charset_words import CharsetClauses, Charsets
+from actors.parse.schema.create_table import read_table
 from actors.parse.schema.definition import (
     PRIMARY,
     ColumnDefinition,
@@ -180,7 +180,7 @@ class Applying:
         Raises:
             UnreadableError: it is not understood, or no such statement.
         """
-        words = Words(self._statement)
+        words = Words(self._statement, shown=True)
         words.expect("CREATE", "TABLE")
         name = words.table_name()
         draft = Draft(name.schema, name.table, self._hashes)
@@ -323,12 +323,12 @@ class Applying:
 
     def _read_schema(self, words: Words, name: str, default: int | None) -> None:
         """Read a schema's options; if one is not understood, its collation is not known."""
-        charset = TableCharset(self._charsets)
+        charset = CharsetClauses(self._charsets)
         try:
             while not words.ended:
                 if not charset.read(words):
                     words.take()
-            self._holdings.set_schema(name, charset.chosen(default))
+            self._holdings.set_schema(name, charset.chosen(default, self._server_collation))
         except UnreadableError:
             self._holdings.set_schema(name, None)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from actors.parse.charsets.charsets import charset_of
 from actors.parse.charsets.collations import collation_number, default_collation
 from actors.parse.schema.statement import Statement
@@ -43,18 +45,72 @@ class Charsets:
         """Return a collation's number.
 
         Args:
-            name: as the statement has it.
+            name: as the statement has it; DEFAULT: the default of the charset.
             charset: a collation of the charset that a name without one refers to; None: not known.
 
         Raises:
             UnreadableError: the collation is unknown.
         """
         own = charset_of(charset).name if charset is not None else ""
+        if name.upper() == "DEFAULT" and own:
+            return self.default(own)
         server = self._statement.server
         found = collation_number(name, mariadb=server.mariadb, charset=own)
         if found is None:
             raise UnreadableError(f"collation {name} is unknown")
         return found
+
+
+_CLAUSE_WORDS = ("CHARACTER", "CHAR", "CHARSET", "COLLATE")
+
+
+@dataclass(slots=True)
+class CharsetClauses:
+    """The charset clauses of a column, a table or a schema."""
+
+    charsets: Charsets
+    #: the default collation of the charset that a clause names; None: none does
+    charset: int | None = None
+    #: a collation's name, which may refer to the charset; empty: no clause names one
+    collation: str = ""
+    #: whether CHARACTER SET DEFAULT is one of them
+    to_default: bool = False
+
+    def read(self, words: Words) -> bool:
+        """Take a clause that begins with CHARACTER SET or COLLATE, or DEFAULT and one of them."""
+        if words.peek(1).word in _CLAUSE_WORDS:
+            words.skip("DEFAULT")
+        if skip_charset_words(words):
+            words.skip("=")
+            self.charset = read_charset(words, self.charsets)
+            self.to_default = self.charset is None
+            return True
+        if words.skip("COLLATE"):
+            words.skip("=")
+            self.collation = read_name(words)
+            return True
+        return False
+
+    @property
+    def said(self) -> bool:
+        """Whether there is any clause."""
+        return self.charset is not None or bool(self.collation) or self.to_default
+
+    def chosen(self, default: int | None, outer: int | None = None) -> int | None:
+        """Return the collation that the clauses choose; None: it is not known.
+
+        Args:
+            default: what no clause means.
+            outer: a collation of the charset that CHARACTER SET DEFAULT means; None: `default`.
+
+        Raises:
+            UnreadableError: the collation is unknown.
+        """
+        base = default if self.charset is None else self.charset
+        if self.to_default:
+            base = default if outer is None else outer
+            base = None if base is None else self.charsets.collation("DEFAULT", base)
+        return self.charsets.collation(self.collation, base) if self.collation else base
 
 
 def read_charset(words: Words, charsets: Charsets) -> int | None:
@@ -66,7 +122,7 @@ def read_charset(words: Words, charsets: Charsets) -> int | None:
     Raises:
         UnreadableError: the charset is unknown.
     """
-    name = words.text() if words.peek().kind is Kind.TEXT else words.name()
+    name = read_name(words)
     return None if name.upper() == "DEFAULT" else charsets.default(name)
 
 
@@ -75,7 +131,6 @@ def skip_charset_words(words: Words) -> bool:
     return words.skip("CHARACTER", "SET") or words.skip("CHAR", "SET") or words.skip("CHARSET")
 
 
-def read_collation(words: Words, charsets: Charsets, charset: int | None) -> int:
-    """Read the name after COLLATE; return its number."""
-    name = words.text() if words.peek().kind is Kind.TEXT else words.name()
-    return charsets.collation(name, charset)
+def read_name(words: Words) -> str:
+    """Read the name of a charset or a collation, which may be given as a text."""
+    return words.text() if words.peek().kind is Kind.TEXT else words.name()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from actors.parse.schema.charset_words import Charsets, read_collation
+from actors.parse.schema.charset_words import Charsets, read_name
 from actors.parse.schema.definition import ColumnDefinition, Generated, Visibility
 from actors.parse.schema.references import skip_references
-from actors.parse.schema.tokens import Kind
-from actors.parse.schema.types import Type, read_type, resolved
+from actors.parse.schema.types import Type, chosen, read_type, resolved
 from actors.parse.schema.words import Words
 
 #: attributes without a meaning for rows, which a value follows
@@ -21,7 +20,34 @@ _IDLE_ATTRIBUTES = {
     "SRID",
     "REF_SYSTEM_ID",
 }
-_LITERAL_PREFIXES = {"DATE", "TIME", "TIMESTAMP"}
+#: words that end an expression without parentheses: they begin the next attribute, or what follows a column
+_AFTER_VALUE = {
+    *_IDLE_ATTRIBUTES,
+    "AFTER",
+    "AS",
+    "AUTO_INCREMENT",
+    "CHECK",
+    "COLLATE",
+    "COMPRESSED",
+    "CONSTRAINT",
+    "DEFAULT",
+    "FIRST",
+    "GENERATED",
+    "INVISIBLE",
+    "KEY",
+    "NOT",
+    "NULL",
+    "ON",
+    "PRIMARY",
+    "REFERENCES",
+    "SERIAL",
+    "UNIQUE",
+    "VISIBLE",
+    "WITH",
+    "WITHOUT",
+}
+#: the versions that make a foreign key of a column's REFERENCES
+_REFERENCES_COUNT = {True: (10, 5), False: (9, 0)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +56,17 @@ class ColumnWords:
 
     name: str
     type: Type
+    charsets: Charsets
     #: None: not said
     nullable: bool | None = None
     generated: Generated = Generated.NO
     invisible: bool = False
     primary: bool = False
     unique: bool = False
+    #: whether a foreign key begins here, for which the server makes an index
+    refers: bool = False
+    #: whether it says WITH SYSTEM VERSIONING, which makes a new table versioned
+    versioned: bool = False
 
     def defined(
         self, table_collation: int | None, *, explicit_timestamps: bool, strict: bool
@@ -50,7 +81,8 @@ class ColumnWords:
         Raises:
             UnreadableError: it depends on what is not known.
         """
-        column = resolved(self.type, table_collation, strict=strict)
+        kind, collation = chosen(self.type, table_collation, self.charsets)
+        column = resolved(kind, collation, strict=strict)
         nullable = self.nullable
         if nullable is None:
             nullable = column.type != "timestamp" or explicit_timestamps
@@ -70,25 +102,28 @@ def read_column(words: Words, charsets: Charsets, name: str) -> ColumnWords:
         UnreadableError: it is not understood.
     """
     kind = read_type(words, charsets)
-    column = ColumnWords(name, kind)
+    column = ColumnWords(name, kind, charsets)
     if kind.serial:
         column = replace(column, nullable=False, unique=True)
     while True:
-        changed = _attribute(words, charsets, column)
+        changed = _attribute(words, column)
         if changed is None:
-            return column
+            break
         column = changed
+    # MariaDB makes one key of a column that is both, the primary one.
+    return replace(column, unique=column.unique and not (column.primary and words.statement.server.mariadb))
 
 
-def _attribute(words: Words, charsets: Charsets, column: ColumnWords) -> ColumnWords | None:  # noqa: C901, PLR0911, PLR0912 - one branch an attribute
+def _attribute(words: Words, column: ColumnWords) -> ColumnWords | None:  # noqa: C901, PLR0911, PLR0912 - one branch an attribute
     """Read one attribute; return None if none comes."""
-    if words.skip("NOT", "NULL") or words.skip("AUTO_INCREMENT"):
+    if words.skip("NOT", "NULL") or (not words.shown and words.skip("AUTO_INCREMENT")):
         return replace(column, nullable=False)
+    if words.skip("AUTO_INCREMENT"):
+        return column
     if words.skip("NOT", "SECONDARY"):
         return column
     if words.skip("NULL"):
-        # A column of AUTO_INCREMENT is NOT NULL whatever it says.
-        return column if column.nullable is False else replace(column, nullable=True)
+        return replace(column, nullable=True)
     if words.skip("SERIAL", "DEFAULT", "VALUE"):
         return replace(column, nullable=False, unique=True)
     if words.skip("DEFAULT"):
@@ -105,23 +140,31 @@ def _attribute(words: Words, charsets: Charsets, column: ColumnWords) -> ColumnW
         words.skip("KEY")
         return replace(column, unique=True)
     if words.skip("COLLATE"):
-        number = read_collation(words, charsets, column.type.collation)
-        return replace(column, type=replace(column.type, collation=number))
+        return replace(column, type=replace(column.type, collation=read_name(words)))
     if words.sees_any("INVISIBLE", "VISIBLE"):
-        return replace(column, invisible=words.take().text.upper() == "INVISIBLE")
+        return replace(column, invisible=words.take().word == "INVISIBLE")
     if words.skip("GENERATED", "ALWAYS", "AS") or words.skip("AS"):
         return _generated(words, column)
-    if words.sees("CONSTRAINT") or words.sees("CHECK"):
-        _skip_check(words)
+    if words.skip("CONSTRAINT"):
+        if not words.sees_any("CHECK", "REFERENCES"):
+            words.name()
+        return column
+    if words.skip("CHECK"):
+        words.skip_group()
+        return column
+    if words.skip("NOT", "ENFORCED") or words.skip("ENFORCED"):
         return column
     if words.skip("REFERENCES"):
         skip_references(words)
-        return column
+        server = words.statement.server
+        return replace(column, refers=(server.major, server.minor) >= _REFERENCES_COUNT[server.mariadb])
     if words.skip("COMPRESSED"):
         if words.skip("="):
             words.take()
         return column
-    if words.skip("WITH", "SYSTEM", "VERSIONING") or words.skip("WITHOUT", "SYSTEM", "VERSIONING"):
+    if words.skip("WITH", "SYSTEM", "VERSIONING"):
+        return replace(column, versioned=True)
+    if words.skip("WITHOUT", "SYSTEM", "VERSIONING"):
         return column
     return column if _skip_idle(words) else None
 
@@ -140,47 +183,38 @@ def _generated(words: Words, column: ColumnWords) -> ColumnWords:
     return replace(column, generated=Generated.STORED if stored else Generated.VIRTUAL)
 
 
-def _skip_check(words: Words) -> None:
-    if words.skip("CONSTRAINT") and not words.sees("CHECK"):
-        words.name()
-    words.expect("CHECK")
-    words.skip_group()
-    if not words.skip("NOT", "ENFORCED"):
-        words.skip("ENFORCED")
-
-
 def _skip_idle(words: Words) -> bool:
     """Take an attribute that has no meaning for rows, or one of an engine: name = value."""
-    token = words.peek()
-    if token.kind is not Kind.WORD:
+    if words.skip_option():
+        return True
+    if not words.skip_any(*_IDLE_ATTRIBUTES):
         return False
-    valued = words.peek(1).text == "=" and words.peek(1).kind is Kind.SYMBOL
-    if not valued and token.text.upper() not in _IDLE_ATTRIBUTES:
-        return False
-    words.take()
-    words.skip("=")
     words.take()
     return True
 
 
 def skip_default(words: Words) -> None:
-    """Take the value after DEFAULT: a literal, a call, or an expression in parentheses."""
-    if words.sees("("):
-        words.skip_group()
-        return
-    if words.skip("NEXT", "VALUE", "FOR"):
-        words.table_name()
-        return
+    """Take the value after DEFAULT: whatever comes before the next attribute, or the end of the column."""
     words.skip_any("+", "-")
-    first = words.take()
-    prefix = first.kind is Kind.WORD and (
-        first.text.upper() in _LITERAL_PREFIXES or first.text.startswith("_")
-    )
-    if prefix and words.peek().kind in (Kind.TEXT, Kind.BYTES):
-        first = words.take()
-    while first.kind is Kind.TEXT and words.peek().kind is Kind.TEXT:
-        words.take()
-    while words.skip("."):
-        words.name()
-    if words.sees("("):
+    if words.skip("CASE"):
+        _skip_case(words)
+    elif words.sees("("):
         words.skip_group()
+    else:
+        words.take()
+    while not words.ended and not words.sees_any(",", ")", *_AFTER_VALUE) and not words.sees_option():
+        if words.sees("("):
+            words.skip_group()
+        else:
+            # A variable or a column may be called as an attribute is.
+            qualified = words.take().word in (".", "@")
+            if qualified and not words.sees("@"):
+                words.take()
+
+
+def _skip_case(words: Words) -> None:
+    """Take the rest of CASE ... END, in which there may be others."""
+    depth = 1
+    while depth:
+        word = words.take().word
+        depth += (word == "CASE") - (word == "END")

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from actors.parse.charsets.charsets import charset_of
 from actors.parse.schema.definition import ColumnDefinition, Generated, Key, TableDefinition
 from actors.parse.schema.keys import KeyKind, KeyPart, KeyWords
+from actors.parse.schema.long_keys import GEOMETRY_PREFIX, GEOMETRY_PREFIXES, NUMBERED, is_long, may_hash
+from actors.parse.schema.names import folded
 from actors.parse.schema.tokens import UnreadableError
 from actors.parse.schema.types import is_geometry, is_text
 
-#: bytes of a key in InnoDB; MariaDB makes a hash of a longer UNIQUE key
-_KEY_BYTES_MAX = 3072
+#: what MySQL calls an index of an expression
+_OF_EXPRESSION = "functional_index"
 #: types of limited length that a key may have a prefix of
 _WITH_PREFIXES = {"char", "varchar", "binary", "varbinary"}
-#: bytes of the number that stands for a value, by how many values there may be
-_NUMBERED: dict[str, Callable[[int], int]] = {
-    "enum": lambda values: 1 if values < 256 else 2,  # noqa: PLR2004  what fits one byte
-    "set": lambda values: (values + 7) // 8 if values <= 32 else 8,  # noqa: PLR2004  never 5 to 7 bytes
-}
 
 
 @dataclass(slots=True)
@@ -36,8 +34,12 @@ class Draft:
     #: None: not known
     collation: int | None = None
     versioned: bool = False
+    #: as the statement has it, in upper case; empty: it names none
+    engine: str = ""
     #: names of columns that a period makes NOT NULL
     filled: set[str] = field(default_factory=set)
+    #: periods that the statement defines: the columns of their start and end, by their names
+    periods: dict[str, tuple[str, ...]] = field(default_factory=dict)
     #: whether keys of foreign keys are not all known
     _foreign: list[KeyWords] = field(default_factory=list)
 
@@ -60,8 +62,8 @@ class Draft:
 
     def index_of(self, name: str) -> int | None:
         """Return where a column is; None if there is none of the name."""
-        lower = name.lower()
-        return next((at for at, each in enumerate(self.columns) if each.name.lower() == lower), None)
+        lower = folded(name)
+        return next((at for at, each in enumerate(self.columns) if folded(each.name) == lower), None)
 
     def insert(self, column: ColumnDefinition, position: str | None) -> None:
         """Add a column: at the end (None), first (empty), or after the column of a name.
@@ -90,20 +92,20 @@ class Draft:
         return at
 
     def rename_in_keys(self, renamed: dict[str, str]) -> None:
-        """Give columns of keys new names; `renamed` has the old ones in lower case."""
-        self.primary_key = [renamed.get(name.lower(), name) for name in self.primary_key]
+        """Give columns of keys new names; `renamed` has the old ones as `folded` returns them."""
+        self.primary_key = [renamed.get(folded(name), name) for name in self.primary_key]
         self.keys = [
-            replace(key, columns=tuple(renamed.get(name.lower(), name) for name in key.columns))
+            replace(key, columns=tuple(renamed.get(folded(name), name) for name in key.columns))
             for key in self.keys
         ]
 
     def drop_from_keys(self, dropped: Iterable[str]) -> None:
-        """Remove columns, whose names are in lower case, from keys; a key without columns goes."""
+        """Remove columns, whose names are `folded`, from keys; a key without columns goes."""
         gone = set(dropped)
-        self.primary_key = [name for name in self.primary_key if name.lower() not in gone]
+        self.primary_key = [name for name in self.primary_key if folded(name) not in gone]
         kept = []
         for key in self.keys:
-            parts = [part for part in _parts(key) if part.column.lower() not in gone]
+            parts = [part for part in _parts(key) if folded(part.column) not in gone]
             if parts:
                 columns, prefixes = (part.column for part in parts), (part.prefix for part in parts)
                 kept.append(replace(key, columns=tuple(columns), prefixes=tuple(prefixes)))
@@ -114,9 +116,9 @@ class Draft:
 
         MySQL's keys still cover as many bytes as the numbers had that ENUM and SET are stored as.
         """
-        if self.hashes or before.type not in _NUMBERED or after.type not in _WITH_PREFIXES:
+        if self.hashes or before.type not in NUMBERED or after.type not in _WITH_PREFIXES:
             return
-        count = _NUMBERED[before.type](len(before.values)) // charset_of(before.collation).width
+        count = NUMBERED[before.type](len(before.values)) // charset_of(before.collation).width
         for at, key in enumerate(self.keys):
             parts = [
                 replace(part, prefix=count) if part.column == before.name and not part.prefix else part
@@ -132,9 +134,8 @@ class Draft:
         """
         if words.kind is KeyKind.CHECK or (words.if_not_exists and self.has(words)):
             return
-        columns = tuple(
-            self.columns[self.require(part.column)].name if part.column else "" for part in words.parts
-        )
+        parts = [each for part in words.parts for each in self._expanded(part)]
+        columns = tuple(self.columns[self.require(part.column)].name if part.column else "" for part in parts)
         if words.kind is KeyKind.PRIMARY:
             self.primary_key = list(columns)
         elif words.kind is KeyKind.FOREIGN:
@@ -142,9 +143,23 @@ class Draft:
         else:
             unique = words.kind is KeyKind.UNIQUE
             name = words.name or self._new_name(columns[0])
-            prefixes = tuple(part.prefix for part in words.parts)
+            prefixes = tuple(part.prefix for part in parts)
             # Until it is finished, `hashed` says that the statement asks for it.
             self.keys.append(Key(name, columns, unique, prefixes, words.hashed))
+
+    def _expanded(self, part: KeyPart) -> list[KeyPart]:
+        """Return a part of a key, or the columns of its period: MariaDB has the end before the start."""
+        if not part.is_period:
+            return [part]
+        columns = self.periods.get(folded(part.column))
+        if columns is None:
+            raise UnreadableError(f"a key ends with period {part.column}, whose columns are not known")
+        return [KeyPart(name) for name in reversed(columns)]
+
+    def add_periods(self, periods: dict[str, tuple[str, ...]]) -> None:
+        """Add periods by their names: their columns are NOT NULL."""
+        self.periods.update({folded(name): columns for name, columns in periods.items()})
+        self.filled |= {folded(name) for columns in periods.values() for name in columns}
 
     def has(self, words: KeyWords) -> bool:
         """Return whether there is a key of a statement's name, or a primary key if it is one."""
@@ -154,17 +169,36 @@ class Draft:
 
     def has_key(self, name: str) -> bool:
         """Return whether there is an index of a name, which is not case-sensitive."""
-        return any(key.name.lower() == name.lower() for key in self.keys)
+        return any(folded(key.name) == folded(name) for key in self.keys)
 
     def drop_key(self, name: str) -> None:
-        """Remove an index.
+        """Remove an index; one that is not known is not UNIQUE, so it does not matter.
 
         Raises:
-            UnreadableError: there is none of the name.
+            UnreadableError: it may be a UNIQUE key that is known under another name.
         """
-        if not self.has_key(name):
-            raise UnreadableError(f"there is no index {name}")
-        self.keys = [key for key in self.keys if key.name.lower() != name.lower()]
+        self._require_other(name)
+        self.keys = [key for key in self.keys if folded(key.name) != folded(name)]
+
+    def rename_key(self, name: str, new: str) -> None:
+        """Give an index another name; one that is not known is not UNIQUE, so it does not matter.
+
+        Raises:
+            UnreadableError: it may be a UNIQUE key that is known under another name.
+        """
+        self._require_other(name)
+        self.keys = [replace(key, name=new) if folded(key.name) == folded(name) else key for key in self.keys]
+
+    def _require_other(self, name: str) -> None:
+        """Return unless the server may have given this name to a UNIQUE key.
+
+        Keys without names are called as their first column, with a number if others are called so. Which
+        numbers are taken depends on all indexes, also on those of foreign keys, which are not all known.
+        """
+        for key in () if self.has_key(name) else self.keys:
+            stem = re.compile(rf"{re.escape(folded(key.columns[0] or _OF_EXPRESSION))}(_[0-9]+)?")
+            if key.unique and stem.fullmatch(folded(name)) and stem.fullmatch(folded(key.name)):
+                raise UnreadableError(f"there is no index {name}")
 
     def finished(self) -> TableDefinition:
         """Return the table: the columns of its primary key are NOT NULL, its keys are in the server's order.
@@ -174,14 +208,14 @@ class Draft:
         """
         if not self.columns:
             raise UnreadableError("the table has no columns")
-        names = [column.name.lower() for column in self.columns]
+        names = [folded(column.name) for column in self.columns]
         if len(set(names)) < len(names):
             raise UnreadableError("two columns have one name")
         for words in self._foreign:
             self._add_foreign(words)
-        filled = {name.lower() for name in self.primary_key} | self.filled
+        filled = {folded(name) for name in self.primary_key} | self.filled
         columns = tuple(
-            replace(column, nullable=False) if column.name.lower() in filled else column
+            replace(column, nullable=False) if folded(column.name) in filled else column
             for column in self.columns
         )
         key = tuple(self.columns[self.require(name)].name for name in self.primary_key)
@@ -202,9 +236,7 @@ class Draft:
             UnreadableError: a column of it does not exist.
         """
         parts = [self._shortened(part) for part in _parts(key)]
-        hashed = self.hashes and key.unique and (key.hashed or self._is_long(parts))
-        if self.hashes and key.unique and any(map(self._is_geometry, parts)):
-            raise UnreadableError(f"UNIQUE key {key.name} of a geometry is not followed")
+        hashed = self.hashes and key.unique and may_hash(self.engine) and (key.hashed or self._is_long(key))
         prefixes = tuple(part.prefix for part in parts)
         return replace(
             key,
@@ -218,6 +250,8 @@ class Draft:
         if not part.column:
             return part
         column = self.columns[self.require(part.column)]
+        if is_geometry(column) and not part.prefix and self.hashes:
+            return KeyPart(column.name, GEOMETRY_PREFIXES.get(column.type, GEOMETRY_PREFIX))
         if is_text(column) and not part.prefix and not self.hashes:
             # MySQL's keys have a prefix of a text: where a SET was changed to one, its old size.
             return KeyPart(column.name, 1)
@@ -227,30 +261,23 @@ class Draft:
 
     def _new_name(self, column: str) -> str:
         """Return the name that the servers give a key without one: its first column's, and a number."""
-        stem = column or "functional_index"
+        stem = column or _OF_EXPRESSION
         names = (stem, *(f"{stem}_{number}" for number in range(2, 100)))
-        return next(name for name in names if not self.has_key(name) and name.lower() != "primary")
+        return next(name for name in names if not self.has_key(name) and folded(name) != "primary")
 
     def _add_foreign(self, words: KeyWords) -> None:
         columns = tuple(self.columns[self.require(part.column)].name for part in words.parts)
-        lower = [name.lower() for name in columns]
+        lower = [folded(name) for name in columns]
         for served in (tuple(self.primary_key), *(key.columns for key in self.keys)):
-            if [name.lower() for name in served[: len(lower)]] == lower:
+            if [folded(name) for name in served[: len(lower)]] == lower:
                 return
         self.keys.append(Key(words.name or self._new_name(columns[0]), columns))
 
-    def _is_geometry(self, part: KeyPart) -> bool:
-        return is_geometry(self.columns[self.require(part.column)])
-
-    def _is_long(self, parts: list[KeyPart]) -> bool:
-        """Return whether a key of MariaDB's InnoDB is too long for an index."""
-        for part in parts:
-            column = self.columns[self.require(part.column)]  # MariaDB has no keys of expressions
-            if is_text(column) and not part.prefix:
-                return True
-            if (part.prefix or column.length) * charset_of(column.collation).width > _KEY_BYTES_MAX:
-                return True
-        return False
+    def _is_long(self, key: Key) -> bool:
+        parts = _parts(key)  # MariaDB has no keys of expressions
+        return is_long(
+            ((self.columns[self.require(part.column)], part.prefix) for part in parts), self.engine
+        )
 
 
 def _parts(key: Key) -> list[KeyPart]:
@@ -264,13 +291,13 @@ def _ordered(keys: Iterable[Key], columns: tuple[ColumnDefinition, ...]) -> tupl
     UNIQUE keys that are equal in that order stay as they were: a change of their columns may make any of them
     the first. Other keys, and those of expressions, are in the order of their names.
     """
-    nullable = {column.name.lower() for column in columns if column.nullable}
-    virtual = {column.name.lower() for column in columns if column.generated is Generated.VIRTUAL}
+    nullable = {folded(column.name) for column in columns if column.nullable}
+    virtual = {folded(column.name) for column in columns if column.generated is Generated.VIRTUAL}
 
     def order(key: Key) -> tuple[bool, bool, bool, bool, bool, str]:
         if not key.unique or not all(key.columns):
             return True, False, False, False, False, key.name
-        names = {name.lower() for name in key.columns}
+        names = {folded(name) for name in key.columns}
         return False, key.hashed, bool(names & nullable), not key.whole, bool(names & virtual), ""
 
     return tuple(sorted(keys, key=order))

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 from actors.parse.schema.definition import PRIMARY
-from actors.parse.schema.references import skip_references
-from actors.parse.schema.tokens import Kind, UnreadableError
 from actors.parse.schema.words import Words
 
 _CONSTRAINT_WORDS = (
@@ -21,7 +19,6 @@ _CONSTRAINT_WORDS = (
     "FOREIGN",
     "CHECK",
 )
-_IDLE_OPTIONS = {"COMMENT", "KEY_BLOCK_SIZE", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"}
 
 
 class KeyKind(Enum):
@@ -43,6 +40,8 @@ class KeyPart:
     column: str
     #: characters or bytes of a prefix; 0 for the whole
     prefix: int = 0
+    #: whether `column` is a period instead, whose rows must not overlap
+    is_period: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +66,10 @@ def sees_key(words: Words) -> bool:
 
 
 def read_key(words: Words) -> KeyWords:
-    """Read a key or constraint.
+    """Read a key or constraint, up to what follows it; options that are not understood do not matter.
 
     Raises:
-        UnreadableError: it is not understood.
+        UnreadableError: its columns are not understood.
     """
     symbol = ""
     if words.skip("CONSTRAINT"):
@@ -90,9 +89,7 @@ def read_key(words: Words) -> KeyWords:
     if words.skip("FOREIGN", "KEY"):
         return _foreign(words, symbol)
     words.expect("CHECK")
-    words.skip_group()
-    if not words.skip("NOT", "ENFORCED"):
-        words.skip("ENFORCED")
+    words.skip_item()
     return KeyWords(KeyKind.CHECK, symbol)
 
 
@@ -125,8 +122,7 @@ def _foreign(words: Words, symbol: str) -> KeyWords:
     if_not_exists = words.skip("IF", "NOT", "EXISTS")
     name = "" if words.sees("(") else words.name()
     parts = tuple(words.in_parentheses(lambda: _part(words)))
-    words.expect("REFERENCES")
-    skip_references(words)
+    words.skip_item()
     return KeyWords(KeyKind.FOREIGN, symbol or name, parts, if_not_exists=if_not_exists)
 
 
@@ -137,28 +133,19 @@ def _part(words: Words) -> KeyPart:
     else:
         name = words.name()
         prefix = words.in_parentheses(words.number)[0] if words.sees("(") else 0
-        part = KeyPart(name, prefix)
-    if words.sees("WITHOUT", "OVERLAPS"):
-        raise UnreadableError("a key without overlaps ends with a period, whose columns are not followed")
-    words.skip_any("ASC", "DESC")
+        part = KeyPart(name, prefix, is_period=words.sees("WITHOUT", "OVERLAPS"))
+    words.skip_item()
     return part
 
 
 def _options(words: Words) -> bool:
     """Take a key's options; return whether one is USING HASH."""
     hashed = False
-    while True:
-        token = words.peek()
-        valued = words.peek(1).text == "=" and words.peek(1).kind is Kind.SYMBOL
+    while not words.ended and not words.sees_any(",", ")"):
         if words.sees_any("USING", "TYPE"):
             hashed = skip_using(words) or hashed
-        elif words.skip("WITH", "PARSER"):
-            words.name()
-        elif words.skip_any("VISIBLE", "INVISIBLE", "IGNORED") or words.skip("NOT", "IGNORED"):
-            pass
-        elif token.kind is Kind.WORD and (valued or token.text.upper() in _IDLE_OPTIONS):
+        elif words.sees("("):
+            words.skip_group()
+        elif not words.skip_option():
             words.take()
-            words.skip("=")
-            words.take()
-        else:
-            return hashed
+    return hashed

@@ -54,6 +54,8 @@ class SqlMode(IntFlag):
     ANSI_QUOTES = 1 << 2
     #: MariaDB's only: other names of types
     ORACLE = 1 << 9
+    #: TIMESTAMP means DATETIME
+    MAXDB = 1 << 12
     NO_BACKSLASH_ESCAPES = 1 << 20
     STRICT_TRANS_TABLES = 1 << 21
     STRICT_ALL_TABLES = 1 << 22

@@ -46,12 +46,24 @@ class Token(NamedTuple):
     #: index of its first character in the statement
     at: int
 
+    @property
+    def word(self) -> str:
+        """A keyword in upper case, or a symbol; empty for anything else, such as a name in quotes."""
+        if self.kind not in (Kind.WORD, Kind.SYMBOL) or not self.text.isascii():
+            return ""
+        return self.text.upper()
+
+    @property
+    def is_option(self) -> bool:
+        """Whether it can be the name of an option; that of an engine may be in quotes."""
+        return self.kind in (Kind.WORD, Kind.NAME)
+
 
 _WORD = r"[0-9A-Za-z$_\u0080-\U0010ffff]"
 _TOKEN = re.compile(
     rf"""
     (?P<space>\s+)
-  | (?P<line>\#[^\n]* | --(?=[\s\x00-\x1f]|$)[^\n]*)
+  | (?P<line>\#[^\n]* | --(?=[\x00-\x20\x7f]|$)[^\n]*)
   | (?P<executable>/\*(?P<vendor>M?)!(?P<version>\d{{5,6}})?)
   | (?P<comment>/\*)
   | (?P<end>\*/)
@@ -62,10 +74,12 @@ _TOKEN = re.compile(
   | (?P<quote>['"`])
   | (?P<symbol>.)
     """,
-    re.VERBOSE | re.DOTALL,
+    # The servers know only ASCII's blanks and digits: others are letters.
+    re.VERBOSE | re.DOTALL | re.ASCII,
 )
 _NAME_AFTER_DOT = re.compile(rf"(?P<word>{_WORD}+)")
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
+_COMMENT_END = re.compile(r"\*/")
 #: the server's versions in executable comments that MariaDB leaves to MySQL
 _MYSQL_ONLY = range(50700, 100000)
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
@@ -146,16 +160,13 @@ class _Lexer:
 
     def _after_comment(self, at: int, *, nested: bool) -> int:
         """Return where a comment ends; only one that is executable elsewhere may have comments in it."""
-        depth = 1
-        while depth:
-            edge = _COMMENT_EDGE.search(self._sql, at)
+        ends = 1
+        while ends:
+            edge = (_COMMENT_EDGE if nested and ends == 1 else _COMMENT_END).search(self._sql, at)
             if edge is None:
                 raise UnreadableError("A comment has no end.")
             at = edge.end()
-            if edge[0] == "*/":
-                depth -= 1
-            elif nested:
-                depth += 1
+            ends += 1 if edge[0] == "/*" else -1
         return at
 
     def _quoted(self, at: int, quote: str) -> int:

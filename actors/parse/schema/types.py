@@ -50,6 +50,8 @@ _BYTES_OF_TEXT = {
     "mediumtext": "mediumblob",
     "longtext": "longblob",
 }
+#: what MariaDB makes of a type of bytes that has a collation
+_TEXT_OF_BYTES = {data: text for text, data in _BYTES_OF_TEXT.items()}
 _CHARACTER_TYPES = {*_BYTES_OF_TEXT, "enum", "set"}
 _SPATIAL = {
     "GEOMETRY",
@@ -62,6 +64,10 @@ _SPATIAL = {
     "GEOMETRYCOLLECTION",
     "GEOMCOLLECTION",
 }
+#: qualifiers of types: whose meaning of DATE and TIMESTAMP they ask for
+_DIALECTS = ("MARIADB_SCHEMA", "ORACLE_SCHEMA", "MAXDB_SCHEMA")
+#: names that types have in Oracle's mode of MariaDB only
+_OF_ORACLE = {"VARCHAR2": "VARCHAR", "RAW": "VARBINARY", "CLOB": "LONGTEXT"}
 #: MariaDB's own, with the version that has them first
 _OF_MARIADB = {"INET6": (10, 5), "INET4": (10, 10), "UUID": (10, 7)}
 _VARCHAR_BYTES_MAX = 65535
@@ -84,8 +90,12 @@ class Type:
     decimals: int = 0
     #: ENUM's or SET's; bytes where they are given as such
     values: tuple[str | bytes, ...] = ()
-    #: None: the table's collation
-    collation: int | None = None
+    #: the charset that values given as texts had in the session, as a collation; None: UTF-8
+    connection: int | None = None
+    #: the default collation of its charset; None: the table's collation
+    charset: int | None = None
+    #: the name of its collation, which may refer to its charset; empty: none is given
+    collation: str = ""
     #: whether BINARY asks for the collation that compares by code
     by_code: bool = False
     #: SERIAL: NOT NULL, and with a UNIQUE key
@@ -98,12 +108,10 @@ def read_type(words: Words, charsets: Charsets) -> Type:  # noqa: PLR0911 - one 
     Raises:
         UnreadableError: the type is unknown.
     """
-    if words.statement.server.mariadb and words.statement.has(SqlMode.ORACLE):
-        raise UnreadableError("sql_mode ORACLE gives types other meanings")
     token = words.peek()
     if token.kind is not Kind.WORD:
         raise words.unexpected("a type should come")
-    word = words.take().text.upper()
+    word = _word(words)
     if word in _INTEGERS:
         return _number(words, Type(_INTEGERS[word]), sized=not word.startswith("BOOL"))
     if word in _DECIMALS:
@@ -116,6 +124,7 @@ def read_type(words: Words, charsets: Charsets) -> Type:  # noqa: PLR0911 - one 
     if word in ("ENUM", "SET"):
         return _listing(words, charsets, word.lower())
     if word in _SPATIAL:
+        _size(words)  # MariaDB: may be given, and has no meaning
         return Type(_spatial(word, words.statement.server))
     found = _text(words, charsets, word) or _other(words, word)
     if found is None:
@@ -123,26 +132,64 @@ def read_type(words: Words, charsets: Charsets) -> Type:  # noqa: PLR0911 - one 
     return found
 
 
-def resolved(kind: Type, table_collation: int | None, *, strict: bool) -> ColumnDefinition:
-    """Return a column of a type, without a name.
+def _word(words: Words) -> str:
+    """Take a type's name; return what it is called without the dialects of other databases."""
+    statement = words.statement
+    dialect, word = "", words.take().word
+    if word in _DIALECTS and words.skip("."):
+        dialect, word = word, words.take().word
+    oracle = statement.server.mariadb and statement.has(SqlMode.ORACLE)
+    if (word == "DATE" and dialect == "ORACLE_SCHEMA") or (word == "TIMESTAMP" and dialect == "MAXDB_SCHEMA"):
+        return "DATETIME"
+    if not dialect and (
+        (word == "DATE" and oracle) or (word == "TIMESTAMP" and statement.has(SqlMode.MAXDB))
+    ):
+        return "DATETIME"
+    if not oracle:
+        return word
+    if word == "NUMBER":
+        return "DECIMAL" if words.sees("(") else "DOUBLE"
+    if word == "BLOB" and not words.sees("("):
+        return "LONGBLOB"
+    return _OF_ORACLE.get(word, word)
+
+
+def chosen(kind: Type, table_collation: int | None, charsets: Charsets) -> tuple[Type, int]:
+    """Return a type and its collation; one of bytes that has a collation is a text.
 
     Args:
         kind: the type.
         table_collation: the table's default; None: not known.
+        charsets: what names mean.
+
+    Raises:
+        UnreadableError: it is not known.
+    """
+    base = table_collation if kind.charset is None else kind.charset
+    if kind.name in _CHARACTER_TYPES or kind.collation:
+        collation = charsets.collation(kind.collation, base) if kind.collation else base
+        if collation is None:
+            raise UnreadableError("the default collation of its schema is not known")
+        if kind.name in _CHARACTER_TYPES:
+            return kind, bin_collation(collation) if kind.by_code else collation
+        if kind.name in _TEXT_OF_BYTES:
+            return replace(kind, name=_TEXT_OF_BYTES[kind.name]), collation
+    return kind, BINARY_COLLATION
+
+
+def resolved(kind: Type, collation: int, *, strict: bool) -> ColumnDefinition:
+    """Return a column of a type, without a name.
+
+    Args:
+        kind: the type.
+        collation: its collation.
         strict: whether a text that is too long for its type is an error; else its type is a larger one.
 
     Raises:
-        UnreadableError: it cannot be decided.
+        UnreadableError: a value is no text of its charset.
     """
-    collation = BINARY_COLLATION
     name, length = kind.name, kind.length or 0
     if name in _CHARACTER_TYPES:
-        found = table_collation if kind.collation is None else kind.collation
-        if found is None:
-            raise UnreadableError("the default collation of its schema is not known")
-        collation = found
-        if kind.by_code:
-            collation = bin_collation(collation)
         name, length = _sized_text(kind, charset_of(collation).width, strict=strict)
         if collation == BINARY_COLLATION:
             name = _BYTES_OF_TEXT.get(name, name)
@@ -159,7 +206,7 @@ def resolved(kind: Type, table_collation: int | None, *, strict: bool) -> Column
         scale=kind.scale,
         decimals=kind.decimals,
         collation=collation,
-        values=tuple(_value(value, collation) for value in kind.values),
+        values=tuple(_value(value, collation, kind.connection) for value in kind.values),
     )
 
 
@@ -170,11 +217,11 @@ def in_charset(kind: Type, collation: int, *, mariadb: bool) -> Type:
         UnreadableError: it is a blob or a text on MySQL, which makes it another type then: which one depends
             on more than is known here.
     """
-    own_bytes = kind.collation == BINARY_COLLATION or kind.name not in _CHARACTER_TYPES
+    own_bytes = kind.charset == BINARY_COLLATION or kind.name not in _CHARACTER_TYPES
     if not mariadb and (kind.name in _TEXTS or kind.name.endswith("blob")):
         raise UnreadableError("a blob or text is defined while its table is converted")
-    by_code = kind.by_code and kind.collation is None
-    return kind if own_bytes else replace(kind, collation=collation, by_code=by_code)
+    by_code = kind.by_code and kind.charset is None and not kind.collation
+    return kind if own_bytes else replace(kind, charset=collation, collation="", by_code=by_code)
 
 
 def converted(column: ColumnDefinition, collation: int, *, strict: bool, mariadb: bool) -> ColumnDefinition:
@@ -194,8 +241,7 @@ def converted(column: ColumnDefinition, collation: int, *, strict: bool, mariadb
     width = charset_of(column.collation).width
     if name in _TEXTS:
         name, length = "text", _TEXTS[name] // width
-    kind = Type(name, length=length, collation=collation)
-    changed = resolved(kind, collation, strict=strict)
+    changed = resolved(Type(name, length=length), collation, strict=strict)
     if column.type == "varchar" and changed.type in _TEXTS and not mariadb and width > 1:
         changed = replace(changed, type="text")
     return ColumnDefinition(
@@ -225,7 +271,7 @@ def _number(words: Words, kind: Type, *, sized: bool) -> Type:
         _size(words)
     unsigned = False
     while words.sees_any("UNSIGNED", "ZEROFILL", "SIGNED"):
-        unsigned |= words.take().text.upper() != "SIGNED"
+        unsigned |= words.take().word != "SIGNED"
     return Type(kind.name, unsigned=unsigned, precision=kind.precision, scale=kind.scale)
 
 
@@ -248,7 +294,9 @@ def _listing(words: Words, charsets: Charsets, name: str) -> Type:
         return _literal(words)
 
     values = words.in_parentheses(value)
-    return _with_charset(words, charsets, Type(name, values=tuple(values)))
+    return _with_charset(
+        words, charsets, Type(name, values=tuple(values), connection=words.statement.connection_collation)
+    )
 
 
 def _literal(words: Words) -> str | bytes:
@@ -300,13 +348,14 @@ def _text(words: Words, charsets: Charsets, word: str) -> Type | None:  # noqa: 
     if word == "LONG":
         if words.skip("VARBINARY"):
             return Type("mediumblob")
-        if words.skip_any("CHAR", "CHARACTER"):
-            words.expect("VARYING")
-        else:
-            words.skip_any("VARCHAR", "VARCHARACTER")
+        if not words.sees("CHARACTER", "SET") and not words.sees("CHAR", "SET"):
+            words.skip_any("CHAR", "CHARACTER", "VARCHAR", "VARCHARACTER")
+            words.skip("VARYING")
         return _with_charset(words, charsets, Type("mediumtext"))
     if word == "JSON" and words.statement.server.mariadb:
-        return Type("longtext", collation=charsets.collation("utf8mb4_bin", None))
+        return _with_charset(
+            words, charsets, Type("longtext", charset=charsets.collation("utf8mb4_bin", None))
+        )
     return None
 
 
@@ -321,8 +370,7 @@ def _national(words: Words, charsets: Charsets, word: str) -> Type:
     varying = words.skip("VARYING") or varying
     size = _size(words)
     kind = Type("varchar" if varying else "char", length=1 if size is None else size)
-    by_code = words.skip("BINARY")
-    return Type(kind.name, length=kind.length, collation=charsets.default("utf8mb3"), by_code=by_code)
+    return _with_charset(words, charsets, replace(kind, charset=charsets.default("utf8mb3")))
 
 
 def _other(words: Words, word: str) -> Type | None:  # noqa: C901, PLR0911 - one case a type
@@ -352,6 +400,7 @@ def _other(words: Words, word: str) -> Type | None:  # noqa: C901, PLR0911 - one
             size = _size(words)
             return Type("vector", length=_VECTOR_DIMENSIONS if size is None else size)
         case _ if server.mariadb and (server.major, server.minor) >= _OF_MARIADB.get(word, (1000, 0)):
+            _size(words)  # may be given, and has no meaning
             return Type(word.lower())
         case _:
             return None
@@ -359,25 +408,25 @@ def _other(words: Words, word: str) -> Type | None:  # noqa: C901, PLR0911 - one
 
 def _with_charset(words: Words, charsets: Charsets, kind: Type) -> Type:
     """Read what may follow a text type: ASCII, UNICODE, BYTE, BINARY and CHARACTER SET, in any order."""
-    collation, by_code = kind.collation, False
+    charset, by_code = kind.charset, False
     while True:
         if words.skip("BINARY"):
             by_code = True
         elif words.skip("ASCII"):
-            collation = charsets.default("latin1")
+            charset = charsets.default("latin1")
         elif words.skip("UNICODE"):
-            collation = charsets.default("ucs2")
+            charset = charsets.default("ucs2")
         elif words.skip("BYTE"):
-            collation = BINARY_COLLATION
+            charset = BINARY_COLLATION
         elif words.skip("COMPRESSED"):
             if words.skip("="):
                 words.take()
         elif skip_charset_words(words):
             words.skip("=")
-            collation = read_charset(words, charsets)
+            charset = read_charset(words, charsets)
         else:
             break
-    return Type(kind.name, length=kind.length, values=kind.values, collation=collation, by_code=by_code)
+    return replace(kind, charset=charset, by_code=by_code)
 
 
 def _sizes(words: Words) -> list[int]:
@@ -446,8 +495,11 @@ def _reread(value: str, old: int, new: int) -> str:
         raise UnreadableError(f"value {value!r} is no text in the new charset ({error})") from error
 
 
-def _value(value: str | bytes, collation: int) -> str:
+def _value(value: str | bytes, collation: int, connection: int | None) -> str:
     """Return a value of ENUM or SET as the server keeps it: trailing blanks are no part of it."""
+    if isinstance(value, str) and collation == BINARY_COLLATION and connection is not None:
+        # Its bytes are those that the connection's charset has.
+        value = value.encode(text_decoder(charset_of(connection))[0], "replace")
     if isinstance(value, bytes):
         if collation == BINARY_COLLATION:
             return value.decode("utf-8", "replace")

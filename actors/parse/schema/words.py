@@ -13,7 +13,8 @@ from actors.parse.schema.tokens import Kind, Token, UnreadableError, tokens_of
 
 _Item = TypeVar("_Item")
 _SHOWN_CHARS = 40
-_BEYOND = re.compile("[\U00010000-\U0010ffff]")
+_SUPPLEMENTARY = re.compile("[\U00010000-\U0010ffff]")
+_QUERY_WORDS = ("SELECT", "WITH", "VALUES", "TABLE")
 
 
 class Words:
@@ -21,15 +22,17 @@ class Words:
 
     Args:
         statement: what is read.
+        shown: whether it is the text of SHOW CREATE TABLE, which says NOT NULL wherever it is meant.
 
     Raises:
         UnreadableError: it cannot be cut into tokens.
     """
 
-    def __init__(self, statement: Statement) -> None:
+    def __init__(self, statement: Statement, *, shown: bool = False) -> None:
         self.statement = statement
+        self.shown = shown
         self._tokens = tokens_of(statement)
-        while len(self._tokens) > 1 and self._tokens[-2].text == ";" and self._tokens[-2].kind is Kind.SYMBOL:
+        while len(self._tokens) > 1 and self._tokens[-2].word == ";":
             del self._tokens[-2]
         self._at = 0
 
@@ -89,8 +92,16 @@ class Words:
         """
         if self.peek().kind not in (Kind.WORD, Kind.NAME):
             raise self.unexpected("a name should come")
-        # Names are in three bytes of UTF-8 at most: what needs four becomes a question mark.
-        return _BEYOND.sub("?", self._whole())
+        # The servers keep names in utf8mb3, and have a question mark for what it lacks.
+        return _SUPPLEMENTARY.sub("?", self._whole())
+
+    def column_name(self) -> str:
+        """Take a column's name, and what it may be qualified by: its table, and the table's schema."""
+        self.skip(".")
+        name = self.name()
+        while self.skip("."):
+            name = self.name()
+        return name
 
     def table_name(self) -> SourceName:
         """Take a table's name, with the statement's schema if it names none."""
@@ -117,9 +128,10 @@ class Words:
     def number(self) -> int:
         """Take a whole number."""
         token = self.peek()
-        if token.kind is not Kind.NUMBER or not token.text.isdecimal():
+        if token.kind is not Kind.NUMBER or "e" in token.text.lower():
             raise self.unexpected("a whole number should come")
-        return int(self.take().text)
+        # The servers read 19.5 where a whole number should be, and take 19.
+        return int(self.take().text.partition(".")[0] or 0)
 
     def skip_if_exists(self) -> bool:
         """Take IF EXISTS or IF NOT EXISTS if it comes; return whether it did."""
@@ -137,6 +149,37 @@ class Words:
             token = self.take()
             if token.kind is Kind.SYMBOL:
                 depth += (token.text == "(") - (token.text == ")")
+
+    def skip_item(self) -> None:
+        """Take everything up to the next comma, or the end of the list, which has no meaning for rows."""
+        while not self.ended and not self.sees_any(",", ")"):
+            if self.sees("("):
+                self.skip_group()
+            else:
+                self.take()
+
+    def sees_query(self) -> bool:
+        """Return whether a query comes next, maybe in parentheses."""
+        ahead = 0
+        while self.peek(ahead).word == "(":
+            ahead += 1
+        return self.peek(ahead).word in _QUERY_WORDS
+
+    def sees_option(self) -> bool:
+        """Return whether an option with an equals sign comes next."""
+        return self.peek().is_option and self.peek(1).word == "="
+
+    def skip_option(self) -> bool:
+        """Take an option with an equals sign and its value; return whether one came."""
+        if not self.sees_option():
+            return False
+        self.take()
+        self.take()
+        if self.sees("("):
+            self.skip_group()
+        else:
+            self.take()
+        return True
 
     def skip_rest(self) -> None:
         """Take everything."""
@@ -166,4 +209,4 @@ class Words:
 
     @staticmethod
     def _is(token: Token, word: str) -> bool:
-        return token.kind in (Kind.WORD, Kind.SYMBOL) and token.text.upper() == word
+        return token.word == word

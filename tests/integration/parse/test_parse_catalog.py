@@ -24,15 +24,24 @@ from actors.parse.formats.event_types import EventType
 from actors.parse.formats.events import HEADER_SIZE, parse_header, parse_query
 from actors.parse.schema.catalog import Catalog
 from actors.parse.schema.definition import Generated, TableDefinition, Visibility
-from actors.parse.schema.statement import ServerVersion, SqlMode, Statement
+from actors.parse.schema.statement import ServerVersion, Statement
+from actors.parse.server.definitions.present import statement_of
 
 STATEMENTS = 15
 MODES = ["", "STRICT_TRANS_TABLES", "STRICT_TRANS_TABLES,ANSI_QUOTES", "NO_BACKSLASH_ESCAPES,REAL_AS_FLOAT"]
+COLUMN = (
+    "COLUMN_NAME, LOWER(DATA_TYPE), COLUMN_TYPE, CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE,"
+    " DATETIME_PRECISION, COLLATION_NAME, IS_NULLABLE, EXTRA"
+)
 COLUMNS = (
-    "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, LOWER(DATA_TYPE), COLUMN_TYPE, CHARACTER_MAXIMUM_LENGTH,"
-    " NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION, COLLATION_NAME, IS_NULLABLE, EXTRA"
-    " FROM information_schema.COLUMNS WHERE TABLE_SCHEMA IN ('app', 'app2') AND TABLE_NAME <> 'v'"
+    f"SELECT TABLE_SCHEMA, TABLE_NAME, {COLUMN} FROM information_schema.COLUMNS"
+    " WHERE TABLE_SCHEMA IN ('app', 'app2') AND TABLE_NAME <> 'v'"
     " ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"
+)
+#: of one table
+COLUMNS_OF = (
+    f"SELECT {COLUMN} FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+    " ORDER BY ORDINAL_POSITION"
 )
 KEYS = (
     "SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, COLUMN_NAME, NON_UNIQUE FROM information_schema.STATISTICS"
@@ -69,8 +78,6 @@ class Twin:
             view = "COLLATION_CHARACTER_SET_APPLICABILITY" if self.mariadb else "COLLATIONS"
             cursor.execute(f"SELECT {column}, ID FROM information_schema.{view}")
             self.collations = dict(cursor.fetchall())
-        self.mode = sum(SqlMode[word] for word in mode.split(",") if word)
-        self.explicit = explicit
         self.catalog = Catalog(self.collations[collation])
         # Escapes in the text of SHOW CREATE TABLE are those of a session without NO_BACKSLASH_ESCAPES.
         self.snapshots = server.connect()
@@ -94,17 +101,9 @@ class Twin:
         self.cursor.execute(sql)
         return self.cursor.fetchall()
 
-    def statement(self, body):
-        """Return the statement of a QUERY event."""
-        query = parse_query(body)
-        return Statement(
-            query.sql,
-            query.schema,
-            self.version,
-            self.mode,
-            explicit_defaults_for_timestamp=self.explicit,
-            failed=body[9:11] != b"\0\0",
-        )
+    def statement(self, body, flags=0):
+        """Return the statement of a QUERY event, with the session's settings as they were logged."""
+        return statement_of(parse_query(body, flags=flags), self.version)
 
     def run(self, sql):
         """Execute a statement, and apply what the binlog has of it; return whether the server accepted it.
@@ -118,14 +117,19 @@ class Twin:
             accepted = False
         else:
             accepted = True
-        for event_type, body in self.new_events():
-            if event_type == EventType.QUERY:
-                applied = self.catalog.apply(self.statement(body))
-                assert not applied.any_unknown, applied.reason
+        for statement in self.logged():
+            applied = self.catalog.apply(statement)
+            assert not applied.any_unknown, applied.reason
         return accepted
 
+    def logged(self):
+        """Yield the statements that were logged since the last call."""
+        for event_type, body, flags in self.new_events():
+            if event_type == EventType.QUERY:
+                yield self.statement(body, flags)
+
     def new_events(self):
-        """Yield the type and the body of events that were logged since the last call."""
+        """Yield the type, the body and the flags of events that were logged since the last call."""
         with self.binlog.open("rb") as file:
             file.seek(self.read_to)
             data = file.read()
@@ -134,7 +138,8 @@ class Twin:
         while at < len(data):
             size = parse_header(data[at : at + int.from_bytes(data[at + 9 : at + 13], "little")]).size
             event = data[at : at + size]
-            yield parse_header(event).event_type, event[HEADER_SIZE:-4]
+            header = parse_header(event)
+            yield header.event_type, event[HEADER_SIZE:-4], header.flags
             at += size
 
     def tables(self):
@@ -219,7 +224,7 @@ class Twin:
             except pymysql.Error:
                 continue
         maps = {}
-        for event_type, body in self.new_events():
+        for event_type, body, _ in self.new_events():
             if event_type == EventType.TABLE_MAP:
                 found = parse_table_map(body, mariadb=self.mariadb)
                 maps[found.schema, found.table] = found

@@ -180,7 +180,7 @@ def test_a_definition_that_contradicts_the_rows_is_refused(unprepared, source_ad
         Catalog, "apply", lambda self, each: whole(self, replace(each, sql=each.sql.replace("BIGINT", "INT")))
     )
     with (
-        pytest.raises(CorruptEvent, match="stores column 2 as LONGLONG"),
+        pytest.raises(DefinitionContradicted, match="the source shows `v` bigint"),
         reading(source_address(unprepared), start=start) as recorder,
     ):
         await_true(lambda: recorder.error, "the reader stops")

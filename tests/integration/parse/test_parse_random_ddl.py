@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from integration.parse.test_parse_catalog import MODES, Twin
 from integration.parse.test_parse_reader import await_true, reading
+from integration.parse.test_parse_schema_history import continued
 from integration.unprepared_servers import end_of
 
 from actors.parse.history.facts import Place
@@ -144,22 +145,21 @@ def read(server, source_address, expected, places):
         definitions = SourceDefinitions(address.name, of_schemas)
         definitions.restore(stored)
         require_rows(address, begin, definitions, expected[first:last])
-        stored = definitions.news() or stored
+        stored = continued(stored, definitions.news())
         begin, first = following, last
     with reading(
         address, start=end_of(server, source_address), select=of_schemas, definitions=definitions
     ) as recorder:
         await_true(lambda: recorder.error or recorder.of("caught_up"), "the end")
     with closing(connect(address)) as connection:
-        reader = PresentReader(address, server_facts(address, connection), of_schemas)
-    shown = reader.read(reader.maker(), places[-1][0], end_place(server, source_address)).catalog
-    known = [comparable(table) for table in definitions.tables() if isinstance(table, TableDefinition)]
-    assert known == [comparable(table) for table in shown.tables()]
-
-
-def end_place(server, source_address):
-    end = end_of(server, source_address)
-    return Place(end.server, end.file, end.offset)
+        reader = PresentReader(address, server_facts(address, connection))
+    shown = reader.maker()()
+    with reader.asking() as asked:
+        tables = [name for name in asked.listed().tables if of_schemas(*name)]
+        for table in map(asked.show, tables):
+            shown.put(table)
+    known = [table for table in definitions.tables() if of_schemas(table.schema, table.table)]
+    assert [comparable(table) for table in known] == [comparable(table) for table in shown.tables()]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,13 @@ def after(recorder, table="t"):
     return [row["after"] for row in recorder.rows(table)]
 
 
+def continued(stored, news):
+    """Return what is stored after news."""
+    if news is None:
+        return stored
+    return news.text if news.whole else stored + news.text
+
+
 class Process:
     """What a shard's process knows, and what is left of it when it ends."""
 
@@ -40,7 +47,7 @@ class Process:
         ) as recorder:
             await_rows(recorder, table, count)
             await_true(lambda: recorder.of("caught_up") or recorder.error, "the end of the binlog")
-        self.stored = self.definitions.news() or self.stored
+        self.stored = continued(self.stored, self.definitions.news())
         return after(recorder, table)
 
     def again(self, select=None):

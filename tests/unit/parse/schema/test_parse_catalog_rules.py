@@ -106,7 +106,6 @@ def test_a_statement_that_failed_is_not_believed():
         "ALTER TABLE t ADD a INT",
         "ALTER TABLE t ADD b INT AFTER missing",
         "ALTER TABLE t ADD b TEXT COLLATE martian_ci",
-        "ALTER TABLE t DROP INDEX missing",
         "ALTER TABLE t CONVERT TO CHARACTER SET latin1, CHARSET latin2",
         "CREATE TABLE t (a INT) AS SELECT 1",
         "CREATE TABLE t LIKE missing",
@@ -155,10 +154,29 @@ def test_an_unknown_schema_does_not_lend_its_collation():
     assert isinstance(made.table("o", "u"), UnknownTable)
 
 
-def test_oracle_mode_is_not_read():
-    made = catalog()
-    record = applied(made, "CREATE TABLE t (a DATE)", server=MARIADB, mode=SqlMode.ORACLE)
-    assert record.unknown == (T,)
+@pytest.mark.parametrize(
+    ("kind", "mode", "type_"),
+    [
+        ("DATE", SqlMode.ORACLE, "datetime"),
+        ("NUMBER", SqlMode.ORACLE, "double"),
+        ("NUMBER(5)", SqlMode.ORACLE, "decimal"),
+        ("VARCHAR2(5)", SqlMode.ORACLE, "varchar"),
+        ("RAW(5)", SqlMode.ORACLE, "varbinary"),
+        ("CLOB", SqlMode.ORACLE, "longtext"),
+        ("BLOB", SqlMode.ORACLE, "longblob"),
+        ("BLOB(5)", SqlMode.ORACLE, "tinyblob"),
+        ("mariadb_schema.date", SqlMode.ORACLE, "date"),
+        ("TIMESTAMP(3)", SqlMode.MAXDB, "datetime"),
+        ("mariadb_schema.timestamp", SqlMode.MAXDB, "timestamp"),
+        ("maxdb_schema.timestamp", 0, "datetime"),
+        ("oracle_schema.date", 0, "datetime"),
+        ("mariadb_schema.varchar(5)", 0, "varchar"),
+    ],
+)
+def test_types_of_other_databases(kind, mode, type_):
+    """As MariaDB 10.11 shows these columns."""
+    table = defined(f"CREATE TABLE t (a {kind})", server=MARIADB, mode=mode)
+    assert summary(table) == {"a": type_}
 
 
 WORDS = [

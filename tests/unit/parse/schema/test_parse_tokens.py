@@ -30,11 +30,26 @@ def cut(sql, server=MYSQL, mode=0):
         ("b'11'", Kind.BYTES, "03"),
         ("5a", Kind.WORD, "5a"),
         ("日本", Kind.WORD, "日本"),
+        ("\u00a0a", Kind.WORD, "\u00a0a"),
+        ("\u3000", Kind.WORD, "\u3000"),
+        ("٣", Kind.WORD, "٣"),
         ("1.5e3", Kind.NUMBER, "1.5e3"),
     ],
 )
 def test_a_token_is_read_as_the_servers_read_it(sql, kind, text):
     assert cut(sql) == [(kind, text)]
+
+
+@pytest.mark.parametrize(
+    "sql", ["a /* x /*/ b", "a /* /* */ b", "a /*/ */ b", "a /*!99999 /* /* */ */ b", "a--\x7fx\nb"]
+)
+def test_a_comment_ends_where_the_servers_end_it(sql):
+    assert cut(sql) == [(Kind.WORD, "a"), (Kind.WORD, "b")]
+
+
+def test_a_keyword_is_of_ascii_letters():
+    kinds = tokens_of(Statement("`add` Add \u0131ndex + 'add'", "", MYSQL))
+    assert [token.word for token in kinds] == ["", "ADD", "", "+", "", ""]
 
 
 def test_a_name_after_a_dot_may_be_digits():
