@@ -49,8 +49,8 @@ def contradiction(
         f"The definition of {name} after {followed.statement}, at {followed.since}, is not the source's: "
         f"{'; '.join(differing)}. {delivered}",
         hint="`canal-group schema rebuild` takes what the source shows. Load the rows of that range again. "
-        "If nothing has changed the table without being logged (sql_log_bin = 0), please report the statement: "
-        "it was understood wrongly.",
+        "If nothing has changed the table without being logged (sql_log_bin = 0), the statement was understood "
+        "wrongly: please report it.",
         table=name,
         statement=followed.statement,
         followed=said(held),

@@ -190,14 +190,13 @@ class SchemaHistory:
         """
         if self._begin is None or self._begin.reaches(change.end):
             return False
-        place = bisect.bisect_left(self._facts, change.order, key=lambda fact: fact.order)
-        known = place < len(self._facts) and self._facts[place].order == change.order
-        touching = None if known or place < self._applied else self.touching(change)
-        if touching is not None and touching.touches:
+        touching = self.touching(change)
+        new = bool(touching.touches) and not self._knows(change)
+        if new:
             self.insert(touching)
         self.pass_to(change.end)
         self._fold()
-        return touching is not None and bool(touching.touches)
+        return new
 
     def pass_to(self, place: Place) -> None:
         """Say that reading has come to a place, and apply the facts up to there.
@@ -210,7 +209,9 @@ class SchemaHistory:
             raise found[0]
 
     def insert(self, fact: Fact) -> None:
-        """Add a fact; of a place that reading has passed, it says what is known from now on."""
+        """Add a fact, unless it is a statement that is known; a Learned may be of a place that was passed."""
+        if isinstance(fact, Change) and self._knows(fact):
+            return
         at = bisect.bisect_right(self._facts, fact.order, key=lambda each: each.order)
         self._facts.insert(at, fact)
         self.added.append(fact)
@@ -221,6 +222,10 @@ class SchemaHistory:
             self._applied += 1
             for _ in self._take(fact):
                 pass
+
+    def _knows(self, change: Change) -> bool:
+        place = bisect.bisect_left(self._facts, change.order, key=lambda fact: fact.order)
+        return place < len(self._facts) and self._facts[place].order == change.order
 
     # ---- tables
 

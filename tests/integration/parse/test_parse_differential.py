@@ -19,8 +19,8 @@ from integration.differential import NULL, kinds
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
-from actors.parse.charsets.charsets import charset_of, text_decoder
 from actors.parse.charsets import charsets
+from actors.parse.charsets.charsets import charset_of, text_decoder
 from actors.parse.files.binlog_files import BinlogFiles, files_in
 from actors.parse.server.server_lookup import ServerLookup
 from actors.parse.server.source import connect

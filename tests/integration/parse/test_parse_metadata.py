@@ -13,7 +13,7 @@ from integration.parse.test_parse_reader import await_rows, await_true, of_app, 
 from integration.unprepared_servers import end_of
 
 from actors.parse.server.definitions.source_definitions import SourceDefinitions
-from merge.errors import CorruptEvent, UnsupportedEvent
+from merge.errors import DefinitionContradicted, UnsupportedEvent
 from merge.values.position import Position
 
 

@@ -21,7 +21,6 @@ from integration.parse.test_parse_reader import await_true, reading
 from integration.parse.test_parse_schema_history import continued
 from integration.unprepared_servers import end_of
 
-from actors.parse.history.facts import Place
 from actors.parse.schema.definition import TableDefinition
 from actors.parse.server.definitions.present import PresentReader
 from actors.parse.server.definitions.source_definitions import SourceDefinitions
