@@ -98,6 +98,9 @@ class ReaderSettings(Settings):
     detecting: DetectingSettings = DetectingSettings()
     #: with `start_by: time`: how long before the last commit time another server is read from, at most a day
     fallback_s: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+    #: how long the first rows of a table after a statement on it wait for the source to confirm what was
+    #: understood of the statement, at most a minute; 0: they do not wait, it is compared later
+    confirm_s: Annotated[float, Field(ge=0, le=60)] = 5.0
     #: when a source with semi-synchronous replication is told that a transaction is safe here: never; when
     #: it is in the ring; when every client id's cursor is past it
     semi_sync: Annotated[Literal["off", "ring", "cursor"], BeforeValidator(_off)] = "off"

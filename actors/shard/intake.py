@@ -21,7 +21,7 @@ from actors.ports import Host
 from actors.process.host import OS_HOST
 from actors.shard.shard_counters import ShardCounters
 from actors.store.ring import RingStore
-from merge.errors import CanalGroupError, DataError, RetryableError, ShardUnavailable, UnsupportedEvent
+from merge.errors import CanalGroupError, DataError, RetryableError, ShardUnavailable
 from merge.order.shard_keys import END_OF_TIME_US
 from merge.values.chunk import Chunk, TableName
 from merge.values.header import HeaderRun
@@ -262,8 +262,7 @@ class Intake:
 
     def _stop_at(self, error: CanalGroupError) -> None:
         self.state, self.error = IntakeState.STOPPED, error
-        if isinstance(error, UnsupportedEvent):
-            self._counters.stopped_at(error)
+        self._counters.stopped_at(error)
         self._known.set()
         self.ring.wake()
         if not self._closing.is_set():

@@ -357,6 +357,7 @@ class Shard:
             "shard": self._name,
             "source": self._source.place,
             "failover": self._source.failover(),
+            "definitions": self._source.definitions(),
             "pid": os.getpid(),
             "arrow_bytes": pa.total_allocated_bytes(),
             **state,

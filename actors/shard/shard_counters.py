@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from actors.parse.columns.read_counts import ReadCounts
-from merge.errors import UnsupportedEvent
+from merge.errors import CanalGroupError, DefinitionContradicted, UnsupportedEvent
 from merge.values.chunk import Chunk, Op
 from merge.values.header import Flag
 
@@ -39,6 +39,8 @@ class ShardCounters:
         self._reconnects = 0
         #: times that it stopped at an event that this version does not read, by the name of the event's type
         self._unsupported: Counter[str] = Counter()
+        #: times that it stopped because the source shows a table otherwise, by the table's name
+        self._contradicted: Counter[str] = Counter()
         #: of readers that have ended
         self._read = ReadCounts()
         #: of the last chunks: delay of the first transaction that ends there, microseconds, and how many end
@@ -74,9 +76,12 @@ class ShardCounters:
         """Count a connection that was lost, or could not be opened."""
         self._reconnects += 1
 
-    def stopped_at(self, error: UnsupportedEvent) -> None:
-        """Count a stop at an event, or a column, that this version does not read."""
-        self._unsupported[str(error.details.get("event", OTHER))] += 1
+    def stopped_at(self, error: CanalGroupError) -> None:
+        """Count a stop at what this version does not read, or understood otherwise than the source."""
+        if isinstance(error, UnsupportedEvent):
+            self._unsupported[str(error.details.get("event", OTHER))] += 1
+        elif isinstance(error, DefinitionContradicted):
+            self._contradicted[str(error.details.get("table", OTHER))] += 1
 
     def ended(self, read: ReadCounts) -> None:
         """Count what a reader read that has ended."""
@@ -99,6 +104,7 @@ class ShardCounters:
             "invalid_text": read.invalid_text,
             "ignored_events": dict(read.ignored_events),
             "unsupported_events": dict(self._unsupported),
+            "contradicted_definitions": dict(self._contradicted),
             "reconnects": self._reconnects,
             "delay_s": {
                 **self._quantiles(),

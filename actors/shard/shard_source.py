@@ -53,7 +53,9 @@ class ShardSource:
         self._definitions: SourceDefinitions | None = None
         if not isinstance(wiring.source, FilesSource):
             self._hosts = SourceHosts([wiring.source, *wiring.standbys], wiring.detecting)
-            self._definitions = SourceDefinitions(self._name, self._sink.select, always=wiring.follows_tables)
+            self._definitions = SourceDefinitions(
+                self._name, self._sink.select, always=wiring.follows_tables, confirm_s=wiring.confirm_s
+            )
 
     @property
     def place(self) -> str:
@@ -105,6 +107,10 @@ class ShardSource:
     def news(self) -> HistoryText | None:
         """Return the schema history if it has to be stored, see `SourceDefinitions.news`."""
         return None if self._definitions is None else self._definitions.news()
+
+    def definitions(self) -> dict[str, int] | None:
+        """Return how many tables are known, see `SourceDefinitions.describe`; None: none are needed."""
+        return None if self._definitions is None else self._definitions.describe()
 
     def tables(self) -> frozenset[str] | None:
         """Return what consumers call the tables where reading is; None: not known, or nobody asks for it."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from actors.parse.files.files_reader import FilesSource
 from actors.parse.grammar.chunk_builder import Limits
+from actors.parse.server.definitions.source_definitions import CONFIRM_S
 from actors.parse.server.hosts import Detecting
 from actors.parse.server.source import SourceAddress
 from actors.parse.server.starts.by_time import FALLBACK_US
@@ -43,3 +44,5 @@ class ShardWiring:
     follows_tables: bool = False
     #: how long before the last commit time another server is read from without GTIDs, microseconds
     fallback_us: int = FALLBACK_US
+    #: how long the first rows after a statement wait for the source's own definition, seconds
+    confirm_s: float = CONFIRM_S

@@ -96,5 +96,6 @@ def shard_wiring(settings: InstanceSettings, shard: ShardSettings) -> ShardWirin
         start=settings.start_of(shard),
         start_by=shard.start_by,
         fallback_us=int(reader.fallback_s * 1e6),
+        confirm_s=reader.confirm_s,
         silence_max_s=max(SILENCE_MIN_S, session_s),
     )

@@ -68,8 +68,9 @@ class SchemaHistory:
         self._last = LastTouches(make().key)
         self._applied = 0
         self._chars = 0
-        #: tables whose definition only statements speak for
+        #: tables whose definition only statements speak for, and those of which the source says otherwise
         self._followed: dict[SourceName, Followed] = {}
+        self._contradicted: dict[SourceName, DefinitionContradicted] = {}
 
     # ---- where it begins
 
@@ -313,7 +314,19 @@ class SchemaHistory:
         if found is None:
             self.insert(Learned(here, shown))
             self.pass_to(here)
+        else:
+            self._contradicted[self._catalog.key(shown.name)] = found
         return found
+
+    def require_uncontradicted(self, name: SourceName) -> None:
+        """Return if the source was not found to show a table otherwise: trying again does not mend that.
+
+        Raises:
+            DefinitionContradicted: it was.
+        """
+        found = self._contradicted.get(self._catalog.key(name))
+        if found is not None:
+            raise found
 
     def _contradiction(self, shown: Held, until: Place) -> DefinitionContradicted | None:
         """Return how what the source shows of a followed table differs from its definition here."""

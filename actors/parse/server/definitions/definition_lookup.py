@@ -179,6 +179,7 @@ class DefinitionLookup:
         begin, place = self._place()
         with history.lock:
             history.pass_to(place)
+            history.require_uncontradicted(name)
         found = history.table(*name)
         if not isinstance(found, TableDefinition) and name not in self._missed:
             if self._learning.learn(history, name, begin, place):

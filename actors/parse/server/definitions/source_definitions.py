@@ -101,6 +101,19 @@ class SourceDefinitions:
             latest = list(self._histories)
             return latest[-1].tables() if latest else []
 
+    def describe(self) -> dict[str, int] | None:
+        """Return how many tables there are, not read yet, and not confirmed yet; None if none are followed."""
+        with self._lock:
+            latest = list(self._histories)
+            if not latest:
+                return None
+            with latest[-1].lock:
+                return {
+                    "tables": len(latest[-1].names()),
+                    "unread": len(latest[-1].unread),
+                    "followed": len(latest[-1].followed()),
+                }
+
     def names(self) -> frozenset[str] | None:
         """Return what consumers call the tables where reading is; None: not known."""
         with self._lock:

@@ -1,0 +1,163 @@
+"""Definitions that are followed, held against what the source shows: an error of the catalog is found.
+
+The error is planted: a statement is applied as another one, which swaps two columns of one type. No table map
+shows that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from integration.parse.test_parse_reader import await_rows, await_true, of_app, reading
+from integration.unprepared_servers import end_of
+
+from actors.parse.schema.catalog import Catalog
+from actors.parse.server.definitions.source_definitions import SourceDefinitions
+from merge.errors import DefinitionContradicted
+
+SAID = "ALTER TABLE app.t ADD COLUMN c INT AFTER a"
+READ = "ALTER TABLE app.t ADD COLUMN c INT AFTER b"
+
+
+@pytest.fixture
+def planted(monkeypatch):
+    """Let the catalog understand one statement wrongly."""
+    whole = Catalog.apply
+    monkeypatch.setattr(
+        Catalog, "apply", lambda self, each: whole(self, replace(each, sql=each.sql.replace(SAID, READ)))
+    )
+
+
+def begun(server, source_address):
+    server.execute("CREATE TABLE app.t (a INT, b INT)", "INSERT INTO app.t VALUES (1, 2)")
+    return end_of(server, source_address)
+
+
+def of_t(recorder):
+    return [row["after"] for row in recorder.rows("t")]
+
+
+@pytest.mark.usefixtures("planted")
+def test_live_the_first_rows_after_a_statement_wait_for_the_source(unprepared, source_address):
+    start = begun(unprepared, source_address)
+    with (
+        pytest.raises(DefinitionContradicted) as told,
+        reading(source_address(unprepared), start=start) as recorder,
+    ):
+        unprepared.execute(SAID, "INSERT INTO app.t VALUES (1, 2, 3)")
+        await_true(lambda: recorder.error, "the reader stops")
+    assert of_t(recorder) == []
+    error = told.value
+    assert error.details["table"] == "app.t"
+    assert SAID in error.message
+    assert "column 2 is `b` int, and the source shows `c` int" in error.message
+    assert "No rows were read with it" in error.message
+    assert error.details["file"] == start.file
+
+
+@pytest.mark.usefixtures("planted")
+def test_rows_that_do_not_wait_are_compared_when_the_shard_has_caught_up(unprepared, source_address):
+    """The error says which rows had the wrong names; what comes after is refused, also by another attempt."""
+    start = begun(unprepared, source_address)
+    address = source_address(unprepared)
+    definitions = SourceDefinitions(address.name, of_app, confirm_s=0)
+    with (
+        pytest.raises(
+            DefinitionContradicted, match=rf"between {start.file}:\d+ and {start.file}:\d+"
+        ) as told,
+        reading(address, start=start, definitions=definitions) as recorder,
+    ):
+        unprepared.execute(SAID, "INSERT INTO app.t VALUES (1, 2, 3)")
+        await_true(lambda: recorder.error, "the reader stops")
+    assert of_t(recorder) == [{"a": 1, "b": 2, "c": 3}]
+    until = int(str(told.value.details["rows_until"]).partition(":")[2])
+    assert until >= end_of(unprepared, source_address).offset
+    unprepared.execute("INSERT INTO app.t VALUES (4, 5, 6)")
+    with (
+        pytest.raises(DefinitionContradicted),
+        reading(address, start=replace(start, offset=until), definitions=definitions) as recorder,
+    ):
+        await_true(lambda: recorder.error, "the reader stops again")
+    assert of_t(recorder) == []
+    definitions.rebuild()
+    with reading(address, start=replace(start, offset=until), definitions=definitions) as recorder:
+        await_rows(recorder, "t", 1)
+    assert of_t(recorder) == [{"a": 4, "c": 5, "b": 6}]
+
+
+@pytest.mark.usefixtures("planted")
+def test_at_the_end_of_a_backlog_what_was_followed_is_compared(unprepared, source_address):
+    """A first start has read what the source shows: it holds after the last statement."""
+    start = end_of(unprepared, source_address)
+    begun(unprepared, source_address)
+    unprepared.execute(SAID, "INSERT INTO app.t VALUES (1, 2, 3)", "ALTER TABLE app.t ADD COLUMN d INT")
+    with (
+        pytest.raises(DefinitionContradicted, match="ADD COLUMN d INT"),
+        reading(source_address(unprepared), start=start) as recorder,
+    ):
+        await_true(lambda: recorder.error, "the reader stops")
+    # They were read before anybody could know; the error says so.
+    assert of_t(recorder) == [{"a": 1, "b": 2}, {"a": 1, "b": 2, "c": 3}]
+
+
+def test_a_restart_compares_what_was_followed_before_it(unprepared, source_address, monkeypatch):
+    """1. Rows are read after a statement that was understood wrongly. 2. The process ends. 3. The next one finds it."""
+    start = begun(unprepared, source_address)
+    address = source_address(unprepared)
+    whole = Catalog.apply
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            Catalog, "apply", lambda self, each: whole(self, replace(each, sql=each.sql.replace(SAID, READ)))
+        )
+        definitions = SourceDefinitions(address.name, of_app, confirm_s=0)
+        unprepared.execute(SAID)
+        with reading(address, start=start, definitions=definitions) as recorder:
+            await_true(lambda: definitions.describe()["followed"] or recorder.error, "the statement")
+            stored = definitions.news().text
+        again = SourceDefinitions(address.name, of_app)
+        again.restore(stored)
+        unprepared.execute("INSERT INTO app.t VALUES (1, 2, 3)")
+        with (
+            pytest.raises(DefinitionContradicted),
+            reading(address, start=start, definitions=again) as recorder,
+        ):
+            await_true(lambda: recorder.error, "the reader stops")
+    assert of_t(recorder) == []
+
+
+def test_what_is_right_is_confirmed_and_kept(unprepared, source_address):
+    start = begun(unprepared, source_address)
+    address = source_address(unprepared)
+    definitions = SourceDefinitions(address.name, of_app)
+    with reading(address, start=start, definitions=definitions) as recorder:
+        unprepared.execute(SAID, "CREATE TABLE app.quiet (id INT)", "INSERT INTO app.t VALUES (1, 2, 3)")
+        await_rows(recorder, "t", 1)
+        await_true(lambda: definitions.describe()["followed"] == 0 or recorder.error, "all is confirmed")
+        stored = definitions.news().text
+    assert of_t(recorder) == [{"a": 1, "c": 2, "b": 3}]
+    again = SourceDefinitions(address.name, of_app)
+    again.restore(stored)
+    with reading(address, start=end_of(unprepared, source_address), definitions=again) as recorder:
+        await_true(lambda: recorder.of("caught_up") or recorder.error, "the end")
+        assert again.describe()["followed"] == 0
+
+
+def test_a_table_that_changes_again_meanwhile_is_followed(unprepared, source_address):
+    """Rows between two statements cannot be compared with what the source shows after the second one."""
+    start = begun(unprepared, source_address)
+    unprepared.execute(
+        "FLUSH BINARY LOGS",
+        SAID,
+        "INSERT INTO app.t VALUES (1, 2, 3)",
+        "ALTER TABLE app.t DROP COLUMN a",
+        "INSERT INTO app.t VALUES (4, 5)",
+    )
+    address = source_address(unprepared)
+    definitions = SourceDefinitions(address.name, of_app)
+    with reading(address, start=start, definitions=definitions) as recorder:
+        # The history begins with the first table map or statement, hence before both.
+        await_rows(recorder, "t", 2) if False else await_true(
+            lambda: recorder.error or len(recorder.rows("t")) == 2, "two rows"
+        )
+    assert of_t(recorder) == [{"a": 1, "c": 2, "b": 3}, {"c": 4, "b": 5}]
