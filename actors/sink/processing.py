@@ -17,11 +17,8 @@ from numpy.typing import NDArray
 
 from actors.sink.sink import TABLES_MAX
 from actors.sink.table_rule import TableRule
-from merge.rows.statement_kind import statement_kind
-from merge.values.chunk import Chunk, Op, TableName, TableRows, rows_schema
+from merge.values.chunk import Chunk, StatementSource, TableName, TableRows, rows_schema
 from merge.values.header import Flag, Headers
-
-_ROW_KINDS = frozenset(op.name for op in Op)
 
 
 class Processing:
@@ -84,11 +81,10 @@ class Processing:
             return table
         return TableRows(table.name, rule.apply(table.source, table.rows), table.source)
 
-    def _statements(self, chunk: Chunk) -> tuple[Any, tuple[TableName, ...]]:
+    def _statements(self, chunk: Chunk) -> tuple[Any, tuple[StatementSource, ...]]:
         if chunk.statements is None:
             return None, ()
-        ops, texts = (chunk.statements.column(name).to_pylist() for name in ("op", "sql"))
-        kept = [self._keeps(*each) for each in zip(chunk.statement_sources, ops, texts, strict=True)]
+        kept = [self._keeps(source) for source in chunk.statement_sources]
         if all(kept):
             return chunk.statements, chunk.statement_sources
         sources = tuple(
@@ -96,10 +92,9 @@ class Processing:
         )
         return (chunk.statements.filter(pa.array(kept)) if sources else None), sources
 
-    def _keeps(self, source: TableName, op: str, sql: str) -> bool:
-        rule = self._known(source)
-        kind = op.lower() if op in _ROW_KINDS else statement_kind(op, sql)
-        return rule is None or kind in rule.kinds
+    def _keeps(self, source: StatementSource) -> bool:
+        rule = self._known(source.name)
+        return rule is None or source.kind in rule.kinds
 
 
 def _counted(headers: Headers, tables: Sequence[TableRows], statements: Any) -> Headers:

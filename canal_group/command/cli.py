@@ -107,7 +107,7 @@ def check(
 ) -> None:
     """Check an instance file, and the settings and grants of each source; print a line for each check."""
     from actors.parse.files.files_reader import FilesSource, listed
-    from actors.parse.server.preflight import preflight
+    from actors.parse.server.preflight.preflight import preflight
     from actors.shard.wiring import shard_source, standbys
     from canal_group.command.check.decode_check import check_decoding, parse_size
     from canal_group.command.check.filter_check import check_filter

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -43,6 +43,19 @@ class Op(IntEnum):
     INSERT = 1
     UPDATE = 2
     DELETE = 3
+
+
+class StatementKind(StrEnum):
+    """What a statement is to a filter, which may leave out one kind or another; the words of its `keep`."""
+
+    #: changes definitions of tables
+    DDL = "ddl"
+    #: defines accounts and their rights; may hold a password or its hash
+    DCL = "dcl"
+    #: changes rows that are in no event; only a reader that wants them as text gets such statements
+    ROWS = "rows"
+    #: every other statement
+    QUERY = "query"
 
 
 class TableName(NamedTuple):
@@ -129,6 +142,14 @@ class TableRows:
     source: TableName | None = None
 
 
+class StatementSource(NamedTuple):
+    """What a statement is in the source."""
+
+    #: what it concerns, before routes; an empty table name: no table
+    name: TableName
+    kind: StatementKind
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """A run of one shard's stream.
@@ -141,8 +162,8 @@ class Chunk:
     names: tuple[str, ...]
     tables: tuple[TableRows, ...]
     statements: pa.RecordBatch | None = None
-    #: for each statement the name in the source of what it concerns
-    statement_sources: tuple[TableName, ...] = ()
+    #: for each statement what it is in the source
+    statement_sources: tuple[StatementSource, ...] = ()
     #: by index in `headers`: what is known of those that are DDL statements on a table
     ddls: Mapping[int, DdlMark] = field(default_factory=dict)
 

@@ -13,7 +13,7 @@ stable as long as the selection does not change.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,9 +22,9 @@ from actors.parse.columns.columns import Losses, TableSchema
 from actors.parse.columns.rows import RowsBuilder
 from actors.parse.native.accumulator import Accumulator
 from actors.parse.native.fast_path import FastPath
-from merge.values.chunk import STATEMENTS, Chunk, TableName, TableRows
+from merge.values.chunk import STATEMENTS, Chunk, StatementSource, TableName, TableRows
 from merge.values.ddl_mark import DdlMark
-from merge.values.header import HEADER
+from merge.values.header import HEADER, Headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,24 @@ class _Gathered:
     names: dict[str, int] = field(default_factory=dict)
     tables: dict[_Key, tuple[TableSchema, RowsBuilder]] = field(default_factory=dict)
     statements: list[tuple[int, int, str, str, str, str]] = field(default_factory=list)
-    #: what each statement concerns, by its name in the source
-    statement_sources: list[TableName] = field(default_factory=list)
+    #: what each statement is in the source
+    statement_sources: list[StatementSource] = field(default_factory=list)
     #: by header: definitions of tables
     ddls: dict[int, DdlMark] = field(default_factory=dict)
+    #: rows that were rolled back: header, first ordinal, ordinal after the last one
+    undone: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def without_undone(self, rows: Any, headers: Headers) -> Any:
+        """Return a table's rows without those that were rolled back, and no longer count those."""
+        if not self.undone:
+            return rows
+        header, ordinal = (rows.column(each).to_numpy() for each in ("_header", "_row"))
+        dropped = np.zeros(len(header), bool)
+        for index, begin, end in self.undone:
+            found = (header == index) & (ordinal >= begin) & (ordinal < end)
+            headers["rows"][index] -= np.count_nonzero(found & ~dropped)
+            dropped |= found
+        return rows.filter(pa.array(~dropped))
 
 
 class ChunkBuilder:
@@ -152,14 +166,14 @@ class ChunkBuilder:
         accumulator.add(count, max(0, count - skip), len(body))
         self.fast_path.gather(body, version, found[1])
 
-    def add_statement(self, name: TableName, op: str, sql: str, source: TableName) -> None:
+    def add_statement(self, name: TableName, op: str, sql: str, source: StatementSource) -> None:
         """Add a statement to the open transaction; it takes one ordinal, like a row.
 
         Args:
             name: of what it concerns, as consumers see it.
             op: canal's EventType.
             sql: its text.
-            source: as `name`, in the source.
+            source: what it is in the source.
         """
         accumulator = self._opened()
         ordinal = accumulator.row
@@ -168,6 +182,23 @@ class ChunkBuilder:
             self._chunk.statements.append((len(accumulator), ordinal, name.schema, name.table, op, sql))
             self._chunk.statement_sources.append(source)
         accumulator.add(1, int(kept), len(sql))
+
+    def undo(self, since: int) -> bool:
+        """Leave out rows of the open transaction that were rolled back; they keep their ordinals.
+
+        Args:
+            since: ordinal of the first one.
+
+        Returns:
+            False, and nothing was changed, if some of them were handed over before.
+        """
+        accumulator = self._opened()
+        if since == accumulator.row or accumulator.row < accumulator.skip:
+            return True  # the reader that got so far has left them out
+        if since < accumulator.row_begin:
+            return False
+        self._chunk.undone.append((len(accumulator), since, accumulator.row))
+        return True
 
     def mark_ddl(self, mark: DdlMark | None) -> None:
         """Declare the open transaction a change of definitions.
@@ -203,6 +234,7 @@ class ChunkBuilder:
             self._chunk.statement_sources[: len(statements)],
         )
         self._chunk.ddls.pop(header, None)
+        self._chunk.undone = [each for each in self._chunk.undone if each[0] != header]
         accumulator.discard()
         return True
 
@@ -233,7 +265,11 @@ class ChunkBuilder:
                 schema=STATEMENTS,
             )
         tables = [
-            TableRows(table.name, builder.finish(), TableName(table.map.schema, table.map.table))
+            TableRows(
+                table.name,
+                chunk.without_undone(builder.finish(), headers),
+                TableName(table.map.schema, table.map.table),
+            )
             for table, builder in chunk.tables.values()
         ]
         return Chunk(

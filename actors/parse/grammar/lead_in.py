@@ -11,9 +11,10 @@ from actors.parse.formats.event_types import ROWS, UNPACKED_ROWS, EventType
 from actors.parse.formats.events import Event, parse_query
 from actors.parse.formats.gtid_events import parse_mariadb_gtid
 from actors.parse.formats.payload import inner_events
-from actors.parse.grammar import ddl
 from actors.parse.grammar.tables import Tables
 from actors.parse.grammar.xa import XaTransactions, parse_xa_prepare, parse_xa_statement
+from actors.parse.statements.beginnings import Kind
+from actors.parse.statements.statement_reader import read_control
 
 _BEGINS = frozenset({EventType.GTID, EventType.GTID_TAGGED, EventType.ANONYMOUS_GTID, EventType.MARIADB_GTID})
 _ROWS = ROWS | UNPACKED_ROWS.keys()
@@ -63,7 +64,8 @@ class LeadIn:
 
     def _on_query(self, event: Event) -> None:
         sql = parse_query(event.body, packed=event.type == EventType.MARIADB_QUERY_COMPRESSED).sql
-        if ddl.kind_of(sql) is not ddl.Kind.XA:
+        control = read_control(sql)
+        if control is None or control.kind is not Kind.XA:
             return
         statement = parse_xa_statement(sql)
         match statement.verb:

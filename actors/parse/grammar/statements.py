@@ -1,30 +1,51 @@
-"""Statements: which statements of a transaction are handed on as text, and which are refused.
+"""Statements: which statements of a transaction are handed on as text, which are refused, and what is undone.
 
-Definitions are handed on. Three kinds of statements cannot be followed. They are refused, or handed on as
-text if the reader wants them `verbatim`:
+Definitions are handed on. Some statements cannot be followed. They are refused, or handed on as text if the
+reader wants them `verbatim`:
 
-- a statement that changes rows which are in no event;
-- a rollback of rows that are in an event (tables without transactions keep them);
+- a statement that changes rows which are in no event, or may do so;
+- a rollback of rows that were handed over, or that tables without transactions may have kept;
 - an XA COMMIT whose rows were logged before the oldest binlog.
 
-`ddl` finds out what a statement is and which tables it concerns.
+Servers log a rollback if a part of the transaction cannot be undone: rows of tables without transactions, or
+a temporary table. Since version 5.5 of both vendors such rows are logged ahead, in transactions of their own.
+So the rows of a transaction are of tables with transactions, and a rollback undoes them all, as on a replica.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from actors.parse.charsets.statement_text import printable
 from actors.parse.formats.event_types import REFUSED, EventType
-from actors.parse.formats.events import Query
-from actors.parse.grammar import ddl
 from actors.parse.grammar.chunk_builder import ChunkBuilder
 from actors.parse.grammar.tables import Select, Tables
+from actors.parse.schema.statement import Statement
+from actors.parse.statements.beginnings import Kind
+from actors.parse.statements.statement_reader import Change, Reading
 from merge.errors import PositionPurged, UnsupportedEvent
-from merge.values.chunk import TableName
-from merge.values.ddl_mark import DdlMark
+from merge.values.chunk import StatementKind, StatementSource, TableName
 
-#: a change that names no table
-_OF_NO_TABLE = ddl.Change("QUERY", "", "")
-_UNDONE_HINT = "The cause is a transaction that changes tables both with and without transactions."
+#: removes the rows from a count on from the open transaction; False, and nothing is removed: it cannot
+Undo = Callable[[int], bool]
+
+_KINDS = {
+    Kind.ROWS: StatementKind.ROWS,
+    Kind.DEFINITION: StatementKind.DDL,
+    Kind.ACCOUNT: StatementKind.DCL,
+}
+_UNKNOWN_HINT = (
+    "A newer server may write statements that this version does not know. "
+    "If it changes no rows, start after it."
+)
+_KEPT_HINT = "The cause is a transaction that changes tables both with and without transactions."
+_HANDED_OVER_HINT = (
+    "The transaction fills more than a chunk, and these rows were handed over before they were rolled back. "
+    "Load its tables again, and start after it."
+)
+_LOAD_HINT = "Load the transaction's tables again, and start after it."
+#: instead of the progress at a savepoint
+_NOT_SET = -1
 
 
 class Statements:
@@ -46,41 +67,52 @@ class Statements:
         self._tables = tables
         self._builder = builder
         self._verbatim = verbatim
+        #: name -> how many rows came before it; also of those that are gone, which no statement names
         self._savepoints: dict[str, int] = {}
 
     def begin(self) -> None:
         """Forget the savepoints of the transaction before."""
         self._savepoints.clear()
 
-    def define(self, query: Query, *, alone: bool) -> None:
+    def define(self, statement: Statement, reading: Reading, *, alone: bool) -> None:
         """Hand a definition on under the first of its tables that is selected.
 
         Args:
-            query: the statement.
+            statement: the statement.
+            reading: what it is.
             alone: whether it is its whole transaction; CREATE TABLE ... SELECT shares one with its rows.
         """
-        for change in ddl.changes_of(printable(query.sql), query.schema):
-            name = self._add(query.sql, change)
+        for change in reading.changes or (Change("QUERY", statement.schema, ""),):
+            name = self._add(statement.sql, change, _KINDS.get(reading.kind, StatementKind.QUERY))
             if name is not None:
                 if alone:
-                    self._builder.mark_ddl(self._marked(query, change, name))
+                    source = TableName(change.schema, change.table)
+                    mark = self._tables.mark(statement, change.op, name, source) if change.table else None
+                    self._builder.mark_ddl(mark)
                 break
 
-    def require_read(self, query: Query) -> None:
-        """Return if a statement whose rows are not in the binlog may be handed on.
+    def require_read(self, statement: Statement, kind: Kind) -> None:
+        """Return if a statement may be handed on that changes rows which are not in the binlog, or may do so.
 
         Raises:
             UnsupportedEvent: it may not.
         """
-        if not self._verbatim:
+        if self._verbatim:
+            return
+        if kind is Kind.UNKNOWN:
             raise UnsupportedEvent(
-                f"A statement in the binlog changes rows: {query.sql[:100]!r}.",
-                hint=REFUSED[EventType.EXECUTE_LOAD_QUERY],
+                f"A statement in the binlog is not known, and may change rows: {statement.sql[:100]!r}.",
+                hint=_UNKNOWN_HINT,
             )
+        raise UnsupportedEvent(
+            f"A statement in the binlog changes rows: {statement.sql[:100]!r}.",
+            hint=REFUSED[EventType.EXECUTE_LOAD_QUERY],
+        )
 
-    def change_rows(self, query: Query) -> None:
+    def change_rows(self, statement: Statement, reading: Reading) -> None:
         """Hand on a statement whose rows are not in the binlog."""
-        self._add(query.sql, ddl.row_change_of(printable(query.sql), query.schema))
+        (change, *_) = reading.changes or (Change("QUERY", statement.schema, ""),)
+        self._add(statement.sql, change, StatementKind.ROWS)
 
     def commit_elsewhere(self, sql: str, error: PositionPurged) -> None:
         """Hand on an XA COMMIT whose rows were logged before the oldest binlog that is read.
@@ -90,51 +122,54 @@ class Statements:
         """
         if not self._verbatim:
             raise error
-        self._add(sql, _OF_NO_TABLE)
+        self._add_of_rows(sql)
 
-    def set_savepoint(self, sql: str, progress: int) -> None:
-        """Remember how many rows came before a SAVEPOINT."""
-        self._savepoints[ddl.savepoint_name(sql)] = progress
+    def set_savepoint(self, name: str, progress: int) -> None:
+        """Remember how many rows came before a SAVEPOINT; one of the same name is replaced."""
+        self._savepoints[name] = progress
 
-    def roll_back_to(self, sql: str, progress: int) -> None:
-        """Skip a ROLLBACK TO SAVEPOINT, provided that the undone rows are not in the binlog.
+    def roll_back_to(self, name: str, progress: int, undo: Undo) -> None:
+        """Undo the rows after a savepoint, which stays.
 
         Raises:
-            UnsupportedEvent: they are in the binlog.
+            UnsupportedEvent: they cannot be undone.
         """
-        name = ddl.savepoint_name(sql)
-        if progress > self._savepoints.get(name, 0):
+        since = self._savepoints.get(name, _NOT_SET)
+        if progress > max(since, 0):
             self._undo(
                 f"ROLLBACK TO {name}",
                 f"Rows after savepoint {name!r} were rolled back, but are in the binlog.",
+                since,
+                undo,
             )
 
-    def roll_back(self, progress: int) -> None:
-        """Handle the transaction's ROLLBACK, which is logged only if a part of it could not be undone.
+    def roll_back(self, progress: int, undo: Undo) -> None:
+        """Undo all rows of the transaction, which was rolled back.
 
         Raises:
-            UnsupportedEvent: rows of it are in the binlog.
+            UnsupportedEvent: they cannot be undone.
         """
         if progress:
-            self._undo(
-                "ROLLBACK",
-                "A transaction that was rolled back has rows in the binlog: which of them remain is unknown.",
-            )
+            self._undo("ROLLBACK", "A transaction that was rolled back has rows in the binlog.", 0, undo)
 
-    def _undo(self, sql: str, complaint: str) -> None:
-        if not self._verbatim:
-            raise UnsupportedEvent(complaint, hint=_UNDONE_HINT)
-        self._add(sql, _OF_NO_TABLE)
+    def _undo(self, sql: str, complaint: str, since: int, undo: Undo) -> None:
+        if self._verbatim:
+            self._add_of_rows(sql)
+        elif since == _NOT_SET:
+            raise UnsupportedEvent(f"{complaint} The savepoint is not.", hint=_LOAD_HINT)
+        elif not self._tables.logs_kept_rows_apart:
+            raise UnsupportedEvent(f"{complaint} Which of them remain is unknown.", hint=_KEPT_HINT)
+        elif not undo(since):
+            raise UnsupportedEvent(complaint, hint=_HANDED_OVER_HINT)
 
-    def _marked(self, query: Query, change: ddl.Change, name: TableName) -> DdlMark | None:
-        source = TableName(change.schema, change.table)
-        return self._tables.mark(query, change.op, name, source) if change.table else None
+    def _add_of_rows(self, sql: str) -> None:
+        """Hand on a statement that decides about rows, and names no table."""
+        self._add(sql, Change("QUERY", "", ""), StatementKind.ROWS)
 
-    def _add(self, sql: str, change: ddl.Change) -> TableName | None:
+    def _add(self, sql: str, change: Change, kind: StatementKind) -> TableName | None:
         """Hand a statement on; return what consumers call its table, None if that is left out."""
         name = self._select(change.schema, change.table)
         if name is not None:
-            self._builder.add_statement(
-                name, change.op, printable(sql), TableName(change.schema, change.table)
-            )
+            source = StatementSource(TableName(change.schema, change.table), kind)
+            self._builder.add_statement(name, change.op, printable(sql), source)
         return name

@@ -17,10 +17,10 @@ from actors.parse.formats.compression import unpack
 from actors.parse.formats.event_types import ROWS_V1, UNPACKED_ROWS, UPDATES, EventType
 from actors.parse.formats.events import Query
 from actors.parse.formats.format_description import FormatDescription, version_number
-from actors.parse.formats.query_status import parse_status
 from actors.parse.grammar.ddl_identity import statement_id
 from actors.parse.grammar.xa import RowsEvent
 from actors.parse.schema.statement import ServerVersion, Statement
+from actors.parse.statements.logged_statement import statement_of
 from merge.errors import CorruptEvent
 from merge.values.chunk import TableName
 from merge.values.ddl_mark import DdlMark
@@ -29,6 +29,8 @@ from merge.values.ddl_mark import DdlMark
 Select = Callable[[str, str], TableName | None]
 
 _DUMMY_TABLE_ID = 0xFFFFFF
+#: of both vendors: a cache of its own for them
+_APART_SINCE = (5, 5)
 #: a table id of 4 bytes and two of flags; later ids have 6
 _OLD_HEAD, _HEAD = 6, 8
 
@@ -67,6 +69,15 @@ class Tables:
         """Whether a MariaDB server wrote the file."""
         return self._format is not None and self._format.mariadb
 
+    @property
+    def _version(self) -> tuple[int, int, int]:
+        return version_number(self._format.server_version if self._format is not None else "")
+
+    @property
+    def logs_kept_rows_apart(self) -> bool:
+        """Whether rows that no rollback undoes are in transactions of their own."""
+        return self._version >= _APART_SINCE
+
     def begin_file(self, description: FormatDescription | None = None) -> None:
         """Forget all tables: another file begins, or the server was restarted."""
         self._format = description or self._format
@@ -77,23 +88,23 @@ class Tables:
         self._lookup.redefine(query, file, end)
         self._tables.clear()
 
-    def mark(self, query: Query, op: str, name: TableName, source: TableName) -> DdlMark:
+    def statement(self, query: Query) -> Statement:
+        """Return a statement with what decides its meaning, as far as its event says that."""
+        version = ServerVersion(self.mariadb, *self._version)
+        try:
+            return statement_of(query, version)
+        except CorruptEvent:  # its text was read, and is what is handed on
+            return Statement(query.sql, query.schema, version)
+
+    def mark(self, statement: Statement, op: str, name: TableName, source: TableName) -> DdlMark:
         """Return what the control plane has to know of a definition, after `redefine`.
 
         Args:
-            query: the statement.
+            statement: it.
             op: canal's EventType.
             name: its table, as consumers see it.
             source: the same in the source.
         """
-        try:
-            sql_mode = parse_status(query.status, mariadb=self.mariadb).sql_mode
-        except CorruptEvent:  # the statement's text was read, and is what is handed on
-            sql_mode = 0
-        version = ServerVersion(
-            self.mariadb, *version_number(self._format.server_version if self._format is not None else "")
-        )
-        statement = Statement(query.sql, query.schema, version, sql_mode)
         number = statement_id(op, name, source, statement, self._select)
         known = self._lookup.tables()
         tables = (

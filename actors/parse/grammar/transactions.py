@@ -40,7 +40,6 @@ from actors.parse.formats.event_types import (
 from actors.parse.formats.events import IGNORABLE_FLAG, Event, Query, parse_query
 from actors.parse.formats.gtid_events import Alter, TransactionStart, parse_start
 from actors.parse.formats.payload import inner_events
-from actors.parse.grammar import ddl
 from actors.parse.grammar.chunk_builder import ChunkBuilder
 from actors.parse.grammar.statements import Statements
 from actors.parse.grammar.tables import Select, Tables
@@ -51,6 +50,9 @@ from actors.parse.grammar.xa import (
     parse_xa_prepare,
     parse_xa_statement,
 )
+from actors.parse.schema.statement import Statement
+from actors.parse.statements.beginnings import Kind
+from actors.parse.statements.statement_reader import Reading, read_control, read_statement
 from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
 
 SECOND_US = 1_000_000
@@ -244,63 +246,71 @@ class Transactions:
             loads=event.type == EventType.EXECUTE_LOAD_QUERY,
             flags=event.flags,
         )
-        match ddl.kind_of(query.sql):
-            case ddl.Kind.BEGIN:
+        control = read_control(query.sql)
+        if control is not None:
+            self._on_control(control, query.sql, event)
+            return
+        statement = self._tables.statement(query)
+        reading = read_statement(statement)
+        match reading.kind:
+            case Kind.ROWS | Kind.UNKNOWN:
+                self._statements.require_read(statement, reading.kind)
+                self._on_text(query, statement, reading, event)
+            case Kind.DEFINITION | Kind.TEMPORARY | Kind.ACCOUNT | Kind.OTHER:
+                self._on_text(query, statement, reading, event)
+            case _:
+                self._on_control(reading, query.sql, event)
+
+    def _on_control(self, reading: Reading, sql: str, event: Event) -> None:
+        """Handle what controls a transaction; RELEASE SAVEPOINT and fillers change nothing."""
+        match reading.kind:
+            case Kind.BEGIN:
                 if self._state == _State.IDLE:
                     self._begin(None, event)
                 self._state = _State.INSIDE
-            case ddl.Kind.DEFINITION:
-                self._on_definition(query, event)
-            case ddl.Kind.XA:
-                self._on_xa(query.sql, event)
-            case ddl.Kind.ROWS:
-                self._on_row_statement(query, event)
-            case kind:
-                self._on_transaction_control(kind, query.sql, event)
-
-    def _on_row_statement(self, query: Query, event: Event) -> None:
-        self._statements.require_read(query)
-        alone = self._state != _State.INSIDE
-        if self._state == _State.IDLE:
-            self._begin(None, event)
-        self._statements.change_rows(query)
-        if alone:
-            self._end(event)
-
-    def _on_transaction_control(self, kind: ddl.Kind, sql: str, event: Event) -> None:
-        """Handle a transaction's end or savepoint; RELEASE SAVEPOINT and fillers change nothing."""
-        match kind:
-            case ddl.Kind.COMMIT:
+            case Kind.XA:
+                self._on_xa(sql, event)
+            case Kind.COMMIT:
                 self._on_xid(event)
-            case ddl.Kind.ROLLBACK:
+            case Kind.ROLLBACK:
                 self._require_inside("ROLLBACK")
-                self._statements.roll_back(self._progress)
+                self._statements.roll_back(self._progress, self._undo)
                 self._end(event)
-            case ddl.Kind.SAVEPOINT:
-                self._statements.set_savepoint(sql, self._progress)
-            case ddl.Kind.ROLLBACK_TO:
-                self._statements.roll_back_to(sql, self._progress)
-            case _:
-                assert kind in (ddl.Kind.RELEASE, ddl.Kind.EMPTY), kind
+            case Kind.SAVEPOINT:
+                self._statements.set_savepoint(reading.savepoint, self._progress)
+            case Kind.ROLLBACK_TO:
+                self._statements.roll_back_to(reading.savepoint, self._progress, self._undo)
+            case kind:
+                assert kind in (Kind.RELEASE, Kind.EMPTY), kind
+
+    def _undo(self, since: int) -> bool:
+        """Remove the rows of the open transaction after a progress; return whether that was possible."""
+        if not self._xa.reading:
+            return self._builder.undo(since)
+        self._xa.undo(since)
+        return True
 
     @property
     def _progress(self) -> int:
         """A count that grows when rows are added to the open transaction."""
         return self._xa.events if self._xa.reading else self._builder.row
 
-    def _on_definition(self, query: Query, event: Event) -> None:
-        """Hand a definition on.
+    def _on_text(self, query: Query, statement: Statement, reading: Reading, event: Event) -> None:
+        """Hand a statement on.
 
         Of an ALTER in two phases only the commit is handed on: its start and its rollback change nothing.
         """
-        if self._alter in (None, Alter.COMMIT):
+        takes_effect = self._alter in (None, Alter.COMMIT)
+        if takes_effect and reading.defines:
             self._tables.redefine(query, event.file, event.end)
             self._fast_path.begin_file()
         alone = self._state != _State.INSIDE
         if self._state == _State.IDLE:
             self._begin(None, event)
-        if self._alter in (None, Alter.COMMIT):
-            self._statements.define(query, alone=alone)
+        if reading.kind is Kind.ROWS:
+            self._statements.change_rows(statement, reading)
+        elif takes_effect:
+            self._statements.define(statement, reading, alone=alone)
         if alone:
             self._end(event)
 

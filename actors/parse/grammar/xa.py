@@ -161,6 +161,15 @@ class XaTransactions:
         self._open.bytes += size
         self._bytes += size
 
+    def undo(self, since: int) -> None:
+        """Forget what was read of the transaction after its first `since` rows events: it was rolled back."""
+        assert self._open is not None, "no XA transaction is being read"
+        undone = self._open.rows[since:]
+        del self._open.rows[since:]
+        size = sum(len(rows.body) + XA_EVENT_BYTES for rows in undone)
+        self._open.bytes -= size
+        self._bytes -= size
+
     def take(self) -> list[RowsEvent]:
         """Return the rows of the transaction being read, which commits in one phase."""
         held, self._open = self._open or _Held(), None

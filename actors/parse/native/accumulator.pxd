@@ -49,7 +49,7 @@ cdef class Accumulator:
     cdef int64_t number
     cdef readonly int64_t begin_offset
     cdef int64_t commit_us
-    cdef int64_t row_begin
+    cdef readonly int64_t row_begin
     cdef int64_t open_rows
     cdef int64_t open_bytes
     cdef bint cut

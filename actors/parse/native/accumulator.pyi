@@ -31,12 +31,13 @@ class Accumulator:
     #: how many transactions began so far
     begun: int
     is_open: bool
-    #: of the open transaction: its file and where it begins, its GTID's source, ordinal of its next row, rows
-    #: handed over before
+    #: of the open transaction: its file and where it begins, its GTID's source, ordinals of its next row and
+    #: of its first row since its last header, rows handed over before
     file: int
     begin_offset: int
     source: int
     row: int
+    row_begin: int
     skip: int
 
     def __init__(self, bytes_max: int, rows_max: int, headers_max: int) -> None: ...

@@ -12,6 +12,7 @@ Rules: "Lexical Structure" and "Comments" in MySQL's reference manual, "Comment 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
@@ -91,6 +92,15 @@ def tokens_of(statement: Statement) -> list[Token]:
     Raises:
         UnreadableError: a quote or a comment has no end.
     """
+    return list(tokens_in(statement))
+
+
+def tokens_in(statement: Statement) -> Iterator[Token]:
+    """Yield what `tokens_of` returns, and read the statement only as far as it is asked for.
+
+    Raises:
+        UnreadableError: as `tokens_of`, where the reading comes to it.
+    """
     return _Lexer(statement).tokens()
 
 
@@ -103,14 +113,15 @@ class _Lexer:
         self._tokens: list[Token] = []
         self._in_executable = False
 
-    def tokens(self) -> list[Token]:
-        at = 0
+    def tokens(self) -> Iterator[Token]:
+        at = given = 0
         while at < len(self._sql):
             at = self._step(at)
+            yield from self._tokens[given:]
+            given = len(self._tokens)
         if self._in_executable:
             raise UnreadableError("An executable comment has no end.")
-        self._tokens.append(Token(Kind.END, "", at))
-        return self._tokens
+        yield Token(Kind.END, "", at)
 
     def _step(self, at: int) -> int:  # noqa: PLR0911 - one case a kind
         """Read one token, or leave out a comment; return where the next one begins."""

@@ -15,13 +15,12 @@ from typing import Any, Final
 
 from actors.parse.columns.table_lookup import TableLookup
 from actors.parse.files.binlog_files import BinlogFiles
-from actors.parse.grammar import ddl
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.grammar.tables import Select
 from actors.parse.second_opinion.values import CHARSETS, DIFFERENT, EQUAL, compared
 from actors.parse.second_opinion.witness import Image, Place, Row, Unread, Witness
 from merge.rows.absent import absent_in
-from merge.values.chunk import Chunk, Op, TableName, mysql_type_of
+from merge.values.chunk import Chunk, Op, StatementKind, TableName, mysql_type_of
 from merge.values.header import Flag
 
 #: bytes and rows of one chunk of ours
@@ -113,8 +112,8 @@ class _Comparison:
 
     def add(self, chunk: Chunk) -> None:
         rows = _rows(chunk)
-        for each in chunk.statements.to_pylist() if chunk.statements is not None else ():
-            if ddl.kind_of(each["sql"]) is not ddl.Kind.DEFINITION:
+        for source in chunk.statement_sources:
+            if source.kind is StatementKind.ROWS:
                 self.opinion.rows_left[_STATEMENTS] += 1
         for index, header in enumerate(chunk.headers):
             begin = Place(chunk.names[int(header["file"])], int(header["begin_offset"]))

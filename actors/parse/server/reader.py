@@ -38,7 +38,7 @@ from actors.parse.server.dump_server.access import DumpServerAccess
 from actors.parse.server.hosts import SourceHosts
 from actors.parse.server.listener import Listener
 from actors.parse.server.low_watermarks import MARGIN_US, CaughtUp
-from actors.parse.server.preflight import preflight, require
+from actors.parse.server.preflight.preflight import preflight, require
 from actors.parse.server.replication import Withheld
 from actors.parse.server.semi_sync.replies import Ring, unfreed
 from actors.parse.server.source import (

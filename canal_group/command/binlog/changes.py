@@ -14,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from actors.parse.grammar import ddl
 from merge.rows.absent import absent_in
 from merge.rows.text import text
-from merge.values.chunk import Chunk, Op, TableName, mysql_type_of
+from merge.values.chunk import Chunk, Op, StatementKind, TableName, mysql_type_of
 
 #: the operation of a statement that is not DDL and whose rows are in no event
 STATEMENT = "STATEMENT"
@@ -44,8 +43,9 @@ def transactions(chunk: Chunk) -> Iterator[tuple[Any, list[Change]]]:
     for table in chunk.tables:
         for header, row, change in _row_changes(table.name, table.rows):
             found.setdefault(header, []).append((row, change))
-    for each in chunk.statements.to_pylist() if chunk.statements is not None else ():
-        op = each["op"] if ddl.kind_of(each["sql"]) is ddl.Kind.DEFINITION else STATEMENT
+    statements = chunk.statements.to_pylist() if chunk.statements is not None else ()
+    for each, source in zip(statements, chunk.statement_sources, strict=True):
+        op = STATEMENT if source.kind is StatementKind.ROWS else each["op"]
         change = Change(op, TableName(each["schema"], each["table"]), sql=each["sql"])
         found.setdefault(each["_header"], []).append((each["_row"], change))
     for index, header in enumerate(chunk.headers):

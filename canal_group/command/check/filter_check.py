@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.markup import escape
 
 from actors.parse.server.described import described_tables
-from actors.parse.server.preflight import Check
+from actors.parse.server.preflight.preflight import Check
 from actors.parse.server.source import SourceAddress
 from actors.shard.rules import processing_of
 from actors.sink.sink import Sink

@@ -16,7 +16,7 @@ from soak import first_quick
 
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper
-from actors.parse.server.preflight import preflight
+from actors.parse.server.preflight.preflight import preflight
 from actors.parse.server.source import SourceAddress, connect, server_facts
 from actors.parse.server.starts.scan import Scan
 from actors.shard.wiring import shard_source

@@ -8,7 +8,6 @@ from integration.parse.test_parse_reader import await_true, reading
 from actors.sink.processing import Processing
 from actors.sink.sink import Sink
 from actors.sink.table_rule import KINDS, TableRule
-from merge.rows.statement_kind import statement_kind
 
 PASSWORD = "Kept-from-Consumers-1"
 ACCOUNTS = (
@@ -38,7 +37,7 @@ def check(server, address, password, to):
     with reading(address(server), select=Sink().select) as recorder:
         server.execute(*(each.format(password=password, to=to) for each in ACCOUNTS), *OTHERS)
         await_true(lambda: any("FLUSH" in each["sql"] for each in recorder.statements), "all is read")
-    kinds = [statement_kind(each["op"], each["sql"]) for each in recorder.statements]
+    kinds = [source.kind for chunk in recorder.chunks for source in chunk.statement_sources]
     assert kinds == ["dcl"] * len(ACCOUNTS) + ["query", "ddl", "query"]
     rule = TableRule(".*", kinds=KINDS - {"dcl"})
     kept = [Processing([rule]).apply(chunk) for chunk in recorder.chunks]

@@ -25,7 +25,7 @@ from actors.parse.formats.events import HEADER_SIZE, parse_header, parse_query
 from actors.parse.schema.catalog import Catalog
 from actors.parse.schema.definition import Generated, TableDefinition, Visibility
 from actors.parse.schema.statement import ServerVersion, Statement
-from actors.parse.server.definitions.present import statement_of
+from actors.parse.statements.logged_statement import statement_of
 
 STATEMENTS = 15
 MODES = ["", "STRICT_TRANS_TABLES", "STRICT_TRANS_TABLES,ANSI_QUOTES", "NO_BACKSLASH_ESCAPES,REAL_AS_FLOAT"]

@@ -11,7 +11,7 @@ from integration.parse.test_parse_reader import await_rows, await_true, reading
 from actors.parse.formats.gtid_sets import encode_gtid_set
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.server.listener import position_after
-from actors.parse.server.preflight import preflight
+from actors.parse.server.preflight.preflight import preflight
 from actors.parse.server.source import connect, server_facts
 from canal_group.demo.database.mariadb import MariaDbServer
 from canal_group.demo.database.mysql import MySqlServer

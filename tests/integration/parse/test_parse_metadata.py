@@ -156,7 +156,7 @@ def test_an_account_that_sees_no_table_is_told_before_it_reads(unprepared, sourc
         "CREATE USER blind@'%' IDENTIFIED BY 'x'",
         "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO blind@'%'",
     )
-    from actors.parse.server.preflight import preflight
+    from actors.parse.server.preflight.preflight import preflight
 
     checks = {each.name: each for each in preflight(source_address(unprepared, user="blind", password="x"))}
     found = checks["SELECT or REFERENCES"]

@@ -15,13 +15,15 @@ from pathlib import Path
 
 import pymysql
 import pytest
+from integration.parse.test_parse_reader import await_true
 
 from actors.parse.server.clock import SourceClock
-from actors.parse.server.preflight import preflight, register, require
+from actors.parse.server.preflight.preflight import preflight, register, require
 from actors.parse.server.source import connect, server_facts
 from canal_group.demo.database import mariadb as mariadb_programs
 from canal_group.demo.database.child_process import free_port
 from canal_group.demo.database.mariadb import MariaDbServer
+from canal_group.demo.database.mysql import MySqlServer
 from canal_group.demo.database.server_process import ServerMissingError
 from canal_group.demo.database.servers import start_all
 from merge.errors import SourceUnavailable, SourceUnfit
@@ -59,6 +61,40 @@ def test_each_setting_is_checked_and_its_fix_mends_it(mariadb, source_address, n
     finally:
         mariadb.execute(fix)
     assert failing(preflight(address)) == {}
+
+
+def sessions_of(checks):
+    return [(each.ok, each.found, each.fix) for each in checks if each.name == "binlog_format of sessions"]
+
+
+def test_a_format_that_was_set_by_a_statement_may_not_be_that_of_older_sessions(own_mariadb, source_address):
+    address = source_address(own_mariadb)
+    assert sessions_of(preflight(address)) == []
+    own_mariadb.execute("SET GLOBAL binlog_format = 'ROW'")
+    ((ok, found, fix),) = sessions_of(preflight(address))
+    assert (ok, found.split(":")[0]) == (True, "set by a statement since the server was started")
+    assert "configuration" in fix
+    assert "pools" in fix
+
+
+def test_mysql_names_the_sessions_that_write_statements(source_address):
+    """1. Only an account that may see them is told. 2. What mends it mends it."""
+    try:
+        server = MySqlServer(options=["--performance-schema=ON"]).start()
+    except ServerMissingError as error:
+        pytest.skip(str(error))
+    with server, server.connect() as connection, connection.cursor() as cursor:
+        address = source_address(server)
+        assert sessions_of(preflight(address)) == []
+        cursor.execute("SET SESSION binlog_format = 'MIXED'")
+        ((_, found, _),) = sessions_of(preflight(address))
+        assert "older sessions" in found
+        server.execute("GRANT SELECT ON performance_schema.* TO canal@'127.0.0.1'")
+        session = f"MIXED in session {connection.thread_id()} of root@"
+        ((ok, found, fix),) = sessions_of(preflight(address))
+        assert (ok, found.startswith(session), fix) == (True, True, f"KILL {connection.thread_id()};")
+        server.execute(fix)
+        await_true(lambda: sessions_of(preflight(address)) == [], "the session is gone")
 
 
 def test_missing_binlog(source_address):

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from integration.parse.test_parse_reader import await_rows, reading
 
-from actors.parse.server.preflight import preflight
+from actors.parse.server.preflight.preflight import preflight
 from merge.errors import UnsupportedEvent
 from merge.rows.absent import absent_in, absent_names
 

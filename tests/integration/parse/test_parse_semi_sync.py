@@ -10,7 +10,7 @@ import pytest
 from integration.parse.test_parse_reader import Recorder, await_rows, await_true, of_app, reading
 
 from actors.parse.grammar.chunk_builder import Limits
-from actors.parse.server.preflight import preflight
+from actors.parse.server.preflight.preflight import preflight
 from actors.parse.server.reader import SourceReader
 from actors.store.ring import RingBounds, RingStore
 from canal_group.demo.database.mariadb import MariaDbServer

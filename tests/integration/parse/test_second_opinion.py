@@ -14,7 +14,7 @@ from integration.parse.test_parse_differential import Table
 
 from actors.parse.second_opinion.tail import tail_of_server
 from actors.parse.server.dump.dump_request import dump_from
-from actors.parse.server.preflight import register
+from actors.parse.server.preflight.preflight import register
 from actors.parse.server.source import connect
 
 PROGRAM = [sys.executable, "-m", "canal_group.command.cli"]

@@ -26,6 +26,8 @@ from merge.values.chunk import (
     STATEMENTS,
     Chunk,
     Op,
+    StatementKind,
+    StatementSource,
     TableName,
     TableRows,
     partial_schema,
@@ -296,7 +298,10 @@ def chunk(changes, said=()):
         ("f",),
         (TableRows(TableName("shop", "orders"), batch(changes), SOURCE),),
         pa.RecordBatch.from_pylist(statements, schema=STATEMENTS) if said else None,
-        (SOURCE,) * len(said),
+        tuple(
+            StatementSource(SOURCE, StatementKind.QUERY if op == "QUERY" else StatementKind.DDL)
+            for op in said
+        ),
     )
 
 

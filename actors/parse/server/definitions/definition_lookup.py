@@ -15,7 +15,8 @@ from actors.parse.schema.definition import SourceName, TableDefinition, UnknownT
 from actors.parse.server.definitions.base import Base
 from actors.parse.server.definitions.confirming import Confirming
 from actors.parse.server.definitions.learning import Learning
-from actors.parse.server.definitions.present import PresentReader, statement_of
+from actors.parse.server.definitions.present import PresentReader
+from actors.parse.statements.logged_statement import statement_of
 from merge.errors import UnsupportedEvent
 from merge.values.position import Position
 

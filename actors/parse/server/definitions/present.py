@@ -14,14 +14,13 @@ from pymysql.constants import ER
 from actors.parse.charsets.charsets import BINARY_COLLATION
 from actors.parse.charsets.collations import collation_number
 from actors.parse.columns.table_lookup import NoLookup
-from actors.parse.formats.events import THREAD_SPECIFIC_FLAG, Query
-from actors.parse.formats.query_status import parse_status
+from actors.parse.formats.events import Query
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.history.facts import Change, Place
 from actors.parse.schema.catalog import Catalog
 from actors.parse.schema.definition import SourceName
 from actors.parse.schema.held import ShownTable, View
-from actors.parse.schema.statement import ServerVersion, Statement
+from actors.parse.schema.statement import ServerVersion
 from actors.parse.server.binlog_stream import BinlogStream
 from actors.parse.server.clock import SourceClock
 from actors.parse.server.low_watermarks import CaughtUp
@@ -35,6 +34,7 @@ from actors.parse.server.source import (
 )
 from actors.parse.server.starts.scan import scanner
 from actors.parse.server.starts.start import latest_position
+from actors.parse.statements.logged_statement import statement_of
 from merge.errors import SourceUnavailable, UnsupportedEvent
 from merge.values.position import Position, file_order
 
@@ -52,26 +52,6 @@ _NAMES = (
 _VIEW = "VIEW"
 _SCHEMAS = "SELECT SCHEMA_NAME AS sch, DEFAULT_COLLATION_NAME AS collation FROM information_schema.SCHEMATA"
 _SERVER = "SELECT @@global.collation_server AS collation, @@global.lower_case_table_names AS folded"
-
-
-def statement_of(found: Query, version: ServerVersion) -> Statement:
-    """Return a QUERY event's statement with what decides its meaning."""
-    status = parse_status(found.status, mariadb=version.mariadb)
-    defaults = {} if status.utf8mb4_collation is None else {"utf8mb4": status.utf8mb4_collation}
-    return Statement(
-        found.sql,
-        found.schema,
-        version,
-        status.sql_mode,
-        status.server_collation,
-        status.explicit_defaults_for_timestamp,
-        defaults or None,
-        failed=bool(found.error),
-        client_collation=status.client_collation,
-        connection_collation=status.connection_collation,
-        took_effect=status.took_effect,
-        thread_specific=bool(found.flags & THREAD_SPECIFIC_FLAG),
-    )
 
 
 class Listed(NamedTuple):

@@ -10,7 +10,7 @@ import pymysql
 from actors.parse.formats.events import CHECKSUM_CRC32, CHECKSUM_NONE
 from actors.parse.server.dump.dump_request import DumpRequest, session
 from actors.parse.server.packets import PacketReader
-from actors.parse.server.preflight import register
+from actors.parse.server.preflight.preflight import register
 from actors.parse.server.semi_sync.source_side import SESSION
 from actors.parse.server.semi_sync.wake import Wake
 from actors.parse.server.source import ServerFacts, SourceAddress, connect, query, server_facts, translated

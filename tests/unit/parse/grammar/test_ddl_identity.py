@@ -9,9 +9,9 @@ from binlog_bytes import File
 
 from actors.parse.columns.table_lookup import NoLookup
 from actors.parse.files.binlog_files import BinlogFiles
-from actors.parse.grammar.ddl import changes_of
 from actors.parse.grammar.ddl_identity import statement_id
 from actors.parse.schema.statement import ServerVersion, SqlMode, Statement
+from actors.parse.statements.statement_reader import read_statement
 from merge.values.chunk import TableName
 from merge.values.header import Flag
 
@@ -25,10 +25,11 @@ def route(schema, table):
 
 
 def number_of(sql, schema="shop_3", server=MARIADB, sql_mode=0):
-    change = changes_of(sql, schema)[0]
+    statement = Statement(sql, schema, server, sql_mode)
+    change = read_statement(statement).changes[0]
     source = TableName(change.schema, change.table)
     name = route(*source) or source
-    return statement_id(change.op, name, source, Statement(sql, schema, server, sql_mode), route)
+    return statement_id(change.op, name, source, statement, route)
 
 
 @pytest.mark.parametrize(

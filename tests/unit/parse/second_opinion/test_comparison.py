@@ -44,6 +44,8 @@ def test_what_mysql_replication_does_not_read_is_named_and_counted():
     assert opinion(mysql / "row_image_minimal.binlog").values_left == {
         "columns that images lack (binlog_row_image)": 9
     }
+    statements = opinion(FIXTURES / "mysql-5.5.9" / "statements.binlog").rows_left
+    assert statements == {"statements, whose rows are in no event": 13}
     assert "unsigned numbers without full metadata" in opinion(mysql / "md_minimal.binlog").values_left
 
 

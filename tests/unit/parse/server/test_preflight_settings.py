@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.parse.server.preflight import _setting, require
+from actors.parse.server.preflight.preflight import _setting, require
 from actors.parse.server.source import ServerFacts
 from merge.errors import SourceUnfit
 

@@ -16,7 +16,7 @@ from rogue_server import OK, PUBLIC_KEY, SALT, Wire, rogue
 from rogue_server import login as let_in
 
 from actors.parse.server import login
-from actors.parse.server.preflight import preflight
+from actors.parse.server.preflight.preflight import preflight
 from actors.parse.server.row import Row
 from actors.parse.server.server_lookup import ServerLookup
 from actors.parse.server.source import SourceAddress, connect, query, query_one

@@ -14,6 +14,7 @@ from typing import Any
 import pymysql
 from pymysql.constants import COMMAND
 
+from actors.parse.server.preflight.session_formats import formats_found
 from actors.parse.server.replication import times_found
 from actors.parse.server.semi_sync.source_side import found_at
 from actors.parse.server.source import ServerFacts, SourceAddress, connect, query, query_one, server_facts
@@ -97,6 +98,8 @@ def preflight(
     try:
         facts = server_facts(address, connection)
         checks = [_setting(facts, name) for name in _SETTINGS]
+        formats = formats_found(address, connection, facts)
+        checks += [Check("binlog_format of sessions", True, *formats)] if formats is not None else []
         checks += [_gtids(facts)] if start_by == "gtid" else []
         checks += [Check("semi_sync", *found_at(facts.variables))] if address.semi_sync != "off" else []
         times = times_found(address, connection, facts, lambda: _account(address, connection))

@@ -1,0 +1,1 @@
+"""Whether a source can be followed, and what must be changed first."""

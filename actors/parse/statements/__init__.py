@@ -1,0 +1,1 @@
+"""What a statement in a binlog is, and which tables it changes."""
