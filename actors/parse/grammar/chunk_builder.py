@@ -233,7 +233,9 @@ class ChunkBuilder:
                 schema=STATEMENTS,
             )
         tables = [
-            TableRows(table.name, builder.finish(), TableName(table.map.schema, table.map.table))
+            TableRows(
+                table.name, builder.finish(), TableName(table.map.schema, table.map.table), table.special
+            )
             for table, builder in chunk.tables.values()
         ]
         return Chunk(
