@@ -45,6 +45,8 @@ class FilterSettings(Settings):
     black: RegexList = ""
     #: the first that matches applies
     routes: Annotated[tuple[RouteSettings, ...], Field(strict=False)] = ()
+    #: what becomes of the history of MariaDB's system-versioned tables
+    history: Literal["drop", "keep"] = "drop"
     #: rows and columns of single tables; the first whose `match` applies
     tables: Annotated[tuple[TableSettings, ...], Field(strict=False)] = ()
     #: environment variable or file that holds the salt of the masks of kind `hash`

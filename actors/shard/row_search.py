@@ -2,7 +2,7 @@
 
 The part is read like `check --decode` reads it: as a file of its own, with server id 0, so that no reader of
 the source is disconnected. Filters of rows and columns do not apply: a change that they drop is found too.
-Nothing of a row is returned but where its changes are.
+What no consumer sees, such as history, is not. Nothing of a row is returned but where its changes are.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from actors.parse.grammar.tables import Select
 from actors.parse.second_opinion.tail import tail_of_files, tail_of_server
 from actors.parse.server.server_lookup import ServerLookup
 from actors.parse.server.source import SourceAddress, connect
+from actors.sink.consumer_view import ConsumerView
 from merge.errors import UsageError
 from merge.rows.row_key import RowKey
 from merge.values.chunk import Chunk, Op, TableRows
@@ -33,7 +34,7 @@ SEARCH_BYTES_MAX: Final = 1 << 30
 
 
 def changes_of(
-    source: SourceAddress | FilesSource, select: Select, key: RowKey, bytes_max: int
+    source: SourceAddress | FilesSource, select: Select, view: ConsumerView, key: RowKey, bytes_max: int
 ) -> dict[str, Any]:
     """Return the last changes of a row, as a JSON object.
 
@@ -44,13 +45,14 @@ def changes_of(
     Args:
         source: a server or files.
         select: the name of a source's table for consumers; None leaves it out.
+        view: what consumers see of tables.
         key: the row.
         bytes_max: size of the part that is searched.
 
     Raises:
         UsageError: that part is too large, or the key does not fit the table's.
         SourceUnavailable, SourceUnfit: the source does not answer, or refuses.
-        CorruptEvent, UnsupportedEvent: its binlog cannot be read.
+        DataError: its binlog cannot be read.
     """
     if not 0 < bytes_max <= SEARCH_BYTES_MAX:
         raise UsageError(
@@ -68,7 +70,7 @@ def changes_of(
             verbatim=True,
             original_times=source.commit_times.original,
         )
-        for chunk in read:
+        for chunk in map(view.apply, read):
             for table in chunk.tables:
                 places = key.changes(table.rows)
                 if places is None:

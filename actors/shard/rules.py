@@ -1,13 +1,19 @@
-"""Make the filter's table rules from settings."""
+"""Make what decides on tables' rows and columns from the filter's settings."""
 
 from __future__ import annotations
 
+from actors.sink.consumer_view import ConsumerView, History
 from actors.sink.mask import Mask, MaskKind
 from actors.sink.processing import Processing
 from actors.sink.table_rule import TableRule
 from conf.filters.expression_text import parse_expression
 from conf.filters.table_settings import MaskSettings, TableSettings
 from conf.stream_settings import FilterSettings
+
+
+def view_of(settings: FilterSettings) -> ConsumerView:
+    """Return the view of consumers, before rules apply."""
+    return ConsumerView(History(settings.history))
 
 
 def processing_of(settings: FilterSettings) -> Processing:

@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from actors.parse.files.files_reader import FilesReader, FilesSource, locate
+from actors.parse.schema.definition import TableDefinition
 from actors.parse.server.definitions.source_definitions import SourceDefinitions
-from actors.parse.server.described import described
+from actors.parse.server.described import Described, described, shown_now
 from actors.parse.server.hosts import SourceHosts
 from actors.parse.server.listener import Reader
 from actors.parse.server.reader import SourceReader
@@ -18,7 +19,7 @@ from actors.parse.server.starts.beginning import beginning
 from actors.shard.intake import Intake
 from actors.shard.order_ids import OrderIds
 from actors.shard.row_search import changes_of
-from actors.shard.rules import processing_of
+from actors.shard.rules import processing_of, view_of
 from actors.shard.shard_wiring import ShardWiring
 from actors.sink.route import Route
 from actors.sink.sink import Sink
@@ -44,6 +45,7 @@ class ShardSource:
         self._sink = Sink(
             chosen.white, chosen.black, [Route(route.match, route.to) for route in chosen.routes]
         )
+        self._view = view_of(chosen)
         self._processing = processing_of(chosen)
         self._order_ids = OrderIds(self._name, wiring.order_by) if wiring.order_by else None
         #: latest columns of the tables that were read; as many as the source has tables
@@ -87,11 +89,13 @@ class ShardSource:
         )
 
     def process(self, chunk: Chunk) -> Chunk:
-        """Return what is stored of a chunk: with its ids, if they order the group, and as the rules say.
+        """Return what is stored of a chunk: what consumers see, with its ids, if they order the group.
 
         Raises:
-            DataError: the ids cannot be read, or the rules cannot be applied.
+            DataError: it is not known what consumers see, the ids cannot be read, or the rules cannot be
+                applied.
         """
+        chunk = self._view.apply(chunk)
         if self._order_ids is not None:
             # The rules may drop their column.
             self._order_ids.give(chunk)
@@ -137,18 +141,31 @@ class ShardSource:
     def describe(self, name: TableName) -> list[bytes]:
         """Return the definitions of the tables that consumers know by a name, as serialized Arrow schemas.
 
+        They are those that the shard follows, where it reads; if it does not know them, those of now.
+
         Raises:
             SourceUnavailable, SourceUnfit: the source does not answer.
+            UnsupportedEvent: a column's type is not known.
         """
-        source = self._read
-        address = source.lookup if isinstance(source, FilesSource) else source
-        found = (
-            [] if address is None else described(address, self._sink.select, name, self._processing.columns)
-        )
+        found = [
+            self._processing.columns(each.source, self._view.columns(each.columns, each.special))
+            for each in self._described(name)
+        ]
         if not found and name in self.columns:
             # The account may be able to read the binlog and not to see the table.
             found = [pa.schema(list(self.columns[name].field("after").type))]
-        return [each.serialize().to_pybytes() for each in found]
+        return [each.serialize().to_pybytes() for each in dict.fromkeys(found)]
+
+    def _described(self, name: TableName) -> list[Described]:
+        followed = [] if self._definitions is None else self._definitions.known_as(name)
+        known = [described(table) for table in followed if isinstance(table, TableDefinition)]
+        if known and len(known) == len(followed):
+            return known
+        source = self._read
+        address = source.lookup if isinstance(source, FilesSource) else source
+        if address is None:
+            return []
+        return list(shown_now(address, lambda *table: self._sink.select(*table) == name))
 
     def locate(self, start: ShardStart) -> Position:
         """Return where a start is in the source's binlog now, independent of what was read.
@@ -167,7 +184,7 @@ class ShardSource:
 
     def changes_of(self, key: RowKey, bytes_max: int) -> dict[str, Any]:
         """Return where the last changes of a row are in the last part of the binlog, see `row_search`."""
-        return changes_of(self._read, self._sink.select, key, bytes_max)
+        return changes_of(self._read, self._sink.select, self._view, key, bytes_max)
 
     @property
     def _read(self) -> SourceAddress | FilesSource:

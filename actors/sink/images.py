@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from merge.rows.absent import Absent, absent_in
-from merge.values.chunk import ABSENT, absent_type
+from merge.values.chunk import ABSENT, Op, absent_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,12 @@ class Images:
         absent = None if self.absent is None else self.absent & ~hidden[:, None]
         return Images([each.take(places) for each in self.columns], self.present & ~hidden, absent)
 
+    def only(self, places: Sequence[int]) -> Images:
+        """Return some of the columns."""
+        absent = None if self.absent is None else self.absent[:, places]
+        absent = None if absent is None or not absent.any() else absent
+        return Images([self.columns[place] for place in places], self.present, absent)
+
     def struct(self, fields: Sequence[Any]) -> Any:
         """Return the images as a struct column."""
         return pa.StructArray.from_arrays(self.columns, fields=list(fields), mask=pa.array(~self.present))
@@ -56,6 +62,36 @@ class Images:
             absent = np.zeros((len(self.present), count), np.bool_)
         packed = np.packbits(absent, axis=1, bitorder="little")
         return pa.Array.from_buffers(absent_type(count), len(absent), [None, pa.py_buffer(packed.tobytes())])
+
+
+def within(
+    rows: pa.RecordBatch,
+    op: NDArray[np.uint8],
+    images: Mapping[str, Images],
+    inside: Mapping[str, NDArray[np.bool_]],
+) -> tuple[Any, NDArray[np.uint8], dict[str, Images]]:
+    """Return the rows of which an image is inside a part of the table, as changes of that part.
+
+    An update whose row enters the part becomes an insert, one whose row leaves it a delete.
+
+    Args:
+        rows: see `merge.values.chunk`.
+        op: their operations.
+        images: of the rows, by `before` and `after`.
+        inside: for each of them, which images are inside.
+
+    Returns:
+        The rows that remain, what they have become, and their images that are inside.
+    """
+    kept = inside["before"] | inside["after"]
+    if not kept.all():
+        rows, op = rows.filter(pa.array(kept)), op[kept]
+        images = {side: Images.of(rows, side) for side in ABSENT}
+        inside = {side: fits[kept] for side, fits in inside.items()}
+    updates = op == Op.UPDATE
+    op = np.where(updates & ~inside["before"], np.uint8(Op.INSERT), op)
+    op = np.where(updates & ~inside["after"], np.uint8(Op.DELETE), op)
+    return rows, op, {side: image.without(image.present & ~inside[side]) for side, image in images.items()}
 
 
 def put_together(rows: pa.RecordBatch, op: Any, schema: pa.Schema, before: Images, after: Images) -> Any:

@@ -49,7 +49,7 @@ class Processing:
             new is old for new, old in zip(tables, chunk.tables, strict=True)
         ):
             return chunk
-        headers = _counted(chunk.headers, tables, statements)
+        headers = counted(chunk.headers, tables, statements)
         return replace(
             chunk,
             headers=headers,
@@ -97,7 +97,7 @@ class Processing:
         return rule is None or source.kind in rule.kinds
 
 
-def _counted(headers: Headers, tables: Sequence[TableRows], statements: Any) -> Headers:
+def counted(headers: Headers, tables: Sequence[TableRows], statements: Any) -> Headers:
     """Return headers with the rows and bytes that are left of each."""
     count = len(headers)
     rows, size = np.zeros(count, np.int64), np.zeros(count, np.float64)

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from actors.sink.images import Images, changed, put_together
+from actors.sink.images import Images, changed, put_together, within
 from actors.sink.mask import Mask
 from merge.errors import DataError
 from merge.rows.expression import Expression, columns_of, fulfilled, value_of
@@ -120,22 +120,11 @@ class TableRule:
         self, source: TableName, rows: pa.RecordBatch, names: list[str]
     ) -> tuple[Any, NDArray[np.uint8], dict[str, Images]]:
         """Return the rows that `where` keeps, what they have become, and the images that it keeps of them."""
-        images, op = _images(rows), rows.column("_op").to_numpy()
+        images, op = {side: Images.of(rows, side) for side in ABSENT}, rows.column("_op").to_numpy()
         if self.where is None:
             return rows, op, images
         inside = {side: self._inside(source, image, names) for side, image in images.items()}
-        kept = inside["before"] | inside["after"]
-        if not kept.all():
-            rows, op = rows.filter(pa.array(kept)), op[kept]
-            images, inside = _images(rows), {side: fits[kept] for side, fits in inside.items()}
-        updates = op == Op.UPDATE
-        op = np.where(updates & ~inside["before"], np.uint8(Op.INSERT), op)
-        op = np.where(updates & ~inside["after"], np.uint8(Op.DELETE), op)
-        return (
-            rows,
-            op,
-            {side: image.without(image.present & ~inside[side]) for side, image in images.items()},
-        )
+        return within(rows, op, images, inside)
 
     def _inside(self, source: TableName, image: Images, names: list[str]) -> NDArray[np.bool_]:
         assert self.where is not None
@@ -230,10 +219,6 @@ class TableRule:
             table=str(source),
             column=column,
         )
-
-
-def _images(rows: pa.RecordBatch) -> dict[str, Images]:
-    return {side: Images.of(rows, side) for side in ABSENT}
 
 
 def _nulled(values: Any, hidden: NDArray[np.bool_]) -> Any:

@@ -133,6 +133,18 @@ def partial_schema(schema: pa.Schema) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
+class SpecialColumns:
+    """The columns of a table that MariaDB adds or fills itself, to know what became of its rows; by name."""
+
+    #: hashes of UNIQUE keys that are too long for an index; no query shows them
+    hashes: tuple[str, ...] = ()
+    #: the period of its rows, if no statement defines it; only queries that name these columns show them
+    implicit_period: tuple[str, ...] = ()
+    #: which column says when a row ended; empty: the table is not system-versioned
+    row_end: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TableRows:
     """Row changes of one table in one schema version, in the source's order."""
 
@@ -140,6 +152,8 @@ class TableRows:
     rows: pa.RecordBatch
     #: the table's name in the source, before routes; None: not known
     source: TableName | None = None
+    #: which columns MariaDB fills itself; None: none, or they were left out
+    special: SpecialColumns | None = None
 
 
 class StatementSource(NamedTuple):

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from actors.parse.charsets.charsets import charset_of
 from actors.parse.columns.addresses import address_text
+from actors.parse.columns.special import special_of
 from actors.parse.columns.table_map import TableMap
 from actors.parse.columns.text import TextRule, text_array, text_rule
 from actors.parse.columns.types.column import Column, ColumnType, Extra
@@ -27,7 +28,7 @@ from actors.parse.columns.types.table import TYPES
 from actors.parse.native.images import Layout
 from actors.parse.native.shapes import ColumnBuffers, ColumnPlan
 from merge.errors import UnsupportedEvent
-from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, TableName, rows_schema
+from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, SpecialColumns, TableName, rows_schema
 
 
 @dataclass(slots=True)
@@ -134,8 +135,10 @@ class TableSchema:
     layout: Layout
     #: for each column
     readings: tuple[Reading, ...]
-    #: the primary key, and the name and the source's type of each column
+    #: the primary key, and the name, the source's type and the role of each column
     described: tuple[bytes, ...]
+    #: which columns MariaDB fills itself
+    special: SpecialColumns | None
 
     @classmethod
     def of(cls, name: TableName, table: TableMap) -> TableSchema:
@@ -157,6 +160,9 @@ class TableSchema:
             Reading.of(column, each.type) for column, each in zip(table.columns, fields, strict=True)
         )
         key = arrow.metadata[PRIMARY_KEY]
-        columns = ((each.name.encode(), each.metadata[MYSQL_TYPE]) for each in fields)
+        columns = (
+            (each.name.encode(), each.metadata[MYSQL_TYPE], column.role.encode())
+            for column, each in zip(table.columns, fields, strict=True)
+        )
         described = (key, *itertools.chain.from_iterable(columns))
-        return cls(name, table, arrow, layout, readings, described)
+        return cls(name, table, arrow, layout, readings, described, special_of(table.columns))

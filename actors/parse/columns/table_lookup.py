@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from actors.parse.columns.table_map import TableMap
+from actors.parse.columns.types.column import Role
 from actors.parse.formats.events import Query
 
 
@@ -26,6 +27,7 @@ class ColumnFacts(NamedTuple):
     decimals: int = 0
     #: bytes of a VECTOR; 0 of other types
     size: int = 0
+    role: Role = Role.PLAIN
 
 
 class TableLookup(Protocol):

@@ -16,6 +16,9 @@ is a VECTOR, or how many fraction digits the old temporal types have (`mysql56_t
 for a column that still has its name, and whose present type has the size in the table map. Without a lookup,
 addresses and vectors are bytes, and such times have no fraction. The lookup of files describes the present:
 see docs/lookups.md. MySQL's VECTOR has a type of its own.
+
+Nor do MariaDB's table maps say which columns the server fills itself, see `special`. A live stream refuses
+rows whose columns may be such, if a lookup does not know them.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from dataclasses import replace
 
 from actors.parse.charsets.charsets import BINARY_COLLATION
 from actors.parse.columns.addresses import ADDRESS_SIZES
+from actors.parse.columns.special import may_be_special
 from actors.parse.columns.table_lookup import ColumnFacts, TableLookup
 from actors.parse.columns.table_map import TableMap
 from actors.parse.columns.types import moments
@@ -33,6 +37,8 @@ from actors.parse.columns.types.strings import SHORT_MAX
 from merge.errors import UnsupportedEvent
 
 _FLOAT_SIZE = 4
+#: MySQL's name of a type -> that in `GEOMETRY_NAMES`
+_GEOMETRIES = {"geomcollection": "geometrycollection"}
 _WHOLE_BY_SIZE = {
     1: ColumnType.TINY,
     2: ColumnType.SHORT,
@@ -50,15 +56,20 @@ def completed(table: TableMap, lookup: TableLookup, *, mariadb: bool, names_need
         lookup: answers what the map does not say. For a map without names, an answer with another number of
             columns describes another version of the table, and is not used.
         mariadb: whether MariaDB wrote it.
-        names_needed: whether a map without names is refused if the lookup does not know its table.
+        names_needed: whether a map without names, or one that may have special columns, is refused if the
+            lookup does not know its table.
 
     Raises:
         UnsupportedEvent: it is.
         DataError: the lookup contradicts the map.
     """
     if table.named:
-        vague = mariadb and any(map(_is_vague, table.columns))
-        return _told_apart(table, lookup) if vague else table
+        if not mariadb:
+            return table
+        special = may_be_special(table)
+        if not special and not any(map(_is_vague, table.columns)):
+            return table
+        return _told_apart(table, lookup, needed=special and names_needed)
     facts = lookup.columns(table)
     if facts is not None and len(facts) == len(table.columns):
         if mariadb:
@@ -77,10 +88,22 @@ def completed(table: TableMap, lookup: TableLookup, *, mariadb: bool, names_need
     return replace(table, columns=tuple(columns), named=True)
 
 
-def _told_apart(table: TableMap, lookup: TableLookup) -> TableMap:
-    facts = {fact.name: fact for fact in lookup.columns(table) or ()}
+def _told_apart(table: TableMap, lookup: TableLookup, *, needed: bool) -> TableMap:
+    found = lookup.columns(table)
+    if found is None and needed:
+        raise UnsupportedEvent(
+            f"{table.schema}.{table.table} may be system-versioned, or have hidden columns. MariaDB does not "
+            "log that, and the definition of that time is not known.",
+            hint="If the table was altered since, start after the last ALTER TABLE and load earlier rows of "
+            "the table otherwise, or leave the table out. The account needs SELECT or REFERENCES on it.",
+            table=f"{table.schema}.{table.table}",
+        )
+    facts = {fact.name: fact for fact in found or ()}
     columns = (
-        _sharpened(column, facts[column.name]) if column.name in facts else column for column in table.columns
+        replace(_sharpened(column, facts[column.name]), role=facts[column.name].role)
+        if column.name in facts
+        else column
+        for column in table.columns
     )
     return replace(table, columns=tuple(columns))
 
@@ -94,7 +117,8 @@ def _with_facts(table: TableMap, facts: Sequence[ColumnFacts]) -> TableMap:
             unsigned=column.unsigned if table.signs_known else fact.unsigned,
             collation=column.collation if table.charsets_known else fact.collation,
             values=column.values or fact.values,
-            geometry=fact.type if column.type is ColumnType.GEOMETRY else "",
+            geometry=_GEOMETRIES.get(fact.type, fact.type) if column.type is ColumnType.GEOMETRY else "",
+            role=fact.role,
         )
         columns.append(_bare(whole, fact.name, charsets_known=True))
     in_key = sorted((fact for fact in facts if fact.key_place), key=lambda fact: fact.key_place)

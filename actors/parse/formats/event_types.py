@@ -117,7 +117,9 @@ SKIPPED: dict[int, str] = {
 STATEMENT_INPUTS = frozenset({EventType.BEGIN_LOAD_QUERY, EventType.APPEND_BLOCK, EventType.DELETE_FILE})
 
 _STATEMENTS_HINT = (
-    "Set binlog_format=ROW globally and in every session, and start after the statements already logged."
+    "Set binlog_format=ROW globally and in every session, and start after the statements already logged. "
+    "MariaDB always logs statements if a table is system-versioned by transaction ids (BIGINT): "
+    "give it a period of TIMESTAMP(6)."
 )
 _PRE_GA_HINT = (
     "Only MySQL 5.1 before its release wrote such rows: load the tables again from a released server."

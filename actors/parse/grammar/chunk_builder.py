@@ -269,6 +269,7 @@ class ChunkBuilder:
                 table.name,
                 chunk.without_undone(builder.finish(), headers),
                 TableName(table.map.schema, table.map.table),
+                table.special,
             )
             for table, builder in chunk.tables.values()
         ]

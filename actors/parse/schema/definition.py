@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from enum import StrEnum
+from itertools import count, islice
 from typing import Any, NamedTuple
 
 from actors.parse.charsets.charsets import BINARY_COLLATION
@@ -177,10 +178,10 @@ class TableDefinition:
         added: list[ColumnDefinition] = []
         if self.versioned and self._row_end is None:
             added = [_ROW_START, _ROW_END]
-        hashes = sum(key.hashed for key in self.keys)
+        free = (name for name in map("DB_ROW_HASH_{}".format, count(1)) if self.column(name) is None)
         added += [
-            ColumnDefinition(f"DB_ROW_HASH_{number}", "bigint", True, visibility=Visibility.HIDDEN)
-            for number in range(1, hashes + 1)
+            ColumnDefinition(name, "bigint", True, visibility=Visibility.HIDDEN)
+            for name in islice(free, sum(key.hashed for key in self.keys))
         ]
         return (*self.columns, *added)
 

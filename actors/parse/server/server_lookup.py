@@ -1,34 +1,23 @@
-"""Server lookup: tables as a server's `information_schema` describes them now.
+"""Server lookup: tables as a server shows them now.
 
 The description may be newer than the rows of a binlog; it is right only for tables that were not altered
-since. A server shows only the columns on which the account has SELECT or REFERENCES. Layout: "The
-INFORMATION_SCHEMA COLUMNS Table" in MySQL's reference manual; MariaDB has the same columns.
+since. A server shows only tables on which the account has SELECT or REFERENCES.
 """
 
 from __future__ import annotations
 
-import re
+from functools import cached_property
 from typing import Any
 
 import pymysql
 
-from actors.parse.charsets.charsets import BINARY_COLLATION, collation_of
 from actors.parse.columns.table_lookup import ColumnFacts
 from actors.parse.columns.table_map import TableMap
 from actors.parse.formats.events import Query
-from actors.parse.server.source import SourceAddress, translated
-
-_COLUMNS = (
-    "SELECT c.COLUMN_NAME AS name, c.COLUMN_TYPE AS type, k.ORDINAL_POSITION AS key_place, "
-    "c.CHARACTER_SET_NAME AS charset, c.DATA_TYPE AS plain, c.DATETIME_PRECISION AS decimals "
-    "FROM information_schema.COLUMNS c LEFT JOIN information_schema.KEY_COLUMN_USAGE k ON k.TABLE_SCHEMA = "
-    "c.TABLE_SCHEMA AND k.TABLE_NAME = c.TABLE_NAME AND k.COLUMN_NAME = c.COLUMN_NAME AND "
-    "k.CONSTRAINT_NAME = 'PRIMARY' WHERE c.TABLE_SCHEMA = %s AND c.TABLE_NAME = %s "
-    "ORDER BY c.ORDINAL_POSITION"
-)
-_VECTOR = re.compile(r"vector\((\d+)\)")
-_FLOAT_SIZE = 4
-_VALUE = re.compile(r"'((?:[^']|'')*)'")
+from actors.parse.history.logged import facts_of
+from actors.parse.schema.definition import SourceName
+from actors.parse.server.definitions.present import Asked, PresentReader
+from actors.parse.server.source import SourceAddress, server_facts
 
 
 class ServerLookup:
@@ -36,7 +25,7 @@ class ServerLookup:
 
     Args:
         address: the server, for errors.
-        connection: an open connection to it.
+        connection: an open connection to it, whose session is changed.
     """
 
     def __init__(self, address: SourceAddress, connection: pymysql.Connection[Any]) -> None:
@@ -52,7 +41,8 @@ class ServerLookup:
         """
         name = table.schema, table.table
         if name not in self._known:
-            self._known[name] = self._ask(*name)
+            definition = self._asked.definition(SourceName(*name))
+            self._known[name] = None if definition is None else facts_of(definition)
         return self._known[name]
 
     def redefine(self, _query: Query, _file: str, _end: int) -> None:
@@ -62,24 +52,7 @@ class ServerLookup:
     def tables(self) -> None:
         """Return None: the server shows the tables of now."""
 
-    def _ask(self, schema: str, table: str) -> list[ColumnFacts] | None:
-        with translated(self._address), self._connection.cursor(pymysql.cursors.DictCursor) as cursor:
-            cursor.execute(_COLUMNS, (schema, table))
-            rows = cursor.fetchall()
-        return list(map(_facts, rows)) or None
-
-
-def _facts(row: dict[str, Any]) -> ColumnFacts:
-    kind = str(row["type"])
-    listed = kind.startswith(("enum(", "set("))
-    vector = _VECTOR.fullmatch(kind)
-    return ColumnFacts(
-        name=str(row["name"]),
-        unsigned="unsigned" in kind and not listed,
-        collation=collation_of(str(row["charset"])) if row["charset"] else BINARY_COLLATION,
-        values=tuple(value.replace("''", "'") for value in _VALUE.findall(kind)) if listed else (),
-        key_place=int(row["key_place"] or 0),
-        type=str(row["plain"]).lower(),
-        decimals=int(row["decimals"] or 0),
-        size=_FLOAT_SIZE * int(vector[1]) if vector else 0,
-    )
+    @cached_property
+    def _asked(self) -> Asked:
+        facts = server_facts(self._address, self._connection)
+        return Asked(PresentReader(self._address, facts), self._connection)

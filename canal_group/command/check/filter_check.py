@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rich.markup import escape
 
-from actors.parse.server.described import described_tables
+from actors.parse.server.described import shown_now
 from actors.parse.server.preflight.preflight import Check
 from actors.parse.server.source import SourceAddress
-from actors.shard.rules import processing_of
+from actors.shard.rules import processing_of, view_of
 from actors.sink.sink import Sink
 from conf.stream_settings import FilterSettings
 from merge.errors import DataError
@@ -27,15 +27,17 @@ def check_filter(settings: FilterSettings, source: SourceAddress) -> list[Check]
     """
     if not settings.tables:
         return []
-    sink, processing = Sink(settings.white, settings.black), processing_of(settings)
+    sink, view, processing = Sink(settings.white, settings.black), view_of(settings), processing_of(settings)
     checks, fitting = list[Check](), 0
 
-    def wanted(table: TableName) -> bool:
-        return sink.select(*table) is not None and processing.rule(table) is not None
+    def wanted(schema: str, table: str) -> bool:
+        return (
+            sink.select(schema, table) is not None and processing.rule(TableName(schema, table)) is not None
+        )
 
-    for table, columns in described_tables(source, wanted):
+    for table in shown_now(source, wanted):
         try:
-            processing.columns(table, columns)
+            processing.columns(table.source, view.columns(table.columns, table.special))
             fitting += 1
         except DataError as error:
             checks.append(Check(_NAME, ok=False, found=escape(error.message.rstrip(".")), fix=error.hint))

@@ -189,3 +189,47 @@ def test_other_formats_have_all_tables(spark: Any, served: SharedShop, tmp_path:
         None,
         False,
     )
+
+
+def test_a_versioned_table_with_a_hashed_key_has_the_columns_and_rows_that_select_shows(
+    spark: Any, served: SharedShop, tmp_path: Path
+) -> None:
+    show_a_row(served, served.instance)
+    with served.connect(client_id=CLIENT) as first:
+        begin = first.cursor.to_json()
+    for index, server in enumerate(served.servers):
+        table = f"shop_{index}.kept"
+        server.execute(
+            f"CREATE TABLE {table} (id INT PRIMARY KEY, a INT, t TEXT UNIQUE) WITH SYSTEM VERSIONING",
+            f"INSERT INTO {table} VALUES ({index}1, 1, 'x'), ({index}2, 2, 'y'), ({index}3, 3, NULL)",
+            f"UPDATE {table} SET a = a + 10, t = CONCAT(t, '!')",
+            f"DELETE FROM {table} WHERE id = {index}1",
+            f"REPLACE INTO {table} VALUES ({index}2, 5, 'z')",
+        )
+    sink = Sink()
+    chosen = options(served, served.instance, table="shop.kept", client="kept", startingPosition=begin)
+    run(spark, chosen, sink, tmp_path / "checkpoint")
+    mirror: dict[int, tuple[int, str]] = {}
+    for row in sink.rows:
+        assert list(row)[: -len(CHANGE)] == ["id", "a", "t"]
+        if row["_change_type"] in ("delete", "update_preimage"):
+            assert mirror.pop(row["id"]) == (row["a"], row["t"]), "a change is of what was there"
+        else:
+            assert row["id"] not in mirror, "nothing is inserted twice"
+            mirror[row["id"]] = row["a"], row["t"]
+    select = [server.execute(f"SELECT * FROM shop_{i}.kept") for i, server in enumerate(served.servers)]
+    assert mirror == {number: (a, t) for rows in select for number, a, t in rows}
+    chosen = options(
+        served, served.instance, table=None, format="canal", client="canal", filter=r"shop\.kept"
+    )
+    messages: list[Any] = []
+    run(
+        spark,
+        chosen | {"startingPosition": begin},
+        lambda frame, _: messages.extend(frame.collect()),
+        tmp_path / "canal",
+    )
+    changed = [message for message in messages if not message.isDdl]
+    assert len(changed) == 2 * 9, "three inserts, three updates, a delete, a replaced row"
+    for message in changed:
+        assert (message.pkNames, set(message.data[0])) == (["id"], {"id", "a", "t"})

@@ -95,7 +95,7 @@ def test_the_good_file_is_good(tmp_path):
             "filter: {qq: 1}\nshards:",
             (
                 "`filter.qq` should be a known key"
-                " (known: black, routes, salt_env, salt_file, tables, white), but is unknown"
+                " (known: black, history, routes, salt_env, salt_file, tables, white), but is unknown"
             ),
         ),
         (
@@ -243,6 +243,11 @@ def test_the_good_file_is_good(tmp_path):
             "shards:",
             "filter: {tables: [{match: a, computed: [{name: b, expression: 't.c'}]}]}\nshards:",
             "`filter.tables[0].computed[0].expression` should be an expression (column t.c has a table;",
+        ),
+        (
+            "shards:",
+            "filter: {history: flag}\nshards:",
+            "`filter.history` should be 'drop' or 'keep', but is 'flag'",
         ),
         (
             "shards:",

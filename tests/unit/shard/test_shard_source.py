@@ -1,8 +1,12 @@
-"""What a shard of files answers about its source."""
+"""What a shard of files answers about its source, and what it stores of what it reads."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
+from unit.shard.test_consumer_view import IMPLICIT, NEVER, PAST, chunk
 
 from actors.parse.files.files_reader import FilesSource
 from actors.parse.grammar.chunk_builder import Limits
@@ -11,14 +15,19 @@ from actors.shard.shard_wiring import ShardWiring
 from actors.store.ring import BatchMode, RingBounds
 from canal_group.demo.recorded_shards import recorded_shards
 from conf.stream_settings import FilterSettings
-from merge.errors import SourceUnfit, UsageError
+from merge.errors import DataError, SourceUnfit, UsageError
+
+
+def source_of(**changes: Any) -> ShardSource:
+    files = FilesSource("s0", str(recorded_shards()[0].folder))
+    ring = RingBounds(BatchMode.ITEMS, 16, 1)
+    wiring = ShardWiring(files, FilterSettings(), ring, Limits(), 0, "earliest", "auto", 10.0)
+    return ShardSource(replace(wiring, **changes))
 
 
 @pytest.fixture
 def source() -> ShardSource:
-    files = FilesSource("s0", str(recorded_shards()[0].folder))
-    ring = RingBounds(BatchMode.ITEMS, 16, 1)
-    return ShardSource(ShardWiring(files, FilterSettings(), ring, Limits(), 0, "earliest", "auto", 10.0))
+    return source_of()
 
 
 def test_a_start_is_found_in_files(source: ShardSource):
@@ -31,3 +40,19 @@ def test_files_have_no_schema_history_and_no_standbys(source: ShardSource):
     assert (source.schema(), source.news(), source.failover()) == ([], None, None)
     with pytest.raises(UsageError, match="reads files, and has no schema history"):
         source.rebuild_schema()
+
+
+def test_ids_are_of_rows_that_consumers_see():
+    """A row of the past has the id of an earlier transaction; here it has one that cannot order anything."""
+    read = chunk([(None, PAST), (None, NEVER)], IMPLICIT)
+    stored = source_of(order_by={".*": "id"}).process(read)
+    assert stored.headers["order_id"].tolist() == [0, 1]
+    with pytest.raises(DataError, match=r"id of a row in shop\.orders is 0"):
+        source_of(order_by={".*": "id"}, filter=FilterSettings(history="keep")).process(read)
+
+
+def test_a_rule_reads_what_consumers_see():
+    table = {"match": ".*", "where": "end > 0"}
+    ruled = source_of(filter=FilterSettings(tables=[table]))
+    with pytest.raises(DataError, match=r"names column end of shop_0\.orders, which the table does not have"):
+        ruled.process(chunk([(None, NEVER)], IMPLICIT))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import Enum, IntEnum, StrEnum
 from typing import Any
 
 from actors.parse.charsets.charsets import BINARY_COLLATION
@@ -50,6 +50,20 @@ class ColumnType(IntEnum):
     GEOMETRY = 255
 
 
+class Role(StrEnum):
+    """What a column is for, if MariaDB fills it itself."""
+
+    #: it is a column like any other, also the start of a row's period
+    PLAIN = "plain"
+    #: says when a row of a system-versioned table ended
+    ROW_END = "row end"
+    #: a period that no statement defines, which only queries that name it show
+    IMPLICIT_ROW_START = "implicit row start"
+    IMPLICIT_ROW_END = "implicit row end"
+    #: of a UNIQUE key that is too long for an index; no query shows it
+    HASH = "hash"
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column as the rows of one table map hold it."""
@@ -70,6 +84,8 @@ class Column:
     geometry: str = ""
     #: uuid, inet4 or inet6 if a lookup says so of a BINARY column; empty for other columns
     address: str = ""
+    #: what a lookup says of it; table maps do not
+    role: Role = Role.PLAIN
 
     @property
     def binary(self) -> bool:

@@ -10,6 +10,7 @@ from actors.parse.columns.table_map import TableMap
 from actors.parse.formats.events import Query
 from actors.parse.history.facts import Change, Place, Present
 from actors.parse.history.history import SchemaHistory
+from actors.parse.history.logged import facts_of
 from actors.parse.history.verified import require_agreement
 from actors.parse.schema.definition import SourceName, TableDefinition, UnknownTable
 from actors.parse.server.definitions.base import Base
@@ -19,8 +20,6 @@ from actors.parse.server.definitions.present import PresentReader
 from actors.parse.statements.logged_statement import statement_of
 from merge.errors import UnsupportedEvent
 from merge.values.position import Position
-
-_FLOAT_SIZE = 4
 
 
 class Following(Protocol):
@@ -147,20 +146,7 @@ class DefinitionLookup:
                 return None
             raise self._not_known(history, table, found)
         require_agreement(table, found)
-        key = {name: place for place, name in enumerate(found.row_key, start=1)}
-        return [
-            ColumnFacts(
-                name=column.name,
-                unsigned=column.unsigned,
-                collation=column.collation,
-                values=column.values,
-                key_place=key.get(column.name, 0),
-                type=column.type,
-                decimals=column.decimals,
-                size=column.length * _FLOAT_SIZE if column.type == "vector" else 0,
-            )
-            for column in found.logged
-        ]
+        return facts_of(found)
 
     def _known(self) -> SchemaHistory | None:
         """Return the history, unless it was dropped meanwhile."""

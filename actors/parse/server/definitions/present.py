@@ -18,7 +18,7 @@ from actors.parse.formats.events import Query
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.history.facts import Change, Place
 from actors.parse.schema.catalog import Catalog
-from actors.parse.schema.definition import SourceName
+from actors.parse.schema.definition import SourceName, TableDefinition
 from actors.parse.schema.held import ShownTable, View
 from actors.parse.schema.statement import ServerVersion
 from actors.parse.server.binlog_stream import BinlogStream
@@ -64,11 +64,29 @@ class Listed(NamedTuple):
 
 
 class Asked:
-    """A connection on which a server is asked for definitions."""
+    """A connection on which a server is asked for definitions.
 
-    def __init__(self, reader: PresentReader, connection: pymysql.Connection[Any]) -> None:
+    Args:
+        reader: the server.
+        connection: an open connection to it, whose session is changed.
+        answer_s: how long an answer may wait for a statement that changes the table.
+
+    Raises:
+        SourceUnavailable, SourceUnfit: the server does not answer or refuses.
+    """
+
+    def __init__(
+        self, reader: PresentReader, connection: pymysql.Connection[Any], answer_s: float = ANSWER_S
+    ) -> None:
         self._reader = reader
         self._connection = connection
+        # Escapes and quotes in the text are those of the session that asks.
+        query(
+            reader.address,
+            connection,
+            "SET SESSION sql_mode = '', SESSION sql_quote_show_create = 1, SESSION lock_wait_timeout = "
+            f"{max(1, math.ceil(answer_s))}",
+        )
 
     def end(self) -> Place:
         """Return where the binlog ends; what is asked after that shows every statement before it."""
@@ -115,6 +133,17 @@ class Asked:
             row = cursor.fetchone()
         return None if row is None else ShownTable(*name, str(row[1]), self._reader.version)
 
+    def definition(self, name: SourceName) -> TableDefinition | None:
+        """Return a table's definition; None if the server does not show it, or it is not understood.
+
+        Raises:
+            SourceUnavailable, SourceUnfit: see `show`.
+        """
+        shown = self.show(name)
+        # The text says each table's collation, so that the server's does not matter.
+        found = None if shown is None else Catalog(BINARY_COLLATION).read(shown)
+        return found if isinstance(found, TableDefinition) else None
+
 
 @dataclass(frozen=True, slots=True)
 class PresentReader:
@@ -158,14 +187,7 @@ class PresentReader:
             SourceUnavailable, SourceUnfit: the server does not answer or refuses.
         """
         with contextlib.closing(connect(self.address)) as connection:
-            # Escapes and quotes in the text are those of the session that asks.
-            query(
-                self.address,
-                connection,
-                "SET SESSION sql_mode = '', SESSION sql_quote_show_create = 1, SESSION lock_wait_timeout = "
-                f"{max(1, math.ceil(answer_s))}",
-            )
-            yield Asked(self, connection)
+            yield Asked(self, connection, answer_s)
 
     def changes(
         self, begin: Position, until: Place, *, after: Place | None = None, by_gtid: bool = False

@@ -27,6 +27,7 @@ from actors.parse.server.definitions.definition_lookup import DefinitionLookup
 from actors.parse.server.definitions.present import PresentReader
 from actors.parse.server.source import ServerFacts, SourceAddress
 from merge.errors import PositionPurged, PositionRefused
+from merge.values.chunk import TableName
 from merge.values.history_text import HistoryText
 from merge.values.position import Position, file_order
 
@@ -113,6 +114,14 @@ class SourceDefinitions:
                     "unread": len(latest[-1].unread),
                     "followed": len(latest[-1].followed()),
                 }
+
+    def known_as(self, name: TableName) -> list[TableDefinition | UnknownTable]:
+        """Return the tables that consumers know by a name, as they are where reading is."""
+        with self._lock:
+            latest = list(self._histories)
+            sources = latest[-1].names() if latest else []
+            found = [latest[-1].table(*source) for source in sources if self._select(*source) == name]
+            return [table for table in found if table is not None]
 
     def names(self) -> frozenset[str] | None:
         """Return what consumers call the tables where reading is; None: not known."""

@@ -78,6 +78,13 @@ def test_mariadb_logs_columns_that_it_does_not_show():
     assert table.row_key == ("id", "row_end")
 
 
+def test_a_hidden_column_takes_no_name_that_the_table_has():
+    taken = ColumnDefinition("db_row_hash_2", "int")
+    keys = (Key("k", ("name",), True, hashed=True), Key("l", ("name", "id"), True, hashed=True))
+    table = TableDefinition("a", "t", (ID, taken, NAME), ("id",), keys=keys)
+    assert [column.name for column in table.logged[3:]] == ["DB_ROW_HASH_1", "DB_ROW_HASH_3"]
+
+
 def test_a_period_that_the_table_defines_is_not_added_again():
     end = ColumnDefinition("till", "timestamp", generated=Generated.ROW_END)
     table = TableDefinition("a", "t", (ID, end), ("id", "till"), versioned=True)

@@ -1,4 +1,6 @@
-"""The table of column types: it is whole, and a server's description gives the type that rows have."""
+"""The table of column types: it is whole, and a definition gives the type that rows have."""
+
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -10,7 +12,8 @@ from actors.parse.columns.types.reader import read_columns
 from actors.parse.columns.types.table import BY_NAME, TYPES
 from actors.parse.formats.byte_cursor import ByteCursor
 from actors.parse.native.images import Layout
-from actors.parse.server.described import arrow_type
+from actors.parse.schema.definition import ColumnDefinition, TableDefinition
+from actors.parse.server.described import described
 from merge.errors import CorruptEvent, UnsupportedEvent
 
 #: they become other types when a table map is read
@@ -31,9 +34,12 @@ def column(kind, **changes):
     return Column(kind, **{"size": 2, **COLUMNS.get(kind, {}), **changes})
 
 
-def described(name, *, full_type="", charset=None, digits=12, scale=3):
-    row = {"sch": "app", "tab": "t", "name": "c", "kind": name, "full_type": full_type or name}
-    return arrow_type({**row, "charset": charset, "digits": digits, "scale": scale})
+def type_of(name, **changes):
+    """Return the type of a column that a definition has."""
+    whole = ColumnDefinition("c", name, length=9, precision=12, scale=3, values=("a", "b"))
+    (found,) = described(TableDefinition("app", "t", (replace(whole, **changes),))).columns
+    assert found.name == "c"
+    return found.type
 
 
 def test_every_type_has_a_row():
@@ -93,24 +99,24 @@ def test_every_name_of_a_type_is_known():
 
 
 @pytest.mark.parametrize("name", sorted(BY_NAME))
-def test_a_description_gives_the_type_that_rows_have(name):
+def test_a_definition_gives_the_type_that_rows_have(name):
     kind = BY_NAME[name]
     text = name.endswith("text") or name in ("char", "varchar")
     collation = UTF8MB4 if text else BINARY_COLLATION
     address = name if name in ("uuid", "inet4", "inet6") else ""
     rows = field_of(column(kind, collation=collation, address=address)).type
     rows = rows.value_type if pa.types.is_dictionary(rows) else rows
-    assert described(name, charset="utf8mb4" if text else None) == rows
+    assert type_of(name, collation=collation) == rows
 
 
 @pytest.mark.parametrize("name", ["tinyint", "smallint", "mediumint", "int", "bigint"])
-def test_a_description_says_which_numbers_have_no_sign(name):
+def test_a_definition_says_which_numbers_have_no_sign(name):
     kind = BY_NAME[name]
-    assert described(name, full_type=f"{name}(10) unsigned") == field_of(column(kind, unsigned=True)).type
+    assert type_of(name, unsigned=True) == field_of(column(kind, unsigned=True)).type
 
 
 def test_a_type_that_is_not_known_is_refused_and_never_taken_for_text():
     with pytest.raises(
         UnsupportedEvent, match=r"Column c of app\.t is of type xmltype, which is not known\."
     ):
-        described("xmltype")
+        type_of("xmltype")
