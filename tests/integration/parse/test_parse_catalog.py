@@ -22,6 +22,7 @@ from actors.parse.charsets.collations import default_collation
 from actors.parse.columns.table_map import parse_table_map
 from actors.parse.formats.event_types import EventType
 from actors.parse.formats.events import HEADER_SIZE, parse_header, parse_query
+from actors.parse.history.verified import require_agreement
 from actors.parse.schema.catalog import Catalog
 from actors.parse.schema.definition import Generated, TableDefinition, Visibility
 from actors.parse.schema.statement import ServerVersion, Statement
@@ -230,6 +231,7 @@ class Twin:
                 maps[found.schema, found.table] = found
         for name, found in maps.items():
             table = self.catalog.table(*name)
+            require_agreement(found, table)
             logged = [
                 (column.name, column.unsigned or column.type == "year", column.values)
                 for column in table.logged
@@ -337,3 +339,27 @@ def test_default_collations_are_the_servers(mariadb, two_mysqls):
         for charset, number in rows:
             own = default_collation(charset, mariadb=version.mariadb, version=(version.major, version.minor))
             assert own == number, charset
+
+
+@pytest.mark.parametrize("mode", ["", "UTF8_IS_UTF8MB3"])
+def test_a_definition_agrees_with_its_rows_whatever_mariadb_takes_for_utf8(mariadb, mode):
+    """No binlog logs `old_mode`, which decides it."""
+    twin = Twin(mariadb, "")
+    with closing(twin.connection), closing(twin.snapshots):
+        twin.ask(f"SET SESSION old_mode = '{mode}'")
+        kinds = ["VARCHAR(10)", "CHAR(5)", "TEXT(70)", "TEXT(20000)", "VARCHAR(10) COMPRESSED", "ENUM('a')"]
+        listed = ", ".join(f"c{number} {kind} CHARACTER SET utf8" for number, kind in enumerate(kinds))
+        assert twin.run(
+            f"CREATE TABLE t ({listed.replace('COMPRESSED CHARACTER SET utf8', 'CHARSET utf8 COMPRESSED')})"
+        )
+        assert twin.run("CREATE TABLE u (a VARCHAR(10), b VARCHAR(10) COLLATE utf8_bin) CHARSET utf8")
+        for table in ("t", "u"):
+            twin.ask(f"INSERT INTO {table} () VALUES ()")
+        maps = [
+            parse_table_map(body, mariadb=True)
+            for kind, body, _ in twin.new_events()
+            if kind == EventType.TABLE_MAP
+        ]
+        assert len(maps) == 2
+        for found in maps:
+            require_agreement(found, twin.catalog.table(found.schema, found.table))
