@@ -69,7 +69,7 @@ class ColumnWords:
     versioned: bool = False
 
     def defined(
-        self, table_collation: int | None, *, explicit_timestamps: bool, strict: bool
+        self, table_collation: int | None, *, explicit_timestamps: bool, strict: bool, mariadb: bool
     ) -> ColumnDefinition:
         """Return the column.
 
@@ -77,12 +77,13 @@ class ColumnWords:
             table_collation: the table's default; None: not known.
             explicit_timestamps: whether a TIMESTAMP may be NULL unless it says otherwise.
             strict: whether a column that is too long is an error.
+            mariadb: whether the server is MariaDB.
 
         Raises:
             UnreadableError: it depends on what is not known.
         """
         kind, collation = chosen(self.type, table_collation, self.charsets)
-        column = resolved(kind, collation, strict=strict)
+        column = resolved(kind, collation, strict=strict, mariadb=mariadb)
         nullable = self.nullable
         if nullable is None:
             nullable = column.type != "timestamp" or explicit_timestamps

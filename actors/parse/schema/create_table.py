@@ -60,7 +60,10 @@ def define(draft: Draft, column: ColumnWords, *, words: Words) -> ColumnDefiniti
     """Return a column's definition in a draft's table."""
     statement = words.statement
     return column.defined(
-        draft.collation, explicit_timestamps=statement.timestamps_are_explicit, strict=statement.strict
+        draft.collation,
+        explicit_timestamps=statement.timestamps_are_explicit,
+        strict=statement.strict,
+        mariadb=statement.server.mariadb,
     )
 
 

@@ -134,12 +134,13 @@ class Draft:
         """
         if words.kind is KeyKind.CHECK or (words.if_not_exists and self.has(words)):
             return
+        if words.kind is KeyKind.FOREIGN:
+            self._foreign.append(words)
+            return
         parts = [each for part in words.parts for each in self._expanded(part)]
         columns = tuple(self.columns[self.require(part.column)].name if part.column else "" for part in parts)
         if words.kind is KeyKind.PRIMARY:
             self.primary_key = list(columns)
-        elif words.kind is KeyKind.FOREIGN:
-            self._foreign.append(words)
         else:
             unique = words.kind is KeyKind.UNIQUE
             name = words.name or self._new_name(columns[0])
@@ -250,8 +251,8 @@ class Draft:
         if not part.column:
             return part
         column = self.columns[self.require(part.column)]
-        if is_geometry(column) and not part.prefix and self.hashes:
-            return KeyPart(column.name, GEOMETRY_PREFIXES.get(column.type, GEOMETRY_PREFIX))
+        if is_geometry(column) and self.hashes:
+            return KeyPart(column.name, GEOMETRY_PREFIXES.get(column.type, part.prefix or GEOMETRY_PREFIX))
         if is_text(column) and not part.prefix and not self.hashes:
             # MySQL's keys have a prefix of a text: where a SET was changed to one, its old size.
             return KeyPart(column.name, 1)
@@ -266,6 +267,8 @@ class Draft:
         return next(name for name in names if not self.has_key(name) and folded(name) != "primary")
 
     def _add_foreign(self, words: KeyWords) -> None:
+        if any(self.index_of(part.column) is None for part in words.parts):
+            return  # MariaDB shows foreign keys whose columns were dropped while nobody checked them.
         columns = tuple(self.columns[self.require(part.column)].name for part in words.parts)
         lower = [folded(name) for name in columns]
         for served in (tuple(self.primary_key), *(key.columns for key in self.keys)):

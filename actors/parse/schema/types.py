@@ -70,7 +70,8 @@ _DIALECTS = ("MARIADB_SCHEMA", "ORACLE_SCHEMA", "MAXDB_SCHEMA")
 _OF_ORACLE = {"VARCHAR2": "VARCHAR", "RAW": "VARBINARY", "CLOB": "LONGTEXT"}
 #: MariaDB's own, with the version that has them first
 _OF_MARIADB = {"INET6": (10, 5), "INET4": (10, 10), "UUID": (10, 7)}
-_VARCHAR_BYTES_MAX = 65535
+#: of a VARCHAR, by whether it is MariaDB's
+_VARCHAR_BYTES_MAX = {False: 65535, True: 65532}
 _FLOAT_DIGITS_MAX = 24
 _DECIMAL_DIGITS = 10
 _VECTOR_DIMENSIONS = 2048
@@ -124,7 +125,7 @@ def read_type(words: Words, charsets: Charsets) -> Type:  # noqa: PLR0911 - one 
     if word in ("ENUM", "SET"):
         return _listing(words, charsets, word.lower())
     if word in _SPATIAL:
-        _size(words)  # MariaDB: may be given, and has no meaning
+        _sizes(words)  # MariaDB: may be given, and have no meaning
         return Type(_spatial(word, words.statement.server))
     found = _text(words, charsets, word) or _other(words, word)
     if found is None:
@@ -177,23 +178,25 @@ def chosen(kind: Type, table_collation: int | None, charsets: Charsets) -> tuple
     return kind, BINARY_COLLATION
 
 
-def resolved(kind: Type, collation: int, *, strict: bool) -> ColumnDefinition:
+def resolved(kind: Type, collation: int, *, strict: bool, mariadb: bool) -> ColumnDefinition:
     """Return a column of a type, without a name.
 
     Args:
         kind: the type.
         collation: its collation.
         strict: whether a text that is too long for its type is an error; else its type is a larger one.
+        mariadb: whether the server is MariaDB.
 
     Raises:
         UnreadableError: a value is no text of its charset.
     """
     name, length = kind.name, kind.length or 0
+    varchar_bytes_max = None if strict else _VARCHAR_BYTES_MAX[mariadb]
     if name in _CHARACTER_TYPES:
-        name, length = _sized_text(kind, charset_of(collation).width, strict=strict)
+        name, length = _sized_text(kind, charset_of(collation).width, varchar_bytes_max)
         if collation == BINARY_COLLATION:
             name = _BYTES_OF_TEXT.get(name, name)
-    elif name == "varbinary" and length > _VARCHAR_BYTES_MAX and not strict:
+    elif name == "varbinary" and varchar_bytes_max is not None and length > varchar_bytes_max:
         name, length = _BYTES_OF_TEXT[_text_of(length)], 0
     elif name == "blob":
         name, length = _blob(kind)
@@ -221,7 +224,8 @@ def in_charset(kind: Type, collation: int, *, mariadb: bool) -> Type:
     if not mariadb and (kind.name in _TEXTS or kind.name.endswith("blob")):
         raise UnreadableError("a blob or text is defined while its table is converted")
     by_code = kind.by_code and kind.charset is None and not kind.collation
-    return kind if own_bytes else replace(kind, charset=collation, collation="", by_code=by_code)
+    kept = kind.collation if kind.collation.upper() == "DEFAULT" else ""
+    return kind if own_bytes else replace(kind, charset=collation, collation=kept, by_code=by_code)
 
 
 def converted(column: ColumnDefinition, collation: int, *, strict: bool, mariadb: bool) -> ColumnDefinition:
@@ -241,7 +245,7 @@ def converted(column: ColumnDefinition, collation: int, *, strict: bool, mariadb
     width = charset_of(column.collation).width
     if name in _TEXTS:
         name, length = "text", _TEXTS[name] // width
-    changed = resolved(Type(name, length=length), collation, strict=strict)
+    changed = resolved(Type(name, length=length), collation, strict=strict, mariadb=mariadb)
     if column.type == "varchar" and changed.type in _TEXTS and not mariadb and width > 1:
         changed = replace(changed, type="text")
     return ColumnDefinition(
@@ -306,12 +310,14 @@ def _literal(words: Words) -> str | bytes:
         UnreadableError: it has other characters than it can be read of.
     """
     client, connection = words.statement.client_collation, words.statement.connection_collation
-    if connection in (None, client) or words.peek().text.isascii():
-        return words.text() if connection != BINARY_COLLATION else _client_bytes(words)
     if connection == BINARY_COLLATION:
         return _client_bytes(words)
+    if connection in (None, client) or (words.peek().text.isascii() and client != BINARY_COLLATION):
+        return words.text()
     codec, _ = text_decoder(charset_of(connection))
     try:
+        if client == BINARY_COLLATION:
+            return _client_bytes(words).decode(codec)
         # The servers take a question mark for what the charset lacks.
         return words.text().encode(codec, "replace").decode(codec)
     except UnicodeError as error:
@@ -457,14 +463,14 @@ def _digits(words: Words) -> tuple[int, int] | None:
             raise UnreadableError("a type has more sizes than two")
 
 
-def _sized_text(kind: Type, width: int, *, strict: bool) -> tuple[str, int]:
+def _sized_text(kind: Type, width: int, varchar_bytes_max: int | None) -> tuple[str, int]:
     """Return the type that holds a text's length in characters of up to `width` bytes, and its length."""
     if kind.length is None:
         return kind.name, 0
     size = kind.length * width
     if kind.name == "text":
         return _text_of(size), 0
-    if kind.name == "varchar" and size > _VARCHAR_BYTES_MAX and not strict:
+    if kind.name == "varchar" and varchar_bytes_max is not None and size > varchar_bytes_max:
         return _text_of(size), 0
     return kind.name, kind.length
 
