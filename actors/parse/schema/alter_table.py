@@ -123,10 +123,11 @@ class AlterWords:
     renamed_keys: list[tuple[str, str]] = field(default_factory=list)
     #: the columns of each new period
     periods: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    dropped_periods: list[str] = field(default_factory=list)
     #: None: CONVERT TO comes not; else its clauses
     convert: CharsetClauses | None = None
     versioned: bool | None = None
-    #: as `Draft` has it
+    #: in upper case; empty: it names none
     engine: str = ""
     #: the table's new name
     target: SourceName | None = None
@@ -182,7 +183,9 @@ class AlterWords:
         self._change_keys(draft)
         renamed = self._change_columns(draft, words=words)
         draft.rename_in_keys(renamed)
-        draft.engine = self.engine
+        draft.change_engine(self.engine)
+        for name in self.dropped_periods:
+            draft.periods.pop(folded(name), None)
         draft.add_periods(self.periods)
         for key in self.keys:
             draft.add_key(key)
@@ -417,7 +420,7 @@ class _Clauses:
         elif words.skip("PERIOD"):
             words.skip_if_exists()
             words.expect("FOR")
-            words.name()
+            alter.dropped_periods.append(words.name())
         elif words.skip("FOREIGN", "KEY") or words.skip("CHECK"):
             words.skip_if_exists()
             words.name()

@@ -9,13 +9,22 @@ from dataclasses import dataclass, field, replace
 from actors.parse.charsets.charsets import charset_of
 from actors.parse.schema.definition import ColumnDefinition, Generated, Key, TableDefinition
 from actors.parse.schema.keys import KeyKind, KeyPart, KeyWords
-from actors.parse.schema.long_keys import GEOMETRY_PREFIX, GEOMETRY_PREFIXES, NUMBERED, is_long, may_hash
+from actors.parse.schema.long_keys import (
+    GEOMETRY_PREFIX,
+    GEOMETRY_PREFIXES,
+    NUMBERED,
+    UNLIKE_INNODB,
+    is_long,
+    may_hash,
+)
 from actors.parse.schema.names import folded
 from actors.parse.schema.tokens import UnreadableError
 from actors.parse.schema.types import is_geometry, is_text
 
 #: what MySQL calls an index of an expression
 _OF_EXPRESSION = "functional_index"
+#: the period of a system-versioned table
+_SYSTEM_TIME = "system_time"
 #: types of limited length that a key may have a prefix of
 _WITH_PREFIXES = {"char", "varchar", "binary", "varbinary"}
 
@@ -34,11 +43,11 @@ class Draft:
     #: None: not known
     collation: int | None = None
     versioned: bool = False
-    #: as the statement has it, in upper case; empty: it names none
+    #: in upper case; empty: as InnoDB, or not known
     engine: str = ""
     #: names of columns that a period makes NOT NULL
     filled: set[str] = field(default_factory=set)
-    #: periods that the statement defines: the columns of their start and end, by their names
+    #: periods: the columns of their start and end, by their names
     periods: dict[str, tuple[str, ...]] = field(default_factory=dict)
     #: whether keys of foreign keys are not all known
     _foreign: list[KeyWords] = field(default_factory=list)
@@ -58,6 +67,8 @@ class Draft:
             [replace(key, hashed=False) for key in definition.keys],
             definition.collation or None,
             definition.versioned,
+            definition.engine,
+            periods={definition.period[0]: definition.period[1:]} if definition.period else {},
         )
 
     def index_of(self, name: str) -> int | None:
@@ -92,7 +103,10 @@ class Draft:
         return at
 
     def rename_in_keys(self, renamed: dict[str, str]) -> None:
-        """Give columns of keys new names; `renamed` has the old ones as `folded` returns them."""
+        """Give columns of keys new names; `renamed` has the old ones as `folded` returns them.
+
+        MariaDB refuses to rename those of a period.
+        """
         self.primary_key = [renamed.get(folded(name), name) for name in self.primary_key]
         self.keys = [
             replace(key, columns=tuple(renamed.get(folded(name), name) for name in key.columns))
@@ -156,6 +170,16 @@ class Draft:
         if columns is None:
             raise UnreadableError(f"a key ends with period {part.column}, whose columns are not known")
         return [KeyPart(name) for name in reversed(columns)]
+
+    def change_engine(self, engine: str) -> None:
+        """Change the engine, unless it is empty.
+
+        Raises:
+            UnreadableError: which of its keys are hashed then depends on what earlier statements asked for.
+        """
+        if engine and self.engine and engine != self.engine and any(key.unique for key in self.keys):
+            raise UnreadableError(f"UNIQUE keys of {self.engine} become those of {engine}")
+        self.engine = engine or self.engine
 
     def add_periods(self, periods: dict[str, tuple[str, ...]]) -> None:
         """Add periods by their names: their columns are NOT NULL."""
@@ -228,6 +252,8 @@ class Draft:
             self.collation or 0,
             _ordered(map(self._completed, self.keys), columns),
             self.versioned,
+            self.engine if self.engine in UNLIKE_INNODB else "",
+            next(((name, *pair) for name, pair in self.periods.items() if name != _SYSTEM_TIME), ()),
         )
 
     def _completed(self, key: Key) -> Key:

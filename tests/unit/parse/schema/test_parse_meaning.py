@@ -299,3 +299,45 @@ def test_a_column_with_versioning_makes_its_table_versioned():
     assert not defined(
         "CREATE TABLE t (a INT WITHOUT SYSTEM VERSIONING)", mode=SqlMode.STRICT_ALL_TABLES
     ).versioned
+
+
+def test_a_period_is_kept_for_keys_that_later_statements_add():
+    create = "CREATE TABLE t (id INT, a DATE, b DATE, PERIOD FOR p (a, b))"
+    add = "ALTER TABLE t ADD PRIMARY KEY (id, P WITHOUT OVERLAPS)"
+    table = defined(create, add)
+    assert (table.primary_key, table.period) == (("id", "b", "a"), ("p", "a", "b"))
+    assert TableDefinition.from_json(table.to_json()) == table
+    assert isinstance(applied(create, "ALTER TABLE t DROP PERIOD FOR p", add), UnknownTable)
+
+
+def test_an_engine_is_kept_where_its_keys_differ():
+    create = "CREATE TABLE t (a INT, UNIQUE (a) USING HASH) ENGINE=MEMORY"
+    table = defined(create, "ALTER TABLE t ADD b INT, ADD UNIQUE (b) USING HASH")
+    assert (table.engine, [column.name for column in table.logged]) == ("MEMORY", ["a", "b"])
+    assert isinstance(applied(create, "ALTER TABLE t ENGINE=InnoDB"), UnknownTable)
+    changed = defined(
+        create, "ALTER TABLE t DROP INDEX a", "ALTER TABLE t ENGINE=InnoDB, ADD UNIQUE (a) USING HASH"
+    )
+    assert (changed.engine, [column.name for column in changed.logged]) == ("", ["a", "DB_ROW_HASH_1"])
+
+
+@pytest.mark.parametrize(("server", "kind"), [(MARIADB, "text"), (MYSQL, "varchar")])
+def test_a_varchar_is_a_text_of_mariadb_from_65533_bytes_on(server, kind):
+    found = columns("CREATE TABLE t (a VARCHAR(65533) CHARACTER SET latin1 NOT NULL)", server=server)
+    assert found["a"].type == kind
+
+
+def test_a_foreign_key_may_be_shown_without_its_column():
+    table = shown(
+        "CREATE TABLE `t` (`a` int, KEY `a` (`a`), CONSTRAINT `c` FOREIGN KEY (`b`) REFERENCES `p` (`b`))"
+    )
+    assert [key.name for key in table.keys] == ["a"]
+
+
+def test_texts_of_a_binary_client_are_in_the_connections_charset():
+    made = Catalog(UTF8MB4)
+    text = "CREATE TABLE t (a ENUM('\udce9') CHARACTER SET utf8mb4)"  # as the client's bytes are read
+    made.apply(Statement(text, "", MARIADB, client_collation=63, connection_collation=LATIN1))
+    (table,) = made.tables()
+    assert isinstance(table, TableDefinition), table
+    assert table.columns[0].values == ("\u00e9",)
