@@ -66,6 +66,8 @@ _OPTIONS = {
     "TRANSACTIONAL",
     "TYPE",
 }
+#: of partitions: MySQL logs these also of a table that is not there
+_MAINTENANCE = ("ANALYZE", "CHECK", "OPTIMIZE", "REPAIR", "TRUNCATE")
 _RENAMED_PARTS = ("COLUMN", "INDEX", "KEY")
 _IDLE_CLAUSES = (
     ("ENABLE", "KEYS"),
@@ -131,7 +133,7 @@ class AlterWords:
     engine: str = ""
     #: the table's new name
     target: SourceName | None = None
-    #: whether there is a clause besides the one of the new name
+    #: whether there is a clause besides that of the new name, and those that leave the table as it is
     others: bool = False
     #: how many clauses do nothing under their IF EXISTS or IF NOT EXISTS, and whether there are others
     optional_clauses: int = 0
@@ -142,8 +144,8 @@ class AlterWords:
 
     @property
     def renames_only(self) -> bool:
-        """Whether it does nothing but give the table another name."""
-        return self.target is not None and not self.others
+        """Whether it leaves the definition as it is, but for the table's name."""
+        return not self.others
 
     def is_void(self, draft: Draft) -> bool:
         """Return whether nothing is left to do: what IF EXISTS names is not there, or IF NOT EXISTS is.
@@ -192,8 +194,11 @@ class AlterWords:
         return draft.finished()
 
     def _converted_to(self, default: int | None) -> int:
-        assert self.convert is not None
-        collation = self.convert.chosen(default)
+        clauses = self.convert
+        assert clauses is not None
+        if clauses.to_default:  # unlike elsewhere, MySQL takes the collation for it as well as the charset
+            clauses = replace(clauses, charset=default, to_default=False)
+        collation = clauses.chosen(None)
         if collation is None:
             raise UnreadableError("the default collation of the schema is not known")
         return collation
@@ -313,7 +318,9 @@ class _Clauses:
         while not words.ended:
             if words.skip(","):
                 continue
-            self._alter.others |= not words.sees("RENAME") or words.peek(1).word in _RENAMED_PARTS
+            renames = words.sees("RENAME") and words.peek(1).word not in _RENAMED_PARTS
+            maintains = words.peek().word in _MAINTENANCE and words.peek(1).word == "PARTITION"
+            self._alter.others |= not renames and not maintains and words.peek(1).word != "KEYS"
             by_word = self._by_word.get(words.peek().word)
             optional = self._alter.optional_clauses
             if by_word is not None:

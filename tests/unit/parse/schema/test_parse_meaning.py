@@ -341,3 +341,26 @@ def test_texts_of_a_binary_client_are_in_the_connections_charset():
     (table,) = made.tables()
     assert isinstance(table, TableDefinition), table
     assert table.columns[0].values == ("\u00e9",)
+
+
+def test_utf8_is_utf8mb4_in_a_mode_of_mysql():
+    sql = "CREATE TABLE t (a TEXT CHARACTER SET utf8, b TEXT COLLATE utf8_bin, c NCHAR(5))"
+    mode = SqlMode.INTERPRET_UTF8_AS_UTF8MB4
+    collations = [column.collation for column in columns(sql, server=MYSQL, mode=mode).values()]
+    assert collations == [UTF8MB4_0900, UTF8MB4_BIN, UTF8MB3]
+    assert columns(sql, server=MARIADB, mode=mode)["a"].collation == UTF8MB3, "another mode has the number"
+
+
+@pytest.mark.parametrize(("server", "collation"), [(MYSQL, LATIN1_BIN), (MARIADB, LATIN1)])
+def test_conversion_to_the_default_takes_the_collation_of_mysqls_schema(server, collation):
+    statements = ("CREATE TABLE t (a TEXT) CHARSET utf8mb4", "ALTER TABLE t CONVERT TO CHARACTER SET DEFAULT")
+    assert columns(*statements, server=server, collation=LATIN1_BIN)["a"].collation == collation
+
+
+@pytest.mark.parametrize(
+    "clause", ["DISABLE KEYS", "ENABLE KEYS", "OPTIMIZE PARTITION p0", "TRUNCATE PARTITION ALL"]
+)
+def test_a_statement_that_needs_no_new_table_leaves_the_definition_alone(clause):
+    create = "CREATE TABLE t (a INT, UNIQUE (a) USING HASH)"
+    assert defined(create, f"ALTER TABLE t {clause}") == defined(create)
+    assert applied(f"ALTER TABLE t {clause}") is None, "MySQL logs some of a table that is not there"
