@@ -122,23 +122,21 @@ class Author:
 
     def statement(self) -> str:
         """Return a statement that may fail on the server."""
-        known = [table for table in self.catalog.tables() if isinstance(table, TableDefinition)]
+        known = self._tables()
         kinds = [(self._create, 5), (self._schema, 1), (self._session, 1)]
         if known:
             kinds += [
                 (self._alter, 22),
-                (self._rename, 2),
-                (self._ghost, 1),
-                (self._swap, 1),
                 (self._drop, 1),
             ]
             kinds += [
                 (self._index, 2),
-                (self._like, 1),
                 (self._idle, 1),
                 (self._view, 1),
                 (self._temporary, 1),
             ]
+        if not self._hidden >= {table.name for table in known}:
+            kinds += [(self._rename, 2), (self._ghost, 1), (self._swap, 1), (self._like, 1)]
         (write,) = self.random.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])
         sql = write()
         if sql.startswith("SET"):
@@ -174,15 +172,14 @@ class Author:
         return f"{self._quoted(schema)}.{self._quoted(name)}"
 
     def _shown(self) -> TableDefinition:
-        """Return a table that no temporary one hides; any one if all are hidden."""
-        for _ in range(20):
-            table = self._known()
-            if (table.schema, table.table) not in self._hidden:
-                break
-        return table
+        """Return a table that no temporary one hides."""
+        return self.random.choice([table for table in self._tables() if table.name not in self._hidden])
+
+    def _tables(self) -> list[TableDefinition]:
+        return [table for table in self.catalog.tables() if isinstance(table, TableDefinition)]
 
     def _known(self) -> TableDefinition:
-        return self.random.choice([t for t in self.catalog.tables() if isinstance(t, TableDefinition)])
+        return self.random.choice(self._tables())
 
     def _free(self) -> tuple[str, str]:
         return self.random.choice([SCHEMAS[0], *SCHEMAS]), self.random.choice(TABLES)
@@ -290,7 +287,7 @@ class Author:
         return f"{head} {self._table(self._free())} ({', '.join(elements)}) {tail}"
 
     def _like(self) -> str:
-        target, source = self._table(self._free()), self._table(self._known())
+        target, source = self._table(self._free()), self._table(self._shown())
         return self._one(
             f"CREATE TABLE {target} LIKE {source}", f"CREATE TABLE IF NOT EXISTS {target} (LIKE {source})"
         )
@@ -301,7 +298,7 @@ class Author:
         return f"DROP TABLE {self._maybe('IF EXISTS ')}{tables}{self._maybe(' CASCADE')}"
 
     def _rename(self) -> str:
-        there = self._maybe("IF EXISTS ", 0.2) if self.mariadb else ""
+        there = self._maybe("IF EXISTS ", 0.2) if self.mariadb and not self._hidden else ""
         old = self._table(self._free()) if there else self._table(self._shown())
         pairs = [f"{old} TO {self._table(self._free())}"]
         pairs += [f"{self._table(self._shown())} TO {self._table(self._free())}"] * self.random.choice(
@@ -365,14 +362,16 @@ class Author:
             f"CREATE {replacing}VIEW {name} (x) AS SELECT 1",
             f"DROP VIEW IF EXISTS {name}, {known}",
             f"CREATE TABLE IF NOT EXISTS {name} (x INT)",
-            f"RENAME TABLE {name} TO {self._table(self._free())}",
+            f"DROP VIEW IF EXISTS {name}"
+            if self._hidden
+            else f"RENAME TABLE {name} TO {self._table(self._free())}",
         )
 
     def _temporary(self) -> str:
         """Return a statement on temporary tables, which hide others of their names."""
         free, table = self._free(), self._known()
         name, known = self._table(free), self._table(table)
-        self._hidden |= {free, (table.schema, table.table)}
+        self._hidden |= {free, table.name}
         return self._one(
             f"CREATE TEMPORARY TABLE {known} (hidden INT, other INT)",
             f"CREATE TEMPORARY TABLE IF NOT EXISTS {name} (hidden INT)",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from actors.parse.schema.charset_words import CharsetClauses, Charsets
 from actors.parse.schema.columns import ColumnWords, read_column, skip_default
-from actors.parse.schema.create_table import define, keys_of, read_engine, read_period, sees_period
+from actors.parse.schema.create_table import define, keys_of, read_engine, read_period
 from actors.parse.schema.definition import PRIMARY, ColumnDefinition, SourceName, TableDefinition, Visibility
 from actors.parse.schema.draft import Draft
 from actors.parse.schema.keys import KeyWords, read_key, sees_key
@@ -125,6 +125,8 @@ class AlterWords:
     renamed_keys: list[tuple[str, str]] = field(default_factory=list)
     #: the columns of each new period
     periods: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    #: those that are left out if there is one of the name
+    missing_periods: dict[str, tuple[str, ...]] = field(default_factory=dict)
     dropped_periods: list[str] = field(default_factory=list)
     #: None: CONVERT TO comes not; else its clauses
     convert: CharsetClauses | None = None
@@ -189,6 +191,8 @@ class AlterWords:
         for name in self.dropped_periods:
             draft.periods.pop(folded(name), None)
         draft.add_periods(self.periods)
+        missing = self.missing_periods.items()
+        draft.add_periods({name: pair for name, pair in missing if folded(name) not in draft.periods})
         for key in self.keys:
             draft.add_key(key)
         return draft.finished()
@@ -226,8 +230,6 @@ class AlterWords:
                 kept = self._kept(draft, column, by, words=words)
                 draft.columns.append(kept)
                 draft.keep_key_bytes(column, kept)
-        # A key goes on with a new column of the name.
-        draft.drop_from_keys(gone - {folded(placed.column.name) for placed in self.placed if not placed.old})
         for placed in self.placed:
             name = folded(placed.column.name)
             moved = placed.position is not None and folded(placed.old) in replaced
@@ -236,7 +238,9 @@ class AlterWords:
                     # Until here it had its old place, and clauses before this one could name it.
                     draft.columns = [column for column in draft.columns if folded(column.name) != name]
                 existing.add(name)
+                gone -= set() if placed.old else {name}  # A key goes on with a new column of the name.
                 draft.insert(self._new(draft, placed, words=words), placed.position)
+        draft.drop_from_keys(gone)
         return {**self.renamed, **{old: placed.column.name for old, placed in replaced.items()}}
 
     def _gone(self, draft: Draft) -> set[str]:
@@ -370,8 +374,8 @@ class _Clauses:
             words.skip_rest()
         elif words.skip("SYSTEM", "VERSIONING"):
             self._alter.versioned = True
-        elif sees_period(words):
-            self._alter.periods |= read_period(words)
+        elif words.sees("PERIOD", "FOR") or words.sees("PERIOD", "IF"):
+            self._period()
         elif sees_key(words):
             key = read_key(words)
             self._alter.keys.append(key)
@@ -384,8 +388,18 @@ class _Clauses:
             else:
                 self._place("", words.column_name(), if_exists=if_not_exists)
 
+    def _period(self) -> None:
+        self._words.expect("PERIOD")
+        optional = self._words.skip_if_exists()
+        self._words.expect("FOR")
+        found = read_period(self._words)
+        if optional:
+            self._alter.missing_periods |= found
+        else:
+            self._alter.periods |= found
+
     def _element(self, *, if_not_exists: bool) -> None:
-        if sees_period(self._words):
+        if self._words.skip("PERIOD", "FOR"):
             self._alter.periods |= read_period(self._words)
         elif sees_key(self._words):
             self._alter.keys.append(read_key(self._words))

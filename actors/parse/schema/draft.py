@@ -103,10 +103,11 @@ class Draft:
         return at
 
     def rename_in_keys(self, renamed: dict[str, str]) -> None:
-        """Give columns of keys new names; `renamed` has the old ones as `folded` returns them.
-
-        MariaDB refuses to rename those of a period.
-        """
+        """Give columns of keys and periods new names; `renamed` has the old ones as `folded` returns them."""
+        self.periods = {
+            period: tuple(renamed.get(folded(name), name) for name in columns)
+            for period, columns in self.periods.items()
+        }
         self.primary_key = [renamed.get(folded(name), name) for name in self.primary_key]
         self.keys = [
             replace(key, columns=tuple(renamed.get(folded(name), name) for name in key.columns))
@@ -182,7 +183,7 @@ class Draft:
         self.engine = engine or self.engine
 
     def add_periods(self, periods: dict[str, tuple[str, ...]]) -> None:
-        """Add periods by their names: their columns are NOT NULL."""
+        """Add the columns of periods by their names; they are NOT NULL."""
         self.periods.update({folded(name): columns for name, columns in periods.items()})
         self.filled |= {folded(name) for columns in periods.values() for name in columns}
 

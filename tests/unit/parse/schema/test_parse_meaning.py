@@ -242,6 +242,12 @@ def test_a_type_of_bytes_with_a_collation_is_a_text():
     assert [column.type for column in found.values()] == ["char", "text", "tinytext"]
 
 
+def test_a_binary_text_is_not_converted():
+    convert = "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4, ADD b CHAR(5) COLLATE binary, ADD c CHAR(5)"
+    found = columns("CREATE TABLE t (a INT)", convert)
+    assert [column.type for column in found.values()] == ["int", "binary", "char"]
+
+
 def test_a_binary_enum_has_the_bytes_of_the_connections_charset():
     sql = "CREATE TABLE t (a ENUM('x') CHARACTER SET binary, b ENUM('x'))"
     found = columns(sql, client_collation=UTF8MB4, connection_collation=60)  # utf32
@@ -256,8 +262,9 @@ def test_a_key_goes_on_with_a_new_column_of_the_name_of_one_that_goes():
     table = defined(*statements)
     assert table.primary_key == ("ID",)
     assert not table.columns[1].nullable
-    changed = defined("CREATE TABLE t (id INT PRIMARY KEY, b INT)", "ALTER TABLE t DROP id, CHANGE b id INT")
-    assert changed.primary_key == ()
+    create = "CREATE TABLE t (id INT PRIMARY KEY, b INT)"
+    assert defined(create, "ALTER TABLE t DROP id, CHANGE b id INT").primary_key == ()
+    assert defined(create, "ALTER TABLE t ADD IF NOT EXISTS id INT, DROP id").primary_key == ()
 
 
 @pytest.mark.parametrize(
