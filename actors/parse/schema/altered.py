@@ -16,8 +16,8 @@ from actors.parse.schema.definition import PRIMARY, ColumnDefinition, SourceName
 from actors.parse.schema.draft import Draft
 from actors.parse.schema.keys import KeyWords
 from actors.parse.schema.names import folded
+from actors.parse.schema.resolving import converted, in_charset
 from actors.parse.schema.tokens import UnreadableError
-from actors.parse.schema.types import converted, in_charset
 from actors.parse.schema.words import Words
 
 

@@ -18,8 +18,8 @@ from actors.parse.schema.long_keys import (
     may_hash,
 )
 from actors.parse.schema.names import folded
+from actors.parse.schema.resolving import is_geometry, is_text
 from actors.parse.schema.tokens import UnreadableError
-from actors.parse.schema.types import is_geometry, is_text
 
 #: what MySQL calls an index of an expression
 _OF_EXPRESSION = "functional_index"

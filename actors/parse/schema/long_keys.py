@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from actors.parse.charsets.charsets import charset_of
 from actors.parse.schema.definition import ColumnDefinition
-from actors.parse.schema.types import is_text
+from actors.parse.schema.resolving import is_text
 
 #: bytes of a key in InnoDB, and in engines that are not listed
 _BYTES_MAX = 3072
