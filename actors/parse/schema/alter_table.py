@@ -60,8 +60,6 @@ _OPTIONS = {
     "TRANSACTIONAL",
     "TYPE",
 }
-#: of partitions: MySQL logs these also of a table that is not there
-_MAINTENANCE = ("ANALYZE", "CHECK", "OPTIMIZE", "REPAIR", "TRUNCATE")
 _RENAMED_PARTS = ("COLUMN", "INDEX", "KEY")
 _IDLE_CLAUSES = (
     ("ENABLE", "KEYS"),
@@ -115,8 +113,8 @@ class _Clauses:
             if words.skip(","):
                 continue
             renames = words.sees("RENAME") and words.peek(1).word not in _RENAMED_PARTS
-            maintains = words.peek().word in _MAINTENANCE and words.peek(1).word == "PARTITION"
-            self._alter.others |= not renames and not maintains and words.peek(1).word != "KEYS"
+            # Indexes are switched on or off, or partitions are changed: no new table is made.
+            self._alter.others |= not renames and words.peek(1).word not in ("KEYS", "PARTITION")
             by_word = self._by_word.get(words.peek().word)
             optional = self._alter.optional_clauses
             if by_word is not None:
@@ -295,6 +293,7 @@ class _Clauses:
     def _convert(self) -> None:
         words, alter = self._words, self._alter
         if words.skip("PARTITION"):
+            alter.others = True
             words.name()
             words.expect("TO", "TABLE")
             alter.split_off.append(words.table_name())

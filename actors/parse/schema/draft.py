@@ -176,9 +176,10 @@ class Draft:
         """Change the engine, unless it is empty.
 
         Raises:
-            UnreadableError: which of its keys are hashed then depends on what earlier statements asked for.
+            UnreadableError: MariaDB then hashes keys that earlier statements have asked it to.
         """
-        if engine and self.engine and engine != self.engine and any(key.unique for key in self.keys):
+        unique = any(key.unique for key in self.keys)
+        if self.hashes and unique and engine and not may_hash(self.engine) and may_hash(engine):
             raise UnreadableError(f"UNIQUE keys of {self.engine} become those of {engine}")
         self.engine = engine or self.engine
 
