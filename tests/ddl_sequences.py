@@ -82,6 +82,10 @@ BYTES = [
 OTHERS = ["BIT", "BIT(17)", "JSON", "GEOMETRY", "POINT", "MULTIPOLYGON", "GEOMETRYCOLLECTION"]
 OF_MARIADB = ["UUID", "INET4", "INET6", "VARCHAR(30) COMPRESSED", "TEXT COMPRESSED"]
 OF_MYSQL = ["VECTOR(3)", "VECTOR"]
+#: of a session: charsets that the statements' texts are in, and formats of the binlog
+CLIENTS = ["utf8mb4", "utf8mb4", "latin1", "gbk", "sjis", "cp1251"]
+FORMATS = ["ROW", "ROW", "MIXED", "STATEMENT"]
+MODES = ["", "STRICT_TRANS_TABLES", "STRICT_TRANS_TABLES,ANSI_QUOTES", "NO_BACKSLASH_ESCAPES,REAL_AS_FLOAT"]
 part = "PARTITION {} VALUES LESS THAN ({})".format
 
 
@@ -93,37 +97,60 @@ class Author:
         random: decides.
         catalog: what is there.
         mariadb: whose dialect.
-        ansi: whether double quotes enclose names.
-        escapes: whether a backslash in a text escapes.
+        mode: `sql_mode` of the session at first.
     """
 
     random: Random
     catalog: Catalog
     mariadb: bool
-    ansi: bool
-    escapes: bool
+    mode: str
     #: the schema that statements run in
     schema: str = SCHEMAS[0]
     _keys: int = field(default=0)
+    #: tables that temporary ones of the session may hide: a RENAME of these is logged as if of the tables
+    _hidden: set[tuple[str, str]] = field(default_factory=set)
+
+    @property
+    def ansi(self) -> bool:
+        """Whether double quotes enclose names."""
+        return "ANSI" in self.mode
+
+    @property
+    def escapes(self) -> bool:
+        """Whether a backslash in a text escapes."""
+        return "NO_BACKSLASH" not in self.mode
 
     def statement(self) -> str:
         """Return a statement that may fail on the server."""
-        known = [table for table in self.catalog.tables() if isinstance(table, TableDefinition)]
-        kinds = [(self._create, 5), (self._schema, 1)]
+        known = self._tables()
+        kinds = [(self._create, 5), (self._schema, 1), (self._session, 1)]
         if known:
             kinds += [
                 (self._alter, 22),
-                (self._rename, 2),
-                (self._ghost, 1),
-                (self._swap, 1),
                 (self._drop, 1),
             ]
-            kinds += [(self._index, 2), (self._like, 1), (self._idle, 1)]
+            kinds += [
+                (self._index, 2),
+                (self._idle, 1),
+                (self._view, 1),
+                (self._temporary, 1),
+            ]
+        if not self._hidden >= {table.name for table in known}:
+            kinds += [(self._rename, 2), (self._ghost, 1), (self._swap, 1), (self._like, 1)]
         (write,) = self.random.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])
         sql = write()
+        if sql.startswith("SET"):
+            return sql
         if self.random.random() < 0.1:
             sql = sql.replace(" ", " /* c ' */ ", 1)
         return sql + self._one("", "", "", ";", " -- end", " # end")
+
+    def executed(self, sql: str) -> None:
+        """Go on in the session as a statement that the server accepted has left it."""
+        if sql.startswith("SET SESSION sql_mode"):
+            self.mode = sql.split("'")[1]
+        elif sql.startswith("USE"):
+            self.schema = sql.split("`")[1]
 
     # ---- small parts -----------------------------------------------------------------------------------
 
@@ -144,8 +171,15 @@ class Author:
             return self._quoted(name)
         return f"{self._quoted(schema)}.{self._quoted(name)}"
 
+    def _shown(self) -> TableDefinition:
+        """Return a table that no temporary one hides."""
+        return self.random.choice([table for table in self._tables() if table.name not in self._hidden])
+
+    def _tables(self) -> list[TableDefinition]:
+        return [table for table in self.catalog.tables() if isinstance(table, TableDefinition)]
+
     def _known(self) -> TableDefinition:
-        return self.random.choice([t for t in self.catalog.tables() if isinstance(t, TableDefinition)])
+        return self.random.choice(self._tables())
 
     def _free(self) -> tuple[str, str]:
         return self.random.choice([SCHEMAS[0], *SCHEMAS]), self.random.choice(TABLES)
@@ -253,7 +287,7 @@ class Author:
         return f"{head} {self._table(self._free())} ({', '.join(elements)}) {tail}"
 
     def _like(self) -> str:
-        target, source = self._table(self._free()), self._table(self._known())
+        target, source = self._table(self._free()), self._table(self._shown())
         return self._one(
             f"CREATE TABLE {target} LIKE {source}", f"CREATE TABLE IF NOT EXISTS {target} (LIKE {source})"
         )
@@ -264,15 +298,17 @@ class Author:
         return f"DROP TABLE {self._maybe('IF EXISTS ')}{tables}{self._maybe(' CASCADE')}"
 
     def _rename(self) -> str:
-        pairs = [f"{self._table(self._known())} TO {self._table(self._free())}"]
-        pairs += [f"{self._table(self._known())} TO {self._table(self._free())}"] * self.random.choice(
+        there = self._maybe("IF EXISTS ", 0.2) if self.mariadb and not self._hidden else ""
+        old = self._table(self._free()) if there else self._table(self._shown())
+        pairs = [f"{old} TO {self._table(self._free())}"]
+        pairs += [f"{self._table(self._shown())} TO {self._table(self._free())}"] * self.random.choice(
             [0, 0, 1]
         )
-        return f"RENAME TABLE {', '.join(pairs)}"
+        return f"RENAME TABLE {there}{', '.join(pairs)}"
 
     def _ghost(self) -> str:
         """Return what gh-ost ends with: the old table goes aside, and the new one takes its name."""
-        one, other = self._known(), self._known()
+        one, other = self._shown(), self._shown()
         aside = (one.schema, "_t_del")
         if self.catalog.table(*aside) is not None:
             return f"DROP TABLE {self._table(aside)}"
@@ -283,7 +319,7 @@ class Author:
 
     def _swap(self) -> str:
         """Return a swap of two names by a third one, as pt-online-schema-change's users do."""
-        one, other = self._known(), self._known()
+        one, other = self._shown(), self._shown()
         return (
             f"RENAME TABLE {self._table(one)} TO {self._table((one.schema, 'swap'))}, "
             f"{self._table(other)} TO {self._table((one.schema, one.table))}, "
@@ -294,10 +330,56 @@ class Author:
         table = self._known()
         names = [column.name for column in table.columns]
         self._keys += 1
-        if table.keys and self.random.random() < 0.4:
-            return f"DROP INDEX {self._quoted(self.random.choice(table.keys).name)} ON {self._table(table)}"
-        unique = self._one("", "UNIQUE ")
-        return f"CREATE {unique}INDEX i{self._keys} ON {self._table(table)} ({self._key_part(names)})"
+        there, missing, replacing = (
+            ("IF EXISTS ", "IF NOT EXISTS ", "OR REPLACE ") if self.mariadb else ("", "", "")
+        )
+        kept = [key.name for key in table.keys]
+        if kept and self.random.random() < 0.4:
+            name = self._quoted(self.random.choice(kept))
+            return f"DROP INDEX {self._maybe(there)}{name} ON {self._table(table)}"
+        unique, index = self._one("", "UNIQUE "), self.random.choice([f"i{self._keys}", *kept])
+        replacing = self._maybe(replacing)
+        missing = "" if replacing else self._maybe(missing)
+        on = f"{self._quoted(index)} ON {self._table(table)} ({self._key_part(names)})"
+        return f"CREATE {replacing}{unique}INDEX {missing}{on}"
+
+    def _session(self) -> str:
+        """Return a change of what decides the meaning of the statements that follow."""
+        return self._one(
+            f"SET NAMES {self.random.choice(CLIENTS)}",
+            f"SET SESSION sql_mode = '{self.random.choice(MODES)}'",
+            f"SET SESSION binlog_format = {self.random.choice(FORMATS)}",
+            f"SET SESSION explicit_defaults_for_timestamp = {self.random.choice((0, 1))}",
+            f"USE `{self.random.choice(SCHEMAS)}`",
+        )
+
+    def _view(self) -> str:
+        """Return a statement on views, which have names of tables."""
+        name, known = self._table(self._free()), self._table(self._known())
+        replacing = self._one("", "OR REPLACE ", "OR REPLACE ALGORITHM=MERGE SQL SECURITY INVOKER ")
+        return self._one(
+            f"CREATE {replacing}VIEW {name} AS SELECT * FROM {known}",
+            f"CREATE {replacing}VIEW {name} (x) AS SELECT 1",
+            f"DROP VIEW IF EXISTS {name}, {known}",
+            f"CREATE TABLE IF NOT EXISTS {name} (x INT)",
+            f"DROP VIEW IF EXISTS {name}"
+            if self._hidden
+            else f"RENAME TABLE {name} TO {self._table(self._free())}",
+        )
+
+    def _temporary(self) -> str:
+        """Return a statement on temporary tables, which hide others of their names."""
+        free, table = self._free(), self._known()
+        name, known = self._table(free), self._table(table)
+        self._hidden |= {free, table.name}
+        return self._one(
+            f"CREATE TEMPORARY TABLE {known} (hidden INT, other INT)",
+            f"CREATE TEMPORARY TABLE IF NOT EXISTS {name} (hidden INT)",
+            f"CREATE TEMPORARY TABLE {name} LIKE {known}",
+            f"ALTER TABLE {known} ADD hidden INT FIRST",
+            f"DROP TEMPORARY TABLE IF EXISTS {name}, {known}",
+            f"DROP TABLE IF EXISTS {name}",
+        )
 
     def _schema(self) -> str:
         schema = self.random.choice(SCHEMAS)
@@ -307,7 +389,10 @@ class Author:
             f"COLLATE {self.random.choice(COLLATIONS)}",
             "CHARACTER SET latin2 COLLATE latin2_bin",
         )
+        replacing = f"CREATE OR REPLACE DATABASE {SCHEMAS[1]} {clause}" if self.mariadb else ""
         return self._one(
+            replacing or f"ALTER DATABASE {schema} {clause}",
+            f"DROP DATABASE IF EXISTS {SCHEMAS[1]}",
             f"ALTER DATABASE {schema} {clause}",
             f"ALTER SCHEMA {clause}",
             f"CREATE DATABASE IF NOT EXISTS {schema} {clause}",
@@ -336,7 +421,8 @@ class Author:
         if order and self.random.random() < 0.05:
             clauses.append(f"ORDER BY {self._quoted(order[0])} DESC, {self._quoted(order[-1])}")
         online = self._maybe(self._one("ONLINE ", "IGNORE "), 0.1) if self.mariadb else ""
-        return f"ALTER {online}TABLE {self._table(table)} {', '.join(clauses)}"
+        there = self._maybe("IF EXISTS ", 0.1) if self.mariadb else ""
+        return f"ALTER {online}TABLE {there}{self._table(table)} {', '.join(clauses)}"
 
     def _place(self, names: list[str]) -> str:
         return self._one("", "", " FIRST", f" AFTER {self._quoted(self.random.choice(names))}")

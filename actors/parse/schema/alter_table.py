@@ -1,24 +1,18 @@
-"""ALTER TABLE: its clauses, and what they make of a table.
-
-The clauses of one statement are applied as the servers do it, not one after another. First columns go, or are
-replaced where they are; then columns that have a new position, and new ones, are put in their places, in the
-statement's order. So AFTER names columns as they are called afterwards.
-"""
+"""ALTER TABLE: its clauses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from actors.parse.schema.altered import AlterWords, Dropped, Placed
 from actors.parse.schema.charset_words import CharsetClauses, Charsets
-from actors.parse.schema.columns import ColumnWords, read_column, skip_default
-from actors.parse.schema.create_table import define, keys_of, read_engine, read_period, sees_period
-from actors.parse.schema.definition import PRIMARY, ColumnDefinition, SourceName, TableDefinition, Visibility
-from actors.parse.schema.draft import Draft
-from actors.parse.schema.keys import KeyWords, read_key, sees_key
+from actors.parse.schema.columns import read_column, skip_default
+from actors.parse.schema.create_table import keys_of, read_engine, read_period
+from actors.parse.schema.definition import PRIMARY
+from actors.parse.schema.keys import read_key, sees_key
 from actors.parse.schema.names import folded
-from actors.parse.schema.tokens import Kind, UnreadableError
-from actors.parse.schema.types import converted, in_charset
+from actors.parse.schema.tokens import Kind
 from actors.parse.schema.words import Words
 
 _PARTITION_WORDS = (
@@ -84,198 +78,6 @@ _IDLE_CLAUSES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """A column that is added, or that replaces one."""
-
-    column: ColumnWords
-    #: the column that it replaces; empty: none
-    old: str
-    #: as `Draft.insert` has it; None: at the end, or where the old one was
-    position: str | None
-    #: whether it is left out if a column of its name exists
-    if_not_exists: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Dropped:
-    """A column, a key or a constraint that goes."""
-
-    name: str
-    if_exists: bool = False
-    #: whether it may also be a check or a foreign key, which are not followed
-    any_constraint: bool = False
-
-
-@dataclass(slots=True)
-class AlterWords:
-    """What an ALTER TABLE says."""
-
-    charset: CharsetClauses
-    placed: list[_Placed] = field(default_factory=list)
-    dropped: list[_Dropped] = field(default_factory=list)
-    renamed: dict[str, str] = field(default_factory=dict)
-    #: columns that are renamed, or shown, if they exist; in lower case
-    optional: set[str] = field(default_factory=set)
-    visible: dict[str, bool] = field(default_factory=dict)
-    keys: list[KeyWords] = field(default_factory=list)
-    dropped_keys: list[_Dropped] = field(default_factory=list)
-    renamed_keys: list[tuple[str, str]] = field(default_factory=list)
-    #: the columns of each new period
-    periods: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    #: None: CONVERT TO comes not; else its clauses
-    convert: CharsetClauses | None = None
-    versioned: bool | None = None
-    #: as `Draft` has it
-    engine: str = ""
-    #: the table's new name
-    target: SourceName | None = None
-    #: whether there is a clause besides the one of the new name
-    others: bool = False
-    #: how many clauses do nothing under their IF EXISTS or IF NOT EXISTS, and whether there are others
-    optional_clauses: int = 0
-    binding: bool = False
-    #: tables that a partition becomes, and that become a partition
-    split_off: list[SourceName] = field(default_factory=list)
-    taken_in: list[SourceName] = field(default_factory=list)
-
-    @property
-    def renames_only(self) -> bool:
-        """Whether it does nothing but give the table another name."""
-        return self.target is not None and not self.others
-
-    def is_void(self, draft: Draft) -> bool:
-        """Return whether nothing is left to do: what IF EXISTS names is not there, or IF NOT EXISTS is.
-
-        The server then leaves the table as it is, with what any other change would make it forget.
-        """
-        there = {folded(column.name) for column in draft.columns}
-        return (
-            not self.binding
-            and all(
-                folded(placed.old) not in there if placed.old else folded(placed.column.name) in there
-                for placed in self.placed
-            )
-            and not any(folded(dropped.name) in there for dropped in self.dropped)
-            and not any(draft.has_key(dropped.name) for dropped in self.dropped_keys)
-            and all(draft.has(key) for key in self.keys)
-        )
-
-    def applied(self, draft: Draft, *, default_collation: int | None, words: Words) -> TableDefinition:
-        """Return the changed table, under its old name.
-
-        Args:
-            draft: the table.
-            default_collation: what DEFAULT means in CONVERT TO.
-            words: the statement.
-
-        Raises:
-            UnreadableError: it does not fit the table.
-        """
-        if self.convert is None:
-            draft.collation = self.charset.chosen(draft.collation, default_collation)
-        else:
-            if self.charset.said:
-                raise UnreadableError("a table is converted to a charset, and has another default")
-            draft.collation = self._converted_to(default_collation)
-        draft.versioned = draft.versioned if self.versioned is None else self.versioned
-        self._change_keys(draft)
-        renamed = self._change_columns(draft, words=words)
-        draft.rename_in_keys(renamed)
-        draft.engine = self.engine
-        draft.add_periods(self.periods)
-        for key in self.keys:
-            draft.add_key(key)
-        return draft.finished()
-
-    def _converted_to(self, default: int | None) -> int:
-        assert self.convert is not None
-        collation = self.convert.chosen(default)
-        if collation is None:
-            raise UnreadableError("the default collation of the schema is not known")
-        return collation
-
-    def _change_keys(self, draft: Draft) -> None:
-        for dropped in self.dropped_keys:
-            if folded(dropped.name) == folded(PRIMARY):
-                draft.primary_key = []
-            elif draft.has_key(dropped.name) or not (dropped.if_exists or dropped.any_constraint):
-                draft.drop_key(dropped.name)
-        for old, new in self.renamed_keys:
-            draft.rename_key(old, new)
-
-    def _change_columns(self, draft: Draft, *, words: Words) -> dict[str, str]:
-        """Change the columns; return the new name of each renamed one, by the old one in lower case."""
-        existing = {folded(column.name) for column in draft.columns}
-        gone = self._gone(draft)
-        replaced = self._replaced(draft)
-        for name in {*self.renamed, *self.visible} - self.optional:
-            draft.require(name)
-        before, draft.columns = draft.columns, []
-        for column in before:
-            if folded(column.name) not in gone:
-                by = replaced.get(folded(column.name))
-                kept = self._kept(draft, column, by, words=words)
-                draft.columns.append(kept)
-                draft.keep_key_bytes(column, kept)
-        # A key goes on with a new column of the name.
-        draft.drop_from_keys(gone - {folded(placed.column.name) for placed in self.placed if not placed.old})
-        for placed in self.placed:
-            name = folded(placed.column.name)
-            moved = placed.position is not None and folded(placed.old) in replaced
-            if moved if placed.old else not (placed.if_not_exists and name in existing):
-                if moved:
-                    # Until here it had its old place, and clauses before this one could name it.
-                    draft.columns = [column for column in draft.columns if folded(column.name) != name]
-                existing.add(name)
-                draft.insert(self._new(draft, placed, words=words), placed.position)
-        return {**self.renamed, **{old: placed.column.name for old, placed in replaced.items()}}
-
-    def _gone(self, draft: Draft) -> set[str]:
-        gone = set()
-        for dropped in self.dropped:
-            if not (dropped.if_exists and draft.index_of(dropped.name) is None):
-                draft.require(dropped.name)
-                gone.add(folded(dropped.name))
-        return gone
-
-    def _replaced(self, draft: Draft) -> dict[str, _Placed]:
-        replaced = {}
-        for placed in self.placed:
-            if placed.old and not (placed.if_not_exists and draft.index_of(placed.old) is None):
-                draft.require(placed.old)
-                replaced[folded(placed.old)] = placed
-        return replaced
-
-    def _kept(
-        self, draft: Draft, column: ColumnDefinition, by: _Placed | None, *, words: Words
-    ) -> ColumnDefinition:
-        """Return what stands in a column's place: itself with what changes of it, or what replaces it."""
-        lower = folded(column.name)
-        if by is None:
-            kept = self._converted(draft, column, words=words)
-            kept = replace(kept, name=self.renamed.get(lower, kept.name))
-        else:
-            kept = self._new(draft, by, words=words)
-        if lower in self.visible:
-            visibility = Visibility.VISIBLE if self.visible[lower] else Visibility.INVISIBLE
-            kept = replace(kept, visibility=visibility)
-        return kept
-
-    def _converted(self, draft: Draft, column: ColumnDefinition, *, words: Words) -> ColumnDefinition:
-        if self.convert is None or draft.collation is None:
-            return column
-        statement = words.statement
-        return converted(column, draft.collation, strict=statement.strict, mariadb=statement.server.mariadb)
-
-    def _new(self, draft: Draft, placed: _Placed, *, words: Words) -> ColumnDefinition:
-        column = placed.column
-        if self.convert is not None and draft.collation is not None:
-            mariadb = words.statement.server.mariadb
-            column = replace(column, type=in_charset(column.type, draft.collation, mariadb=mariadb))
-        return define(draft, column, words=words)
-
-
 def read_alter(words: Words, charsets: Charsets) -> AlterWords:
     """Read ALTER TABLE after the table's name.
 
@@ -310,7 +112,9 @@ class _Clauses:
         while not words.ended:
             if words.skip(","):
                 continue
-            self._alter.others |= not words.sees("RENAME") or words.peek(1).word in _RENAMED_PARTS
+            renames = words.sees("RENAME") and words.peek(1).word not in _RENAMED_PARTS
+            # Indexes are switched on or off, or partitions are changed: no new table is made.
+            self._alter.others |= not renames and words.peek(1).word not in ("KEYS", "PARTITION")
             by_word = self._by_word.get(words.peek().word)
             optional = self._alter.optional_clauses
             if by_word is not None:
@@ -360,8 +164,8 @@ class _Clauses:
             words.skip_rest()
         elif words.skip("SYSTEM", "VERSIONING"):
             self._alter.versioned = True
-        elif sees_period(words):
-            self._alter.periods |= read_period(words)
+        elif words.sees("PERIOD", "FOR") or words.sees("PERIOD", "IF"):
+            self._period()
         elif sees_key(words):
             key = read_key(words)
             self._alter.keys.append(key)
@@ -374,8 +178,18 @@ class _Clauses:
             else:
                 self._place("", words.column_name(), if_exists=if_not_exists)
 
+    def _period(self) -> None:
+        self._words.expect("PERIOD")
+        optional = self._words.skip_if_exists()
+        self._words.expect("FOR")
+        found = read_period(self._words)
+        if optional:
+            self._alter.missing_periods |= found
+        else:
+            self._alter.periods |= found
+
     def _element(self, *, if_not_exists: bool) -> None:
-        if sees_period(self._words):
+        if self._words.skip("PERIOD", "FOR"):
             self._alter.periods |= read_period(self._words)
         elif sees_key(self._words):
             self._alter.keys.append(read_key(self._words))
@@ -390,7 +204,7 @@ class _Clauses:
             position = ""
         elif words.skip("AFTER"):
             position = words.column_name()
-        self._alter.placed.append(_Placed(column, old, position, if_exists))
+        self._alter.placed.append(Placed(column, old, position, if_exists))
         self._alter.optional_clauses += if_exists and position is None
         self._alter.keys += [replace(key, if_not_exists=if_exists and not old) for key in keys_of(column)]
 
@@ -411,27 +225,27 @@ class _Clauses:
         if words.sees("PARTITION"):
             words.skip_rest()
         elif words.skip("PRIMARY", "KEY"):
-            alter.dropped_keys.append(_Dropped(PRIMARY))
+            alter.dropped_keys.append(Dropped(PRIMARY))
         elif words.skip("SYSTEM", "VERSIONING"):
             alter.versioned = False
         elif words.skip("PERIOD"):
             words.skip_if_exists()
             words.expect("FOR")
-            words.name()
+            alter.dropped_periods.append(words.name())
         elif words.skip("FOREIGN", "KEY") or words.skip("CHECK"):
             words.skip_if_exists()
             words.name()
         elif words.skip_any("INDEX", "KEY"):
             if_exists = words.skip_if_exists()
-            alter.dropped_keys.append(_Dropped(words.name(), if_exists))
+            alter.dropped_keys.append(Dropped(words.name(), if_exists))
             alter.optional_clauses += if_exists
         elif words.skip("CONSTRAINT"):
             if_exists = words.skip_if_exists()
-            alter.dropped_keys.append(_Dropped(words.name(), if_exists, any_constraint=True))
+            alter.dropped_keys.append(Dropped(words.name(), if_exists, any_constraint=True))
         else:
             words.skip("COLUMN")
             if_exists = words.skip_if_exists()
-            alter.dropped.append(_Dropped(words.column_name(), if_exists))
+            alter.dropped.append(Dropped(words.column_name(), if_exists))
             alter.optional_clauses += if_exists
             words.skip_any("RESTRICT", "CASCADE")
 
@@ -479,6 +293,7 @@ class _Clauses:
     def _convert(self) -> None:
         words, alter = self._words, self._alter
         if words.skip("PARTITION"):
+            alter.others = True
             words.name()
             words.expect("TO", "TABLE")
             alter.split_off.append(words.table_name())

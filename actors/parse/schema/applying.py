@@ -398,8 +398,10 @@ class Applying:
     def _drop(self, words: Words) -> None:
         if words.skip("TEMPORARY"):
             return
-        if words.skip_any("TABLE", "TABLES", "SEQUENCE"):
+        if words.skip_any("TABLE", "TABLES"):
             self._drop_all(words, view=False)
+        elif words.skip("SEQUENCE"):
+            self._drop_sequences(words)
         elif words.skip("VIEW"):
             self._drop_all(words, view=True)
         elif words.skip_any("DATABASE", "SCHEMA"):
@@ -422,6 +424,14 @@ class Applying:
             raise words.unexpected()
         for name in names:
             self._drop_named(name, if_exists=if_exists, view=view)
+
+    def _drop_sequences(self, words: Words) -> None:
+        """Drop sequences; MariaDB also logs names of tables, which stay."""
+        words.skip_if_exists()
+        for name in words.listed(words.table_name):
+            held = self._holdings.get(name)
+            if not isinstance(held, TableDefinition) or held.columns == _SEQUENCE:
+                self._holdings.drop(name)
 
     def _drop_named(self, name: SourceName, *, if_exists: bool, view: bool) -> None:
         """Drop a table, or a view: with IF EXISTS, what is of the other kind stays."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from actors.parse.charsets.charsets import charset_of
 from actors.parse.charsets.collations import collation_number, default_collation
-from actors.parse.schema.statement import Statement
+from actors.parse.schema.statement import SqlMode, Statement
 from actors.parse.schema.tokens import Kind, UnreadableError
 from actors.parse.schema.words import Words
 
@@ -21,7 +21,8 @@ class Charsets:
 
     def __init__(self, statement: Statement, *, utf8_is_utf8mb3: bool = True) -> None:
         self._statement = statement
-        self._utf8 = "utf8mb3" if utf8_is_utf8mb3 else "utf8mb4"
+        aliased = not statement.server.mariadb and statement.has(SqlMode.INTERPRET_UTF8_AS_UTF8MB4)
+        self._utf8 = "utf8mb3" if utf8_is_utf8mb3 and not aliased else "utf8mb4"
 
     def default(self, charset: str) -> int:
         """Return the default collation of a charset.
@@ -54,6 +55,8 @@ class Charsets:
         own = charset_of(charset).name if charset is not None else ""
         if name.upper() == "DEFAULT" and own:
             return self.default(own)
+        if name.lower().startswith("utf8_"):
+            name = self._utf8 + name[len("utf8") :]
         server = self._statement.server
         found = collation_number(name, mariadb=server.mariadb, charset=own)
         if found is None:

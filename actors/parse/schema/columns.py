@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from actors.parse.schema.charset_words import Charsets, read_name
 from actors.parse.schema.definition import ColumnDefinition, Generated, Visibility
 from actors.parse.schema.references import skip_references
-from actors.parse.schema.types import Type, chosen, read_type, resolved
+from actors.parse.schema.resolving import Type, chosen, resolved
+from actors.parse.schema.types import read_type
 from actors.parse.schema.words import Words
 
 #: attributes without a meaning for rows, which a value follows
@@ -69,7 +70,7 @@ class ColumnWords:
     versioned: bool = False
 
     def defined(
-        self, table_collation: int | None, *, explicit_timestamps: bool, strict: bool
+        self, table_collation: int | None, *, explicit_timestamps: bool, strict: bool, mariadb: bool
     ) -> ColumnDefinition:
         """Return the column.
 
@@ -77,12 +78,13 @@ class ColumnWords:
             table_collation: the table's default; None: not known.
             explicit_timestamps: whether a TIMESTAMP may be NULL unless it says otherwise.
             strict: whether a column that is too long is an error.
+            mariadb: whether the server is MariaDB.
 
         Raises:
             UnreadableError: it depends on what is not known.
         """
         kind, collation = chosen(self.type, table_collation, self.charsets)
-        column = resolved(kind, collation, strict=strict)
+        column = resolved(kind, collation, strict=strict, mariadb=mariadb)
         nullable = self.nullable
         if nullable is None:
             nullable = column.type != "timestamp" or explicit_timestamps

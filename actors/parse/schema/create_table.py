@@ -12,6 +12,8 @@ from actors.parse.schema.keys import KeyKind, KeyPart, KeyWords, read_key, sees_
 from actors.parse.schema.tokens import UnreadableError
 from actors.parse.schema.words import Words
 
+#: other names of engines
+_ENGINES = {"HEAP": "MEMORY", "MARIA": "ARIA"}
 #: words that begin a query, or come before one
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "TABLE", "AS", "IGNORE", "REPLACE")
 
@@ -60,7 +62,10 @@ def define(draft: Draft, column: ColumnWords, *, words: Words) -> ColumnDefiniti
     """Return a column's definition in a draft's table."""
     statement = words.statement
     return column.defined(
-        draft.collation, explicit_timestamps=statement.timestamps_are_explicit, strict=statement.strict
+        draft.collation,
+        explicit_timestamps=statement.timestamps_are_explicit,
+        strict=statement.strict,
+        mariadb=statement.server.mariadb,
     )
 
 
@@ -86,7 +91,7 @@ def read_table(words: Words, charsets: Charsets) -> TableWords:
 
 
 def _element(words: Words, charsets: Charsets, table: TableWords) -> None:
-    if sees_period(words):
+    if words.skip("PERIOD", "FOR"):
         table.periods |= read_period(words)
     elif sees_key(words):
         table.keys.append(read_key(words))
@@ -97,16 +102,8 @@ def _element(words: Words, charsets: Charsets, table: TableWords) -> None:
         table.versioned |= column.versioned
 
 
-def sees_period(words: Words) -> bool:
-    """Return whether a period comes next, instead of a column."""
-    return words.sees("PERIOD", "FOR") or words.sees("PERIOD", "IF")
-
-
 def read_period(words: Words) -> dict[str, tuple[str, ...]]:
-    """Read PERIOD FOR with its name and columns; return the columns by the name."""
-    words.expect("PERIOD")
-    words.skip_if_exists()
-    words.expect("FOR")
+    """Read what follows PERIOD FOR, the name and the columns; return the columns by the name."""
     return {words.name(): tuple(words.in_parentheses(words.name))}
 
 
@@ -131,10 +128,11 @@ def _read_options(words: Words, table: TableWords) -> None:
 
 
 def read_engine(words: Words) -> str:
-    """Read ENGINE with its name, which may be a text; return it in upper case."""
+    """Read ENGINE with its name, which may be a text; return it as `Draft` has it."""
     words.expect("ENGINE")
     words.skip("=")
-    return words.take().text.upper()
+    name = words.take().text.upper()
+    return _ENGINES.get(name, name)
 
 
 def _skip_partitions(words: Words) -> bool:

@@ -166,6 +166,10 @@ class TableDefinition:
     keys: tuple[Key, ...] = ()
     #: whether MariaDB keeps the history of its rows
     versioned: bool = False
+    #: MariaDB's engine, in upper case, if its indexes differ from InnoDB's; else empty
+    engine: str = ""
+    #: MariaDB's period of application time: its name, and the columns of its start and end; empty: none
+    period: tuple[str, ...] = ()
 
     @property
     def name(self) -> SourceName:
@@ -232,12 +236,13 @@ class TableDefinition:
         Raises:
             ValueError: a field is unknown, missing or has a wrong type.
         """
-        plain = _checked(TableDefinition, data, {"columns", "primary_key", "keys"})
+        plain = _checked(TableDefinition, data, {"columns", "primary_key", "keys", "period"})
         return TableDefinition(
             **plain,
             columns=tuple(map(ColumnDefinition.from_json, _objects(data.get("columns", ())))),
             primary_key=tuple(_texts(data.get("primary_key", ()))),
             keys=tuple(map(Key.from_json, _objects(data.get("keys", ())))),
+            period=tuple(_texts(data.get("period", ()))),
         )
 
 

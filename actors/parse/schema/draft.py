@@ -9,13 +9,22 @@ from dataclasses import dataclass, field, replace
 from actors.parse.charsets.charsets import charset_of
 from actors.parse.schema.definition import ColumnDefinition, Generated, Key, TableDefinition
 from actors.parse.schema.keys import KeyKind, KeyPart, KeyWords
-from actors.parse.schema.long_keys import GEOMETRY_PREFIX, GEOMETRY_PREFIXES, NUMBERED, is_long, may_hash
+from actors.parse.schema.long_keys import (
+    GEOMETRY_PREFIX,
+    GEOMETRY_PREFIXES,
+    NUMBERED,
+    UNLIKE_INNODB,
+    is_long,
+    may_hash,
+)
 from actors.parse.schema.names import folded
+from actors.parse.schema.resolving import is_geometry, is_text
 from actors.parse.schema.tokens import UnreadableError
-from actors.parse.schema.types import is_geometry, is_text
 
 #: what MySQL calls an index of an expression
 _OF_EXPRESSION = "functional_index"
+#: the period of a system-versioned table
+_SYSTEM_TIME = "system_time"
 #: types of limited length that a key may have a prefix of
 _WITH_PREFIXES = {"char", "varchar", "binary", "varbinary"}
 
@@ -34,11 +43,11 @@ class Draft:
     #: None: not known
     collation: int | None = None
     versioned: bool = False
-    #: as the statement has it, in upper case; empty: it names none
+    #: in upper case; empty: as InnoDB, or not known
     engine: str = ""
     #: names of columns that a period makes NOT NULL
     filled: set[str] = field(default_factory=set)
-    #: periods that the statement defines: the columns of their start and end, by their names
+    #: periods: the columns of their start and end, by their names
     periods: dict[str, tuple[str, ...]] = field(default_factory=dict)
     #: whether keys of foreign keys are not all known
     _foreign: list[KeyWords] = field(default_factory=list)
@@ -58,6 +67,8 @@ class Draft:
             [replace(key, hashed=False) for key in definition.keys],
             definition.collation or None,
             definition.versioned,
+            definition.engine,
+            periods={definition.period[0]: definition.period[1:]} if definition.period else {},
         )
 
     def index_of(self, name: str) -> int | None:
@@ -92,7 +103,11 @@ class Draft:
         return at
 
     def rename_in_keys(self, renamed: dict[str, str]) -> None:
-        """Give columns of keys new names; `renamed` has the old ones as `folded` returns them."""
+        """Give columns of keys and periods new names; `renamed` has the old ones as `folded` returns them."""
+        self.periods = {
+            period: tuple(renamed.get(folded(name), name) for name in columns)
+            for period, columns in self.periods.items()
+        }
         self.primary_key = [renamed.get(folded(name), name) for name in self.primary_key]
         self.keys = [
             replace(key, columns=tuple(renamed.get(folded(name), name) for name in key.columns))
@@ -134,12 +149,13 @@ class Draft:
         """
         if words.kind is KeyKind.CHECK or (words.if_not_exists and self.has(words)):
             return
+        if words.kind is KeyKind.FOREIGN:
+            self._foreign.append(words)
+            return
         parts = [each for part in words.parts for each in self._expanded(part)]
         columns = tuple(self.columns[self.require(part.column)].name if part.column else "" for part in parts)
         if words.kind is KeyKind.PRIMARY:
             self.primary_key = list(columns)
-        elif words.kind is KeyKind.FOREIGN:
-            self._foreign.append(words)
         else:
             unique = words.kind is KeyKind.UNIQUE
             name = words.name or self._new_name(columns[0])
@@ -156,8 +172,19 @@ class Draft:
             raise UnreadableError(f"a key ends with period {part.column}, whose columns are not known")
         return [KeyPart(name) for name in reversed(columns)]
 
+    def change_engine(self, engine: str) -> None:
+        """Change the engine, unless it is empty.
+
+        Raises:
+            UnreadableError: MariaDB then hashes keys that earlier statements have asked it to.
+        """
+        unique = any(key.unique for key in self.keys)
+        if self.hashes and unique and engine and not may_hash(self.engine) and may_hash(engine):
+            raise UnreadableError(f"UNIQUE keys of {self.engine} become those of {engine}")
+        self.engine = engine or self.engine
+
     def add_periods(self, periods: dict[str, tuple[str, ...]]) -> None:
-        """Add periods by their names: their columns are NOT NULL."""
+        """Add the columns of periods by their names; they are NOT NULL."""
         self.periods.update({folded(name): columns for name, columns in periods.items()})
         self.filled |= {folded(name) for columns in periods.values() for name in columns}
 
@@ -227,6 +254,8 @@ class Draft:
             self.collation or 0,
             _ordered(map(self._completed, self.keys), columns),
             self.versioned,
+            self.engine if self.engine in UNLIKE_INNODB else "",
+            next(((name, *pair) for name, pair in self.periods.items() if name != _SYSTEM_TIME), ()),
         )
 
     def _completed(self, key: Key) -> Key:
@@ -250,8 +279,8 @@ class Draft:
         if not part.column:
             return part
         column = self.columns[self.require(part.column)]
-        if is_geometry(column) and not part.prefix and self.hashes:
-            return KeyPart(column.name, GEOMETRY_PREFIXES.get(column.type, GEOMETRY_PREFIX))
+        if is_geometry(column) and self.hashes:
+            return KeyPart(column.name, GEOMETRY_PREFIXES.get(column.type, part.prefix or GEOMETRY_PREFIX))
         if is_text(column) and not part.prefix and not self.hashes:
             # MySQL's keys have a prefix of a text: where a SET was changed to one, its old size.
             return KeyPart(column.name, 1)
@@ -266,6 +295,8 @@ class Draft:
         return next(name for name in names if not self.has_key(name) and folded(name) != "primary")
 
     def _add_foreign(self, words: KeyWords) -> None:
+        if any(self.index_of(part.column) is None for part in words.parts):
+            return  # MariaDB shows foreign keys whose columns were dropped while nobody checked them.
         columns = tuple(self.columns[self.require(part.column)].name for part in words.parts)
         lower = [folded(name) for name in columns]
         for served in (tuple(self.primary_key), *(key.columns for key in self.keys)):

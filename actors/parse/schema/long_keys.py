@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterable
 
 from actors.parse.charsets.charsets import charset_of
 from actors.parse.schema.definition import ColumnDefinition
-from actors.parse.schema.types import is_text
+from actors.parse.schema.resolving import is_text
 
 #: bytes of a key in InnoDB, and in engines that are not listed
 _BYTES_MAX = 3072
 _BYTES_MAX_OF = {"MYISAM": 1000}
 #: engines whose indexes are hashes themselves, or that refuse what is too long
-_WITHOUT_HASHES = {"MEMORY", "HEAP", "ARIA"}
+_WITHOUT_HASHES = {"MEMORY", "ARIA"}
+#: engines that differ from InnoDB in this
+UNLIKE_INNODB = {*_BYTES_MAX_OF, *_WITHOUT_HASHES}
 #: bytes of a key that MariaDB's keys cover of a geometry; those of a point are all of it
 GEOMETRY_PREFIX = 8
 GEOMETRY_PREFIXES = {"point": 25}

@@ -59,6 +59,8 @@ class SqlMode(IntFlag):
     NO_BACKSLASH_ESCAPES = 1 << 20
     STRICT_TRANS_TABLES = 1 << 21
     STRICT_ALL_TABLES = 1 << 22
+    #: MySQL's only: `utf8` means utf8mb4. MariaDB has another mode of this number.
+    INTERPRET_UTF8_AS_UTF8MB4 = 1 << 33
 
 
 @dataclass(frozen=True, slots=True)

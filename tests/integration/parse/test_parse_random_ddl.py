@@ -13,10 +13,10 @@ from random import Random
 
 import pymysql
 import pytest
-from ddl_sequences import EXPLORES, SCHEMAS, Author, comparable
+from ddl_sequences import EXPLORES, MODES, SCHEMAS, Author, comparable
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
-from integration.parse.test_parse_catalog import MODES, Twin
+from integration.parse.test_parse_catalog import Twin
 from integration.parse.test_parse_reader import await_true, reading
 from integration.parse.test_parse_schema_history import continued
 from integration.unprepared_servers import end_of
@@ -69,17 +69,17 @@ class Writer(Twin):
         table = random.choice(known)
         name = f"`{table.schema}`.`{table.table}`"
         try:
-            self.ask(f"DELETE FROM {name}")
-            self.ask(f"INSERT IGNORE INTO {name} () VALUES ()")
+            self.answers(f"DELETE FROM {name}")
+            self.answers(f"INSERT IGNORE INTO {name} () VALUES ()")
         except pymysql.Error:
-            self.connection.rollback()
+            self.snapshots.rollback()
             return
         finally:
             for _ in self.new_events():
                 pass
-        self.cursor.execute(COLUMNS, (table.schema, table.table))
-        columns = [column for (column,) in self.cursor.fetchall()]
-        found = self.ask(f"SELECT {', '.join(f'`{column}`' for column in columns)} FROM {name}")
+        self.shows.execute(COLUMNS, (table.schema, table.table))
+        columns = [column for (column,) in self.shows.fetchall()]
+        found = self.answers(f"SELECT {', '.join(f'`{column}`' for column in columns)} FROM {name}")
         if found:
             self.rows.append((f"{table.schema}.{table.table}", dict(zip(columns, found[0], strict=True))))
 
@@ -90,17 +90,19 @@ def written(server, source_address, random):
     places = [(end_of(server, source_address), 0)]
     writer = Writer(server, mode)
     with closing(writer.connection), closing(writer.snapshots):
-        author = Author(random, writer.catalog, writer.mariadb, "ANSI" in mode, "NO_BACKSLASH" not in mode)
+        author = Author(random, writer.catalog, writer.mariadb, mode)
         for number in range(STATEMENTS):
             if number and number % (STATEMENTS // RESTARTS) == 0:
                 places.append((end_of(server, source_address), len(writer.rows)))
             sql = author.statement()
             accepted = writer.run(sql)
+            if accepted:
+                author.executed(sql)
             # MariaDB does that, fails over a value of the table, and does not log it.
             half_done = not accepted and "DROP SYSTEM VERSIONING" in sql
             for table in writer.catalog.tables():
                 if half_done or not isinstance(table, TableDefinition):
-                    writer.run(f"DROP TABLE IF EXISTS `{table.schema}`.`{table.table}`")
+                    writer.drop(table)
             writer.insert(random)
         return writer.rows, places
 
@@ -157,7 +159,9 @@ def read(server, source_address, expected, places):
         tables = [name for name in asked.listed().tables if of_schemas(*name)]
         for table in map(asked.show, tables):
             shown.put(table)
-    known = [table for table in definitions.tables() if of_schemas(table.schema, table.table)]
+    tables = [table for table in definitions.tables() if of_schemas(table.schema, table.table)]
+    # What is not known at the end is no table: else the server would have been asked.
+    known = [table for table in tables if isinstance(table, TableDefinition)]
     assert [comparable(table) for table in known] == [comparable(table) for table in shown.tables()]
 
 

@@ -242,6 +242,12 @@ def test_a_type_of_bytes_with_a_collation_is_a_text():
     assert [column.type for column in found.values()] == ["char", "text", "tinytext"]
 
 
+def test_a_binary_text_is_not_converted():
+    convert = "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4, ADD b CHAR(5) COLLATE binary, ADD c CHAR(5)"
+    found = columns("CREATE TABLE t (a INT)", convert)
+    assert [column.type for column in found.values()] == ["int", "binary", "char"]
+
+
 def test_a_binary_enum_has_the_bytes_of_the_connections_charset():
     sql = "CREATE TABLE t (a ENUM('x') CHARACTER SET binary, b ENUM('x'))"
     found = columns(sql, client_collation=UTF8MB4, connection_collation=60)  # utf32
@@ -256,8 +262,9 @@ def test_a_key_goes_on_with_a_new_column_of_the_name_of_one_that_goes():
     table = defined(*statements)
     assert table.primary_key == ("ID",)
     assert not table.columns[1].nullable
-    changed = defined("CREATE TABLE t (id INT PRIMARY KEY, b INT)", "ALTER TABLE t DROP id, CHANGE b id INT")
-    assert changed.primary_key == ()
+    create = "CREATE TABLE t (id INT PRIMARY KEY, b INT)"
+    assert defined(create, "ALTER TABLE t DROP id, CHANGE b id INT").primary_key == ()
+    assert defined(create, "ALTER TABLE t ADD IF NOT EXISTS id INT, DROP id").primary_key == ()
 
 
 @pytest.mark.parametrize(
@@ -299,3 +306,68 @@ def test_a_column_with_versioning_makes_its_table_versioned():
     assert not defined(
         "CREATE TABLE t (a INT WITHOUT SYSTEM VERSIONING)", mode=SqlMode.STRICT_ALL_TABLES
     ).versioned
+
+
+def test_a_period_is_kept_for_keys_that_later_statements_add():
+    create = "CREATE TABLE t (id INT, a DATE, b DATE, PERIOD FOR p (a, b))"
+    add = "ALTER TABLE t ADD PRIMARY KEY (id, P WITHOUT OVERLAPS)"
+    table = defined(create, add)
+    assert (table.primary_key, table.period) == (("id", "b", "a"), ("p", "a", "b"))
+    assert TableDefinition.from_json(table.to_json()) == table
+    assert isinstance(applied(create, "ALTER TABLE t DROP PERIOD FOR p", add), UnknownTable)
+
+
+def test_an_engine_is_kept_where_its_keys_differ():
+    create = "CREATE TABLE t (a INT, UNIQUE (a) USING HASH) ENGINE=MEMORY"
+    table = defined(create, "ALTER TABLE t ADD b INT, ADD UNIQUE (b) USING HASH")
+    assert (table.engine, [column.name for column in table.logged]) == ("MEMORY", ["a", "b"])
+    assert isinstance(applied(create, "ALTER TABLE t ENGINE=InnoDB"), UnknownTable)
+    changed = defined(
+        create, "ALTER TABLE t DROP INDEX a", "ALTER TABLE t ENGINE=InnoDB, ADD UNIQUE (a) USING HASH"
+    )
+    assert (changed.engine, [column.name for column in changed.logged]) == ("", ["a", "DB_ROW_HASH_1"])
+
+
+@pytest.mark.parametrize(("server", "kind"), [(MARIADB, "text"), (MYSQL, "varchar")])
+def test_a_varchar_is_a_text_of_mariadb_from_65533_bytes_on(server, kind):
+    found = columns("CREATE TABLE t (a VARCHAR(65533) CHARACTER SET latin1 NOT NULL)", server=server)
+    assert found["a"].type == kind
+
+
+def test_a_foreign_key_may_be_shown_without_its_column():
+    table = shown(
+        "CREATE TABLE `t` (`a` int, KEY `a` (`a`), CONSTRAINT `c` FOREIGN KEY (`b`) REFERENCES `p` (`b`))"
+    )
+    assert [key.name for key in table.keys] == ["a"]
+
+
+def test_texts_of_a_binary_client_are_in_the_connections_charset():
+    made = Catalog(UTF8MB4)
+    text = "CREATE TABLE t (a ENUM('\udce9') CHARACTER SET utf8mb4)"  # as the client's bytes are read
+    made.apply(Statement(text, "", MARIADB, client_collation=63, connection_collation=LATIN1))
+    (table,) = made.tables()
+    assert isinstance(table, TableDefinition), table
+    assert table.columns[0].values == ("\u00e9",)
+
+
+def test_utf8_is_utf8mb4_in_a_mode_of_mysql():
+    sql = "CREATE TABLE t (a TEXT CHARACTER SET utf8, b TEXT COLLATE utf8_bin, c NCHAR(5))"
+    mode = SqlMode.INTERPRET_UTF8_AS_UTF8MB4
+    collations = [column.collation for column in columns(sql, server=MYSQL, mode=mode).values()]
+    assert collations == [UTF8MB4_0900, UTF8MB4_BIN, UTF8MB3]
+    assert columns(sql, server=MARIADB, mode=mode)["a"].collation == UTF8MB3, "another mode has the number"
+
+
+@pytest.mark.parametrize(("server", "collation"), [(MYSQL, LATIN1_BIN), (MARIADB, LATIN1)])
+def test_conversion_to_the_default_takes_the_collation_of_mysqls_schema(server, collation):
+    statements = ("CREATE TABLE t (a TEXT) CHARSET utf8mb4", "ALTER TABLE t CONVERT TO CHARACTER SET DEFAULT")
+    assert columns(*statements, server=server, collation=LATIN1_BIN)["a"].collation == collation
+
+
+@pytest.mark.parametrize(
+    "clause", ["DISABLE KEYS", "ENABLE KEYS", "OPTIMIZE PARTITION p0", "TRUNCATE PARTITION ALL"]
+)
+def test_a_statement_that_needs_no_new_table_leaves_the_definition_alone(clause):
+    create = "CREATE TABLE t (a INT, UNIQUE (a) USING HASH)"
+    assert defined(create, f"ALTER TABLE t {clause}") == defined(create)
+    assert applied(f"ALTER TABLE t {clause}") is None, "MySQL logs some of a table that is not there"
