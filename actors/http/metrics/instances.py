@@ -126,12 +126,7 @@ class InstanceFamilies(Families):
         count("statements", "Statements stored.", counters["statements"])
         count("reconnects", "Connections that were lost or failed.", counters["reconnects"])
         self._add_events(of, counters)
-        for table, times in counters["contradicted_definitions"].items():
-            what = "Stops because the source shows a table otherwise than was followed, by the table."
-            self._count("shard_contradicted_definitions", what, times, (*of, table), (*_SHARD, "table"))
-        for kind, number in (shard.get("definitions") or {}).items():
-            what = "Tables that are known, not read yet, or followed and not confirmed yet."
-            self._gauge("shard_definitions", what, number, (*of, kind), (*_SHARD, "kind"))
+        self._add_definitions(of, shard, counters)
         for kind, rows in counters["rows"].items():
             self._count("shard_rows", "Row changes stored, by kind.", rows, (*of, kind), (*_SHARD, "kind"))
         for kind in ("zero_dates", "invalid_text"):
@@ -149,6 +144,16 @@ class InstanceFamilies(Families):
         gauge("ring_ack_sequence", "Sequence of the last transaction freed.", ring["ack"])
         count("ring_waits", "Times that reading waited for room.", ring["waits"])
         count("ring_wait_seconds", "Seconds that reading waited for room.", ring["waited_s"])
+
+    def _add_definitions(
+        self, of: tuple[str, ...], shard: Mapping[str, Any], counters: Mapping[str, Any]
+    ) -> None:
+        for table, times in counters["contradicted_definitions"].items():
+            what = "Stops because the source shows a table otherwise than was followed, by the table."
+            self._count("shard_contradicted_definitions", what, times, (*of, table), (*_SHARD, "table"))
+        for kind, number in (shard.get("definitions") or {}).items():
+            what = "Tables that are known, not read yet, or followed and not confirmed yet."
+            self._gauge("shard_definitions", what, number, (*of, kind), (*_SHARD, "kind"))
 
     def _add_events(self, of: tuple[str, ...], counters: Mapping[str, Any]) -> None:
         typed = {

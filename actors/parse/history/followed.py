@@ -49,7 +49,7 @@ def contradiction(
         f"The definition of {name} after {followed.statement}, at {followed.since}, is not the source's: "
         f"{'; '.join(differing)}. {delivered}",
         hint="`canal-group schema rebuild` takes what the source shows. Load the rows of that range again. "
-        "If nothing has changed the table without being logged (sql_log_bin = 0), the statement was understood "
+        "Unless the table was changed without being logged (sql_log_bin = 0), the statement was understood "
         "wrongly: please report it.",
         table=name,
         statement=followed.statement,

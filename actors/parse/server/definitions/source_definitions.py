@@ -103,7 +103,7 @@ class SourceDefinitions:
             return latest[-1].tables() if latest else []
 
     def describe(self) -> dict[str, int] | None:
-        """Return how many tables there are, not read yet, and not confirmed yet; None if none are followed."""
+        """Return how many tables there are, not read yet, and not confirmed yet; None: none are followed."""
         with self._lock:
             latest = list(self._histories)
             if not latest:
