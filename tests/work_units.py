@@ -35,6 +35,7 @@ TOGETHER = {
         "parse/test_parse_identity",
         "parse/test_parse_mysql_transactions",
         "parse/test_parse_row_images",
+        "parse/test_parse_suites",
         "parse/test_parse_statements",
         "parse/test_parse_vectors",
         "dump_server/test_dump_server",

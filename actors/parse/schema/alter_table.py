@@ -287,7 +287,9 @@ class _Clauses:
             self._alter.visible[folded(name)] = True
         elif words.skip("SET", "INVISIBLE"):
             self._alter.visible[folded(name)] = False
-        else:
+        elif words.skip("SET", "MASKING", "POLICY"):
+            words.name()
+        elif not words.skip("DROP", "MASKING", "POLICY"):
             words.expect("DROP", "DEFAULT")
 
     def _convert(self) -> None:

@@ -36,6 +36,7 @@ _AFTER_VALUE = {
     "GENERATED",
     "INVISIBLE",
     "KEY",
+    "MASKING",
     "NOT",
     "NULL",
     "ON",
@@ -189,7 +190,7 @@ def _skip_idle(words: Words) -> bool:
     """Take an attribute that has no meaning for rows, or one of an engine: name = value."""
     if words.skip_option():
         return True
-    if not words.skip_any(*_IDLE_ATTRIBUTES):
+    if not words.skip("MASKING", "POLICY") and not words.skip_any(*_IDLE_ATTRIBUTES):
         return False
     words.take()
     return True

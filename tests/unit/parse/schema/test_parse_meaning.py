@@ -371,3 +371,9 @@ def test_a_statement_that_needs_no_new_table_leaves_the_definition_alone(clause)
     create = "CREATE TABLE t (a INT, UNIQUE (a) USING HASH)"
     assert defined(create, f"ALTER TABLE t {clause}") == defined(create)
     assert applied(f"ALTER TABLE t {clause}") is None, "MySQL logs some of a table that is not there"
+
+
+def test_a_masking_policy_changes_no_definition():
+    create = "CREATE TABLE t (a INT DEFAULT 5 MASKING POLICY p NOT NULL, b INT)"
+    changes = ("ALTER TABLE t ALTER COLUMN b SET MASKING POLICY p, ALTER b DROP MASKING POLICY",)
+    assert [column.nullable for column in columns(create, *changes, server=MYSQL).values()] == [False, True]
