@@ -31,7 +31,7 @@ _SURROGATE = 0xDC00
 #: what the servers make of CREATE TABLE ... SELECT, and ... LIKE of a temporary table: UTF-8 for any client.
 #: What a client writes like this, as dumps do, and in another charset, is hardly ever valid UTF-8.
 _GENERATED = re.compile(
-    rb"CREATE (?:OR REPLACE )?TABLE (?:IF NOT EXISTS )?(?:`(?:[^`]|``)+`\.)?`(?:[^`]|``)+` \(\n  `"
+    r"CREATE (?:OR REPLACE )?TABLE (?:IF NOT EXISTS )?(?:`(?:[^`]|``)+`\.)?`(?:[^`]|``)+` \(\n  `"
 )
 #: the servers take this character of these charsets for a backslash, but not when they read SQL
 _WIDE_BACKSLASH = {"sjis": ("shift_jis", b"\x81\x5f"), "ujis": ("euc_jp", b"\xa1\xc0")}
@@ -47,8 +47,8 @@ def statement_text(data: bytes, collation: int | None) -> str:
         collation: `character_set_client` of its session, as a collation number; None: not logged, UTF-8.
     """
     charset = charset_of_client(collation)
-    if _GENERATED.match(data) and (generated := _utf8(data)) is not None:
-        return generated
+    if data.startswith(b"CREATE ") and (text := _utf8(data)) is not None and is_generated(text):
+        return text
     if charset.name == "swe7":
         return data.decode("ascii", _ESCAPES).translate(_SWE7)
     if data.isascii():
@@ -58,6 +58,11 @@ def statement_text(data: bytes, collation: int | None) -> str:
     codec, pair = _WIDE_BACKSLASH.get(charset.name, (charset.codec, b""))
     text = data.decode(codec, _ESCAPES)
     return text.replace(pair.decode(codec), _kept(pair)) if pair else text
+
+
+def is_generated(text: str) -> bool:
+    """Return whether a server made a statement's text: what a query selects, or a temporary table."""
+    return _GENERATED.match(text) is not None
 
 
 def _utf8(data: bytes) -> str | None:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 
+from actors.parse.schema.clauses.tokens import Kind, Token, UnreadableError, tokens_of
 from actors.parse.schema.statement import Statement
-from actors.parse.schema.tokens import Kind, Token, UnreadableError, tokens_of
 from merge.values.chunk import TableName
 
 #: words after which a table's name may come

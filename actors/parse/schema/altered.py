@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from actors.parse.schema.charset_words import CharsetClauses
-from actors.parse.schema.columns import ColumnWords
-from actors.parse.schema.create_table import define
+from actors.parse.schema.clauses.charset_words import CharsetClauses
+from actors.parse.schema.clauses.columns import ColumnWords
+from actors.parse.schema.clauses.create_table import define
+from actors.parse.schema.clauses.keys import KeyWords
+from actors.parse.schema.clauses.tokens import UnreadableError
+from actors.parse.schema.clauses.words import Words
 from actors.parse.schema.definition import PRIMARY, ColumnDefinition, SourceName, TableDefinition, Visibility
 from actors.parse.schema.draft import Draft
-from actors.parse.schema.keys import KeyWords
 from actors.parse.schema.names import folded
 from actors.parse.schema.resolving import converted, in_charset
-from actors.parse.schema.tokens import UnreadableError
-from actors.parse.schema.words import Words
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,21 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from actors.parse.charsets.charsets import charset_of
-from actors.parse.schema.alter_table import read_alter
-from actors.parse.schema.charset_words import CharsetClauses, Charsets
-from actors.parse.schema.create_table import read_table
+from actors.parse.charsets.statement_text import is_generated
+from actors.parse.schema.clauses.alter_table import read_alter
+from actors.parse.schema.clauses.charset_words import CharsetClauses, Charsets
+from actors.parse.schema.clauses.create_table import read_table
+from actors.parse.schema.clauses.heads import (
+    IDLE,
+    INDEX_WORDS,
+    all_names,
+    is_without_rows,
+    later_names,
+    skip_modifiers,
+)
+from actors.parse.schema.clauses.keys import KeyKind, read_index, skip_using
+from actors.parse.schema.clauses.tokens import Kind, UnreadableError
+from actors.parse.schema.clauses.words import Words
 from actors.parse.schema.definition import (
     PRIMARY,
     ColumnDefinition,
@@ -23,78 +35,8 @@ from actors.parse.schema.definition import (
 from actors.parse.schema.draft import Draft
 from actors.parse.schema.held import View
 from actors.parse.schema.holdings import Holdings
-from actors.parse.schema.keys import KeyKind, read_index, skip_using
 from actors.parse.schema.statement import Statement
-from actors.parse.schema.tokens import Kind, UnreadableError
-from actors.parse.schema.words import Words
 
-_OBJECTS_WITHOUT_ROWS = {
-    "AGGREGATE",
-    "EVENT",
-    "FUNCTION",
-    "INSTANCE",
-    "LIBRARY",
-    "LOGFILE",
-    "MASKING",
-    "PACKAGE",
-    "PREPARE",
-    "PROCEDURE",
-    "RESOURCE",
-    "ROLE",
-    "SERVER",
-    "SPATIAL",
-    "SQL",
-    "TABLESPACE",
-    "TRIGGER",
-    "UNDO",
-    "USER",
-    "VIEW",
-}
-_INDEX_WORDS = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "INDEX", "ONLINE", "OFFLINE")
-#: statements that define no table; those that change rows are not this package's to judge
-_IDLE = {
-    "ANALYZE",
-    "BEGIN",
-    "BINLOG",
-    "CACHE",
-    "CALL",
-    "CHANGE",
-    "CHECK",
-    "CHECKSUM",
-    "COMMIT",
-    "DELETE",
-    "DO",
-    "FLUSH",
-    "GRANT",
-    "HANDLER",
-    "INSERT",
-    "INSTALL",
-    "KILL",
-    "LOAD",
-    "LOCK",
-    "OPTIMIZE",
-    "PURGE",
-    "RELEASE",
-    "REPAIR",
-    "REPLACE",
-    "RESET",
-    "REVOKE",
-    "ROLLBACK",
-    "SAVEPOINT",
-    "SELECT",
-    "SET",
-    "SHOW",
-    "START",
-    "STOP",
-    "TRUNCATE",
-    "UNINSTALL",
-    "UNLOCK",
-    "UPDATE",
-    "USE",
-    "VALUES",
-    "WITH",
-    "XA",
-}
 _SEQUENCE = tuple(
     ColumnDefinition(name, kind, unsigned=name.startswith(("cache", "cycle_o")), nullable=False)
     for name, kind in (
@@ -154,7 +96,7 @@ class Applying:
             if not self._concerned:
                 self._holdings.forget_all(reason)
                 return
-            for name in [*self._concerned, *(_later_names(words) if words is not None else ())]:
+            for name in [*self._concerned, *(later_names(words) if words is not None else ())]:
                 self._holdings.forget(name, reason)
 
     def _failed(self, words: Words) -> None:
@@ -169,9 +111,9 @@ class Applying:
             words.skip_if_exists()
             self._holdings.drop(words.table_name())
         elif words.skip("DROP", "TABLE") or words.skip("RENAME", "TABLE") or words.skip("ALTER", "TABLE"):
-            self._concerned = _all_names(words)
+            self._concerned = all_names(words)
             raise UnreadableError("it ended with an error, and may have done a part")
-        elif not words.sees_any(*_IDLE) and not _is_without_rows(words):
+        elif not words.sees_any(*IDLE) and not is_without_rows(words):
             raise UnreadableError("it ended with an error, and may have done a part")
 
     def show(self) -> TableDefinition:
@@ -196,25 +138,25 @@ class Applying:
         if by_word is not None:
             words.take()
             by_word(words)
-        elif token.kind is not Kind.END and token.text.upper() not in _IDLE:
+        elif token.kind is not Kind.END and token.text.upper() not in IDLE:
             raise words.unexpected("no such statement is known")
 
     def _create(self, words: Words) -> None:
         or_replace = words.skip("OR", "REPLACE")
         if words.skip("TEMPORARY"):
             return
-        _skip_modifiers(words)
+        skip_modifiers(words)
         if words.skip("TABLE"):
             self._create_table(words, or_replace=or_replace)
         elif words.skip_any("DATABASE", "SCHEMA"):
             self._create_schema(words, or_replace=or_replace)
         elif words.skip("SEQUENCE"):
             self._create_sequence(words, or_replace=or_replace)
-        elif words.sees_any(*_INDEX_WORDS) and not words.sees("SPATIAL", "REFERENCE"):
+        elif words.sees_any(*INDEX_WORDS) and not words.sees("SPATIAL", "REFERENCE"):
             self._create_index(words, or_replace=or_replace)
         elif words.skip("VIEW"):
             self._create_view(words)
-        elif not _is_without_rows(words):
+        elif not is_without_rows(words):
             raise words.unexpected()
 
     def _create_view(self, words: Words) -> None:
@@ -231,6 +173,8 @@ class Applying:
         held = self._holdings.get(name)
         if or_replace or not if_not_exists or self._statement.took_effect:
             return True
+        if self._is_filled():
+            return True
         if isinstance(held, TableDefinition | View):
             return False
         if held is None and not self._statement.says_effect:
@@ -238,6 +182,17 @@ class Applying:
         reason = f"{self._statement.beginning} has created it, or did nothing because it was there."
         self._holdings.forget(name, reason, conditional=True)
         return False
+
+    def _is_filled(self) -> bool:
+        """Return whether rows of a query follow the statement, which its server has made of the query.
+
+        It is logged if the table was created, and only MySQL marks it. A statement on a table that was there
+        is logged by MySQL only; as dumps write it, it looks like one that MariaDB has made.
+        """
+        sql = self._statement.sql
+        if self._statement.server.mariadb:
+            return self._statement.says_effect and is_generated(sql)
+        return sql.rstrip().endswith("START TRANSACTION")
 
     def _create_table(self, words: Words, *, or_replace: bool) -> None:
         if_not_exists = words.skip_if_exists()
@@ -288,7 +243,7 @@ class Applying:
         kind = KeyKind.INDEX
         while not words.skip("INDEX"):
             kind = KeyKind.UNIQUE if words.sees("UNIQUE") else kind
-            if not words.skip_any(*_INDEX_WORDS):
+            if not words.skip_any(*INDEX_WORDS):
                 raise words.unexpected()
         if_not_exists = words.skip_if_exists()
         index = words.name()
@@ -343,7 +298,7 @@ class Applying:
             )
             name = words.name() if named else self._statement.schema
             self._read_schema(words, name, self._holdings.schema_collation(name))
-        elif not words.sees("SEQUENCE") and not _is_without_rows(words):
+        elif not words.sees("SEQUENCE") and not is_without_rows(words):
             raise words.unexpected()
 
     def _alter_table(self, words: Words) -> None:
@@ -409,7 +364,7 @@ class Applying:
             self._holdings.drop_schema(words.name())
         elif words.sees("INDEX") or words.sees("ONLINE", "INDEX") or words.sees("OFFLINE", "INDEX"):
             self._drop_index(words)
-        elif not _is_without_rows(words):
+        elif not is_without_rows(words):
             raise words.unexpected()
 
     def _drop_all(self, words: Words, *, view: bool) -> None:
@@ -489,61 +444,3 @@ class Applying:
                 self._holdings.forget(name, f"{self._statement.beginning} renames temporary tables as well.")
             return
         self._holdings.rename(pairs, self._statement.beginning, if_exists=if_exists)
-
-
-def _is_without_rows(words: Words) -> bool:
-    """Return whether an object without rows follows; DEFINER, ALGORITHM and such may come before its kind."""
-    ahead = 0
-    while words.peek(ahead).kind is not Kind.END:
-        token = words.peek(ahead)
-        if token.kind is Kind.WORD and token.text.upper() in _OBJECTS_WITHOUT_ROWS:
-            return True
-        if token.kind is Kind.WORD and token.text.upper() in ("TABLE", "SELECT"):
-            return False
-        ahead += 1
-    return False
-
-
-def _skip_modifiers(words: Words) -> None:
-    """Take what says how a view or a routine is run, before its kind."""
-    while True:
-        if words.skip("DEFINER"):
-            words.skip("=")
-            words.take()
-            if words.skip("@"):
-                words.take()
-        elif words.skip("ALGORITHM"):
-            words.skip("=")
-            words.take()
-        elif words.skip("SQL", "SECURITY"):
-            words.take()
-        else:
-            return
-
-
-def _all_names(words: Words) -> list[SourceName]:
-    """Return the tables of a DROP, RENAME or ALTER TABLE, as far as their names follow one another."""
-    words.skip_if_exists()
-    found = []
-    while words.peek().kind in (Kind.WORD, Kind.NAME):
-        found.append(words.table_name())
-        if not words.skip("TO") and not words.skip(","):
-            break
-    return [*found, *_later_names(words)]
-
-
-def _later_names(words: Words) -> list[SourceName]:
-    """Return the name that the rest of an ALTER TABLE may give the table."""
-    found = []
-    while not words.ended:
-        if not words.skip("RENAME"):
-            words.take()
-            continue
-        if words.sees_any("COLUMN", "INDEX", "KEY"):
-            continue
-        words.skip_any("TO", "AS", "=")
-        try:
-            found.append(words.table_name())
-        except UnreadableError:
-            continue
-    return found

@@ -17,6 +17,7 @@ from actors.parse.schema.applying import Applying
 from actors.parse.schema.definition import SourceName, TableDefinition, UnknownTable
 from actors.parse.schema.held import Held, Resolved, ShownTable
 from actors.parse.schema.holdings import Applied, Holdings
+from actors.parse.schema.names import folded
 from actors.parse.schema.statement import Statement
 
 __all__ = ["Applied", "Catalog"]
@@ -45,7 +46,7 @@ class Catalog:
         self._lower_case_table_names = lower_case_table_names
         self._utf8_is_utf8mb3 = utf8_is_utf8mb3
         read = lru_cache(READ_MAX)(self._read)
-        self._holdings = Holdings(str.lower if lower_case_table_names else str, read)
+        self._holdings = Holdings(folded if lower_case_table_names else str, read)
 
     def apply(self, statement: Statement) -> Applied:
         """Apply a statement that the server has executed; never raises because of what it says."""

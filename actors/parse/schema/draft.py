@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from actors.parse.charsets.charsets import charset_of
+from actors.parse.schema.clauses.keys import KeyKind, KeyPart, KeyWords
+from actors.parse.schema.clauses.tokens import UnreadableError
 from actors.parse.schema.definition import ColumnDefinition, Generated, Key, TableDefinition
-from actors.parse.schema.keys import KeyKind, KeyPart, KeyWords
 from actors.parse.schema.long_keys import (
     GEOMETRY_PREFIX,
     GEOMETRY_PREFIXES,
@@ -19,7 +20,6 @@ from actors.parse.schema.long_keys import (
 )
 from actors.parse.schema.names import folded
 from actors.parse.schema.resolving import is_geometry, is_text
-from actors.parse.schema.tokens import UnreadableError
 
 #: what MySQL calls an index of an expression
 _OF_EXPRESSION = "functional_index"

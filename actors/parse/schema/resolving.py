@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from actors.parse.charsets.charset_codecs import PREFIX
 from actors.parse.charsets.charsets import BINARY_COLLATION, charset_of, text_decoder
 from actors.parse.charsets.collations import bin_collation
-from actors.parse.schema.charset_words import Charsets
+from actors.parse.schema.clauses.charset_words import Charsets
+from actors.parse.schema.clauses.tokens import UnreadableError
 from actors.parse.schema.definition import ColumnDefinition
-from actors.parse.schema.tokens import UnreadableError
 from merge.errors import UnsupportedEvent
 
 #: texts with their types of bytes, and the largest number of bytes

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from enum import Enum
 
+from actors.parse.schema.clauses.tokens import Kind as TokenKind
+from actors.parse.schema.clauses.tokens import Token, tokens_in
+from actors.parse.schema.clauses.words import Words
 from actors.parse.schema.statement import Statement
-from actors.parse.schema.tokens import Kind as TokenKind
-from actors.parse.schema.tokens import Token, tokens_in
-from actors.parse.schema.words import Words
 
 
 class Kind(Enum):

@@ -6,8 +6,8 @@ What is missing here, such as a function of a newer server, counts as stored.
 
 from __future__ import annotations
 
-from actors.parse.schema.tokens import Kind
-from actors.parse.schema.words import Words
+from actors.parse.schema.clauses.tokens import Kind
+from actors.parse.schema.clauses.words import Words
 
 #: those that change nothing; NEXTVAL and SETVAL change a sequence
 NATIVE = """

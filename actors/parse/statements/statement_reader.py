@@ -10,10 +10,10 @@ import unicodedata
 from typing import NamedTuple
 
 from actors.parse.charsets.statement_text import printable
+from actors.parse.schema.clauses.tokens import Kind as TokenKind
+from actors.parse.schema.clauses.tokens import UnreadableError
+from actors.parse.schema.clauses.words import Words
 from actors.parse.schema.statement import Statement
-from actors.parse.schema.tokens import Kind as TokenKind
-from actors.parse.schema.tokens import UnreadableError
-from actors.parse.schema.words import Words
 from actors.parse.statements.beginnings import FirstWords, Kind, kind_of
 from actors.parse.statements.native_functions import calls_stored
 

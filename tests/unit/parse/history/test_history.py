@@ -243,6 +243,25 @@ def test_a_conditional_create_of_a_free_name_is_believed_only_if_its_server_says
         assert names(history) == known
 
 
+GENERATED = "CREATE TABLE IF NOT EXISTS `t` (\n  `other` int(1) NOT NULL\n)"
+MYSQL = ServerVersion.parse("9.7.4")
+
+
+@pytest.mark.parametrize(
+    ("sql", "server", "known"),
+    [
+        (GENERATED, MARIADB, ["other"]),
+        (GENERATED, MYSQL, None),
+        (f"{GENERATED} START TRANSACTION", MYSQL, ["other"]),
+    ],
+)
+def test_a_table_that_a_query_has_filled_was_created(sql, server, known):
+    """MySQL logs a dump's statement on a table that is there, MariaDB does not."""
+    history = begun()
+    history.apply(Change(place(200), Statement(sql, "app", server)))
+    assert names(history) == known
+
+
 def test_a_view_is_in_the_way_of_a_table():
     history = begun(views=["t"])
     assert history.table("app", "t") is None

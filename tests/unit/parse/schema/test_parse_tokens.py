@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from actors.parse.schema.clauses.tokens import Kind, UnreadableError, tokens_of
 from actors.parse.schema.statement import ServerVersion, SqlMode, Statement
-from actors.parse.schema.tokens import Kind, UnreadableError, tokens_of
 
 MYSQL = ServerVersion.parse("9.7.4")
 MARIADB = ServerVersion.parse("10.11.6-MariaDB-log")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from actors.parse.schema.charset_words import CharsetClauses, Charsets
-from actors.parse.schema.columns import ColumnWords, read_column
+from actors.parse.schema.clauses.charset_words import CharsetClauses, Charsets
+from actors.parse.schema.clauses.columns import ColumnWords, read_column
+from actors.parse.schema.clauses.keys import KeyKind, KeyPart, KeyWords, read_key, sees_key
+from actors.parse.schema.clauses.tokens import UnreadableError
+from actors.parse.schema.clauses.words import Words
 from actors.parse.schema.definition import PRIMARY, ColumnDefinition, TableDefinition
 from actors.parse.schema.draft import Draft
-from actors.parse.schema.keys import KeyKind, KeyPart, KeyWords, read_key, sees_key
-from actors.parse.schema.tokens import UnreadableError
-from actors.parse.schema.words import Words
 
 #: other names of engines
 _ENGINES = {"HEAP": "MEMORY", "MARIA": "ARIA"}

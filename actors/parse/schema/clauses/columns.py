@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from actors.parse.schema.charset_words import Charsets, read_name
+from actors.parse.schema.clauses.charset_words import Charsets, read_name
+from actors.parse.schema.clauses.references import skip_references
+from actors.parse.schema.clauses.types import read_type
+from actors.parse.schema.clauses.words import Words
 from actors.parse.schema.definition import ColumnDefinition, Generated, Visibility
-from actors.parse.schema.references import skip_references
 from actors.parse.schema.resolving import Type, chosen, resolved
-from actors.parse.schema.types import read_type
-from actors.parse.schema.words import Words
 
 #: attributes without a meaning for rows, which a value follows
 _IDLE_ATTRIBUTES = {

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from actors.parse.schema.altered import AlterWords, Dropped, Placed
-from actors.parse.schema.charset_words import CharsetClauses, Charsets
-from actors.parse.schema.columns import read_column, skip_default
-from actors.parse.schema.create_table import keys_of, read_engine, read_period
+from actors.parse.schema.clauses.charset_words import CharsetClauses, Charsets
+from actors.parse.schema.clauses.columns import read_column, skip_default
+from actors.parse.schema.clauses.create_table import keys_of, read_engine, read_period
+from actors.parse.schema.clauses.keys import read_key, sees_key
+from actors.parse.schema.clauses.tokens import Kind
+from actors.parse.schema.clauses.words import Words
 from actors.parse.schema.definition import PRIMARY
-from actors.parse.schema.keys import read_key, sees_key
 from actors.parse.schema.names import folded
-from actors.parse.schema.tokens import Kind
-from actors.parse.schema.words import Words
 
 _PARTITION_WORDS = (
     "COALESCE",

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from actors.parse.charsets.charsets import BINARY_COLLATION, charset_of, text_decoder
 from actors.parse.charsets.statement_text import charset_of_client
-from actors.parse.schema.charset_words import Charsets, read_charset, skip_charset_words
+from actors.parse.schema.clauses.charset_words import Charsets, read_charset, skip_charset_words
+from actors.parse.schema.clauses.tokens import Kind, UnreadableError
+from actors.parse.schema.clauses.words import Words
 from actors.parse.schema.resolving import SPATIAL, Type
 from actors.parse.schema.statement import ServerVersion, SqlMode
-from actors.parse.schema.tokens import Kind, UnreadableError
-from actors.parse.schema.words import Words
 
 _INTEGERS = {
     "TINYINT": "tinyint",

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from actors.parse.charsets.statement_text import charset_of_client, is_whole, printable
+from actors.parse.schema.clauses.tokens import Kind, Token, UnreadableError, tokens_of
 from actors.parse.schema.definition import SourceName
 from actors.parse.schema.statement import Statement
-from actors.parse.schema.tokens import Kind, Token, UnreadableError, tokens_of
 
 _Item = TypeVar("_Item")
 _SHOWN_CHARS = 40

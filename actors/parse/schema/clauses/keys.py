@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from actors.parse.schema.clauses.words import Words
 from actors.parse.schema.definition import PRIMARY
-from actors.parse.schema.words import Words
 
 _CONSTRAINT_WORDS = (
     "CONSTRAINT",

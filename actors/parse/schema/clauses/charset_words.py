@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from actors.parse.charsets.charsets import charset_of
 from actors.parse.charsets.collations import collation_number, default_collation
+from actors.parse.schema.clauses.tokens import Kind, UnreadableError
+from actors.parse.schema.clauses.words import Words
 from actors.parse.schema.statement import SqlMode, Statement
-from actors.parse.schema.tokens import Kind, UnreadableError
-from actors.parse.schema.words import Words
 
 
 class Charsets:

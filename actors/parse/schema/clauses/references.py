@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.parse.schema.words import Words
+from actors.parse.schema.clauses.words import Words
 
 _ACTIONS = (("RESTRICT",), ("CASCADE",), ("SET", "NULL"), ("SET", "DEFAULT"), ("NO", "ACTION"))
 

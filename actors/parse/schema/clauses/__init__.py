@@ -1,0 +1,1 @@
+"""Clauses: statements that define something, cut into tokens, and read clause by clause."""
