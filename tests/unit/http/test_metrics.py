@@ -15,7 +15,7 @@ from actors.http.metrics.instances import InstanceFamilies
 from actors.parse.columns.read_counts import ReadCounts
 from actors.shard.shard_counters import ShardCounters
 from actors.store.ring import RingBounds, RingStore
-from merge.errors import UnsupportedEvent
+from merge.errors import DefinitionContradicted, UnsupportedEvent
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
 
@@ -25,6 +25,7 @@ def whole_state(destination="shop"):
     gateway.called("ack", 0.02, "RolledBack")
     counters = ShardCounters()
     counters.stopped_at(UnsupportedEvent("It is not supported.", event="unknown type 43"))
+    counters.stopped_at(DefinitionContradicted("It is another one.", table="app.t"))
     shard = {
         "shard": "s0",
         "state": "streaming",
@@ -34,6 +35,7 @@ def whole_state(destination="shop"):
         "ring": RingStore(RingBounds()).describe(),
         "failover": {"switches": 2},
         "shares_dump": True,
+        "definitions": {"tables": 9, "unread": 4, "followed": 2},
     }
     merged = {
         "shard": "s0",
@@ -100,6 +102,18 @@ def value(families, name, sample=None, **labels):
         each.value for each in family.samples if each.name == wanted and labels.items() <= each.labels.items()
     ]
     return found
+
+
+def test_definitions_of_a_shard():
+    families = exposed(whole_state())
+    assert (
+        value(
+            families, "shard_contradicted_definitions", "shard_contradicted_definitions_total", table="app.t"
+        )
+        == 1
+    )
+    for kind, number in {"tables": 9, "unread": 4, "followed": 2}.items():
+        assert value(families, "shard_definitions", kind=kind) == number
 
 
 def test_every_family_is_documented_and_no_other():
