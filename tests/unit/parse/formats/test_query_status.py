@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.parse.formats.query_status import QueryStatus, parse_status
+from actors.parse.formats.byte_cursor import ByteCursor
+from actors.parse.formats.query_status import FLAGS, VARIABLES, QueryStatus, parse_status
 from merge.errors import CorruptEvent
 
 #: as MariaDB 10.11 wrote it, with `explicit_defaults_for_timestamp` on and `sql_mode` ANSI_QUOTES
@@ -75,3 +76,45 @@ def test_a_value_that_is_cut_is_refused(size):
 def test_any_bytes_are_settings_or_refused(status, mariadb):
     with suppress(CorruptEvent):
         assert isinstance(parse_status(status, mariadb=mariadb), QueryStatus)
+
+
+#: the value of each variable that is used: by vendor (whether it is MariaDB) and code
+USED = {
+    (True, 0): ((1 << 24).to_bytes(4, "little"), {"explicit_defaults_for_timestamp": True}),
+    (False, 16): (b"\x01", {"explicit_defaults_for_timestamp": True}),
+    (False, 17): ((7).to_bytes(8, "little"), {"took_effect": True}),
+    (True, 129): ((7).to_bytes(8, "little"), {"took_effect": True}),
+    (False, 18): (b"\xff\x00", {"utf8mb4_collation": 255}),
+    (True, 131): (b"\x01" + bytes([33, 0, 0, 9]), {"collations": (0x900,)}),
+    **{(mariadb, 1): ((4).to_bytes(8, "little"), {"sql_mode": 4}) for mariadb in (True, False)},
+    **{
+        (mariadb, 4): (
+            bytes([28, 0, 8, 0, 45, 0]),
+            {"client_collation": 28, "connection_collation": 8, "server_collation": 45},
+        )
+        for mariadb in (True, False)
+    },
+}
+#: values of the variables whose size depends on them
+SIZED = {
+    2: b"\x03std\x00",
+    5: b"\x06SYSTEM",
+    6: b"\x03std",
+    11: b"\x01u\x01h",
+    12: b"\x01one\x00",
+    130: b"\x02",
+}
+
+
+@pytest.mark.parametrize("mariadb", [False, True])
+def test_each_variable_is_used_or_changes_nothing(mariadb):
+    """The table says of each what it is for; what is not used is left out, whole."""
+    for code, variable in VARIABLES[mariadb].items():
+        value, expected = USED.get((mariadb, code), (SIZED.get(code, bytes(8)), {}))
+        cursor = ByteCursor(value + b"rest of the status")
+        assert variable.take(cursor, QueryStatus()) == QueryStatus(**expected), variable
+        if (mariadb, code) in USED or code in SIZED:
+            assert cursor.at == len(value), variable
+        assert variable.name
+        assert variable.meaning
+    assert all(FLAGS.values())
