@@ -402,7 +402,8 @@ class SourceReader:
                 self._place.created |= stream.created
                 self._listener.chunk_read(item)
                 self._definitions.read_to(self._place.handed_over(item))
-            if stream.place is not None:
+            # The place of a stream by GTID is known from its first event on.
+            if stream.place is not None or not self._place.by_gtid:
                 lookup.between(idle=isinstance(item, CaughtUp))
             if self._stopped.is_set() or self._moves(stream, item):
                 return

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import threading
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -11,6 +13,7 @@ from integration.parse.test_parse_reader import await_rows, await_true, of_app, 
 from integration.unprepared_servers import DEFAULTS, end_of
 from soak import first_quick
 
+from actors.parse.server.definitions import learning
 from actors.parse.server.definitions.source_definitions import SourceDefinitions
 from actors.parse.server.source import connect, server_facts
 from canal_group.demo.database.mariadb import MariaDbServer
@@ -211,3 +214,57 @@ def test_a_position_that_skips_an_alter_is_known_though_nothing_was_read(unprepa
     moved = end_of(unprepared, source_address)
     unprepared.execute("INSERT INTO app.t VALUES (1, 10)", "ALTER TABLE app.t DROP COLUMN w")
     assert process.again().read(moved, 1) == [{"id": 1, "w": 10}]
+
+
+def test_a_first_start_is_not_delayed_by_statements_on_other_tables(unprepared, source_address):
+    """Statements follow one another while the tables are asked; a table that they touch is asked again."""
+    unprepared.execute(*(f"CREATE TABLE app.t{number} (id INT)" for number in range(50)))
+    unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY)")
+    ended = threading.Event()
+
+    def keep_defining():
+        with closing(unprepared.connect()) as connection, connection.cursor() as cursor:
+            number = 0
+            while not ended.is_set():
+                number += 1
+                cursor.execute("CREATE TABLE IF NOT EXISTS app.report (id INT)")
+                cursor.execute("ANALYZE TABLE app.t0")
+                cursor.execute(f"ALTER TABLE app.t{number % 50} COMMENT = 'run {number}'")
+                cursor.execute("DROP TABLE app.report")
+
+    defining = threading.Thread(target=keep_defining)
+    defining.start()
+    try:
+        definitions = SourceDefinitions("s1", of_app)
+        with reading(source_address(unprepared), definitions=definitions) as recorder:
+            unprepared.execute("INSERT INTO app.t VALUES (1)")
+            await_rows(recorder, "t", 1)
+            await_true(lambda: definitions.describe()["unread"] == 0 or recorder.error, "all are read")
+    finally:
+        ended.set()
+        defining.join()
+
+
+def test_rows_of_a_table_that_was_not_asked_for_yet(unprepared, source_address, monkeypatch):
+    """Its definition is asked for at once; the others follow while rows come."""
+    monkeypatch.setattr(learning, "FIRST_S", 0.0)
+    monkeypatch.setattr(learning, "BATCH", 1)
+    monkeypatch.setattr(learning, "BETWEEN_S", 0.0)
+    monkeypatch.setattr(learning, "IDLE_S", 0.0)
+    unprepared.execute(*(f"CREATE TABLE app.t{number} (id INT)" for number in range(5)))
+    unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
+    definitions = SourceDefinitions("s1", of_app)
+    with reading(source_address(unprepared), definitions=definitions) as recorder:
+        await_true(lambda: definitions.describe() or recorder.error, "the history begins")
+        assert definitions.describe()["unread"] >= 6
+        unprepared.execute("INSERT INTO app.t VALUES (1, 2)")
+        await_rows(recorder, "t", 1)
+        assert definitions.describe()["unread"] >= 5
+        stored = definitions.news().text
+        monkeypatch.setattr(learning, "IDLE_S", 0.5)
+        await_true(lambda: definitions.describe()["unread"] == 0 or recorder.error, "all are read")
+    assert after(recorder) == [{"id": 1, "v": 2}]
+    again = SourceDefinitions("s1", of_app)
+    again.restore(stored)
+    with reading(source_address(unprepared), definitions=again) as recorder:
+        await_true(lambda: (again.describe() or {}).get("unread") == 0 or recorder.error, "the rest is read")
