@@ -234,10 +234,6 @@ class SchemaHistory:
         """Return a table's definition here, why it is not known, or None: there is no such table."""
         return self._catalog.table(schema, table)
 
-    def tables(self) -> list[TableDefinition | UnknownTable]:
-        """Return all tables here, in the order of their names; this reads all that were shown."""
-        return self._catalog.tables()
-
     def names(self) -> list[SourceName]:
         """Return the names of all tables here, in order."""
         return self._catalog.names()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from actors.parse.grammar.tables import Select
 from actors.parse.history.facts import Change, Place
@@ -97,10 +98,8 @@ class SourceDefinitions:
             self._stored, self._changed = "", True
 
     def tables(self) -> list[TableDefinition | UnknownTable]:
-        """Return the tables as they are where reading is; none if nothing was needed yet."""
-        with self._lock:
-            latest = list(self._histories)
-            return latest[-1].tables() if latest else []
+        """Return the wanted tables as they are where reading is; none if nothing was needed yet."""
+        return self._found(lambda name: name is not None)
 
     def describe(self) -> dict[str, int] | None:
         """Return how many tables there are, not read yet, and not confirmed yet; None: none are followed."""
@@ -117,11 +116,18 @@ class SourceDefinitions:
 
     def known_as(self, name: TableName) -> list[TableDefinition | UnknownTable]:
         """Return the tables that consumers know by a name, as they are where reading is."""
+        return self._found(lambda each: each == name)
+
+    def _found(self, wanted: Callable[[TableName | None], bool]) -> list[TableDefinition | UnknownTable]:
+        """Return the tables of the latest history that consumers know by a wanted name."""
         with self._lock:
             latest = list(self._histories)
-            sources = latest[-1].names() if latest else []
-            found = [latest[-1].table(*source) for source in sources if self._select(*source) == name]
-            return [table for table in found if table is not None]
+            if not latest:
+                return []
+            with latest[-1].lock:
+                names = [name for name in latest[-1].names() if wanted(self._select(*name))]
+                found = [latest[-1].table(*name) for name in names]
+        return [table for table in found if table is not None]
 
     def names(self) -> frozenset[str] | None:
         """Return what consumers call the tables where reading is; None: not known."""
