@@ -48,6 +48,8 @@ class Confirming:
         self._reader = reader
         self._learning = learning
         self._answers: dict[SourceName, _Answer] = {}
+        #: tables that the source does not show, and the last statement on each until then
+        self._unshown: dict[SourceName, Place | None] = {}
         self._next_s = 0.0
 
     def confirm(
@@ -95,18 +97,25 @@ class Confirming:
         names = history.followed()
         if not names:
             self._answers.clear()
+            self._unshown.clear()
             return False
         some = self._compare_answered(history, place)
         if time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + EVERY_S
             try:
-                self._ask([name for name in names if name not in self._answers][:BATCH], place)
+                self._ask(history, [name for name in names if self._is_open(history, name)][:BATCH], place)
             except RetryableError as error:
                 _log.debug("followed tables are not compared: %s", error)
             some |= self._compare_answered(history, place)
         return some
 
-    def _ask(self, names: list[SourceName], place: Place) -> None:
+    def _is_open(self, history: SchemaHistory, name: SourceName) -> bool:
+        """Return whether a table has to be asked: it was not, or a statement has touched it since."""
+        if name in self._unshown and self._unshown[name] == history.last_touch(name):
+            return False
+        return name not in self._answers
+
+    def _ask(self, history: SchemaHistory, names: list[SourceName], place: Place) -> None:
         if not names:
             return
         with self._reader.asking() as asked:
@@ -115,8 +124,11 @@ class Confirming:
                 return
             shown = {name: asked.show(name) for name in names}
             after = asked.end()
-        found = {name: _Answer(table, before, after) for name, table in shown.items() if table is not None}
-        self._answers |= found
+        for name, table in shown.items():
+            if table is not None:
+                self._answers[name] = _Answer(table, before, after)
+            else:
+                self._unshown[name] = history.last_touch(name)
 
     def _compare_answered(self, history: SchemaHistory, place: Place) -> bool:
         some = False
