@@ -188,7 +188,7 @@ def _await(condition: Callable[[], bool]) -> None:
     until_s, waited = time.monotonic() + _WAIT_S, threading.Event()
     while not condition():
         assert time.monotonic() < until_s, "it takes too long"
-        waited.wait(0.02)
+        waited.wait(0.1)
 
 
 def _rss_mib() -> int:

@@ -238,6 +238,10 @@ class SchemaHistory:
         """Return the names of all tables here, in order."""
         return self._catalog.names()
 
+    def count(self) -> int:
+        """Return how many tables there are here."""
+        return self._catalog.count()
+
     def known_after(self, schema: str, table: str) -> Place | None:
         """Return from where on a table is known, if that has not been read yet."""
         key = self._catalog.key(SourceName(schema, table))

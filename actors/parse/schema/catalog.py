@@ -69,6 +69,11 @@ class Catalog:
         tables = TableDefinition | ShownTable | UnknownTable
         return [each.name for _, each in sorted(self._holdings.tables.items()) if isinstance(each, tables)]
 
+    def count(self) -> int:
+        """Return how many tables there are, with those that are unknown."""
+        tables = TableDefinition | ShownTable | UnknownTable
+        return sum(isinstance(each, tables) for each in self._holdings.tables.values())
+
     def held(self) -> Iterable[Held]:
         """Return all that is held, in the order of names."""
         return [each for _, each in sorted(self._holdings.tables.items())]

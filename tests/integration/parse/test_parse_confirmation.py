@@ -15,6 +15,7 @@ from integration.parse.test_parse_reader import await_rows, await_true, of_app, 
 from integration.unprepared_servers import end_of
 
 from actors.parse.schema.catalog import Catalog
+from actors.parse.server.definitions.confirming import Confirming
 from actors.parse.server.definitions.source_definitions import SourceDefinitions
 from merge.errors import DefinitionContradicted
 
@@ -113,15 +114,17 @@ def test_at_the_end_of_a_backlog_what_was_followed_is_compared(unprepared, sourc
     assert "were read with the wrong one" in error.message
 
 
-def test_a_restart_compares_what_was_followed_before_it(unprepared, source_address):
-    """What is stored says that the source has not confirmed it."""
+def test_a_restart_compares_what_was_followed_before_it(unprepared, source_address, monkeypatch):
+    """What is stored says that the source has not confirmed it: the process ended before."""
     start = begun(unprepared, source_address)
     address = source_address(unprepared)
     definitions = SourceDefinitions(address.name, of_app, confirm_s=0)
-    with reading(address, start=start, definitions=definitions) as recorder:
-        await_begun(recorder)
-        unprepared.execute(SAID)
-        await_true(lambda: definitions.describe()["followed"] or recorder.error, "the statement")
+    with monkeypatch.context() as patch:
+        patch.setattr(Confirming, "confirm_all", lambda *_: False)
+        with reading(address, start=start, definitions=definitions) as recorder:
+            await_begun(recorder)
+            unprepared.execute(SAID)
+            await_true(lambda: definitions.describe()["followed"] or recorder.error, "the statement")
     wrong = definitions.news().text.replace(SAID, READ)
     assert READ in wrong
     again = SourceDefinitions(address.name, of_app)

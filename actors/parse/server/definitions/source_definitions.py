@@ -109,7 +109,7 @@ class SourceDefinitions:
                 return None
             with latest[-1].lock:
                 return {
-                    "tables": len(latest[-1].names()),
+                    "tables": latest[-1].count(),
                     "unread": len(latest[-1].unread),
                     "followed": len(latest[-1].followed()),
                 }
