@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup tools demo recorded test sim chaos soak bench mutants check audit fuzz asan format clean
+.PHONY: help setup tools suites demo recorded test sim chaos soak bench mutants check audit fuzz asan format clean
 
 BIN := .venv/bin
 # Three processes share the tests, by whole files: three also on two cores, because tests wait as well as compute. A run
@@ -30,7 +30,10 @@ sim: setup ## run a seed's faults around the real shell in simulated time (SEED=
 chaos: setup ## kill, pause and disconnect real processes by a seed's schedule (SEED=7 MINUTES=2; ARGS="--schedule")
 	@PYTHONPATH=tests $(BIN)/python -m chaos --seed $(or $(SEED),1) --minutes $(or $(MINUTES),2) $(ARGS)
 
-soak: tools ## run the long tests, then seeds of chaos for some minutes (MINUTES=20 SEED=1; LIMIT=6 SHUFFLE=x: some tests, for 6 minutes)
+suites: setup
+	@scripts/get-ddl-suites.sh
+
+soak: tools suites ## run the long tests, then seeds of chaos for some minutes (MINUTES=20 SEED=1; LIMIT=6 SHUFFLE=x: some tests, for 6 minutes)
 	CANAL_GROUP_ALL_CASES=1 $(BIN)/python -m pytest -m "soak or property" $(SHARED) $(if $(LIMIT),--limit-minutes $(LIMIT) --shuffle "$(SHUFFLE)")
 	@PYTHONPATH=tests $(BIN)/python -m chaos --seed $(or $(SEED),1) --minutes $(if $(filter 1,$(MINUTES)),1,2) \
 		--soak $(or $(MINUTES),20) $(ARGS)

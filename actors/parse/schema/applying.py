@@ -192,7 +192,7 @@ class Applying:
         sql = self._statement.sql
         if self._statement.server.mariadb:
             return self._statement.says_effect and is_generated(sql)
-        return sql.rstrip().endswith("START TRANSACTION")
+        return sql.rstrip(" \t\r\n;").endswith("START TRANSACTION")
 
     def _create_table(self, words: Words, *, or_replace: bool) -> None:
         if_not_exists = words.skip_if_exists()
