@@ -68,9 +68,10 @@ class SchemaHistory:
         self._last = LastTouches(make().key)
         self._applied = 0
         self._chars = 0
-        #: tables whose definition only statements speak for, and those of which the source says otherwise
+        #: tables whose definition only statements speak for
         self._followed: dict[SourceName, Followed] = {}
-        self._contradicted: dict[SourceName, DefinitionContradicted] = {}
+        #: what the source was found to contradict: trying again does not mend that
+        self._contradicted: DefinitionContradicted | None = None
 
     # ---- where it begins
 
@@ -205,12 +206,14 @@ class SchemaHistory:
         Raises:
             DefinitionContradicted: the source shows a table otherwise than statements have left it.
         """
-        found = list(self._advance(through(place)))
-        if found:
-            raise found[0]
+        self._require_none(self._advance(through(place)))
 
     def insert(self, fact: Fact) -> None:
-        """Add a fact, unless it is a statement that is known; a Learned may be of a place that was passed."""
+        """Add a fact, unless it is a statement that is known; a Learned may be of a place that was passed.
+
+        Raises:
+            DefinitionContradicted: the source shows a table otherwise than statements have left it.
+        """
         if isinstance(fact, Change) and self._knows(fact):
             return
         at = bisect.bisect_right(self._facts, fact.order, key=lambda each: each.order)
@@ -221,8 +224,7 @@ class SchemaHistory:
             self._last.add(fact)
         if at < self._applied:
             self._applied += 1
-            for _ in self._take(fact):
-                pass
+            self._require_none(self._take(fact))
 
     def _knows(self, change: Change) -> bool:
         place = bisect.bisect_left(self._facts, change.order, key=lambda fact: fact.order)
@@ -315,18 +317,19 @@ class SchemaHistory:
             self.insert(Learned(here, shown))
             self.pass_to(here)
         else:
-            self._contradicted[self._catalog.key(shown.name)] = found
+            self._contradicted = found
         return found
 
-    def require_uncontradicted(self, name: SourceName) -> None:
-        """Return if the source was not found to show a table otherwise: trying again does not mend that.
+    def _require_none(self, found: Iterable[DefinitionContradicted]) -> None:
+        """Return if the source contradicts nothing, now or before; all of `found` is gone through.
 
         Raises:
-            DefinitionContradicted: it was.
+            DefinitionContradicted: it does.
         """
-        found = self._contradicted.get(self._catalog.key(name))
-        if found is not None:
-            raise found
+        for each in list(found):
+            self._contradicted = self._contradicted or each
+        if self._contradicted is not None:
+            raise self._contradicted
 
     def _contradiction(self, shown: Held, until: Place) -> DefinitionContradicted | None:
         """Return how what the source shows of a followed table differs from its definition here."""

@@ -327,7 +327,11 @@ def test_the_good_file_is_good(tmp_path):
             "merge: {order_by: {}, commit_within_s: 3}\nshards:",
             "`merge.order_by` should",
         ),
-        ("shards:", "reader: {confirm_s: 61}\nshards:", "`reader.confirm_s` should be at most 60.0, but is 61"),
+        (
+            "shards:",
+            "reader: {confirm_s: 61}\nshards:",
+            "`reader.confirm_s` should be at most 60.0, but is 61",
+        ),
         (
             "shards:",
             "reader: {heartbeat_ms: 5000}\nshards:",

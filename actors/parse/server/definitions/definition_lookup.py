@@ -120,6 +120,8 @@ class DefinitionLookup:
         history = self._known()
         if history is not None:
             begin, place = self._place()
+            with history.lock:
+                history.pass_to(place)
             changed = self._learning.read_some(history, begin, place, idle=idle)
             changed |= self._confirming.confirm_all(history, place)
             if changed:
@@ -166,7 +168,6 @@ class DefinitionLookup:
         begin, place = self._place()
         with history.lock:
             history.pass_to(place)
-            history.require_uncontradicted(name)
         found = history.table(*name)
         if not isinstance(found, TableDefinition) and name not in self._missed:
             if self._learning.learn(history, name, begin, place):

@@ -363,6 +363,20 @@ def test_a_backlog_that_ends_otherwise_than_the_source_shows_is_an_error():
         history.apply(steps[1])
 
 
+def test_what_is_learned_late_is_compared_with_what_was_followed():
+    """A table is read when its last statement has been passed; trying again mends nothing."""
+    step = change(200, "CREATE TABLE t (id INT, v INT)")
+    history = begun(step, tables=["CREATE TABLE t (v INT, id INT)"], read=False)
+    history.apply(step)
+    history.apply(change(300, "CREATE TABLE other (id INT)"))
+    history.read_rows(SourceName("app", "t"), place(350))
+    with pytest.raises(DefinitionContradicted, match=r"between binlog\.000001:350"):
+        history.learn(shown("CREATE TABLE t (v INT, id INT)"), place(400))
+    history.go_to(place(400))
+    with pytest.raises(DefinitionContradicted):
+        history.pass_to(place(401))
+
+
 def test_what_has_no_meaning_for_rows_is_taken_from_the_source():
     history = begun()
     history.apply(change(200, "CREATE TABLE t (id INT) CHARSET latin1"))
