@@ -258,12 +258,12 @@ class Applying:
             words.number()
         else:
             words.skip("NOWAIT")
-        key = replace(read_index(words, kind, index), if_not_exists=if_not_exists)
+        key = replace(read_index(words, kind, index, hashed=hashed), if_not_exists=if_not_exists)
         if if_not_exists and draft.has(key):
             return
         if or_replace and draft.has_key(index):
             draft.drop_key(index)
-        draft.add_key(replace(key, hashed=key.hashed or hashed))
+        draft.add_key(key)
         self._holdings.change(name, draft.finished())
 
     def _create_schema(self, words: Words, *, or_replace: bool) -> None:

@@ -93,10 +93,17 @@ def read_key(words: Words) -> KeyWords:
     return KeyWords(KeyKind.CHECK, symbol)
 
 
-def read_index(words: Words, kind: KeyKind, name: str) -> KeyWords:
-    """Read CREATE INDEX after its table: the columns and the options that follow them."""
+def read_index(words: Words, kind: KeyKind, name: str, *, hashed: bool) -> KeyWords:
+    """Read CREATE INDEX after its table: the columns and the options that follow them.
+
+    Args:
+        words: the statement.
+        kind: what the key is.
+        name: its name.
+        hashed: whether USING HASH came before.
+    """
     parts = tuple(words.in_parentheses(lambda: _part(words)))
-    return KeyWords(kind, name, parts, hashed=_options(words))
+    return KeyWords(kind, name, parts, hashed=_options(words, hashed=hashed))
 
 
 def skip_using(words: Words) -> bool:
@@ -113,7 +120,7 @@ def _indexed(words: Words, kind: KeyKind, symbol: str) -> KeyWords:
         name = words.name()
     hashed = skip_using(words)
     parts = tuple(words.in_parentheses(lambda: _part(words)))
-    hashed = _options(words) or hashed
+    hashed = _options(words, hashed=hashed)
     name = PRIMARY if kind is KeyKind.PRIMARY else name
     return KeyWords(kind, name, parts, hashed=hashed, if_not_exists=if_not_exists)
 
@@ -138,12 +145,11 @@ def _part(words: Words) -> KeyPart:
     return part
 
 
-def _options(words: Words) -> bool:
-    """Take a key's options; return whether one is USING HASH."""
-    hashed = False
+def _options(words: Words, *, hashed: bool) -> bool:
+    """Take a key's options; return whether the last USING, here or before, is USING HASH."""
     while not words.ended and not words.sees_any(",", ")"):
         if words.sees_any("USING", "TYPE"):
-            hashed = skip_using(words) or hashed
+            hashed = skip_using(words)
         elif words.sees("("):
             words.skip_group()
         elif not words.skip_option():

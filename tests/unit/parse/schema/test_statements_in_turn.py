@@ -1,0 +1,273 @@
+"""What statements make of a table one after another. The answers are those of MariaDB 10.11 and MySQL 9.7."""
+
+from __future__ import annotations
+
+import pytest
+from definition_text import cases, text_after
+
+IN_TURN = """
+CREATE TABLE t (a INT, b INT, UNIQUE u (a))
+CREATE UNIQUE INDEX v ON t (b)
+    both: a int, b int, UNIQUE u(a), UNIQUE v(b)
+CREATE TABLE t (a INT, b INT, UNIQUE u (a))
+CREATE INDEX v ON t (b, a)
+    both: a int, b int, UNIQUE u(a), v(b, a)
+CREATE TABLE t (a INT, b VARCHAR(9))
+CREATE UNIQUE INDEX v USING BTREE ON t (b(3)) COMMENT 'x'
+    both: a int, b varchar(9), UNIQUE v(b(3))
+CREATE TABLE t (a INT, b INT)
+CREATE UNIQUE INDEX v ON t (a) ALGORITHM=COPY LOCK=SHARED
+    both: a int, b int, UNIQUE v(a)
+CREATE TABLE t (a INT, b INT)
+CREATE UNIQUE INDEX v USING HASH ON t (a)
+    mariadb: a int, b int, UNIQUE v(a) hashed
+    mysql: a int, b int, UNIQUE v(a)
+CREATE TABLE t (a INT, b INT)
+CREATE UNIQUE INDEX v ON t (a) USING HASH
+    mariadb: a int, b int, UNIQUE v(a) hashed
+    mysql: a int, b int, UNIQUE v(a)
+CREATE TABLE t (a INT, b INT)
+CREATE UNIQUE INDEX v USING HASH ON t (a) USING BTREE
+    both: a int, b int, UNIQUE v(a)
+CREATE TABLE t (a INT, b INT)
+CREATE UNIQUE INDEX v USING BTREE ON t (a) USING HASH
+    mariadb: a int, b int, UNIQUE v(a) hashed
+    mysql: a int, b int, UNIQUE v(a)
+CREATE TABLE t (a INT, b INT)
+CREATE UNIQUE INDEX v ON t (a) USING HASH USING BTREE
+    both: a int, b int, UNIQUE v(a)
+CREATE TABLE t (a INT, b INT)
+CREATE UNIQUE INDEX v ON t (a) USING HASH COMMENT 'x'
+    mariadb: a int, b int, UNIQUE v(a) hashed
+    mysql: a int, b int, UNIQUE v(a)
+CREATE TABLE t (a INT, b INT, KEY v (b))
+CREATE OR REPLACE UNIQUE INDEX v ON t (a)
+    mariadb: a int, b int, UNIQUE v(a)
+CREATE TABLE t (a INT, b INT, UNIQUE v (b))
+CREATE OR REPLACE INDEX w ON t (a)
+    mariadb: a int, b int, UNIQUE v(b), w(a)
+CREATE TABLE t (a INT, b INT, UNIQUE v (b))
+CREATE UNIQUE INDEX IF NOT EXISTS v ON t (a)
+    mariadb: a int, b int, UNIQUE v(b)
+CREATE TABLE t (a INT, b INT, UNIQUE v (b))
+CREATE UNIQUE INDEX IF NOT EXISTS w ON t (a)
+    mariadb: a int, b int, UNIQUE v(b), UNIQUE w(a)
+CREATE TABLE t (a INT, b TEXT)
+CREATE FULLTEXT INDEX w ON t (b)
+    both: a int, b text, w(b)
+CREATE TABLE t (a INT, b INT, UNIQUE v (b))
+DROP INDEX v ON t
+    both: a int, b int
+CREATE TABLE t (a INT, b INT, UNIQUE v (b))
+DROP INDEX V ON t ALGORITHM=COPY
+    mysql: a int, b int
+CREATE TABLE t (a INT, b INT, UNIQUE v (b))
+DROP INDEX IF EXISTS v ON t
+    mariadb: a int, b int
+CREATE TABLE t (a INT, b INT, UNIQUE v (b))
+DROP INDEX IF EXISTS nope ON t
+    mariadb: a int, b int, UNIQUE v(b)
+CREATE TABLE t (a INT PRIMARY KEY, b INT, UNIQUE v (b))
+DROP INDEX `PRIMARY` ON t
+    both: a int NOT NULL, b int, UNIQUE v(b)
+CREATE TABLE t (a INT PRIMARY KEY, b INT, UNIQUE v (b))
+DROP INDEX `primary` ON t
+    both: a int NOT NULL, b int, UNIQUE v(b)
+CREATE TABLE t (a INT PRIMARY KEY, b INT, UNIQUE v (b))
+ALTER TABLE t DROP INDEX `Primary`
+    both: a int NOT NULL, b int, UNIQUE v(b)
+CREATE TABLE u (a INT PRIMARY KEY, b VARCHAR(5) CHARACTER SET latin1, UNIQUE v (b))
+CREATE TABLE t LIKE u
+    both: a int NOT NULL, b varchar(5) latin1_swedish_ci, PRIMARY(a), UNIQUE v(b)
+CREATE TABLE u (a INT PRIMARY KEY, b VARCHAR(5) CHARACTER SET latin1, UNIQUE v (b))
+CREATE TABLE t (LIKE u)
+    both: a int NOT NULL, b varchar(5) latin1_swedish_ci, PRIMARY(a), UNIQUE v(b)
+CREATE TABLE u (a INT PRIMARY KEY, b INT, UNIQUE v (b) USING HASH)
+CREATE TABLE t LIKE u
+    both: a int NOT NULL, b int, PRIMARY(a), UNIQUE v(b)
+CREATE TABLE t (a INT);;
+    both: a int
+CREATE TABLE t (a INT);
+    both: a int
+CREATE TABLE t (a INT)
+ALTER TABLE t ADD b INT;
+    both: a int, b int
+CREATE TABLE t (a INT)
+ALTER TABLE t ADD b INT, RENAME AS u
+ALTER TABLE u ADD c INT, RENAME = t
+    both: a int, b int, c int
+CREATE TABLE t (a INT)
+ALTER TABLE t RENAME u
+ALTER TABLE u RENAME TO t
+    both: a int
+CREATE TABLE t (a INT)
+ALTER TABLE app.t ADD b INT
+    both: a int, b int
+CREATE TABLE t (a INT)
+ALTER TABLE IF EXISTS t ADD b INT
+    mariadb: a int, b int
+CREATE TABLE t (a INT)
+ALTER TABLE IF EXISTS nope ADD b INT
+    mariadb: a int
+CREATE TABLE t (a INT)
+ALTER ONLINE TABLE t ADD b INT
+    mariadb: a int, b int
+CREATE TABLE t (a INT)
+ALTER IGNORE TABLE t ADD b INT
+    mariadb: a int, b int
+CREATE TABLE t (a INT)
+RENAME TABLE t TO u, u TO w
+RENAME TABLE w TO t
+    both: a int
+CREATE TABLE t (a INT)
+RENAME TABLES t TO u
+RENAME TABLE u TO t
+    both: a int
+CREATE TABLE t (a INT)
+RENAME TABLE t WAIT 5 TO u
+RENAME TABLE u NOWAIT TO t
+    mariadb: a int
+CREATE TABLE t (a INT)
+RENAME TABLE IF EXISTS t TO u, nope TO x
+RENAME TABLE u TO t
+    mariadb: a int
+CREATE TABLE t (a INT)
+CREATE OR REPLACE TABLE t (b INT)
+    mariadb: b int
+CREATE TABLE t (a INT)
+CREATE TABLE IF NOT EXISTS t (b INT)
+    both: a int
+CREATE TABLE t (a INT)
+DROP TABLE t
+    both: none
+CREATE TABLE t (a INT)
+DROP TABLE IF EXISTS nope, t CASCADE
+    both: none
+CREATE TABLE t (a INT)
+DROP TABLE t RESTRICT
+    both: none
+CREATE TABLE t (a INT)
+DROP TABLE t WAIT 3
+    mariadb: none
+CREATE TABLE t (a INT)
+DROP TABLE t NOWAIT
+    mariadb: none
+CREATE TABLE t (a INT)
+DROP TABLES t
+    both: none
+CREATE TABLE t (a INT)
+DROP VIEW IF EXISTS t
+    both: a int
+CREATE TABLE t (a INT)
+DROP TEMPORARY TABLE IF EXISTS t
+    both: a int
+CREATE TABLE t (a INT)
+DROP SEQUENCE IF EXISTS t
+    mariadb: a int
+CREATE TABLE t (a INT)
+CREATE OR REPLACE VIEW v AS SELECT 1
+DROP TABLE IF EXISTS v
+    both: a int
+CREATE SEQUENCE t
+    mariadb: next_not_cached_value bigint NOT NULL, minimum_value bigint NOT NULL, maximum_value bigint NOT
+        NULL, start_value bigint NOT NULL, increment bigint NOT NULL, cache_size bigint unsigned NOT NULL,
+        cycle_option tinyint unsigned NOT NULL, cycle_count bigint NOT NULL
+CREATE TABLE t (a INT)
+CREATE OR REPLACE SEQUENCE t
+    mariadb: next_not_cached_value bigint NOT NULL, minimum_value bigint NOT NULL, maximum_value bigint NOT
+        NULL, start_value bigint NOT NULL, increment bigint NOT NULL, cache_size bigint unsigned NOT NULL,
+        cycle_option tinyint unsigned NOT NULL, cycle_count bigint NOT NULL
+CREATE SEQUENCE t
+DROP SEQUENCE t
+    mariadb: none
+CREATE SEQUENCE t
+DROP TABLE t
+    mariadb: none
+CREATE TABLE t (a INT) WITH SYSTEM VERSIONING
+    mariadb: a int
+CREATE TABLE t (a INT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START, e TIMESTAMP(6) GENERATED ALWAYS AS ROW
+        END, PERIOD FOR SYSTEM_TIME (s, e)) WITH SYSTEM VERSIONING
+    mariadb: a int, s timestamp(6) NOT NULL row start, e timestamp(6) NOT NULL row end
+CREATE TABLE t (a INT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START INVISIBLE, e TIMESTAMP(6) AS ROW END
+        INVISIBLE, PERIOD FOR SYSTEM_TIME (s, e)) WITH SYSTEM VERSIONING
+    mariadb: a int, s timestamp(6) NOT NULL row start invisible, e timestamp(6) NOT NULL row end invisible
+CREATE TABLE t (id INT, a DATE, b DATE, PERIOD FOR p (a, b))
+    mariadb: id int, a date NOT NULL, b date NOT NULL
+CREATE TABLE t (id INT, a DATE, b DATE)
+ALTER TABLE t ADD PERIOD FOR p (a, b)
+    mariadb: id int, a date NOT NULL, b date NOT NULL
+CREATE TABLE t (id INT, a DATE, b DATE)
+ALTER TABLE t ADD PERIOD IF NOT EXISTS FOR p (a, b)
+    mariadb: id int, a date NOT NULL, b date NOT NULL
+CREATE TABLE t (id INT, a DATE, b DATE, PERIOD FOR p (a, b))
+ALTER TABLE t ADD PERIOD IF NOT EXISTS FOR p (a, b), ADD UNIQUE (id, p WITHOUT OVERLAPS)
+    mariadb: id int, a date NOT NULL, b date NOT NULL, UNIQUE id(id, b, a)
+CREATE TABLE t (id INT, a DATE, b DATE, PERIOD FOR p (a, b))
+ALTER TABLE t DROP PERIOD FOR p
+    mariadb: id int, a date NOT NULL, b date NOT NULL
+CREATE TABLE t (id INT, a DATE, b DATE, PERIOD FOR p (a, b))
+ALTER TABLE t DROP PERIOD IF EXISTS FOR p, ADD x INT
+    mariadb: id int, a date NOT NULL, b date NOT NULL, x int
+CREATE TABLE t (id INT)
+ALTER TABLE t ADD (a DATE, b DATE, PERIOD FOR p (a, b))
+    mariadb: id int, a date NOT NULL, b date NOT NULL
+CREATE TABLE t (a INT) CHARACTER SET latin1
+ALTER TABLE t ADD b TEXT, ADD c TEXT COLLATE utf8mb4_bin
+    both: a int, b text latin1_swedish_ci, c text utf8mb4_bin
+CREATE TABLE t (a TINYTEXT CHARACTER SET latin1, b TEXT CHARACTER SET latin1, c MEDIUMTEXT CHARACTER SET
+        latin1, d LONGTEXT CHARACTER SET latin1)
+ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4
+    mariadb: a text, b mediumtext, c longtext, d longtext
+    mysql: a text utf8mb4_0900_ai_ci, b mediumtext utf8mb4_0900_ai_ci, c longtext utf8mb4_0900_ai_ci, d
+        longtext utf8mb4_0900_ai_ci
+CREATE TABLE t (a TINYTEXT CHARACTER SET utf8mb4, b TEXT CHARACTER SET utf8mb4)
+ALTER TABLE t CONVERT TO CHARACTER SET latin1
+    both: a tinytext latin1_swedish_ci, b text latin1_swedish_ci
+CREATE TABLE t (a INT NOT NULL UNIQUE, b TEXT AS (a) STORED, c INT INVISIBLE, d VARCHAR(9) NOT NULL)
+ALTER TABLE t CONVERT TO CHARACTER SET latin1
+    both: a int NOT NULL, b text latin1_swedish_ci stored, c int invisible, d varchar(9) latin1_swedish_ci
+        NOT NULL, UNIQUE a(a)
+CREATE TABLE t (a ENUM('x','y') CHARACTER SET latin1)
+ALTER TABLE t CONVERT TO CHARACTER SET binary
+    both: a enum('x','y')
+CREATE TABLE t (a INT, b INT INVISIBLE)
+ALTER TABLE t ALTER COLUMN b SET VISIBLE, ALTER a SET INVISIBLE
+    mysql: a int invisible, b int
+CREATE TABLE t (a INT, b INT INVISIBLE)
+ALTER TABLE t MODIFY b INT
+    both: a int, b int
+CREATE TABLE t (a INT, b INT, c INT, UNIQUE k (a, b, c), KEY l (b))
+ALTER TABLE t DROP b
+    mysql: a int, c int, UNIQUE k(a, c)
+CREATE TABLE t (a VARCHAR(20), b VARCHAR(20), UNIQUE k (a(5), b(7)))
+ALTER TABLE t DROP a
+    mysql: b varchar(20), UNIQUE k(b(7))
+CREATE TABLE t (a VARCHAR(20), b VARCHAR(20), UNIQUE k (a(5), b(7)))
+ALTER TABLE t RENAME COLUMN a TO z, MODIFY b VARCHAR(7)
+    both: z varchar(20), b varchar(7), UNIQUE k(z(5), b)
+SET STATEMENT max_statement_time=5 FOR CREATE TABLE t (a INT)
+    mariadb: a int
+CREATE TABLE t (a INT)
+ALTER TABLE t CHANGE a A BIGINT
+ALTER TABLE t ADD UNIQUE (a)
+    both: A bigint, UNIQUE A(A)
+CREATE TABLE t (a INT, b INT, UNIQUE (a, b))
+ALTER TABLE t RENAME COLUMN A TO b, RENAME COLUMN b TO a
+    both: b int, a int, UNIQUE a(b, a)
+CREATE TABLE t (a INT, UNIQUE (a))
+ALTER TABLE t DROP KEY a, DROP a, ADD b INT
+    both: b int
+CREATE TABLE t (a INT, b INT, FOREIGN KEY (a) REFERENCES p (id), UNIQUE (a, b))
+    both: a int, b int, UNIQUE a(a, b)
+CREATE TABLE t (a INT, b INT)
+ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES p (id), ADD UNIQUE (a, b)
+    both: a int, b int, UNIQUE a(a, b)
+CREATE TABLE t (a INT, s TIMESTAMP NULL)
+ALTER TABLE t ADD SYSTEM VERSIONING
+    mariadb: a int, s timestamp
+"""
+
+
+@pytest.mark.parametrize(("server", "statements", "expected"), cases(IN_TURN))
+def test_a_table_after_statements(server, statements, expected):
+    assert text_after(*statements, server=server) == expected
