@@ -20,6 +20,7 @@ COLLATIONS = {
     35: "ucs2_general_ci",
     46: "utf8mb4_bin",
     47: "latin1_bin",
+    51: "cp1251_general_ci",
     60: "utf32_general_ci",
     83: "utf8mb3_bin",
     90: "ucs2_bin",
@@ -36,7 +37,7 @@ def cases(text: str) -> list[Any]:
     """Return a parameter set of pytest for each case of a list: server, statements, table `t` after them.
 
     Args:
-    text: statements, one a line; below them, indented by four, what the table is then on `both` servers,
+        text: statements, one a line; below them, indented by four, what the table is then on `both` servers,
             on `mariadb` or on `mysql`. A line that is indented by more goes on with the one before it.
     """
     found: list[Any] = []
@@ -84,7 +85,7 @@ def text_of_column(column: ColumnDefinition) -> str:
     """Return a column's name, its type, and what is not usual of it."""
     size = ""
     if column.values:
-        size = "(" + ",".join(f"'{value}'" for value in column.values) + ")"
+        size = "(" + ",".join("'" + value.replace("'", "''") + "'" for value in column.values) + ")"
     elif column.precision:
         size = f"({column.precision},{column.scale})"
     elif column.length or column.type in {"char", "varchar", "binary", "varbinary"}:

@@ -78,12 +78,11 @@ class Applying:
             "DROP": self._drop,
             "RENAME": self._rename,
         }
-        #: tables that are unknown if the rest is not understood; None: any
-        self._concerned: list[SourceName] | None = []
+        #: tables that are unknown if the rest is not understood; empty: any
+        self._concerned: list[SourceName] = []
 
     def run(self) -> None:
         """Apply the statement; what is not understood makes tables unknown."""
-        self._concerned = []
         words = None
         try:
             words = Words(self._statement)
@@ -108,7 +107,6 @@ class Applying:
             UnreadableError: it is another one.
         """
         if words.skip("CREATE", "OR", "REPLACE", "TABLE"):
-            words.skip_if_exists()
             self._holdings.drop(words.table_name())
         elif words.skip("DROP", "TABLE") or words.skip("RENAME", "TABLE") or words.skip("ALTER", "TABLE"):
             self._concerned = all_names(words)

@@ -80,10 +80,8 @@ class Draft:
         """Add a column: at the end (None), first (empty), or after the column of a name.
 
         Raises:
-            UnreadableError: there is a column of its name, or none of the name it should follow.
+            UnreadableError: there is no column of the name it should follow.
         """
-        if self.index_of(column.name) is not None:
-            raise UnreadableError(f"there is a column {column.name} already")
         if position is None:
             self.columns.append(column)
         elif not position:

@@ -73,8 +73,6 @@ _IDLE_CLAUSES = (
     ("SECONDARY_UNLOAD",),
     ("REMOVE", "PARTITIONING"),
     ("UPGRADE", "PARTITIONING"),
-    ("DATA", "DIRECTORY"),
-    ("INDEX", "DIRECTORY"),
 )
 
 
@@ -144,19 +142,21 @@ class _Clauses:
 
     def _option(self) -> bool:
         """Take an option of the table; return whether one came."""
-        if self._words.sees("ENGINE"):
-            self._alter.engine = read_engine(self._words)
+        words = self._words
+        if words.sees("ENGINE"):
+            self._alter.engine = read_engine(words)
             return True
-        if self._words.skip("UNION"):
-            self._words.skip("=")
-            self._words.skip_group()
+        if words.skip_option():
             return True
-        if self._words.skip_option():
+        if words.skip("UNION"):
+            words.skip_group()
             return True
-        found = self._words.skip_any(*_OPTIONS)
-        if found:
-            self._words.take()
-        return found
+        if words.skip("DATA", "DIRECTORY") or words.skip("INDEX", "DIRECTORY"):
+            words.skip("=")
+        elif not words.skip_any(*_OPTIONS):
+            return False
+        words.take()
+        return True
 
     def _add(self) -> None:
         words = self._words

@@ -138,7 +138,7 @@ def _attribute(words: Words, column: ColumnWords) -> ColumnWords | None:  # noqa
             words.skip_group()
         return column
     if words.skip("PRIMARY", "KEY") or words.skip("PRIMARY") or words.skip("KEY"):
-        return replace(column, primary=True, nullable=False)
+        return replace(column, primary=True)
     if words.skip("UNIQUE"):
         words.skip("KEY")
         return replace(column, unique=True)

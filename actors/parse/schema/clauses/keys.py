@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 from actors.parse.schema.clauses.words import Words
-from actors.parse.schema.definition import PRIMARY
 
 _CONSTRAINT_WORDS = (
     "CONSTRAINT",
@@ -121,7 +120,6 @@ def _indexed(words: Words, kind: KeyKind, symbol: str) -> KeyWords:
     hashed = skip_using(words)
     parts = tuple(words.in_parentheses(lambda: _part(words)))
     hashed = _options(words, hashed=hashed)
-    name = PRIMARY if kind is KeyKind.PRIMARY else name
     return KeyWords(kind, name, parts, hashed=hashed, if_not_exists=if_not_exists)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from definition_text import cases, text_after
+from definition_text import MARIADB, MYSQL, cases, played, text_after
 
 BEFORE = (
     "CREATE TABLE t (a INT NOT NULL, b VARCHAR(20), c TEXT, d INT,"
@@ -242,3 +242,65 @@ ADD COLUMN IF NOT EXISTS e INT AFTER a, DROP COLUMN IF EXISTS c
 @pytest.mark.parametrize(("server", "clauses", "expected"), cases(ALTERED))
 def test_a_table_after_clauses(server, clauses, expected):
     assert text_after(BEFORE, f"ALTER TABLE t {clauses[0]}", server=server) == expected
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "RENAME COLUMN nope TO e",
+        "ALTER COLUMN nope SET INVISIBLE",
+        "MODIFY nope INT",
+        "CHANGE nope e INT",
+        "RENAME COLUMN d TO b",
+        "ADD e INT, ADD E INT",
+        "DROP a, DROP b, DROP c, DROP d",
+        "ADD INDEX (nope)",
+        "CONVERT TO CHARACTER SET latin1, CHARSET latin1",
+        "CONVERT TO FROB",
+        "ADD UNIQUE (a) FROB) x",
+        "ADD CONSTRAINT c FROB",
+        "ADD e DECIMAL(1,2,3)",
+        "ADD e VARCHAR(1,2)",
+        "ADD e VARCHAR(1,2,3)",
+        "ADD e VARCHAR(1e1)",
+        "ADD e VARCHAR(x)",
+        "ADD e 'INT'",
+        "ADD e `INT`",
+        "ADD e CHAR(3) CHARACTER SET martian",
+        "ADD e CHAR(3) COLLATE martian_ci",
+        "ADD 'e' INT",
+        "ADD e INT REFERENCES p (id) ON DELETE FROB",
+        "ADD e ENUM(x, y)",
+        "ADD e NATIONAL TEXT",
+        "ALTER COLUMN d SET FROB",
+        "FROB",
+        "FROB 5",
+    ],
+)
+@pytest.mark.parametrize("server", [MARIADB, MYSQL], ids=["mariadb", "mysql"])
+def test_what_cannot_be_told_makes_the_table_unknown(clauses, server):
+    assert text_after(BEFORE, f"ALTER TABLE t {clauses}", server=server) == "unknown"
+
+
+@pytest.mark.parametrize("clauses", ["ADD e TEXT", "ADD e BLOB", "MODIFY b MEDIUMTEXT"])
+def test_a_text_of_mysql_that_is_defined_while_its_table_is_converted_is_not_guessed(clauses):
+    clauses = f"CONVERT TO CHARACTER SET latin1, {clauses}"
+    assert text_after(BEFORE, f"ALTER TABLE t {clauses}", server=MYSQL) == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("clause", "word"),
+    [
+        ("ADD e CHAR(3) CHARACTER SET martian", "martian"),
+        ("ADD e CHAR(3) COLLATE martian_ci", "martian_ci"),
+        ("ADD e INT FROB", "character 24, 'FROB'"),
+        ("ADD", "the statement ends, and a name should come"),
+        ("ADD e VARCHAR(1,2)", "more sizes than one"),
+        ("ADD e 'INT'", "a type should come"),
+        ("ADD e ENUM(x)", "a text should come"),
+        ("ADD 'e' INT", "a name should come"),
+    ],
+)
+def test_the_reason_says_which_word_it_is(clause, word):
+    table = played("CREATE TABLE t (a INT)", f"ALTER TABLE t {clause}").table("app", "t")
+    assert word in table.reason

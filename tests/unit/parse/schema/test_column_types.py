@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from definition_text import cases, text_after
 
+from actors.parse.schema.statement import ServerVersion, SqlMode
+
 TYPES = """
 CREATE TABLE t (a NATIONAL CHAR(3))
     both: a char(3) utf8mb3_general_ci
@@ -218,3 +220,57 @@ CREATE TABLE t (a VARCHARACTER(4))
 @pytest.mark.parametrize(("server", "statements", "expected"), cases(TYPES))
 def test_a_name_of_a_type_means_a_type(server, statements, expected):
     assert text_after(*statements, server=server) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "expected"),
+    [
+        ("REAL", SqlMode.REAL_AS_FLOAT, "a float"),
+        ("REAL(9,2)", SqlMode.REAL_AS_FLOAT, "a float"),
+        ("REAL", 0, "a double"),
+        ("DOUBLE", SqlMode.REAL_AS_FLOAT, "a double"),
+        ("FLOAT8", SqlMode.REAL_AS_FLOAT, "a double"),
+        ("VARBINARY(70000)", 0, "a mediumblob"),
+        ("VARBINARY(70000)", SqlMode.STRICT_ALL_TABLES, "a varbinary(70000)"),
+        ("VARBINARY(70000)", SqlMode.STRICT_TRANS_TABLES, "a varbinary(70000)"),
+    ],
+)
+def test_the_mode_of_the_session_decides(kind, mode, expected):
+    assert text_after(f"CREATE TABLE t (a {kind})", sql_mode=mode) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "expected"),
+    [
+        ("INET6", "10.5.0-MariaDB", "a inet6"),
+        ("INET6", "10.4.30-MariaDB", "unknown"),
+        ("UUID", "10.7.1-MariaDB", "a uuid"),
+        ("UUID", "10.6.9-MariaDB", "unknown"),
+        ("UUID", "11.4.2-MariaDB", "a uuid"),
+        ("UUID", "9.7.4", "unknown"),
+        ("GEOMETRYCOLLECTION", "5.7.44", "a geometrycollection"),
+        ("GEOMETRYCOLLECTION", "8.0.11", "a geomcollection"),
+        ("GEOMETRYCOLLECTION", "10.11.6-MariaDB", "a geometrycollection"),
+        ("CHAR(3) CHARACTER SET utf8mb4", "5.7.44", "a char(3)"),
+        ("TIMESTAMP", "5.7.44", "a timestamp NOT NULL"),
+    ],
+)
+def test_the_version_of_the_server_decides(kind, version, expected):
+    assert text_after(f"CREATE TABLE t (a {kind})", server=ServerVersion.parse(version)) == expected
+
+
+@pytest.mark.parametrize(
+    ("client", "connection", "kind", "expected"),
+    [
+        (8, 8, "ENUM('é')", "a enum('é')"),
+        (45, 8, "ENUM('é', '日')", "a enum('é','?')"),
+        (45, 63, "ENUM('x') CHARACTER SET latin1", "a enum('x') latin1_swedish_ci"),
+        (45, 63, "ENUM('é') CHARACTER SET latin1", "a enum('Ã©') latin1_swedish_ci"),
+        (45, 60, "ENUM('x')", "a enum('x')"),
+        (63, 60, "ENUM('x')", "unknown"),
+    ],
+)
+def test_a_value_is_in_the_charset_of_the_connection(client, connection, kind, expected):
+    """The client sends bytes of its charset, which the server converts to the connection's."""
+    session = {"client_collation": client, "connection_collation": connection}
+    assert text_after(f"CREATE TABLE t (a {kind})", **session) == expected

@@ -176,6 +176,54 @@ CREATE TABLE t (a INT, UNIQUE k USING HASH (a) USING BTREE)
 CREATE TABLE t (a INT, UNIQUE k USING BTREE (a) USING HASH)
     mariadb: a int, UNIQUE k(a) hashed
     mysql: a int, UNIQUE k(a)
+CREATE TABLE t (a VARCHAR(5) NOT NULL COMPRESSED, b INT)
+    mariadb: a varchar(5) NOT NULL, b int
+CREATE TABLE t (a INT NOT SECONDARY NOT NULL)
+    mysql: a int NOT NULL
+CREATE TABLE t (a INT WITHOUT SYSTEM VERSIONING NOT NULL, b INT)
+    mariadb: a int NOT NULL, b int
+CREATE TABLE t (a INT CHECK (a > ')') NOT NULL, b INT)
+    mysql: a int NOT NULL, b int
+CREATE TABLE t (a ENUM('a''b', "c""d"))
+    both: a enum('a''b','c"d')
+CREATE TABLE t (a ENUM(b'', b'100000001', b'11111111') CHARACTER SET latin1)
+    both: a enum('','','ÿ') latin1_swedish_ci
+CREATE TABLE t (a ENUM(x'E9') CHARACTER SET latin1)
+    both: a enum('é') latin1_swedish_ci
+CREATE TABLE t (a INT, VECTOR INT, UNIQUE (vector))
+    both: a int, VECTOR int, UNIQUE VECTOR(VECTOR)
+CREATE TABLE t (a INT AS (1) STORED NOT NULL, b INT AS (2) VIRTUAL NOT NULL)
+    mysql: a int NOT NULL stored, b int NOT NULL virtual
+CREATE TABLE t (a TEXT, FULLTEXT k (a) WITH PARSER ngram, b INT)
+    mysql: a text, b int, k(a)
+CREATE TABLE t (a TEXT, FULLTEXT k (a) /*!50100 WITH PARSER ngram */, b INT)
+    mysql: a text, b int, k(a)
+CREATE TABLE t (a INT, b INT, UNIQUE k (a, (b + 1)), UNIQUE l (b))
+    mysql: a int, b int, UNIQUE l(b), UNIQUE k(a, <expression>)
+CREATE TABLE t (a INT, b INT, UNIQUE z (a, (b + 1)), UNIQUE y ((a + 1)), UNIQUE x (b), KEY w (b))
+    mysql: a int, b int, UNIQUE x(b), w(b), UNIQUE y(<expression>), UNIQUE z(a, <expression>)
+CREATE TABLE t (a ENUM('x','y') CHARACTER SET latin1, b VARCHAR(5), UNIQUE k (a, b(3)))
+    both: a enum('x','y') latin1_swedish_ci, b varchar(5), UNIQUE k(a, b(3))
+CREATE TABLE t (a INT, b INT, KEY z (a), KEY y (b), UNIQUE k (a))
+    both: a int, b int, UNIQUE k(a), y(b), z(a)
+CREATE TABLE t (a LINESTRING NOT NULL, UNIQUE k (a(25)))
+    mariadb: a linestring NOT NULL, UNIQUE k(a(25))
+CREATE TABLE t (a LINESTRING NOT NULL, UNIQUE k (a(30)))
+    mariadb: a linestring NOT NULL, UNIQUE k(a(30))
+CREATE TABLE t (a POINT NOT NULL, UNIQUE k (a(10)))
+    mariadb: a point NOT NULL, UNIQUE k(a(25))
+CREATE TABLE t (a POINT NOT NULL, UNIQUE k (a))
+    mariadb: a point NOT NULL, UNIQUE k(a(25))
+CREATE TABLE t (a VARCHAR(0), b CHAR(0) NOT NULL)
+    both: a varchar(0), b char(0) NOT NULL
+CREATE TABLE t (a VARCHAR(16383) CHARACTER SET latin1)
+    both: a varchar(16383) latin1_swedish_ci
+CREATE TABLE t (a INT, b INT, CONSTRAINT `PRIMARY` PRIMARY KEY (a), UNIQUE (b))
+    both: a int NOT NULL, b int, PRIMARY(a), UNIQUE b(b)
+CREATE TABLE t (a DECIMAL(.5))
+    mysql: a decimal(10,0)
+CREATE TABLE t (a DECIMAL(5.))
+    both: a decimal(5,0)
 """
 
 

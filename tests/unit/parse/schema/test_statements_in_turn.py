@@ -265,6 +265,151 @@ ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES p (id), ADD UNIQUE (a, b)
 CREATE TABLE t (a INT, s TIMESTAMP NULL)
 ALTER TABLE t ADD SYSTEM VERSIONING
     mariadb: a int, s timestamp
+CREATE TABLE t (a INT, s TIMESTAMP(6) AS ROW START, e TIMESTAMP(6) AS ROW END, PERIOD FOR SYSTEM_TIME (s,
+        e)) WITH SYSTEM VERSIONING
+SET system_versioning_alter_history=KEEP
+ALTER TABLE t ADD b INT
+    mariadb: a int, s timestamp(6) NOT NULL row start, e timestamp(6) NOT NULL row end, b int
+CREATE TABLE t (a INT) WITH SYSTEM VERSIONING
+ALTER TABLE t DROP SYSTEM VERSIONING, ADD b INT
+    mariadb: a int, b int
+CREATE TABLE t (a INT WITH SYSTEM VERSIONING, b INT WITHOUT SYSTEM VERSIONING NOT NULL)
+    mariadb: a int, b int NOT NULL
+CREATE TABLE t (a INT, b INT, CONSTRAINT f FOREIGN KEY (a) REFERENCES p (id))
+ALTER TABLE t DROP FOREIGN KEY f, ADD c INT
+    both: a int, b int, c int, f(a)
+CREATE TABLE t (a INT, b INT, CONSTRAINT f FOREIGN KEY (a) REFERENCES p (id))
+ALTER TABLE t DROP FOREIGN KEY IF EXISTS f, ADD c INT
+    mariadb: a int, b int, c int, f(a)
+CREATE TABLE t (a INT, b INT, CONSTRAINT f CHECK (a > 1))
+ALTER TABLE t DROP CHECK f, ADD c INT
+    mysql: a int, b int, c int
+CREATE TABLE t (a INT, b INT, CONSTRAINT f CHECK (a > 1))
+ALTER TABLE t DROP CONSTRAINT f, ADD c INT
+    both: a int, b int, c int
+CREATE TABLE t (a INT, b INT, CONSTRAINT f CHECK (a > 1))
+ALTER TABLE t ALTER CHECK f NOT ENFORCED, ADD c INT
+    mysql: a int, b int, c int
+CREATE TABLE t (a INT, b INT, CONSTRAINT f CHECK (a > 1))
+ALTER TABLE t ALTER CONSTRAINT f NOT ENFORCED, ADD c INT
+    mysql: a int, b int, c int
+CREATE TABLE t (a INT PRIMARY KEY, b INT)
+ALTER TABLE t ADD COLUMN IF NOT EXISTS a INT PRIMARY KEY, ADD c INT
+    mariadb: a int NOT NULL, b int, c int, PRIMARY(a)
+CREATE TABLE t (a INT PRIMARY KEY, b INT)
+ALTER TABLE t ADD PRIMARY KEY IF NOT EXISTS (b), ADD c INT
+    mariadb: a int NOT NULL, b int, c int, PRIMARY(a)
+CREATE TABLE t (a INT, b INT)
+ALTER TABLE t ADD PRIMARY KEY IF NOT EXISTS (b)
+    mariadb: a int, b int NOT NULL, PRIMARY(b)
+CREATE TABLE t (a INT, b INT)
+ALTER TABLE t ADD COLUMN IF NOT EXISTS c INT, ADD COLUMN IF NOT EXISTS c BIGINT
+    mariadb: a int, b int, c int
+CREATE TABLE t (a INT, b INT, UNIQUE k (a))
+ALTER TABLE t DROP a, ADD COLUMN IF NOT EXISTS a BIGINT
+    mariadb: b int
+CREATE TABLE t (a INT, b INT, UNIQUE k (a))
+ALTER TABLE t DROP a, CHANGE b a INT
+    both: a int
+CREATE TABLE t (a INT, b INT, UNIQUE k (a))
+ALTER TABLE t DROP a, RENAME COLUMN b TO a
+    both: a int
+CREATE TABLE t (a INT, b INT)
+ALTER TABLE t MODIFY IF EXISTS a INT UNIQUE, ADD c INT
+    mariadb: a int, b int, c int, UNIQUE a(a)
+CREATE TABLE t (a INT, b INT) CHARSET latin1
+ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, ADD c CHAR(3)
+    both: a int, b int, c char(3) utf8mb4_bin
+CREATE TABLE t (a INT, b CHAR(3))
+ALTER TABLE t CONVERT TO CHARACTER SET latin1, COMMENT 'x'
+    both: a int, b char(3) latin1_swedish_ci
+CREATE TABLE t (a INT, b INT) /*!50100 PARTITION BY HASH (a) (PARTITION p0 ENGINE = InnoDB, PARTITION p1
+        ENGINE = InnoDB) */
+ALTER TABLE t ADD c INT
+    both: a int, b int, c int
+CREATE TABLE t (a INT, b INT) PARTITION BY LIST (a) (PARTITION p0 VALUES IN (1, 2), PARTITION p1 VALUES IN
+        (3))
+ALTER TABLE t ADD c INT PARTITION BY HASH (a) PARTITIONS 3
+    both: a int, b int, c int
+CREATE TABLE t (a INT, b INT) ENGINE=MyISAM UNION=() INSERT_METHOD=NO COMMENT='x'
+    both: a int, b int
+CREATE TABLE t (a VARCHAR(70000) CHARACTER SET latin1, b INT)
+    both: a mediumtext latin1_swedish_ci, b int
+CREATE TABLE t (a VARBINARY(70000), b INT)
+    both: a mediumblob, b int
+CREATE TABLE t (a VARBINARY(65535), b INT)
+    mariadb: a blob, b int
+CREATE TABLE t (a VARBINARY(65536))
+    both: a mediumblob
+CREATE TABLE t (a VARBINARY(65532) NOT NULL)
+    both: a varbinary(65532) NOT NULL
+CREATE TABLE t (a VARBINARY(65533) NOT NULL)
+    mariadb: a blob NOT NULL
+    mysql: a varbinary(65533) NOT NULL
+CREATE TABLE t (a VARCHAR(65532) CHARACTER SET latin1 NOT NULL)
+    both: a varchar(65532) latin1_swedish_ci NOT NULL
+CREATE TABLE t (a VARCHAR(65535) CHARACTER SET latin1, b INT)
+    mariadb: a text latin1_swedish_ci, b int
+CREATE TABLE t (a VARCHAR(65536) CHARACTER SET latin1)
+    both: a mediumtext latin1_swedish_ci
+CREATE TABLE t (a ENUM('é','😀') CHARACTER SET latin1)
+    both: a enum('é','?') latin1_swedish_ci
+CREATE TABLE t (a ENUM('é ','x') CHARACTER SET utf8mb3, b ENUM('x ') CHARACTER SET binary, c SET('ä')
+        CHARACTER SET cp1251)
+    both: a enum('é','x') utf8mb3_general_ci, b enum('x '), c set('?') cp1251_general_ci
+CREATE TABLE t (a ENUM('é','x') CHARACTER SET latin1)
+ALTER TABLE t CONVERT TO CHARACTER SET latin1 COLLATE latin1_bin
+    both: a enum('é','x') latin1_bin
+CREATE TABLE t (a BINARY(5), b BLOB, c CHAR(3) CHARACTER SET binary, d INT)
+ALTER TABLE t CONVERT TO CHARACTER SET latin1
+    both: a binary(5), b blob, c binary(3), d int
+CREATE TABLE t (a CHAR(3))
+ALTER TABLE t CONVERT TO CHARACTER SET latin1, ADD b CHAR(3) COLLATE utf8mb4_bin, ADD c CHAR(3) COLLATE
+        DEFAULT, ADD d INT
+    mariadb: a char(3) latin1_swedish_ci, b char(3) latin1_swedish_ci, c char(3) latin1_swedish_ci, d int
+CREATE TABLE t (a CHAR(3))
+ALTER TABLE t CONVERT TO CHARACTER SET latin1 COLLATE latin1_bin, ADD c CHAR(3) COLLATE DEFAULT, ADD d
+        BINARY(3) COLLATE utf8mb4_bin
+    mariadb: a char(3) latin1_bin, c char(3) latin1_swedish_ci, d char(3) latin1_bin
+CREATE TABLE u (a INT)
+CREATE TABLE t (LIKE u)
+    both: a int
+CREATE TABLE t (a INT, b INT)
+ALTER TABLE t ADD INDEX IF NOT EXISTS k (a), ADD UNIQUE INDEX IF NOT EXISTS l (b)
+    mariadb: a int, b int, UNIQUE l(b), k(a)
+CREATE TABLE t (a SET('x','y') CHARACTER SET latin1 NOT NULL, b CHAR(3), UNIQUE k (a, b(2)))
+ALTER TABLE t MODIFY a VARCHAR(9) CHARACTER SET latin1 NOT NULL
+    mariadb: a varchar(9) latin1_swedish_ci NOT NULL, b char(3), UNIQUE k(a, b(2))
+    mysql: a varchar(9) latin1_swedish_ci NOT NULL, b char(3), UNIQUE k(a(1), b(2))
+CREATE TABLE t (a SET('x','y') CHARACTER SET latin1 NOT NULL, UNIQUE k (a))
+ALTER TABLE t MODIFY a TEXT CHARACTER SET latin1 NOT NULL
+    mariadb: a text latin1_swedish_ci NOT NULL, UNIQUE k(a) hashed
+    mysql: a text latin1_swedish_ci NOT NULL, UNIQUE k(a(1))
+CREATE TABLE t (id INT, a DATE, b DATE, PERIOD FOR p (a, b))
+ALTER TABLE t RENAME COLUMN a TO s
+ALTER TABLE t ADD UNIQUE (id, p WITHOUT OVERLAPS)
+    mariadb: id int, s date NOT NULL, b date NOT NULL, UNIQUE id(id, b, s)
+CREATE TABLE t (a INT);
+ALTER TABLE t ADD b INT;;
+    both: a int, b int
+CREATE TABLE t (a INT, b INT)
+ALTER TABLE t ALTER COLUMN IF EXISTS b SET DEFAULT 3, ADD c INT
+    mariadb: a int, b int, c int
+CREATE TABLE t (a INT, b INT)
+ALTER TABLE t DATA DIRECTORY='/tmp', INDEX DIRECTORY '/tmp', ADD c INT
+    both: a int, b int, c int
+CREATE TABLE t (a CHAR(3))
+ALTER TABLE t CONVERT TO CHARACTER SET latin1, ADD d BINARY(3) COLLATE binary
+    mysql: a char(3) latin1_swedish_ci, d binary(3)
+CREATE TABLE t (a CHAR(3))
+ALTER TABLE t CONVERT TO CHARACTER SET latin1, ADD d BLOB COLLATE utf8mb4_bin, ADD e VARBINARY(3)
+    mariadb: a char(3) latin1_swedish_ci, d text latin1_swedish_ci, e varbinary(3)
+CREATE TABLE t (a CHAR(3))
+ALTER TABLE t CONVERT TO CHARACTER SET latin1 COLLATE latin1_bin, MODIFY a BINARY(3) COLLATE utf8mb4_bin
+    mariadb: a char(3) latin1_bin
+CREATE TABLE t (a INT, b INT)
+ALTER TABLE t ENGINE=MyISAM, UNION (), ADD c INT
+    both: a int, b int, c int
 """
 
 
