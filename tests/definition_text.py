@@ -78,7 +78,10 @@ def text_of(table: TableDefinition | UnknownTable | None) -> str:
     if not isinstance(table, TableDefinition):
         return "none" if table is None else "unknown"
     primary = [f"PRIMARY({', '.join(table.primary_key)})"] if table.primary_key else []
-    return ", ".join([*map(text_of_column, table.columns), *primary, *map(_text_of_key, table.keys)])
+    versioned = ["versioned"] * table.versioned
+    return ", ".join(
+        [*map(text_of_column, table.columns), *primary, *map(_text_of_key, table.keys), *versioned]
+    )
 
 
 def text_of_column(column: ColumnDefinition) -> str:

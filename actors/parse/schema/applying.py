@@ -92,10 +92,10 @@ class Applying:
                 self._dispatch(words)
         except UnreadableError as error:
             reason = f"{self._statement.beginning} is not understood: {error}."
-            if not self._concerned:
+            if words is None or not self._concerned:
                 self._holdings.forget_all(reason)
                 return
-            for name in [*self._concerned, *(later_names(words) if words is not None else ())]:
+            for name in [*self._concerned, *later_names(words)]:
                 self._holdings.forget(name, reason)
 
     def _failed(self, words: Words) -> None:
@@ -252,10 +252,6 @@ class Applying:
         draft = self._draft(name)
         if draft is None:
             return
-        if words.skip("WAIT"):
-            words.number()
-        else:
-            words.skip("NOWAIT")
         key = replace(read_index(words, kind, index, hashed=hashed), if_not_exists=if_not_exists)
         if if_not_exists and draft.has(key):
             return

@@ -119,8 +119,6 @@ def _read_options(words: Words, table: TableWords) -> None:
             table.versioned = True
         elif words.sees("ENGINE"):
             table.engine = read_engine(words)
-        elif words.skip("PARTITION", "BY"):
-            table.queried |= _skip_partitions(words)
         elif words.sees_any(*_QUERY_WORDS) or words.sees_query():
             table.queried = True
             words.skip_rest()
@@ -136,15 +134,3 @@ def read_engine(words: Words) -> str:
     words.skip("=")
     name = words.take().text.upper()
     return _ENGINES.get(name, name)
-
-
-def _skip_partitions(words: Words) -> bool:
-    """Take everything after PARTITION BY; return whether a query comes in it."""
-    queried = False
-    while not words.ended:
-        queried |= words.sees("SELECT") or words.sees("AS")
-        if words.sees("("):
-            words.skip_group()
-        else:
-            words.take()
-    return queried

@@ -133,7 +133,6 @@ def _foreign(words: Words, symbol: str) -> KeyWords:
 
 def _part(words: Words) -> KeyPart:
     if words.sees("("):
-        words.skip_group()
         part = KeyPart("")
     else:
         name = words.name()
@@ -150,6 +149,6 @@ def _options(words: Words, *, hashed: bool) -> bool:
             hashed = skip_using(words)
         elif words.sees("("):
             words.skip_group()
-        elif not words.skip_option():
+        else:
             words.take()
     return hashed

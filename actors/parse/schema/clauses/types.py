@@ -230,11 +230,16 @@ def _other(words: Words, word: str) -> Type | None:  # noqa: C901, PLR0911 - one
         case "VECTOR":
             size = _size(words)
             return Type("vector", length=_VECTOR_DIMENSIONS if size is None else size)
-        case _ if server.mariadb and (server.major, server.minor) >= _OF_MARIADB.get(word, (1000, 0)):
+        case _ if _has_own(server, word):
             _size(words)  # may be given, and has no meaning
             return Type(word.lower())
         case _:
             return None
+
+
+def _has_own(server: ServerVersion, word: str) -> bool:
+    """Return whether a server has a type of MariaDB's own."""
+    return server.mariadb and word in _OF_MARIADB and (server.major, server.minor) >= _OF_MARIADB[word]
 
 
 def _with_charset(words: Words, charsets: Charsets, kind: Type) -> Type:
@@ -253,7 +258,6 @@ def _with_charset(words: Words, charsets: Charsets, kind: Type) -> Type:
             if words.skip("="):
                 words.take()
         elif skip_charset_words(words):
-            words.skip("=")
             charset = read_charset(words, charsets)
         else:
             break

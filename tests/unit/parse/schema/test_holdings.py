@@ -8,7 +8,7 @@ from definition_text import MARIADB, MYSQL, cases, played, text_of
 from actors.parse.schema.catalog import Catalog
 from actors.parse.schema.definition import SourceName, UnknownTable
 from actors.parse.schema.held import NoTable, View
-from actors.parse.schema.statement import Statement
+from actors.parse.schema.statement import ServerVersion, Statement
 
 LATIN1, LATIN1_BIN, UTF8MB4 = 8, 47, 45
 
@@ -113,10 +113,14 @@ CREATE TABLE t (a INT) FROB (1, 2) IGNORE SELECT 1
     both: t unknown
 CREATE TABLE t (a INT) COMMENT='x' (SELECT 1)
     both: t unknown
+CREATE TABLE t (a INT)
 CREATE DATABASE o
 CREATE TABLE o.t (a INT)
 DROP DATABASE IF EXISTS app
     both: o.t a int, t none
+CREATE TABLE t (a INT)
+DROP INDEX i ON nope
+    both: nope unknown, t a int
 CREATE TABLE t (a INT)
 DROP DATABASE o
     both: t a int
@@ -191,6 +195,9 @@ def test_a_statement_that_finds_nothing_to_do_changes_nothing(sql):
     ("sql", "failed"),
     [
         ("CREATE FROB x", False),
+        ("CREATE FROB TABLE t (user INT)", False),
+        ("ALTER FROB TABLE t ADD user INT", False),
+        ("CREATE TABLE t (a INT) 'no end", False),
         ("ALTER FROB x", False),
         ("DROP FROB x", False),
         ("RENAME FROB x", False),
@@ -272,6 +279,31 @@ def test_a_view_that_is_there_is_not_created_again():
     assert run(made, "CREATE VIEW IF NOT EXISTS t AS SELECT 1", took_effect=True).created == names("t")
 
 
+def test_the_collation_of_a_table_is_as_far_known_as_its_schemas():
+    assert played("CREATE TABLE t (a INT)").table("app", "t").collation == UTF8MB4
+    assert played("CREATE TABLE o.t (a INT)").table("o", "t").collation == 0
+
+
+def test_a_clause_that_renames_a_column_names_no_table():
+    made = played("CREATE TABLE t (a INT)")
+    assert run(made, "ALTER TABLE t FROB, RENAME COLUMN a TO b, RENAME KEY k TO l").unknown == names("t")
+
+
+@pytest.mark.parametrize(
+    ("version", "columns"),
+    [
+        ("10.3.39-MariaDB", 1),
+        ("10.4.0-MariaDB", 2),
+        ("10.5.1-MariaDB", 2),
+        ("11.4.2-MariaDB", 2),
+        ("11.4.2", 1),
+    ],
+)
+def test_mariadb_hashes_long_keys_from_a_version_on(version, columns):
+    made = played("CREATE TABLE t (a TEXT, UNIQUE k (a))", server=ServerVersion.parse(version))
+    assert len(made.table("app", "t").logged) == columns
+
+
 def test_a_sequence_is_in_the_collation_of_its_schema_as_far_as_that_is_known():
     assert played("CREATE SEQUENCE s").table("app", "s").collation == UTF8MB4
     assert played("CREATE SEQUENCE o.s").table("o", "s").collation == 0
@@ -319,6 +351,10 @@ def test_a_schema_goes_with_its_tables_only():
     record = run(made, "CREATE OR REPLACE DATABASE app")
     assert (record.gone, made.tables()) == (("app",), [])
     assert run(made, "CREATE DATABASE o").gone == ()
+    assert "unsure" not in made.schemas_to_json()
+    assert made.held() == []
+    made.forget_all("why")
+    assert run(made, "CREATE DATABASE o2").gone == ()
 
 
 def test_a_forgotten_schema_leaves_others_known():
@@ -343,7 +379,7 @@ def test_what_is_dropped_of_what_is_unknown_is_free():
     record = run(made, "DROP DATABASE app")
     assert (record.gone, made.table("app", "x")) == (("app",), None)
     assert made.table("o", "x").reason == "why"
-    run(made, "CREATE DATABASE IF NOT EXISTS o CHARSET latin1")
+    assert run(made, "CREATE DATABASE IF NOT EXISTS o CHARSET latin1").schemas == ("o",)
     assert (made.schema_collation("o"), made.table("o", "x").reason) == (None, "why")
     loaded = Catalog(UTF8MB4)
     loaded.load_schemas(copy.schemas_to_json())

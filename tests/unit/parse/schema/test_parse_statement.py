@@ -68,6 +68,7 @@ def test_either_strict_mode_is_strict(mode, strict):
     [
         ("DROP\n  TABLE\tt", "'DROP TABLE t'"),
         ("x" * 120, repr("x" * 120)),
+        ("x" + " " * 398 + "yz", "'x y'"),
         ("x" * 121, repr("x" * 117 + "...")),
         ("x" * 1000, repr("x" * 117 + "...")),
     ],

@@ -184,13 +184,13 @@ CREATE SEQUENCE t
 DROP TABLE t
     mariadb: none
 CREATE TABLE t (a INT) WITH SYSTEM VERSIONING
-    mariadb: a int
+    mariadb: a int, versioned
 CREATE TABLE t (a INT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START, e TIMESTAMP(6) GENERATED ALWAYS AS ROW
         END, PERIOD FOR SYSTEM_TIME (s, e)) WITH SYSTEM VERSIONING
-    mariadb: a int, s timestamp(6) NOT NULL row start, e timestamp(6) NOT NULL row end
+    mariadb: a int, s timestamp(6) NOT NULL row start, e timestamp(6) NOT NULL row end, versioned
 CREATE TABLE t (a INT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START INVISIBLE, e TIMESTAMP(6) AS ROW END
         INVISIBLE, PERIOD FOR SYSTEM_TIME (s, e)) WITH SYSTEM VERSIONING
-    mariadb: a int, s timestamp(6) NOT NULL row start invisible, e timestamp(6) NOT NULL row end invisible
+    mariadb: a int, s timestamp(6) NOT NULL row start invisible, e timestamp(6) NOT NULL row end invisible, versioned
 CREATE TABLE t (id INT, a DATE, b DATE, PERIOD FOR p (a, b))
     mariadb: id int, a date NOT NULL, b date NOT NULL
 CREATE TABLE t (id INT, a DATE, b DATE)
@@ -264,7 +264,7 @@ ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES p (id), ADD UNIQUE (a, b)
     both: a int, b int, UNIQUE a(a, b)
 CREATE TABLE t (a INT, s TIMESTAMP NULL)
 ALTER TABLE t ADD SYSTEM VERSIONING
-    mariadb: a int, s timestamp
+    mariadb: a int, s timestamp, versioned
 CREATE TABLE t (a INT, s TIMESTAMP(6) AS ROW START, e TIMESTAMP(6) AS ROW END, PERIOD FOR SYSTEM_TIME (s,
         e)) WITH SYSTEM VERSIONING
 SET system_versioning_alter_history=KEEP
@@ -274,7 +274,7 @@ CREATE TABLE t (a INT) WITH SYSTEM VERSIONING
 ALTER TABLE t DROP SYSTEM VERSIONING, ADD b INT
     mariadb: a int, b int
 CREATE TABLE t (a INT WITH SYSTEM VERSIONING, b INT WITHOUT SYSTEM VERSIONING NOT NULL)
-    mariadb: a int, b int NOT NULL
+    mariadb: a int, b int NOT NULL, versioned
 CREATE TABLE t (a INT, b INT, CONSTRAINT f FOREIGN KEY (a) REFERENCES p (id))
 ALTER TABLE t DROP FOREIGN KEY f, ADD c INT
     both: a int, b int, c int, f(a)
@@ -410,6 +410,72 @@ ALTER TABLE t CONVERT TO CHARACTER SET latin1 COLLATE latin1_bin, MODIFY a BINAR
 CREATE TABLE t (a INT, b INT)
 ALTER TABLE t ENGINE=MyISAM, UNION (), ADD c INT
     both: a int, b int, c int
+CREATE TABLE t (a INT, b INT, UNIQUE (a), CONSTRAINT a_2 CHECK (a > 1))
+ALTER TABLE t DROP CONSTRAINT a_2
+    both: a int, b int, UNIQUE a(a)
+CREATE TABLE t (a INT, b INT, UNIQUE (a))
+ALTER TABLE t DROP INDEX IF EXISTS a_2, ADD c INT
+    mariadb: a int, b int, c int, UNIQUE a(a)
+CREATE TABLE t (a INT, b INT, UNIQUE (a))
+CREATE UNIQUE INDEX a_2 ON t (b)
+    both: a int, b int, UNIQUE a(a), UNIQUE a_2(b)
+CREATE TABLE t (a INT, b INT, UNIQUE (a))
+CREATE OR REPLACE UNIQUE INDEX a_2 ON t (b)
+    mariadb: a int, b int, UNIQUE a(a), UNIQUE a_2(b)
+CREATE TABLE t (a INT, b INT, UNIQUE k (a))
+ALTER TABLE t DROP a, CHANGE b a INT FIRST
+    both: a int
+CREATE TABLE t (id INT, a DATE, b DATE, c DATE NOT NULL, d DATE NOT NULL, PERIOD FOR p (a, b))
+ALTER TABLE t ADD PERIOD IF NOT EXISTS FOR p (c, d), ADD UNIQUE k (id, p WITHOUT OVERLAPS)
+    mariadb: id int, a date NOT NULL, b date NOT NULL, c date NOT NULL, d date NOT NULL, UNIQUE k(id, b, a)
+CREATE TABLE t (id INT, a DATE, b DATE)
+ALTER TABLE t ADD PERIOD IF NOT EXISTS FOR p (a, b), ADD UNIQUE k (id, p WITHOUT OVERLAPS)
+    mariadb: id int, a date NOT NULL, b date NOT NULL, UNIQUE k(id, b, a)
+CREATE TABLE t (a INT UNIQUE)
+ALTER TABLE t MODIFY a INT UNIQUE
+    both: a int, UNIQUE a(a), UNIQUE a_2(a)
+CREATE TABLE t (b INT, UNIQUE a (b))
+ALTER TABLE t ADD a INT UNIQUE
+    both: b int, a int, UNIQUE a(b), UNIQUE a_2(a)
+CREATE TABLE t (a INT UNIQUE)
+ALTER TABLE t ADD COLUMN IF NOT EXISTS a INT UNIQUE, ADD e INT
+    mariadb: a int, e int, UNIQUE a(a)
+CREATE TABLE t (a INT)
+ALTER TABLE t ADD CONSTRAINT IF NOT EXISTS c CHECK (a > 1), ADD e INT
+    mariadb: a int, e int
+CREATE TABLE t (a INT) WITH SYSTEM VERSIONING
+    mariadb: a int, versioned
+CREATE TABLE t (a INT)
+ALTER TABLE t ADD SYSTEM VERSIONING
+    mariadb: a int, versioned
+CREATE TABLE t (a INT) WITH SYSTEM VERSIONING
+ALTER TABLE t DROP SYSTEM VERSIONING
+    mariadb: a int
+CREATE TABLE t (a VARCHAR(5) NOT NULL COMPRESSED COMMENT 'x', b INT)
+    mariadb: a varchar(5) NOT NULL, b int
+CREATE TABLE t (a VARCHAR(5) DEFAULT 'x' COMPRESSED=zlib NOT NULL, b INT)
+    mariadb: a varchar(5) NOT NULL, b int
+CREATE TABLE t (a INT REFERENCES p, b INT)
+    mysql: a int, b int, a(a)
+CREATE TABLE t (a ENUM('x') CHARACTER SET binary)
+ALTER TABLE t CONVERT TO CHARACTER SET latin1
+    both: a enum('x')
+CREATE TABLE t (a SET('x','y') CHARACTER SET latin1 NOT NULL, b CHAR(3), UNIQUE k (a, b))
+ALTER TABLE t MODIFY a VARCHAR(9) CHARACTER SET latin1 NOT NULL
+    mariadb: a varchar(9) latin1_swedish_ci NOT NULL, b char(3), UNIQUE k(a, b)
+    mysql: a varchar(9) latin1_swedish_ci NOT NULL, b char(3), UNIQUE k(a(1), b)
+CREATE TABLE t (a INT, b INT)
+ALTER TABLE t ORDER BY a DESC, t.b
+    both: a int, b int
+CREATE TABLE t (a INT, b INT)
+CREATE UNIQUE INDEX i ON t (a) WAIT 5
+    mariadb: a int, b int, UNIQUE i(a)
+CREATE TABLE t (a INT, b INT)
+CREATE UNIQUE INDEX i ON t (a) NOWAIT
+    mariadb: a int, b int, UNIQUE i(a)
+CREATE TABLE t (a INT, b INT, UNIQUE (a, b))
+ALTER TABLE t ALTER COLUMN IF EXISTS b SET DEFAULT 5, ADD c INT
+    mariadb: a int, b int, c int, UNIQUE a(a, b)
 """
 
 
