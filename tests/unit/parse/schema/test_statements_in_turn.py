@@ -190,7 +190,8 @@ CREATE TABLE t (a INT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START, e TIMESTAMP
     mariadb: a int, s timestamp(6) NOT NULL row start, e timestamp(6) NOT NULL row end, versioned
 CREATE TABLE t (a INT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START INVISIBLE, e TIMESTAMP(6) AS ROW END
         INVISIBLE, PERIOD FOR SYSTEM_TIME (s, e)) WITH SYSTEM VERSIONING
-    mariadb: a int, s timestamp(6) NOT NULL row start invisible, e timestamp(6) NOT NULL row end invisible, versioned
+    mariadb: a int, s timestamp(6) NOT NULL row start invisible, e timestamp(6) NOT NULL row end
+        invisible, versioned
 CREATE TABLE t (id INT, a DATE, b DATE, PERIOD FOR p (a, b))
     mariadb: id int, a date NOT NULL, b date NOT NULL
 CREATE TABLE t (id INT, a DATE, b DATE)
@@ -269,7 +270,7 @@ CREATE TABLE t (a INT, s TIMESTAMP(6) AS ROW START, e TIMESTAMP(6) AS ROW END, P
         e)) WITH SYSTEM VERSIONING
 SET system_versioning_alter_history=KEEP
 ALTER TABLE t ADD b INT
-    mariadb: a int, s timestamp(6) NOT NULL row start, e timestamp(6) NOT NULL row end, b int
+    mariadb: a int, s timestamp(6) NOT NULL row start, e timestamp(6) NOT NULL row end, b int, versioned
 CREATE TABLE t (a INT) WITH SYSTEM VERSIONING
 ALTER TABLE t DROP SYSTEM VERSIONING, ADD b INT
     mariadb: a int, b int
