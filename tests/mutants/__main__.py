@@ -17,7 +17,7 @@ import pytest
 
 from mutants.campaign import Campaign
 from mutants.survivors import compare, entries, load
-from mutants.targets import PACKAGES, ROOT, files_of, tests_of
+from mutants.targets import PACKAGES, ROOT, files_of, suite_of
 from mutants.verdict import NOTICED, Fate, not_noticed, score, table
 
 #: required share of the mutants that are run
@@ -65,7 +65,7 @@ def main() -> int:
     # Hypothesis is already imported, so its assertions are not rewritten; they are not ours.
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning", f"--rootdir={ROOT}"]
     options += [f"--deselect={test}" for test in asked.deselect]
-    pytest.main([*options, *map(str, tests_of(files))], plugins=[campaign])
+    pytest.main([*options, *map(str, suite_of(files))], plugins=[campaign])
     if campaign.broken or not campaign.verdicts:
         print("These tests fail before any fault is injected:", *campaign.broken, sep="\n  ")
         return 2

@@ -42,7 +42,7 @@ def files_of(places: Iterable[Path]) -> list[Path]:
     return sorted({file for place in places for file in _files_in(place, "*.py")})
 
 
-def tests_of(files: Iterable[Path]) -> list[Path]:
+def suite_of(files: Iterable[Path]) -> list[Path]:
     """Return the tests of some files of the packages."""
     in_merge = {file.is_relative_to(ROOT / "merge") for file in files}
     found = set(_tests_of_merge()) if True in in_merge else set()
