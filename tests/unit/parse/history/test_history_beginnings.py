@@ -13,6 +13,7 @@ from actors.parse.schema.catalog import Catalog
 from actors.parse.schema.definition import SourceName
 from actors.parse.schema.held import ShownTable
 from actors.parse.schema.statement import Statement
+from merge.values.position import Position
 
 UTF8MB4 = 45
 T, U = SourceName("app", "t"), SourceName("app", "u")
@@ -144,3 +145,50 @@ def test_what_was_stored_is_continued_unless_it_is_to_be_whole():
     loaded.rewrite()
     assert loaded.take_text().whole
     assert not loaded.take_text().whole
+
+
+def test_it_stays_bounded_by_the_characters_of_its_statements(monkeypatch):
+    monkeypatch.setattr(module, "FACTS_CHARS_MAX", 200)
+    history = begun(tables=())
+    for number in range(10):
+        history.apply(change(300 + number, f"CREATE TABLE n{number} (a INT) COMMENT '{'x' * 50}'"))
+        assert sum(len(fact.statement.sql) for fact in history.facts) <= 200
+    assert len(history.facts) >= 1
+    assert len(history.names()) == 10
+
+
+def test_no_table_is_followed_after_a_statement_that_may_have_changed_any():
+    history = begun()
+    history.apply(change(210, "CREATE TABLE w (a INT)"))
+    assert history.is_followed(SourceName("app", "w"))
+    history.apply(change(220, "FROBNICATE"))
+    assert history.followed() == []
+
+
+def test_what_is_shown_of_a_table_does_not_undo_what_a_statement_made():
+    history = begun()
+    assert history.learn(shown("t", "a INT"), place(200))
+    history.apply(change(210, "CREATE TABLE u (b INT)"))
+    assert not history.learn(shown("u", "a INT"), place(200))
+    assert history.learn(shown("t", "a BIGINT"), place(200))
+    assert (text(history), text(history, "u")) == ("a int", "b int")
+
+
+def test_facts_are_in_the_order_of_the_binlog():
+    history = begun(change(230, "ALTER TABLE u ADD c INT"), change(210, "ALTER TABLE t ADD b INT"))
+    assert [fact.end for fact in history.facts] == [place(210), place(230)]
+
+
+def test_where_reading_is_goes_with_what_is_added():
+    histories, loaded = Histories(), Histories()
+    history = begun()
+    histories.keep(history)
+    whole = histories.take_text().text
+    assert histories.take_text().text == ""
+    history.read_to = Position("binlog.000001", 300)
+    assert histories.take_text(read_to=False).text == ""
+    loaded.load(whole + histories.take_text().text, make)
+    assert [each.read_to for each in loaded] == [history.read_to]
+    history.apply(change(300, "CREATE TABLE w (a INT)"))
+    loaded.load(whole + histories.take_text(read_to=False).text, make)
+    assert [(each.read_to, len(each.facts)) for each in loaded] == [(None, 1)]
