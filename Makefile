@@ -41,7 +41,7 @@ soak: tools suites ## run the long tests, then seeds of chaos for some minutes (
 bench: setup ## measure: group, latency, transport, rpc, checksum and more (ARGS="group --json" for one)
 	@$(BIN)/python -m benchmarks $(or $(ARGS),all)
 
-mutants: setup ## put small faults into merge/, report those that no test notices (MODULES="merge/order/pending.py" SAMPLE=200 SEED=7)
+mutants: setup ## put small faults into merge/ and what applies DDL, report those that no test notices (MODULES="actors/parse/schema" SAMPLE=200 SEED=7)
 	@PYTHONPATH=tests $(BIN)/python -m mutants $(MODULES) --seed $(or $(SEED),1) $(if $(SAMPLE),--sample $(SAMPLE)) $(ARGS)
 
 check: setup ## lint, formatting, types, import contracts, known vulnerabilities of dependencies

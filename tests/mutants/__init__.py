@@ -1,1 +1,1 @@
-"""Mutants of `merge/`: small faults, injected one at a time, to find those that no test detects."""
+"""Mutants: small faults, injected one at a time, to find those that no test detects."""

@@ -1,4 +1,4 @@
-"""Inject small faults into `merge/`, one at a time, and print those that no test detects.
+"""Inject small faults into `merge/` and what applies DDL, one at a time; print those that no test detects.
 
 The exit status is 1 if fewer than 90 % of the mutants are detected, or if one survives for which
 `tests/mutants/survivors.toml` has no reason; it is 2 if the tests fail without a fault.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import re
 import sys
 import time
 from pathlib import Path
@@ -18,25 +17,19 @@ import pytest
 
 from mutants.campaign import Campaign
 from mutants.survivors import compare, entries, load
+from mutants.targets import PACKAGES, ROOT, files_of, suite_of
 from mutants.verdict import NOTICED, Fate, not_noticed, score, table
 
-ROOT = Path(__file__).parents[2]
 #: required share of the mutants that are run
 NOTICED_PERCENT_MIN = 90
-#: tests of other code that are the only tests of a module of `merge/`
-ALSO = (
-    "unit/conf/test_conf_security.py",
-    "unit/merge/delivery/test_batch_parts.py",
-    "unit/merge/delivery/test_rewind_grant.py",
-    "unit/merge/rows/test_pattern.py",
-    "unit/shard/test_sink.py",
-)
 
 
 def main() -> int:
     """Run the requested mutants."""
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
-    parser.add_argument("modules", nargs="*", help="files of merge/ (default: all)")
+    parser.add_argument(
+        "modules", nargs="*", help=f"files and folders of {', '.join(PACKAGES)} (default: all)"
+    )
     parser.add_argument("--sample", type=int, help="how many randomly chosen mutants (default: all)")
     parser.add_argument("--seed", type=int, default=1, help="seed of that choice (default: 1)")
     parser.add_argument(
@@ -48,10 +41,11 @@ def main() -> int:
     )
     parser.add_argument("--deselect", action="append", default=[], help="a test that fails without a fault")
     asked = parser.parse_args()
-    files = sorted(Path(module).resolve() for module in asked.modules) or sorted(ROOT.glob("merge/**/*.py"))
+    try:
+        files = files_of(map(Path, asked.modules))
+    except ValueError as error:
+        parser.error(str(error))
     for file in files:
-        if not file.is_relative_to(ROOT / "merge") or not file.is_file():
-            parser.error(f"{file} is not a file of merge/")
         importlib.import_module(
             ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         )
@@ -71,7 +65,7 @@ def main() -> int:
     # Hypothesis is already imported, so its assertions are not rewritten; they are not ours.
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning", f"--rootdir={ROOT}"]
     options += [f"--deselect={test}" for test in asked.deselect]
-    pytest.main([*options, *map(str, _tests())], plugins=[campaign])
+    pytest.main([*options, *map(str, suite_of(files))], plugins=[campaign])
     if campaign.broken or not campaign.verdicts:
         print("These tests fail before any fault is injected:", *campaign.broken, sep="\n  ")
         return 2
@@ -99,18 +93,6 @@ def main() -> int:
     noticed, run = score(verdicts)
     print(f"{noticed}/{run} killed in {time.monotonic() - begun_s:.0f} s, seed {asked.seed}")
     return 1 if differences.unlisted or 100 * noticed < NOTICED_PERCENT_MIN * run else 0
-
-
-def _tests() -> list[Path]:
-    """Return the tests of `merge/`: those that import no other package of ours, and some that do."""
-    folders = (ROOT / "tests" / kind for kind in ("unit", "property"))
-    found = [path for folder in folders for path in sorted(folder.rglob("test_*.py"))]
-    return [path for path in found if _is_of_merge(path.read_text()) or str(path).endswith(ALSO)]
-
-
-def _is_of_merge(text: str) -> bool:
-    imported = set(re.findall(r"^\s*(?:from|import) (\w+)", text, re.MULTILINE))
-    return bool(imported & {"merge", "builders"}) and not imported & {"actors", "canal_group", "conf"}
 
 
 def _say(line: str) -> None:

@@ -1,8 +1,8 @@
 """A campaign: every mutant in a process of its own, against the tests that call its function.
 
 pytest collects the tests once, as usual. One fork runs all of them without a fault: it checks that they pass,
-and reports which functions of `merge/` each test calls and how long it takes. Then each mutant gets a fork of
-the same process, in which the code of one function is replaced; nothing is imported or collected again.
+and reports which of the files' functions each test calls and how long it takes. Then each mutant gets a fork
+of the same process, in which the code of one function is replaced; nothing is imported or collected again.
 """
 
 from __future__ import annotations

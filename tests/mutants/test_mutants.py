@@ -7,6 +7,7 @@ import pytest
 from mutants.fork import Forks
 from mutants.mutant import Key, Module
 from mutants.survivors import compare, entries, load
+from mutants.targets import PACKAGES, ROOT, files_of, suite_of
 from mutants.verdict import Fate, Verdict, not_noticed, score, table
 
 CODE = '''
@@ -179,3 +180,20 @@ def test_what_was_not_run_does_not_count():
         ["a.py", "2/4", "50.0", "%", "1", "not", "run"],
         ["all", "2/4", "50.0", "%", "1", "not", "run"],
     ]
+
+
+def test_without_any_all_packages_are_meant_and_a_folder_means_its_files():
+    (package,) = (ROOT / each for each in PACKAGES if each.endswith("history"))
+    assert {*files_of([])} > {*files_of([package])} == {*package.glob("*.py")}
+    assert files_of([package, package / "facts.py"]) == files_of([package])
+    for other in (ROOT / "conf", ROOT / "merge" / "missing.py"):
+        with pytest.raises(ValueError, match="is not a file or a folder of merge, "):
+            files_of([other])
+
+
+def test_the_tests_of_a_package_need_no_server():
+    of_merge, of_ddl = (suite_of(files_of([ROOT / package])) for package in ("merge", "actors/parse/schema"))
+    assert ROOT / "tests/unit/parse/schema/test_holdings.py" in of_ddl
+    assert ROOT / "tests/unit/shard/test_sink.py" in of_merge
+    assert suite_of(files_of([])) == sorted({*of_merge, *of_ddl})
+    assert not any("integration" in path.parts for path in suite_of(files_of([])))

@@ -52,7 +52,7 @@ class AlterWords:
     placed: list[Placed] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
-    #: columns that are renamed, or shown, if they exist; in lower case
+    #: columns that are renamed if they exist; in lower case
     optional: set[str] = field(default_factory=set)
     visible: dict[str, bool] = field(default_factory=dict)
     keys: list[KeyWords] = field(default_factory=list)
@@ -72,8 +72,7 @@ class AlterWords:
     target: SourceName | None = None
     #: whether there is a clause besides that of the new name, and those that leave the table as it is
     others: bool = False
-    #: how many clauses do nothing under their IF EXISTS or IF NOT EXISTS, and whether there are others
-    optional_clauses: int = 0
+    #: whether there is a clause that has no IF EXISTS or IF NOT EXISTS under which it does nothing
     binding: bool = False
     #: tables that a partition becomes, and that become a partition
     split_off: list[SourceName] = field(default_factory=list)

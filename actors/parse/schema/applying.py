@@ -78,12 +78,11 @@ class Applying:
             "DROP": self._drop,
             "RENAME": self._rename,
         }
-        #: tables that are unknown if the rest is not understood; None: any
-        self._concerned: list[SourceName] | None = []
+        #: tables that are unknown if the rest is not understood; empty: any
+        self._concerned: list[SourceName] = []
 
     def run(self) -> None:
         """Apply the statement; what is not understood makes tables unknown."""
-        self._concerned = []
         words = None
         try:
             words = Words(self._statement)
@@ -93,10 +92,10 @@ class Applying:
                 self._dispatch(words)
         except UnreadableError as error:
             reason = f"{self._statement.beginning} is not understood: {error}."
-            if not self._concerned:
+            if words is None or not self._concerned:
                 self._holdings.forget_all(reason)
                 return
-            for name in [*self._concerned, *(later_names(words) if words is not None else ())]:
+            for name in [*self._concerned, *later_names(words)]:
                 self._holdings.forget(name, reason)
 
     def _failed(self, words: Words) -> None:
@@ -108,7 +107,6 @@ class Applying:
             UnreadableError: it is another one.
         """
         if words.skip("CREATE", "OR", "REPLACE", "TABLE"):
-            words.skip_if_exists()
             self._holdings.drop(words.table_name())
         elif words.skip("DROP", "TABLE") or words.skip("RENAME", "TABLE") or words.skip("ALTER", "TABLE"):
             self._concerned = all_names(words)
@@ -254,16 +252,12 @@ class Applying:
         draft = self._draft(name)
         if draft is None:
             return
-        if words.skip("WAIT"):
-            words.number()
-        else:
-            words.skip("NOWAIT")
-        key = replace(read_index(words, kind, index), if_not_exists=if_not_exists)
+        key = replace(read_index(words, kind, index, hashed=hashed), if_not_exists=if_not_exists)
         if if_not_exists and draft.has(key):
             return
         if or_replace and draft.has_key(index):
             draft.drop_key(index)
-        draft.add_key(replace(key, hashed=key.hashed or hashed))
+        draft.add_key(key)
         self._holdings.change(name, draft.finished())
 
     def _create_schema(self, words: Words, *, or_replace: bool) -> None:

@@ -94,10 +94,6 @@ class Catalog:
         """Say what a name is, whatever was known of it before."""
         self._holdings.put(held)
 
-    def set(self, definition: TableDefinition) -> None:
-        """Define a table, whatever its name was before."""
-        self._holdings.put(definition)
-
     def copy(self) -> Catalog:
         """Return a catalog with the same content, which changes apart from this one."""
         other = Catalog(self._collation, self._lower_case_table_names, utf8_is_utf8mb3=self._utf8_is_utf8mb3)

@@ -117,8 +117,8 @@ class Key:
 
     @property
     def whole(self) -> bool:
-        """Whether it covers all of its columns, and no expression."""
-        return not self.prefixes and all(self.columns)
+        """Whether it covers all of each of its columns."""
+        return not self.prefixes
 
     def to_json(self) -> dict[str, Any]:
         """Return the key as a JSON object that leaves out what is a field's default."""
@@ -267,9 +267,7 @@ class UnknownTable:
 
 def _without_defaults(value: Any) -> dict[str, Any]:
     return {
-        field.name: list(found) if isinstance(found, tuple) else found
-        for field in fields(value)
-        if (found := getattr(value, field.name)) != field.default
+        field.name: found for field in fields(value) if (found := getattr(value, field.name)) != field.default
     }
 
 

@@ -80,10 +80,8 @@ class Draft:
         """Add a column: at the end (None), first (empty), or after the column of a name.
 
         Raises:
-            UnreadableError: there is a column of its name, or none of the name it should follow.
+            UnreadableError: there is no column of the name it should follow.
         """
-        if self.index_of(column.name) is not None:
-            raise UnreadableError(f"there is a column {column.name} already")
         if position is None:
             self.columns.append(column)
         elif not position:
@@ -325,10 +323,12 @@ def _ordered(keys: Iterable[Key], columns: tuple[ColumnDefinition, ...]) -> tupl
     nullable = {folded(column.name) for column in columns if column.nullable}
     virtual = {folded(column.name) for column in columns if column.generated is Generated.VIRTUAL}
 
-    def order(key: Key) -> tuple[bool, bool, bool, bool, bool, str]:
-        if not key.unique or not all(key.columns):
-            return True, False, False, False, False, key.name
+    def order(key: Key) -> tuple[bool, bool, bool, bool]:
         names = {folded(name) for name in key.columns}
-        return False, key.hashed, bool(names & nullable), not key.whole, bool(names & virtual), ""
+        return key.hashed, bool(names & nullable), not key.whole, bool(names & virtual)
 
-    return tuple(sorted(keys, key=order))
+    first: list[Key] = []
+    others: list[Key] = []
+    for key in keys:
+        (first if key.unique and all(key.columns) else others).append(key)
+    return (*sorted(first, key=order), *sorted(others, key=lambda key: key.name))

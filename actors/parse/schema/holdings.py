@@ -89,10 +89,10 @@ class Holdings:
         found = self.tables.get(key)
         if found is None and (reason := self._unsure(key)):
             return UnknownTable(name.schema, name.table, reason)
-        return None if found is None else self.read(found)
+        return self.read(found)
 
-    def read(self, held: Held) -> Resolved | None:
-        """Return what something that is held is; None: its name is free."""
+    def read(self, held: Held | None) -> Resolved | None:
+        """Return what something that is held is; None: nothing is, or its name is free."""
         if isinstance(held, ShownTable):
             return self._read(held)
         return None if isinstance(held, NoTable) else held

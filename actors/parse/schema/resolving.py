@@ -135,7 +135,8 @@ def in_charset(kind: Type, collation: int, *, mariadb: bool) -> Type:
             on more than is known here.
     """
     own_bytes = kind.charset == BINARY_COLLATION or kind.collation.lower() == "binary"
-    own_bytes |= kind.name not in _CHARACTER_TYPES
+    if kind.collation and not own_bytes:
+        kind = replace(kind, name=_TEXT_OF_BYTES.get(kind.name, kind.name))
     if not mariadb and (kind.name in _TEXTS or kind.name.endswith("blob")):
         raise UnreadableError("a blob or text is defined while its table is converted")
     by_code = kind.by_code and kind.charset is None and not kind.collation

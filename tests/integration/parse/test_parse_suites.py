@@ -237,7 +237,7 @@ class Player(Twin):
     def _learn(self, name):
         shown = self._shown(name)
         if shown is not None:
-            self.catalog.set(shown)
+            self.catalog.put(shown)
 
     def _learn_all(self):
         schemas = {name: self.catalog.schema_collation(name) for name in self._schemas()}

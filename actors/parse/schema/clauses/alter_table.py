@@ -10,7 +10,6 @@ from actors.parse.schema.clauses.charset_words import CharsetClauses, Charsets
 from actors.parse.schema.clauses.columns import read_column, skip_default
 from actors.parse.schema.clauses.create_table import keys_of, read_engine, read_period
 from actors.parse.schema.clauses.keys import read_key, sees_key
-from actors.parse.schema.clauses.tokens import Kind
 from actors.parse.schema.clauses.words import Words
 from actors.parse.schema.definition import PRIMARY
 from actors.parse.schema.names import folded
@@ -73,8 +72,6 @@ _IDLE_CLAUSES = (
     ("SECONDARY_UNLOAD",),
     ("REMOVE", "PARTITIONING"),
     ("UPGRADE", "PARTITIONING"),
-    ("DATA", "DIRECTORY"),
-    ("INDEX", "DIRECTORY"),
 )
 
 
@@ -92,6 +89,8 @@ class _Clauses:
         self._words = words
         self._charsets = charsets
         self._alter = AlterWords(CharsetClauses(charsets))
+        #: whether the clause that is read does nothing under its IF EXISTS or IF NOT EXISTS
+        self._optional = False
         self._by_word: dict[str, Callable[[], None]] = {
             "ADD": self._add,
             "DROP": self._drop,
@@ -116,13 +115,13 @@ class _Clauses:
             # Indexes are switched on or off, or partitions are changed: no new table is made.
             self._alter.others |= not renames and words.peek(1).word not in ("KEYS", "PARTITION")
             by_word = self._by_word.get(words.peek().word)
-            optional = self._alter.optional_clauses
+            self._optional = False
             if by_word is not None:
                 words.take()
                 by_word()
             elif not self._other():
                 raise words.unexpected()
-            self._alter.binding |= self._alter.optional_clauses == optional
+            self._alter.binding |= not self._optional
         return self._alter
 
     def _other(self) -> bool:
@@ -144,19 +143,21 @@ class _Clauses:
 
     def _option(self) -> bool:
         """Take an option of the table; return whether one came."""
-        if self._words.sees("ENGINE"):
-            self._alter.engine = read_engine(self._words)
+        words = self._words
+        if words.sees("ENGINE"):
+            self._alter.engine = read_engine(words)
             return True
-        if self._words.skip("UNION"):
-            self._words.skip("=")
-            self._words.skip_group()
+        if words.skip_option():
             return True
-        if self._words.skip_option():
+        if words.skip("UNION"):
+            words.skip_group()
             return True
-        found = self._words.skip_any(*_OPTIONS)
-        if found:
-            self._words.take()
-        return found
+        if words.skip("DATA", "DIRECTORY") or words.skip("INDEX", "DIRECTORY"):
+            words.skip("=")
+        elif not words.skip_any(*_OPTIONS):
+            return False
+        words.take()
+        return True
 
     def _add(self) -> None:
         words = self._words
@@ -169,7 +170,7 @@ class _Clauses:
         elif sees_key(words):
             key = read_key(words)
             self._alter.keys.append(key)
-            self._alter.optional_clauses += key.if_not_exists
+            self._optional = key.if_not_exists
         else:
             words.skip("COLUMN")
             if_not_exists = words.skip_if_exists()
@@ -205,7 +206,7 @@ class _Clauses:
         elif words.skip("AFTER"):
             position = words.column_name()
         self._alter.placed.append(Placed(column, old, position, if_exists))
-        self._alter.optional_clauses += if_exists and position is None
+        self._optional = if_exists and position is None
         self._alter.keys += [replace(key, if_not_exists=if_exists and not old) for key in keys_of(column)]
 
     def _modify(self) -> None:
@@ -238,7 +239,7 @@ class _Clauses:
         elif words.skip_any("INDEX", "KEY"):
             if_exists = words.skip_if_exists()
             alter.dropped_keys.append(Dropped(words.name(), if_exists))
-            alter.optional_clauses += if_exists
+            self._optional = if_exists
         elif words.skip("CONSTRAINT"):
             if_exists = words.skip_if_exists()
             alter.dropped_keys.append(Dropped(words.name(), if_exists, any_constraint=True))
@@ -246,7 +247,7 @@ class _Clauses:
             words.skip("COLUMN")
             if_exists = words.skip_if_exists()
             alter.dropped.append(Dropped(words.column_name(), if_exists))
-            alter.optional_clauses += if_exists
+            self._optional = if_exists
             words.skip_any("RESTRICT", "CASCADE")
 
     def _rename(self) -> None:
@@ -273,11 +274,8 @@ class _Clauses:
             words.skip_item()
         else:
             words.skip("COLUMN")
-            if_exists = words.skip_if_exists()
-            name = words.name()
-            if if_exists:
-                self._alter.optional.add(folded(name))
-            self._set(name)
+            words.skip_if_exists()
+            self._set(words.name())
 
     def _set(self, name: str) -> None:
         words = self._words
@@ -299,7 +297,6 @@ class _Clauses:
             words.name()
             words.expect("TO", "TABLE")
             alter.split_off.append(words.table_name())
-            words.skip_rest()
         elif words.skip("TABLE"):
             alter.taken_in.append(words.table_name())
             words.skip_rest()
@@ -308,20 +305,9 @@ class _Clauses:
             alter.convert = CharsetClauses(self._charsets)
             if not alter.convert.read(words):
                 raise words.unexpected("CHARACTER SET should come")
-            if words.sees("COLLATE"):
-                alter.convert.read(words)
+            alter.convert.read(words)
 
     def _order(self) -> None:
-        """Take ORDER BY with its columns: commas separate them, as they separate clauses."""
-        words = self._words
-        words.expect("BY")
-        while True:
-            words.name()
-            while words.skip("."):
-                words.name()
-            words.skip_any("ASC", "DESC")
-            follows = words.peek(2)
-            ends = follows.kind is Kind.END or follows.word in (",", "ASC", "DESC", ".")
-            if not (words.sees(",") and ends):
-                return
-            words.take()
+        """Take ORDER BY with its columns; only partitions may follow it."""
+        self._words.expect("BY")
+        self._words.skip_rest()

@@ -138,7 +138,7 @@ def _attribute(words: Words, column: ColumnWords) -> ColumnWords | None:  # noqa
             words.skip_group()
         return column
     if words.skip("PRIMARY", "KEY") or words.skip("PRIMARY") or words.skip("KEY"):
-        return replace(column, primary=True, nullable=False)
+        return replace(column, primary=True)
     if words.skip("UNIQUE"):
         words.skip("KEY")
         return replace(column, unique=True)
@@ -181,8 +181,7 @@ def _generated(words: Words, column: ColumnWords) -> ColumnWords:
         return replace(column, generated=generated, nullable=False)
     words.skip_group()
     stored = words.skip_any("STORED", "PERSISTENT")
-    if not stored:
-        words.skip("VIRTUAL")
+    words.skip("VIRTUAL")
     return replace(column, generated=Generated.STORED if stored else Generated.VIRTUAL)
 
 
@@ -198,12 +197,9 @@ def _skip_idle(words: Words) -> bool:
 
 def skip_default(words: Words) -> None:
     """Take the value after DEFAULT: whatever comes before the next attribute, or the end of the column."""
-    words.skip_any("+", "-")
     if words.skip("CASE"):
         _skip_case(words)
-    elif words.sees("("):
-        words.skip_group()
-    else:
+    elif not words.sees("("):
         words.take()
     while not words.ended and not words.sees_any(",", ")", *_AFTER_VALUE) and not words.sees_option():
         if words.sees("("):

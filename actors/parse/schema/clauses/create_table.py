@@ -9,7 +9,7 @@ from actors.parse.schema.clauses.columns import ColumnWords, read_column
 from actors.parse.schema.clauses.keys import KeyKind, KeyPart, KeyWords, read_key, sees_key
 from actors.parse.schema.clauses.tokens import UnreadableError
 from actors.parse.schema.clauses.words import Words
-from actors.parse.schema.definition import PRIMARY, ColumnDefinition, TableDefinition
+from actors.parse.schema.definition import ColumnDefinition, TableDefinition
 from actors.parse.schema.draft import Draft
 
 #: other names of engines
@@ -72,9 +72,12 @@ def define(draft: Draft, column: ColumnWords, *, words: Words) -> ColumnDefiniti
 def keys_of(column: ColumnWords) -> list[KeyWords]:
     """Return the keys that a column's attributes ask for."""
     part = (KeyPart(column.name),)
-    asked = ((column.primary, KeyKind.PRIMARY, PRIMARY), (column.unique, KeyKind.UNIQUE, ""))
-    keys = [KeyWords(kind, name, part) for is_asked, kind, name in asked if is_asked]
-    return [*keys, KeyWords(KeyKind.FOREIGN, "", part)] if column.refers else keys
+    asked = (
+        (column.primary, KeyKind.PRIMARY),
+        (column.unique, KeyKind.UNIQUE),
+        (column.refers, KeyKind.FOREIGN),
+    )
+    return [KeyWords(kind, "", part) for is_asked, kind in asked if is_asked]
 
 
 def read_table(words: Words, charsets: Charsets) -> TableWords:
@@ -116,8 +119,6 @@ def _read_options(words: Words, table: TableWords) -> None:
             table.versioned = True
         elif words.sees("ENGINE"):
             table.engine = read_engine(words)
-        elif words.skip("PARTITION", "BY"):
-            table.queried |= _skip_partitions(words)
         elif words.sees_any(*_QUERY_WORDS) or words.sees_query():
             table.queried = True
             words.skip_rest()
@@ -133,15 +134,3 @@ def read_engine(words: Words) -> str:
     words.skip("=")
     name = words.take().text.upper()
     return _ENGINES.get(name, name)
-
-
-def _skip_partitions(words: Words) -> bool:
-    """Take everything after PARTITION BY; return whether a query comes in it."""
-    queried = False
-    while not words.ended:
-        queried |= words.sees("SELECT") or words.sees("AS")
-        if words.sees("("):
-            words.skip_group()
-        else:
-            words.take()
-    return queried

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 from actors.parse.schema.clauses.words import Words
-from actors.parse.schema.definition import PRIMARY
 
 _CONSTRAINT_WORDS = (
     "CONSTRAINT",
@@ -93,10 +92,17 @@ def read_key(words: Words) -> KeyWords:
     return KeyWords(KeyKind.CHECK, symbol)
 
 
-def read_index(words: Words, kind: KeyKind, name: str) -> KeyWords:
-    """Read CREATE INDEX after its table: the columns and the options that follow them."""
+def read_index(words: Words, kind: KeyKind, name: str, *, hashed: bool) -> KeyWords:
+    """Read CREATE INDEX after its table: the columns and the options that follow them.
+
+    Args:
+        words: the statement.
+        kind: what the key is.
+        name: its name.
+        hashed: whether USING HASH came before.
+    """
     parts = tuple(words.in_parentheses(lambda: _part(words)))
-    return KeyWords(kind, name, parts, hashed=_options(words))
+    return KeyWords(kind, name, parts, hashed=_options(words, hashed=hashed))
 
 
 def skip_using(words: Words) -> bool:
@@ -113,8 +119,7 @@ def _indexed(words: Words, kind: KeyKind, symbol: str) -> KeyWords:
         name = words.name()
     hashed = skip_using(words)
     parts = tuple(words.in_parentheses(lambda: _part(words)))
-    hashed = _options(words) or hashed
-    name = PRIMARY if kind is KeyKind.PRIMARY else name
+    hashed = _options(words, hashed=hashed)
     return KeyWords(kind, name, parts, hashed=hashed, if_not_exists=if_not_exists)
 
 
@@ -128,7 +133,6 @@ def _foreign(words: Words, symbol: str) -> KeyWords:
 
 def _part(words: Words) -> KeyPart:
     if words.sees("("):
-        words.skip_group()
         part = KeyPart("")
     else:
         name = words.name()
@@ -138,14 +142,13 @@ def _part(words: Words) -> KeyPart:
     return part
 
 
-def _options(words: Words) -> bool:
-    """Take a key's options; return whether one is USING HASH."""
-    hashed = False
+def _options(words: Words, *, hashed: bool) -> bool:
+    """Take a key's options; return whether the last USING, here or before, is USING HASH."""
     while not words.ended and not words.sees_any(",", ")"):
         if words.sees_any("USING", "TYPE"):
-            hashed = skip_using(words) or hashed
+            hashed = skip_using(words)
         elif words.sees("("):
             words.skip_group()
-        elif not words.skip_option():
+        else:
             words.take()
     return hashed

@@ -56,10 +56,10 @@ def read_type(words: Words, charsets: Charsets) -> Type:  # noqa: PLR0911 - one 
         raise words.unexpected("a type should come")
     word = _word(words)
     if word in _INTEGERS:
-        return _number(words, Type(_INTEGERS[word]), sized=not word.startswith("BOOL"))
+        return _number(words, Type(_INTEGERS[word]))
     if word in _DECIMALS:
         digits, scale = _digits(words) or (0, 0)
-        return _number(words, Type("decimal", precision=digits or _DECIMAL_DIGITS, scale=scale), sized=False)
+        return _number(words, Type("decimal", precision=digits or _DECIMAL_DIGITS, scale=scale))
     if word in _FLOATS:
         return _floating(words, word)
     if word in _WITH_FRACTION:
@@ -97,9 +97,8 @@ def _word(words: Words) -> str:
     return _OF_ORACLE.get(word, word)
 
 
-def _number(words: Words, kind: Type, *, sized: bool) -> Type:
-    if sized:
-        _size(words)
+def _number(words: Words, kind: Type) -> Type:
+    _size(words)  # the width of an integer or a year, which has no meaning
     unsigned = False
     while words.sees_any("UNSIGNED", "ZEROFILL", "SIGNED"):
         unsigned |= words.take().word != "SIGNED"
@@ -108,14 +107,13 @@ def _number(words: Words, kind: Type, *, sized: bool) -> Type:
 
 def _floating(words: Words, word: str) -> Type:
     single = word.startswith("FLOAT") and word != "FLOAT8"
-    if word == "DOUBLE":
-        words.skip("PRECISION")
+    words.skip("PRECISION")
     if word == "REAL":
         single = words.statement.has(SqlMode.REAL_AS_FLOAT)
     sizes = _sizes(words)
     if word.startswith("FLOAT") and len(sizes) == 1:
         single = single and sizes[0] <= _FLOAT_DIGITS_MAX
-    return _number(words, Type("float" if single else "double"), sized=False)
+    return _number(words, Type("float" if single else "double"))
 
 
 def _listing(words: Words, charsets: Charsets, name: str) -> Type:
@@ -216,7 +214,7 @@ def _other(words: Words, word: str) -> Type | None:  # noqa: C901, PLR0911 - one
         case "DATE":
             return Type("date")
         case "YEAR":
-            _number(words, Type("year"), sized=True)
+            _number(words, Type("year"))
             return Type("year")
         case "BINARY":
             size = _size(words)
@@ -232,11 +230,16 @@ def _other(words: Words, word: str) -> Type | None:  # noqa: C901, PLR0911 - one
         case "VECTOR":
             size = _size(words)
             return Type("vector", length=_VECTOR_DIMENSIONS if size is None else size)
-        case _ if server.mariadb and (server.major, server.minor) >= _OF_MARIADB.get(word, (1000, 0)):
+        case _ if _has_own(server, word):
             _size(words)  # may be given, and has no meaning
             return Type(word.lower())
         case _:
             return None
+
+
+def _has_own(server: ServerVersion, word: str) -> bool:
+    """Return whether a server has a type of MariaDB's own."""
+    return server.mariadb and word in _OF_MARIADB and (server.major, server.minor) >= _OF_MARIADB[word]
 
 
 def _with_charset(words: Words, charsets: Charsets, kind: Type) -> Type:
@@ -255,7 +258,6 @@ def _with_charset(words: Words, charsets: Charsets, kind: Type) -> Type:
             if words.skip("="):
                 words.take()
         elif skip_charset_words(words):
-            words.skip("=")
             charset = read_charset(words, charsets)
         else:
             break

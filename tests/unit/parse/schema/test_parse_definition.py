@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -105,3 +106,13 @@ def test_a_period_that_the_table_defines_is_not_added_again():
 )
 def test_without_a_primary_key_the_first_whole_unique_key_identifies_rows(key, expected):
     assert TableDefinition("a", "t", (ID, NAME), keys=(key,)).row_key == expected
+
+
+def test_a_primary_key_goes_before_a_unique_one():
+    key = Key("k", ("code",), True)
+    table = TableDefinition("a", "t", (ID, replace(ID, name="code")), ("id",), keys=(key,))
+    assert table.row_key == ("id",)
+
+
+def test_json_leaves_out_what_a_table_has_not():
+    assert set(TableDefinition("a", "t", (ID,)).to_json()) == {"schema", "table", "columns"}

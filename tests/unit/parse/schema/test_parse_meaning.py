@@ -131,6 +131,57 @@ def test_the_last_word_about_null_counts():
     assert [column.nullable for column in found.values()] == [True, False, True, True, False]
 
 
+@pytest.mark.parametrize(
+    ("attributes", "nullable"),
+    [
+        ("AUTO_INCREMENT COMMENT 'x'", True),
+        ("AUTO_INCREMENT NOT NULL", False),
+        ("`FROB`='x' NOT NULL", False),
+        ("FROB=IGNORE NOT NULL", False),
+        ("NOT SECONDARY NOT NULL", False),
+        ("WITHOUT SYSTEM VERSIONING NOT NULL", False),
+        ("COMPRESSED=zlib NOT NULL", False),
+        ("REFERENCES p MATCH SIMPLE ON DELETE CASCADE NOT NULL", False),
+    ],
+)
+def test_an_attribute_is_no_end_of_the_others(attributes, nullable):
+    table = shown(f"CREATE TABLE `t` (`a` int {attributes}, `b` int) FROB=TABLE")
+    assert [column.nullable for column in table.columns] == [nullable, True]
+
+
+@pytest.mark.parametrize(
+    ("element", "expected"),
+    [
+        ("VECTOR INDEX (a)", ["a"]),
+        ("VECTOR KEY k (a)", ["a"]),
+        ("VECTOR (a) M=6 DISTANCE=cosine", ["a"]),
+        ("VECTOR INT", ["a", "VECTOR"]),
+    ],
+)
+def test_a_column_may_be_called_vector_as_an_index_begins(element, expected):
+    assert names(f"CREATE TABLE t (a VECTOR(3) NOT NULL, {element})") == expected
+
+
+def test_words_of_old_servers_before_an_index_are_passed_over():
+    for word in ("ONLINE", "OFFLINE"):
+        table = defined(
+            "CREATE TABLE t (a INT, b INT, UNIQUE u (a))",
+            f"CREATE {word} UNIQUE INDEX v ON t (b)",
+            f"DROP {word} INDEX u ON t",
+            server=ServerVersion.parse("5.5.62"),
+        )
+        assert [key.name for key in table.keys] == ["v"]
+
+
+def test_a_name_of_other_bytes_than_characters_is_not_guessed():
+    assert isinstance(applied("CREATE TABLE t (`a\udcff` INT)", client_collation=UTF8MB4), UnknownTable)
+
+
+def test_the_period_of_a_versioned_table_is_none_of_application_time():
+    sql = "a TIMESTAMP(6) AS ROW START, b TIMESTAMP(6) AS ROW END, PERIOD FOR SYSTEM_TIME (a, b)"
+    assert defined(f"CREATE TABLE t (id INT, {sql}) WITH SYSTEM VERSIONING").period == ()
+
+
 def test_show_create_table_says_not_null_wherever_it_is_meant():
     table = shown(
         "CREATE TABLE `t` (`a` int(11) AUTO_INCREMENT, `b` int NOT NULL AUTO_INCREMENT, UNIQUE KEY `a` (`a`))"
@@ -269,7 +320,14 @@ def test_a_key_goes_on_with_a_new_column_of_the_name_of_one_that_goes():
 
 @pytest.mark.parametrize(
     ("server", "indexes"),
-    [(MARIADB, ["a", "b"]), (MYSQL, ["a", "b"]), (ServerVersion.parse("8.4.0"), ["b"])],
+    [
+        (MARIADB, ["a", "b"]),
+        (ServerVersion.parse("10.5.0-MariaDB"), ["a", "b"]),
+        (ServerVersion.parse("10.4.9-MariaDB"), ["b"]),
+        (MYSQL, ["a", "b"]),
+        (ServerVersion.parse("9.0.0"), ["a", "b"]),
+        (ServerVersion.parse("8.4.0"), ["b"]),
+    ],
 )
 def test_a_columns_reference_makes_an_index(server, indexes):
     table = defined("CREATE TABLE t (a INT REFERENCES p (x), b INT UNIQUE REFERENCES p (x))", server=server)
@@ -335,10 +393,9 @@ def test_a_varchar_is_a_text_of_mariadb_from_65533_bytes_on(server, kind):
 
 
 def test_a_foreign_key_may_be_shown_without_its_column():
-    table = shown(
-        "CREATE TABLE `t` (`a` int, KEY `a` (`a`), CONSTRAINT `c` FOREIGN KEY (`b`) REFERENCES `p` (`b`))"
-    )
-    assert [key.name for key in table.keys] == ["a"]
+    for key in ("(`b`) REFERENCES `p` (`b`)", "(`c`, `b`) REFERENCES `p` (`c`, `b`)"):
+        table = shown(f"CREATE TABLE `t` (`a` int, `c` int, KEY `a` (`a`), CONSTRAINT `c` FOREIGN KEY {key})")
+        assert [key.name for key in table.keys] == ["a"]
 
 
 def test_texts_of_a_binary_client_are_in_the_connections_charset():

@@ -1,0 +1,68 @@
+"""Targets: the code that faults are put into, and the tests of each, none of which needs a server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+#: the packages that faults are put into
+PACKAGES = ("merge", "actors/parse/schema", "actors/parse/history", "actors/parse/statements")
+#: folders and files of the tests of the packages that apply DDL
+_OF_DDL = (
+    "unit/parse/charsets",
+    "unit/parse/columns/types",
+    "unit/parse/grammar",
+    "unit/parse/history",
+    "unit/parse/schema",
+    "unit/parse/statements",
+    "unit/meta/test_history_stores.py",
+)
+#: tests of other code that are the only tests of a module of `merge/`
+_ALSO_OF_MERGE = (
+    "unit/conf/test_conf_security.py",
+    "unit/merge/delivery/test_batch_parts.py",
+    "unit/merge/delivery/test_rewind_grant.py",
+    "unit/merge/rows/test_pattern.py",
+    "unit/shard/test_sink.py",
+)
+
+
+def files_of(places: Iterable[Path]) -> list[Path]:
+    """Return the files of some files and folders, each once; without any, those of all packages.
+
+    Raises:
+        ValueError: one is none of the packages, and in none of them.
+    """
+    places = [place.resolve() for place in places] or [ROOT / package for package in PACKAGES]
+    for place in places:
+        if not place.exists() or not any(place.is_relative_to(ROOT / package) for package in PACKAGES):
+            raise ValueError(f"{place} is not a file or a folder of {', '.join(PACKAGES)}")
+    return sorted({file for place in places for file in _files_in(place, "*.py")})
+
+
+def suite_of(files: Iterable[Path]) -> list[Path]:
+    """Return the tests of some files of the packages."""
+    in_merge = {file.is_relative_to(ROOT / "merge") for file in files}
+    found = set(_tests_of_merge()) if True in in_merge else set()
+    if False in in_merge:
+        found |= {path for place in _OF_DDL for path in _files_in(ROOT / "tests" / place, "test_*.py")}
+    return sorted(found)
+
+
+def _tests_of_merge() -> Iterator[Path]:
+    """Yield the tests of `merge/`: those that import no other package of ours, and some that do."""
+    for kind in ("unit", "property"):
+        for path in _files_in(ROOT / "tests" / kind, "test_*.py"):
+            if _is_of_merge(path.read_text()) or str(path).endswith(_ALSO_OF_MERGE):
+                yield path
+
+
+def _files_in(place: Path, pattern: str) -> Iterable[Path]:
+    return [place] if place.is_file() else place.rglob(pattern)
+
+
+def _is_of_merge(text: str) -> bool:
+    imported = set(re.findall(r"^\s*(?:from|import) (\w+)", text, re.MULTILINE))
+    return bool(imported & {"merge", "builders"}) and not imported & {"actors", "canal_group", "conf"}
