@@ -69,6 +69,7 @@ UNKNOWN = {
     r"is no text in the new charset": "a value of ENUM or SET that a conversion damages",
     r"is defined while its table is converted": "which text MySQL makes of it depends on its old definition",
     r"is converted to a charset, and has another default": "two charsets in one statement",
+    r"ADD COLUMN `consultant_id`.*MODI": "a column that one statement adds and modifies",
     r"has created it, or did nothing because it was there": "a CREATE that its server says nothing more of",
 }
 #: a pattern of statement and finding: where the servers themselves contradict their statements

@@ -242,6 +242,9 @@ class _Clauses:
             self._optional = if_exists
         elif words.skip("CONSTRAINT"):
             if_exists = words.skip_if_exists()
+            if words.skip("PRIMARY", "KEY"):
+                alter.dropped_keys.append(Dropped(PRIMARY))
+                return
             alter.dropped_keys.append(Dropped(words.name(), if_exists, any_constraint=True))
         else:
             words.skip("COLUMN")

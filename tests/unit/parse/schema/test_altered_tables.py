@@ -21,6 +21,8 @@ DROP INDEX U, ADD UNIQUE (d)
     both: a int NOT NULL, b varchar(20), c text, d int, PRIMARY(a), UNIQUE d(d), k(d, b)
 DROP CONSTRAINT u
     both: a int NOT NULL, b varchar(20), c text, d int, PRIMARY(a), k(d, b)
+DROP CONSTRAINT PRIMARY KEY
+    mariadb: a int NOT NULL, b varchar(20), c text, d int, UNIQUE u(b), k(d, b)
 DROP CONSTRAINT IF EXISTS nope
     mariadb: a int NOT NULL, b varchar(20), c text, d int, PRIMARY(a), UNIQUE u(b), k(d, b)
 DROP CONSTRAINT IF EXISTS u, ADD e INT
