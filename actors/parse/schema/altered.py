@@ -58,10 +58,8 @@ class AlterWords:
     keys: list[KeyWords] = field(default_factory=list)
     dropped_keys: list[Dropped] = field(default_factory=list)
     renamed_keys: list[tuple[str, str]] = field(default_factory=list)
-    #: the columns of each new period
+    #: the columns of each period that is added, unless there is one of the name
     periods: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    #: those that are left out if there is one of the name
-    missing_periods: dict[str, tuple[str, ...]] = field(default_factory=dict)
     dropped_periods: list[str] = field(default_factory=list)
     #: None: CONVERT TO comes not; else its clauses
     convert: CharsetClauses | None = None
@@ -124,9 +122,8 @@ class AlterWords:
         draft.change_engine(self.engine)
         for name in self.dropped_periods:
             draft.periods.pop(folded(name), None)
-        draft.add_periods(self.periods)
-        missing = self.missing_periods.items()
-        draft.add_periods({name: pair for name, pair in missing if folded(name) not in draft.periods})
+        added = self.periods.items()
+        draft.add_periods({name: pair for name, pair in added if folded(name) not in draft.periods})
         for key in self.keys:
             draft.add_key(key)
         return draft.finished()

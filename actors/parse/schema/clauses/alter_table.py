@@ -99,7 +99,7 @@ class _Clauses:
             "RENAME": self._rename,
             "ALTER": self._alter_part,
             "CONVERT": self._convert,
-            "ORDER": self._order,
+            "ORDER": words.skip_rest,  # only partitions may follow its columns
         }
 
     def read(self) -> AlterWords:
@@ -181,13 +181,9 @@ class _Clauses:
 
     def _period(self) -> None:
         self._words.expect("PERIOD")
-        optional = self._words.skip_if_exists()
+        self._words.skip_if_exists()
         self._words.expect("FOR")
-        found = read_period(self._words)
-        if optional:
-            self._alter.missing_periods |= found
-        else:
-            self._alter.periods |= found
+        self._alter.periods |= read_period(self._words)
 
     def _element(self, *, if_not_exists: bool) -> None:
         if self._words.skip("PERIOD", "FOR"):
@@ -309,8 +305,3 @@ class _Clauses:
             if not alter.convert.read(words):
                 raise words.unexpected("CHARACTER SET should come")
             alter.convert.read(words)
-
-    def _order(self) -> None:
-        """Take ORDER BY with its columns; only partitions may follow it."""
-        self._words.expect("BY")
-        self._words.skip_rest()

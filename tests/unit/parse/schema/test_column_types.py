@@ -268,6 +268,7 @@ def test_the_version_of_the_server_decides(kind, version, expected):
         (45, 63, "ENUM('é') CHARACTER SET latin1", "a enum('Ã©') latin1_swedish_ci"),
         (45, 60, "ENUM('x')", "a enum('x')"),
         (63, 60, "ENUM('x')", "unknown"),
+        (45, 45, "ENUM('x', 'Ա') CHARACTER SET armscii8", "a enum('x','Ա')"),
     ],
 )
 def test_a_value_is_in_the_charset_of_the_connection(client, connection, kind, expected):

@@ -392,6 +392,8 @@ def test_what_is_held_is_in_the_order_of_names():
     assert [each.table for each in made.names()] == ["t", "u"]
     assert [each.table for each in made.tables()] == ["t", "u"]
     assert Catalog(UTF8MB4).schemas_to_json() == {}
+    run(made, "DROP TABLE t")
+    assert [each.name.table for each in made.held()] == ["a", "u"]
 
 
 @pytest.mark.parametrize("server", [MARIADB, MYSQL])
