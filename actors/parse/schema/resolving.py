@@ -232,8 +232,13 @@ def _value(value: str | bytes, collation: int, connection: int | None) -> str:
             raise UnreadableError(f"a value given in hexadecimal is no text ({error})") from error
     if collation == BINARY_COLLATION:
         return value
-    codec, _ = text_decoder(charset_of(collation))
-    if not value.isascii() and not codec.startswith(PREFIX):
-        # Without strict mode a server takes a question mark for what the charset lacks.
+    charset = charset_of(collation)
+    codec, _ = text_decoder(charset)
+    # A server takes a question mark for what the charset lacks.
+    if codec.startswith(PREFIX):  # these only decode
+        if charset.width == 1:
+            letters = bytes(range(256)).decode(codec, "ignore")
+            value = "".join(char if char in letters else "?" for char in value)
+    elif not value.isascii():
         value = value.encode(codec, "replace").decode(codec)
     return value.rstrip(" ")

@@ -269,6 +269,13 @@ def test_the_version_of_the_server_decides(kind, version, expected):
         (45, 60, "ENUM('x')", "a enum('x')"),
         (63, 60, "ENUM('x')", "unknown"),
         (45, 45, "ENUM('x', 'Ա') CHARACTER SET armscii8", "a enum('x','Ա')"),
+        (45, 45, "ENUM('x', 'é日') CHARACTER SET armscii8", "a enum('x','??')"),
+        (45, 45, "ENUM('x', 'é日') CHARACTER SET hp8", "a enum('x','é?')"),
+        (45, 45, "ENUM('x', 'é日') CHARACTER SET dec8", "a enum('x','é?')"),
+        (45, 45, "ENUM('x', 'é日') CHARACTER SET swe7", "a enum('x','é?')"),
+        (45, 45, "ENUM('x', 'é日') CHARACTER SET keybcs2", "a enum('x','é?')"),
+        (45, 45, "ENUM('x', 'é日') CHARACTER SET geostd8", "a enum('x','??')"),
+        (45, 45, "ENUM('x', '日') CHARACTER SET eucjpms", "a enum('x','日')"),
     ],
 )
 def test_a_value_is_in_the_charset_of_the_connection(client, connection, kind, expected):
