@@ -274,6 +274,7 @@ def test_the_version_of_the_server_decides(kind, version, expected):
         (45, 45, "ENUM('x', 'é日') CHARACTER SET dec8", "a enum('x','é?')"),
         (45, 45, "ENUM('x', 'é日') CHARACTER SET swe7", "a enum('x','é?')"),
         (45, 45, "ENUM('x', 'é日') CHARACTER SET keybcs2", "a enum('x','é?')"),
+        (45, 45, "ENUM('x', '\u00a0') CHARACTER SET keybcs2", "a enum('x','\u00a0')"),
         (45, 45, "ENUM('x', 'é日') CHARACTER SET geostd8", "a enum('x','??')"),
         (45, 45, "ENUM('x', '日') CHARACTER SET eucjpms", "a enum('x','日')"),
     ],
