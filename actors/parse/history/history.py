@@ -97,9 +97,9 @@ class SchemaHistory:
         for schema, collation in present.schemas.items():
             first.set_schema(schema, collation)
         for name in present.tables:
-            first.put(UnknownTable(*name, ""))
+            first.set(UnknownTable(*name, ""))
         for view in present.views:
-            first.put(view)
+            first.set(view)
         self.set(place, first, self._forgotten(first, present.changes))
         self.unread = {first.key(name): name for name in present.tables}
 
@@ -157,7 +157,7 @@ class SchemaHistory:
                 first.set_schema(schema, None)
             # A table that was created only if it was not there is what it is now, if it was there.
             for name in touches.names - touches.conditional:
-                first.put(UnknownTable(*name, reason))
+                first.set(UnknownTable(*name, reason))
         return found
 
     def touching(self, change: Change) -> Change:
@@ -270,10 +270,10 @@ class SchemaHistory:
         if last is not None and last.reaches(self.beginning) and last != self.beginning:
             self.insert(Learned(last, shown))
             return True
-        self._first.put(shown)
+        self._first.set(shown)
         self.added.append(shown)
         if not isinstance(self._catalog.resolved(shown.name), TableDefinition):
-            self._catalog.put(shown)
+            self._catalog.set(shown)
         return True
 
     def hide(self, name: SourceName) -> None:
@@ -364,7 +364,7 @@ class SchemaHistory:
             better = isinstance(held, TableDefinition) and not shows_all(held)
             if isinstance(self._catalog.read(fact.held), TableDefinition) and (found or not better):
                 # The source is right, also of what has no meaning for rows: defaults of columns to come.
-                self._catalog.put(fact.held)
+                self._catalog.set(fact.held)
             self._followed.pop(self._catalog.key(fact.held.name), None)
             return
         applied = self._catalog.apply(fact.statement)
@@ -384,7 +384,7 @@ class SchemaHistory:
         folded = self._facts[:count]
         for fact in folded:
             if isinstance(fact, Learned):
-                self._first.put(fact.held)
+                self._first.set(fact.held)
             else:
                 self._first.apply(fact.statement)
         self._begin = folded[-1].end

@@ -83,7 +83,7 @@ class _Reading:
 
     def take(self, data: dict[str, Any]) -> None:
         if "first" in data:
-            self._first.put(held_from_json(data["first"]))
+            self._first.set(held_from_json(data["first"]))
         elif "fact" in data:
             self._facts.append(fact_from_json(self._server, data["fact"]))
         elif "read_to" in data:

@@ -30,7 +30,7 @@ class Catalog:
     """Knows the definitions of tables, which names are views', and the default collations of schemas.
 
     A name is that of a table whose definition is known, or not known, or of a view, or free. It stays not
-    known until a statement creates a table or view of the name, or drops it, or `put` says what it is.
+    known until a statement creates a table or view of the name, or drops it, or `set` says what it is.
 
     Args:
         collation: the server's default, for statements that do not say `server_collation`.
@@ -90,7 +90,7 @@ class Catalog:
         """Return what a name is compared by."""
         return self._holdings.key(name)
 
-    def put(self, held: Held) -> None:
+    def set(self, held: Held) -> None:
         """Say what a name is, whatever was known of it before."""
         self._holdings.put(held)
 

@@ -158,7 +158,7 @@ def read(server, source_address, expected, places):
     with reader.asking() as asked:
         tables = [name for name in asked.listed().tables if of_schemas(*name)]
         for table in map(asked.show, tables):
-            shown.put(table)
+            shown.set(table)
     tables = [table for table in definitions.tables() if of_schemas(table.schema, table.table)]
     # What is not known at the end is no table: else the server would have been asked.
     known = [table for table in tables if isinstance(table, TableDefinition)]

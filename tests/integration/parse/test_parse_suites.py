@@ -238,7 +238,7 @@ class Player(Twin):
     def _learn(self, name):
         shown = self._shown(name)
         if shown is not None:
-            self.catalog.put(shown)
+            self.catalog.set(shown)
 
     def _learn_all(self):
         schemas = {name: self.catalog.schema_collation(name) for name in self._schemas()}

@@ -241,7 +241,7 @@ def test_what_is_unknown_stays_so_for_the_reason_it_had():
 def test_a_renamed_table_is_unknown_for_the_reason_it_had():
     made = played("CREATE TABLE t AS SELECT 1", "RENAME TABLE t TO u")
     assert "from a query" in made.table("app", "u").reason
-    made.put(UnknownTable("app", "t", ""))
+    made.set(UnknownTable("app", "t", ""))
     run(made, "RENAME TABLE t TO w, nope TO x")
     for name in ("w", "x"):
         assert "whose definition is not known" in made.table("app", name).reason

@@ -416,13 +416,13 @@ def test_json_keeps_what_is_held():
     applied(
         made, "CREATE TABLE t (a ENUM('x', 'é'))", "CREATE TABLE u AS SELECT 1", "CREATE VIEW v AS SELECT 1"
     )
-    made.put(ShownTable("app", "w", "CREATE TABLE `w` (b INT)", MYSQL))
+    made.set(ShownTable("app", "w", "CREATE TABLE `w` (b INT)", MYSQL))
     made.forget_schema("o", "why")
     applied(made, "DROP TABLE o.gone")
     again = Catalog(UTF8MB4_0900)
     again.load_schemas(json.loads(json.dumps(made.schemas_to_json())))
     for each in made.held():
-        again.put(held_from_json(json.loads(json.dumps(each.to_json()))))
+        again.set(held_from_json(json.loads(json.dumps(each.to_json()))))
     assert again.tables() == made.tables()
     assert list(again.held()) == list(made.held())
     for catalogue in (made, again):
@@ -433,8 +433,8 @@ def test_json_keeps_what_is_held():
 
 def test_a_table_that_was_shown_is_read_when_it_is_needed():
     made = catalog()
-    made.put(ShownTable("app", "t", "CREATE TABLE `t` (a INT)", MYSQL))
-    made.put(ShownTable("app", "u", "CREATE TABLE `u` (a HYPERINT)", MYSQL))
+    made.set(ShownTable("app", "t", "CREATE TABLE `t` (a INT)", MYSQL))
+    made.set(ShownTable("app", "u", "CREATE TABLE `u` (a HYPERINT)", MYSQL))
     applied(made, "ALTER TABLE t ADD b INT", "RENAME TABLE t TO t2")
     assert summary(made.table("app", "t2")) == {"a": "int", "b": "int"}
     assert "HYPERINT" in made.table("app", "u").reason
