@@ -269,6 +269,10 @@ class BinlogStream:
                 self._replies.freed()
             self._fill()
 
+    def located(self, error: DataError) -> DataError:
+        """Return an error that was raised between two items, with shard, file and offset."""
+        return self._decoder.located(error, "what was read before")
+
     def _noticed(self, notice: bytes) -> Iterator[Chunk | CaughtUp]:
         """Take the dump server's word for how far its source has been read, see `merge.dump_server.idle`.
 

@@ -404,7 +404,10 @@ class SourceReader:
                 self._definitions.read_to(self._place.handed_over(item))
             # The place of a stream by GTID is known from its first event on.
             if stream.place is not None or not self._place.by_gtid:
-                lookup.between(idle=isinstance(item, CaughtUp))
+                try:
+                    lookup.between(idle=isinstance(item, CaughtUp))
+                except DataError as error:
+                    raise stream.located(error) from error
             if self._stopped.is_set() or self._moves(stream, item):
                 return
 
