@@ -24,6 +24,7 @@ def running(zookeeper: KazooClient, shop: Shop) -> dict[str, Any]:
     return dict(json.loads(data))
 
 
+@pytest.mark.soak
 def test_clients_of_both_protocols_find_the_next_server(shop: Shop, zookeeper: KazooClient):
     """1. a client of each protocol reads; 2. the active server hands over; 3. both go on at the other one."""
     with shop.serve(**CANAL) as one, shop.serve(**CANAL) as other:

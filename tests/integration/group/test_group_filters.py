@@ -128,6 +128,7 @@ def holds(pid: int, text: bytes) -> bool:
     return False
 
 
+@pytest.mark.soak
 def test_what_is_left_out_is_in_no_process_but_the_shards(shop: Shop, filtered: dict[str, Any]):
     """1. a transaction has rows of every treatment; 2. a consumer gets what the rules leave of it;
     3. a value that they removed is neither in its memory nor in the gateway's; 4. another server delivers

@@ -153,6 +153,7 @@ def test_a_consumer_goes_on_over_a_column_that_is_added_shard_by_shard(served: S
     assert [row["op"] for row in rows].count("ALTER") == 2
 
 
+@pytest.mark.soak
 def test_earliest_begins_before_what_was_there_and_latest_after_it(shop: Shop):
     for server in shop.servers:
         server.execute("RESET MASTER")

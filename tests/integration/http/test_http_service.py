@@ -232,6 +232,7 @@ def test_a_transaction_and_a_row_are_traced_by_operators(served: SharedShop, cal
         assert (refused.status_code, bool(refused.json()["message"])) == (status, True), (path, refused.text)
 
 
+@pytest.mark.soak
 def test_two_operators_at_once_are_both_answered_and_logged(served: SharedShop, called: Http):
     """1. Policies from many threads: the state is one of them; 2. stop and start against each other."""
     with ThreadPoolExecutor(8) as pool:
