@@ -15,25 +15,8 @@ from actors.parse.schema.statement import ServerVersion
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """A name that is a view's."""
-
-    schema: str
-    table: str
-
-    @property
-    def name(self) -> SourceName:
-        """Its name at the source."""
-        return SourceName(self.schema, self.table)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
-        return {"schema": self.schema, "table": self.table, "view": True}
-
-
-@dataclass(frozen=True, slots=True)
-class NoTable:
-    """A name that is known to be free, where others are not known."""
+class _Named:
+    """What is held under a name at the source."""
 
     schema: str
     table: str
@@ -43,25 +26,32 @@ class NoTable:
         """The name."""
         return SourceName(self.schema, self.table)
 
+
+@dataclass(frozen=True, slots=True)
+class View(_Named):
+    """A name that is a view's."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {"schema": self.schema, "table": self.table, "view": True}
+
+
+@dataclass(frozen=True, slots=True)
+class NoTable(_Named):
+    """A name that is known to be free, where others are not known."""
+
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
         return {"schema": self.schema, "table": self.table, "free": True}
 
 
 @dataclass(frozen=True, slots=True)
-class ShownTable:
+class ShownTable(_Named):
     """A table as its source shows it. The text is read when it is needed: most tables' never is."""
 
-    schema: str
-    table: str
     #: what SHOW CREATE TABLE returned
     text: str
     server: ServerVersion
-
-    @property
-    def name(self) -> SourceName:
-        """Its name at the source."""
-        return SourceName(self.schema, self.table)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
