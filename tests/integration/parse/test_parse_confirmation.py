@@ -171,3 +171,21 @@ def test_a_table_that_has_changed_again_meanwhile_is_followed(unprepared, source
         recorder.gate.set()
         await_rows(recorder, "t", 3)
     assert of_t(recorder)[1:] == [{"a": 1, "c": 2, "b": 3}, {"c": 4, "b": 5}]
+
+
+def test_a_change_that_was_not_logged_is_found_with_the_next_statement(unprepared, source_address):
+    """Nothing is planted here: the source itself differs from what its binlog says."""
+    start = begun(unprepared, source_address)
+    with stopping(source_address(unprepared), start=start) as recorder:
+        unprepared.execute(
+            "SET SESSION sql_log_bin = 0",
+            "ALTER TABLE app.t RENAME COLUMN a TO b, RENAME COLUMN b TO a",
+            "SET SESSION sql_log_bin = 1",
+            "ALTER TABLE app.t ADD COLUMN c INT",
+            "INSERT INTO app.t VALUES (1, 2, 3)",
+        )
+    (error,) = recorder.found
+    assert isinstance(error, DefinitionContradicted)
+    assert "column 1 is `a` int, and the source shows `b` int" in error.message
+    assert "sql_log_bin = 0" in error.hint
+    assert of_t(recorder) == []
