@@ -8,7 +8,9 @@ The tables were queried from MySQL 9.7 and MariaDB 10.11, byte by byte, and both
 from __future__ import annotations
 
 import codecs
+import contextlib
 import re
+from functools import lru_cache
 from typing import Protocol
 
 from typing_extensions import Buffer
@@ -76,14 +78,26 @@ _CORRECTED = {
 #: charset -> Python's codec, and a character of it -> the servers'
 _REPLACED = {
     "sjis": ("shift_jis", {"\uff3c": "\\"}),
-    "ujis": ("euc_jp", {"\uff3c": "\\"}),
     "gb18030": ("gb18030", {"\ue7c7": "\u1e3f"}),
 }
-#: half-width katakana and triples, which are left alone; pairs; pairs of the user's own
+#: half-width katakana, which are left alone; triples; pairs; pairs of the user's own
 _EUC_PARTS = re.compile(
-    rb"\x8e[\xa1-\xdf]|\x8f[\xa1-\xfe]{2}|((?:[\xa1-\xf4][\xa1-\xfe])+)|((?:[\xf5-\xfe][\xa1-\xfe])+)"
+    rb"\x8e[\xa1-\xdf]|\x8f([\xa1-\xfe]{2})|((?:[\xa1-\xf4][\xa1-\xfe])+)|((?:[\xf5-\xfe][\xa1-\xfe])+)"
 )
-_EUC_OWN, _PRIVATE = 0xF5, 0xE000
+#: the first row of the user's own characters, and where those of pairs and of triples begin
+_EUC_OWN, _PRIVATE, _PRIVATE_TRIPLES = 0xF5, 0xE000, 0xE3AC
+#: triples of eucjpms from 8F F3 F3 on, which euc_jp lacks, and those that it reads otherwise
+_EUC_EXTENDED_FROM = b"\xf3\xf3"
+_EUC_EXTENDED = (
+    "\u2170\u2171\u2172\u2173\u2174\u2175\u2176\u2177\u2178\u2179\u2160\u2161\u2162\u2163\u2164\u2165"
+    "\u2166\u2167\u2168\u2169\uff07\uff02\u3231\u2116\u2121\u70bb\u4efc\u50f4\u51ec\u5307\u5324\ufa0e"
+    "\u548a\u5759\ufa0f\ufa10\u589e\u5bec\u5cf5\u5d53\ufa11\u5fb7\u6085\u6120\u654e\u663b\u6665\ufa12"
+    "\uf929\u6801\ufa13\ufa14\u6a6b\u6ae2\u6df8\u6df2\u7028\ufa15\ufa16\u7501\u7682\u769e\ufa17\u7930"
+    "\ufa18\ufa19\ufa1a\ufa1b\u7ae7\ufa1c\ufa1d\u7da0\u7dd6\ufa1e\u8362\ufa1f\u85b0\ufa20\ufa21\u8807"
+    "\ufa22\u8b7f\u8cf4\u8d76\ufa23\ufa24\ufa25\u90de\ufa26\u9115\ufa27\ufa28\u9592\uf9dc\ufa29\u973b"
+    "\u974d\u9751\ufa2a\ufa2b\ufa2c\u999e\u9ad9\u9b72\ufa2d\u9ed1"
+)
+_EUC_OTHER = {b"\xa2\xb7": "\uff5e", b"\xa2\xc3": "\uffe4"}
 #: EUC's first row, its rows in one block, and the second row of a pair in Shift-JIS
 _EUC_FIRST, _CELLS = 0xA1, 94
 
@@ -129,22 +143,49 @@ def _by_replacing(name: str) -> Decode:
     return decode
 
 
-def _eucjpms(data: Buffer, errors: str = "strict", /) -> tuple[str, int]:
-    """Decode EUC-JP as Windows has it: its pairs are those of code page 932 in another order."""
-    parts, at, source = [], 0, bytes(data)
-    for part in _EUC_PARTS.finditer(source):
-        pairs, own = part.groups()
-        if pairs or own:
-            parts.append(source[at : part.start()].decode("euc_jp", errors))
-            parts.append(_shifted(pairs).decode("cp932", errors) if pairs else _private(own))
-            at = part.end()
-    parts.append(source[at:].decode("euc_jp", errors))
-    return "".join(parts), len(source)
+def _euc(*, windows: bool) -> Decode:
+    """Return the decoder of EUC-JP with the user's own characters.
+
+    Args:
+        windows: whether it is as Windows has it: its pairs are those of code page 932 in another order.
+    """
+
+    def decode(data: Buffer, errors: str = "strict", /) -> tuple[str, int]:
+        parts, at, source = [], 0, bytes(data)
+        for part in _EUC_PARTS.finditer(source):
+            triple, pairs, own = part.groups()
+            if own or (triple and triple[0] >= _EUC_OWN):
+                found = _private(own, _PRIVATE) if own else _private(triple, _PRIVATE_TRIPLES)
+            elif windows and pairs:
+                found = _shifted(pairs).decode("cp932", errors)
+            elif windows and triple:
+                found = _triple(triple)
+            else:
+                continue
+            if found:
+                parts += [rest(source[at : part.start()], errors), found]
+                at = part.end()
+        parts.append(rest(source[at:], errors))
+        return "".join(parts), len(source)
+
+    def rest(source: bytes, errors: str) -> str:
+        text = source.decode("euc_jp", errors)
+        return text if windows else text.replace("\uff3c", "\\")
+
+    return decode
 
 
-def _private(pairs: bytes) -> str:
+def _private(pairs: bytes, begin: int) -> str:
     places = zip(pairs[::2], pairs[1::2], strict=True)
-    return "".join(chr(_PRIVATE + (row - _EUC_OWN) * _CELLS + cell - _EUC_FIRST) for row, cell in places)
+    return "".join(chr(begin + (row - _EUC_OWN) * _CELLS + cell - _EUC_FIRST) for row, cell in places)
+
+
+def _triple(pair: bytes) -> str:
+    """Return the character of a triple that eucjpms reads otherwise than euc_jp; empty: it does not."""
+    if pair < _EUC_EXTENDED_FROM:
+        return _EUC_OTHER.get(pair, "")
+    row, cell = (one - other for one, other in zip(pair, _EUC_EXTENDED_FROM, strict=True))
+    return _EUC_EXTENDED[row * _CELLS + cell]
 
 
 def _shifted(pairs: bytes) -> bytes:
@@ -163,11 +204,29 @@ def _search(name: str) -> codecs.CodecInfo | None:
     charset = name.removeprefix(PREFIX)
     if charset == name:
         return None
-    if charset == "eucjpms":
-        decode: Decode = _eucjpms
+    if charset in ("eucjpms", "ujis"):
+        decode = _euc(windows=charset == "eucjpms")
     else:
         decode = _by_replacing(charset) if charset in _REPLACED else _by_table(charset)
     return codecs.CodecInfo(encode=_encode, decode=decode, name=name)
+
+
+@lru_cache
+def characters_of(codec: str, width: int) -> frozenset[str]:
+    """Return the characters of one of these charsets.
+
+    Args:
+        codec: its name here.
+        width: bytes of its widest character, at most 3: with four, a charset has all.
+    """
+    single, high = [bytes([byte]) for byte in range(256)], range(0x80, 256)
+    pairs = [bytes([lead, byte]) for lead in high for byte in range(256)] if width > 1 else []
+    triples = [b"\x8f" + pair for pair in pairs] if width > 2 else []  # noqa: PLR2004 - bytes
+    found: set[str] = set()
+    for each in [*single, *pairs, *triples]:
+        with contextlib.suppress(UnicodeDecodeError):
+            found |= set(each.decode(codec))
+    return frozenset(found)
 
 
 def _encode(text: str, _errors: str = "strict") -> tuple[bytes, int]:

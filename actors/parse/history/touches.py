@@ -26,6 +26,8 @@ class Touches(NamedTuple):
     gone: frozenset[str] = frozenset()
     #: whether it may touch anything
     all: bool = False
+    #: words of it that were not understood, and have no meaning for rows; they are not stored
+    passed_over: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Return whether it touches anything."""
@@ -73,4 +75,5 @@ def touches_of(make: Callable[[], Catalog], statement: Statement) -> Touches:
         frozenset(applied.schemas),
         frozenset(applied.gone),
         applied.any_unknown,
+        applied.passed_over,
     )

@@ -90,6 +90,7 @@ class Applying:
                 self._failed(words)
             else:
                 self._dispatch(words)
+            self._holdings.pass_over(words.passed_over)
         except UnreadableError as error:
             reason = f"{self._statement.beginning} is not understood: {error}."
             if words is None or not self._concerned:

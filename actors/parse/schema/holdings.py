@@ -31,6 +31,8 @@ class Applied:
     any_unknown: bool = False
     #: why tables are unknown, a sentence with the statement's beginning; else empty
     reason: str = ""
+    #: words of it that were not understood, and have no meaning for rows
+    passed_over: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Return whether the catalog was changed."""
@@ -68,6 +70,10 @@ class Holdings:
     def begin(self) -> None:
         """Begin a record."""
         self._applied = Applied()
+
+    def pass_over(self, words: list[str]) -> None:
+        """Record words that were not understood, and have no meaning for rows."""
+        self._applied = replace(self._applied, passed_over=tuple(words))
 
     @property
     def applied(self) -> Applied:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from actors.parse.charsets.charset_codecs import PREFIX
+from actors.parse.charsets.charset_codecs import PREFIX, characters_of
 from actors.parse.charsets.charsets import BINARY_COLLATION, charset_of, text_decoder
 from actors.parse.charsets.collations import bin_collation
 from actors.parse.schema.clauses.charset_words import Charsets
@@ -39,6 +39,8 @@ SPATIAL = {
     "GEOMETRYCOLLECTION",
     "GEOMCOLLECTION",
 }
+#: bytes of a character of gb18030, which has all that Unicode has
+_WIDTH_OF_ALL = 4
 #: of a VARCHAR, by whether it is MariaDB's
 _VARCHAR_BYTES_MAX = {False: 65535, True: 65532}
 
@@ -236,8 +238,8 @@ def _value(value: str | bytes, collation: int, connection: int | None) -> str:
     codec, _ = text_decoder(charset)
     # A server takes a question mark for what the charset lacks.
     if codec.startswith(PREFIX):  # these only decode
-        if charset.width == 1:
-            letters = bytes(range(256)).decode(codec, "ignore")
+        if charset.width < _WIDTH_OF_ALL:
+            letters = characters_of(codec, charset.width)
             value = "".join(char if char in letters else "?" for char in value)
     elif not value.isascii():
         value = value.encode(codec, "replace").decode(codec)

@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from actors.http.body_limit import BODY_BYTES_MAX
 from actors.http.service import HttpService, HttpSettings
+from canal_group.operator import Operator
 
 
 class Http:
@@ -340,3 +341,40 @@ def test_an_instance_file_is_read_checked_and_replaced_by_operators_if_serve_all
         other = text.replace(served.destination, "other")
         moved = called.operate("PUT", "/file", json={"text": other, "digest": ""})
         assert (moved.status_code, "must stay" in moved.json()["message"]) == (422, True)
+
+
+def test_a_definition_that_the_source_contradicts_is_an_event_until_it_is_rebuilt(
+    served: SharedShop, called: Http
+):
+    """The table was changed without being logged; the next statement on it shows that."""
+
+    def events() -> list[str]:
+        answer = called.operate("GET", "/history").json()
+        return [each["what"] for each in answer["events"]]
+
+    def contradicted() -> float:
+        found = called.samples()
+        name = "canal_group_shard_contradicted_definitions_total"
+        return sum(value for key, value in found.items() if key[0] == name and "shard=s0" in key)
+
+    table = "shop_0.pairs"
+    served.servers[0].execute(f"CREATE TABLE {table} (a INT, b INT)", f"INSERT INTO {table} VALUES (1, 2)")
+    with served.connect() as consumer:
+        assert consumer.get_without_ack(timeout=60) is not None
+        before = contradicted()
+        events()
+        served.servers[0].execute(
+            "SET SESSION sql_log_bin = 0",
+            f"ALTER TABLE {table} RENAME COLUMN a TO b, RENAME COLUMN b TO a",
+            "SET SESSION sql_log_bin = 1",
+            f"ALTER TABLE {table} ADD COLUMN c INT",
+            f"INSERT INTO {table} VALUES (3, 4, 5)",
+        )
+        eventually(
+            lambda: any("column 1 is `a` int, and the source shows `b` int" in each for each in events()),
+            "the event",
+        )
+        assert contradicted() == before + 1
+        Operator(served.instance.uri, served.destination).rebuild_schema("s0")
+        eventually(lambda: any(each == "shard s0 is streaming" for each in events()), "the shard goes on")
+    served.servers[0].execute(f"DROP TABLE {table}")

@@ -8,8 +8,9 @@ from dataclasses import replace
 from actors.parse.schema.altered import AlterWords, Dropped, Placed
 from actors.parse.schema.clauses.charset_words import CharsetClauses, Charsets
 from actors.parse.schema.clauses.columns import read_column, skip_default
-from actors.parse.schema.clauses.create_table import keys_of, read_engine, read_period
+from actors.parse.schema.clauses.create_table import keys_of, read_period
 from actors.parse.schema.clauses.keys import read_key, sees_key
+from actors.parse.schema.clauses.table_options import read_engine, skip_table_option
 from actors.parse.schema.clauses.words import Words
 from actors.parse.schema.definition import PRIMARY
 from actors.parse.schema.names import folded
@@ -29,36 +30,6 @@ _PARTITION_WORDS = (
     "EXCHANGE",
 )
 #: options of a table, which need no equals sign
-_OPTIONS = {
-    "AUTO_INCREMENT",
-    "AUTOEXTEND_SIZE",
-    "AVG_ROW_LENGTH",
-    "CHECKSUM",
-    "COMMENT",
-    "COMPRESSION",
-    "CONNECTION",
-    "DELAY_KEY_WRITE",
-    "ENCRYPTION",
-    "ENGINE_ATTRIBUTE",
-    "INSERT_METHOD",
-    "KEY_BLOCK_SIZE",
-    "MAX_ROWS",
-    "MIN_ROWS",
-    "PACK_KEYS",
-    "PAGE_CHECKSUM",
-    "PASSWORD",
-    "ROW_FORMAT",
-    "SECONDARY_ENGINE",
-    "SECONDARY_ENGINE_ATTRIBUTE",
-    "SEQUENCE",
-    "STATS_AUTO_RECALC",
-    "STATS_PERSISTENT",
-    "STATS_SAMPLE_PAGES",
-    "STORAGE",
-    "TABLESPACE",
-    "TRANSACTIONAL",
-    "TYPE",
-}
 _RENAMED_PARTS = ("COLUMN", "INDEX", "KEY")
 _IDLE_CLAUSES = (
     ("ENABLE", "KEYS"),
@@ -147,17 +118,7 @@ class _Clauses:
         if words.sees("ENGINE"):
             self._alter.engine = read_engine(words)
             return True
-        if words.skip_option():
-            return True
-        if words.skip("UNION"):
-            words.skip_group()
-            return True
-        if words.skip("DATA", "DIRECTORY") or words.skip("INDEX", "DIRECTORY"):
-            words.skip("=")
-        elif not words.skip_any(*_OPTIONS):
-            return False
-        words.take()
-        return True
+        return skip_table_option(words)
 
     def _add(self) -> None:
         words = self._words

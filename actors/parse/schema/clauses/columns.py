@@ -187,7 +187,7 @@ def _generated(words: Words, column: ColumnWords) -> ColumnWords:
 
 def _skip_idle(words: Words) -> bool:
     """Take an attribute that has no meaning for rows, or one of an engine: name = value."""
-    if words.skip_option():
+    if words.skip_option(_IDLE_ATTRIBUTES):
         return True
     if not words.skip("MASKING", "POLICY") and not words.skip_any(*_IDLE_ATTRIBUTES):
         return False

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from actors.parse.schema.clauses.charset_words import CharsetClauses, Charsets
 from actors.parse.schema.clauses.columns import ColumnWords, read_column
 from actors.parse.schema.clauses.keys import KeyKind, KeyPart, KeyWords, read_key, sees_key
+from actors.parse.schema.clauses.table_options import read_engine, skip_table_option
 from actors.parse.schema.clauses.tokens import UnreadableError
 from actors.parse.schema.clauses.words import Words
 from actors.parse.schema.definition import ColumnDefinition, TableDefinition
 from actors.parse.schema.draft import Draft
 
-#: other names of engines
-_ENGINES = {"HEAP": "MEMORY", "MARIA": "ARIA"}
 #: words that begin a query, or come before one
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "TABLE", "AS", "IGNORE", "REPLACE")
 
@@ -111,7 +110,7 @@ def read_period(words: Words) -> dict[str, tuple[str, ...]]:
 
 
 def _read_options(words: Words, table: TableWords) -> None:
-    """Read what follows the columns; an option that is not understood has no meaning for rows."""
+    """Read what follows the columns; what is not understood has no meaning for rows, and is noted."""
     while not words.ended:
         if table.charset.read(words) or words.skip("DEFAULT"):
             continue
@@ -122,15 +121,14 @@ def _read_options(words: Words, table: TableWords) -> None:
         elif words.sees_any(*_QUERY_WORDS) or words.sees_query():
             table.queried = True
             words.skip_rest()
-        elif words.sees("("):
-            words.skip_group()
-        elif not words.skip_option():
-            words.take()
+        elif words.skip("PARTITION", "BY"):
+            _skip_partitions(words)
+        elif not (skip_table_option(words) or words.skip(",") or words.skip("START", "TRANSACTION")):
+            words.pass_over()
+            words.skip_part()
 
 
-def read_engine(words: Words) -> str:
-    """Read ENGINE with its name, which may be a text; return it as `Draft` has it."""
-    words.expect("ENGINE")
-    words.skip("=")
-    name = words.take().text.upper()
-    return _ENGINES.get(name, name)
+def _skip_partitions(words: Words) -> None:
+    """Take everything up to a query, or the end."""
+    while not (words.ended or words.sees_any(*_QUERY_WORDS) or words.sees_query()):
+        words.skip_part()

@@ -7,6 +7,22 @@ from enum import Enum
 
 from actors.parse.schema.clauses.words import Words
 
+#: a key's options that have no meaning for rows, those after which a word comes, and the words of others
+_CHOICES = ("ALGORITHM", "DISTANCE", "LOCK")
+_OPTIONS = {
+    "CLUSTERING",
+    "COMMENT",
+    "ENGINE_ATTRIBUTE",
+    "IGNORED",
+    "INVISIBLE",
+    "KEY_BLOCK_SIZE",
+    "M",
+    "NOT",
+    "NOWAIT",
+    "SECONDARY_ENGINE_ATTRIBUTE",
+    "VISIBLE",
+    "WAIT",
+}
 _CONSTRAINT_WORDS = (
     "CONSTRAINT",
     "PRIMARY",
@@ -147,8 +163,11 @@ def _options(words: Words, *, hashed: bool) -> bool:
     while not words.ended and not words.sees_any(",", ")"):
         if words.sees_any("USING", "TYPE"):
             hashed = skip_using(words)
-        elif words.sees("("):
-            words.skip_group()
-        else:
+        elif words.skip("WITH", "PARSER") or words.skip_any(*_CHOICES):
+            words.skip("=")
             words.take()
+        elif not words.skip_option(_OPTIONS):
+            if words.peek().word not in _OPTIONS:
+                words.pass_over()
+            words.skip_part()
     return hashed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import TypeVar
 
 from actors.parse.charsets.statement_text import charset_of_client, is_whole, printable
@@ -12,6 +13,8 @@ from actors.parse.schema.definition import SourceName
 from actors.parse.schema.statement import Statement
 
 _Item = TypeVar("_Item")
+#: words of a statement that are noted as not understood
+PASSED_OVER_MAX = 8
 _SHOWN_CHARS = 40
 _SUPPLEMENTARY = re.compile("[\U00010000-\U0010ffff]")
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "TABLE")
@@ -35,6 +38,8 @@ class Words:
         while len(self._tokens) > 1 and self._tokens[-2].word == ";":
             del self._tokens[-2]
         self._at = 0
+        #: the first words of what was not understood and has no meaning for rows
+        self.passed_over: list[str] = []
 
     def peek(self, ahead: int = 0) -> Token:
         """Return a token without taking it; after the last one is END."""
@@ -153,10 +158,7 @@ class Words:
     def skip_item(self) -> None:
         """Take everything up to the next comma, or the end of the list, which has no meaning for rows."""
         while not self.ended and not self.sees_any(",", ")"):
-            if self.sees("("):
-                self.skip_group()
-            else:
-                self.take()
+            self.skip_part()
 
     def sees_query(self) -> bool:
         """Return whether a query comes next, maybe in parentheses."""
@@ -169,17 +171,33 @@ class Words:
         """Return whether an option with an equals sign comes next."""
         return self.peek().is_option and self.peek(1).word == "="
 
-    def skip_option(self) -> bool:
-        """Take an option with an equals sign and its value; return whether one came."""
+    def skip_option(self, known: AbstractSet[str]) -> bool:
+        """Take an option with an equals sign and its value, and note it if it is not known.
+
+        Returns:
+            Whether one came.
+        """
         if not self.sees_option():
             return False
+        if self.peek().word not in known:
+            self.pass_over()
         self.take()
         self.take()
+        self.skip_part()
+        return True
+
+    def pass_over(self) -> None:
+        """Note that the word that comes next is not understood, and has no meaning for rows."""
+        word = self.peek().word
+        if word and len(self.passed_over) < PASSED_OVER_MAX:
+            self.passed_over.append(word[:_SHOWN_CHARS])
+
+    def skip_part(self) -> None:
+        """Take any token, or everything in parentheses."""
         if self.sees("("):
             self.skip_group()
         else:
             self.take()
-        return True
 
     def skip_rest(self) -> None:
         """Take everything."""

@@ -183,7 +183,19 @@ class SourceDefinitions:
         touching = history.touching(change)
         with self._lock, history.lock:
             self._changed |= history.apply(touching)
-        return touching.touches.names if touching.touches is not None else frozenset()
+        touches = touching.touches
+        if touches is None:
+            return frozenset()
+        if touches.passed_over:
+            _log.info(
+                "%s is not understood in the statement on %s at %s: it was passed over, "
+                "because it can have no meaning for rows",
+                ", ".join(touches.passed_over),
+                ", ".join(map(str, sorted(touches.names))) or "a table",
+                change.end,
+                extra={"shard": self._shard},
+            )
+        return touches.names
 
     def changed(self) -> None:
         """Say that a history has changed: it has to be stored."""

@@ -50,6 +50,9 @@ def test_binary_is_no_text():
         ("euckr", b"\x81\x41", "갂"),
         ("sjis", b"\x81\x5f", "\\"),
         ("ujis", b"\xa1\xc0a", "\\a"),
+        ("ujis", b"\xf5\xa1\xf5\xa2a\x8f\xf5\xa1\x8f\xfe\xfe", "\ue000\ue001a\ue3ac\ue757"),
+        ("eucjpms", b"\x8f\xf3\xf3a\x8f\xf4\xa1\x8f\xf4\xfe\x8f\xf5\xa1", "ⅰaⅢ黑\ue3ac"),
+        ("eucjpms", b"\x8f\xa2\xb7\x8f\xa2\xc3", "～￤"),
         ("eucjpms", b"a\xad\xa1\xa1\xc1\x8e\xb1\xa4\xa2\x8f\xb0\xa1\xf5\xa1", "a①～ｱあ丂\ue000"),
     ],
 )

@@ -276,7 +276,9 @@ def test_the_version_of_the_server_decides(kind, version, expected):
         (45, 45, "ENUM('x', 'é日') CHARACTER SET keybcs2", "a enum('x','é?')"),
         (45, 45, "ENUM('x', '\u00a0') CHARACTER SET keybcs2", "a enum('x','\u00a0')"),
         (45, 45, "ENUM('x', 'é日') CHARACTER SET geostd8", "a enum('x','??')"),
-        (45, 45, "ENUM('x', '日') CHARACTER SET eucjpms", "a enum('x','日')"),
+        (45, 45, "ENUM('x', '日é①ⅰ\ue3ac\ue000Ա') CHARACTER SET eucjpms", "a enum('x','日é①ⅰ\ue3ac\ue000?')"),
+        (45, 45, "ENUM('x', '日①\ue000') CHARACTER SET ujis", "a enum('x','日?\ue000')"),
+        (45, 45, "ENUM('x', '日é') CHARACTER SET sjis", "a enum('x','日?')"),
     ],
 )
 def test_a_value_is_in_the_charset_of_the_connection(client, connection, kind, expected):

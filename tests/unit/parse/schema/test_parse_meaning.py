@@ -61,6 +61,31 @@ def test_an_option_of_a_new_table_is_passed_over(tail):
 
 
 @pytest.mark.parametrize(
+    ("sql", "noted"),
+    [
+        ("CREATE TABLE t (a INT) ENGINE=InnoDB `page_compressed`=1 COMMENT 'x' ROW_FORMAT DYNAMIC", ()),
+        ("CREATE TABLE t (a INT) PARTITION BY HASH (a) PARTITIONS 4", ()),
+        ("CREATE TABLE t (a INT) UNION (b, c), DATA DIRECTORY '/x' CHARSET utf8mb4", ()),
+        ("CREATE TABLE t (a INT, KEY (a) USING BTREE KEY_BLOCK_SIZE 8 COMMENT 'x' INVISIBLE) MAX_ROWS 1", ()),
+        ("CREATE TABLE t (a TEXT, FULLTEXT KEY (a) WITH PARSER ngram)", ()),
+        ("CREATE TABLE t (a INT) FROBNICATE=(x, y), SHINY 'secret'", ("FROBNICATE", "SHINY")),
+        ("CREATE TABLE t (a INT COMMENT 'x' shiny = 'secret', KEY (a) FROBNICATE)", ("SHINY", "FROBNICATE")),
+        ("ALTER TABLE t shiny = 'secret', ADD KEY (a) FROBNICATE", ("SHINY", "FROBNICATE")),
+        (
+            f"CREATE TABLE t (a INT) {' '.join(f'F{i}=1' for i in range(9))}",
+            tuple(f"F{i}" for i in range(8)),
+        ),
+    ],
+)
+def test_what_is_passed_over_and_not_known_is_noted(sql, noted):
+    made = Catalog(UTF8MB4)
+    made.set_schema("app", UTF8MB4)
+    made.apply(Statement("CREATE TABLE t (a INT)", "app", MARIADB))
+    assert made.apply(Statement(sql, "app", MARIADB)).passed_over == noted
+    assert isinstance(made.table("app", "t"), TableDefinition)
+
+
+@pytest.mark.parametrize(
     "key",
     [
         "KEY k (b) FROBNICATE FAST",
