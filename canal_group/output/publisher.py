@@ -27,6 +27,7 @@ from merge.errors import (
     NotSubscribed,
     RetryableError,
     RolledBack,
+    SinkRefused,
     SinkUnavailable,
     UnknownBatch,
 )
@@ -165,9 +166,16 @@ class Publisher:
         return position
 
     def _confirm(self, piece: Piece) -> None:
-        self._sink.write(piece.messages)
-        self._sink.flush()
-        self._sink.confirm(piece.batch.end)
+        try:
+            self._sink.write(piece.messages)
+            self._sink.flush()
+            self._sink.confirm(piece.batch.end)
+        except SinkRefused as error:
+            table = self._router.table_of(str(error.details.get("topic", "")))
+            if table is not None:
+                error.message = f"Of table {table}: {error.message}"
+                error.details["table"] = str(table)
+            raise
         self.counters.confirmed(piece.messages, piece.batch.end)
         self._backoff.reset()
         self._tell()

@@ -24,8 +24,9 @@ from merge.values.position import GroupPosition
 class Sink(Protocol):
     """A target of messages, used by one thread.
 
-    Every method raises SinkUnavailable (wait and open again), SinkRefused (an operator must act) or
-    FencedError (another publisher of the same name was opened since).
+    Every method raises SinkUnavailable (wait and open again), SinkRefused (an operator must act; its `topic`
+    is that of the message, if it is about one) or FencedError (another publisher of the same name was opened
+    since). What another attempt would meet again, such as a message that cannot be encoded, is refused.
     """
 
     #: whether it keeps the position together with the messages

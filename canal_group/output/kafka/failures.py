@@ -28,6 +28,9 @@ _REFUSALS: Final = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "Grant IDEMPOTENT_WRITE on the cluster.",
     KafkaError.INVALID_CONFIG: "Check output.options.",
     KafkaError.TOPIC_EXCEPTION: "Check the names that route.topic and route.dynamic_topic give to topics.",
+    KafkaError._INVALID_ARG: "Check the names that route.topic and route.dynamic_topic give to topics.",  # noqa: SLF001
+    KafkaError.INVALID_RECORD: "Check the topic's settings: it does not take such messages.",
+    KafkaError.POLICY_VIOLATION: "Check the brokers' policies for topics.",
     KafkaError.UNKNOWN_TOPIC_OR_PART: "Create the topic, or let the brokers create topics.",
     KafkaError._UNKNOWN_PARTITION: "Lower route.partitions, or add partitions to the topic.",  # noqa: SLF001
     KafkaError._UNKNOWN_TOPIC: "Create the topic, or let the brokers create topics.",  # noqa: SLF001

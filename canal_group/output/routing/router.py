@@ -87,6 +87,8 @@ class Router:
         self._partition_rules = [PartitionRule.of(rule) for rule in split_rules(partition_hash)]
         self._count_rules = [CountRule.of(rule) for rule in split_rules(dynamic_topic_partitions)]
         self._database_hash = database_hash
+        #: the first table that was seen of each topic
+        self._tables: dict[str, TableName] = {}
         self._route_of: Callable[[str, str], TableRoute] = lru_cache(_TABLES_KEPT)(self._table_route)
 
     def routes(self, rows: pa.Table) -> Routes:
@@ -111,8 +113,14 @@ class Router:
                 partition[chosen], moved_from[chosen] = self._hashed(theirs, name.schema, route)
         return Routes(tuple(topics), topic, partition, moved_from)
 
+    def table_of(self, topic: str) -> TableName | None:
+        """Return a table whose changes go to a topic; None: none is remembered."""
+        return self._tables.get(topic)
+
     def _table_route(self, schema: str, table: str) -> TableRoute:
         topic = self._topic_of(schema, table)
+        if len(self._tables) < _TABLES_KEPT:
+            self._tables.setdefault(topic, TableName(schema, table))
         count = next(
             (rule.count for rule in self._count_rules if rule.names.matches(topic)), self._partitions
         )

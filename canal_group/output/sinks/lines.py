@@ -3,27 +3,27 @@
     {"topic": "orders", "partition": 0, "key": null, "headers": {"seq": "7", ...}, "value": {...}}
 
 A value that is no JSON text is written as base64 under `base64` instead of `value`. A reader may read up to
-the size that the file of the position names; what is after it was not confirmed, and may change.
+the size that the file of the position names; what is after it was not confirmed, and may change. That file
+also has a checksum of what was confirmed: a file of lines that another program has changed is refused.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
-import fcntl
 import json
 import os
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from canal_group.output.confirmed_file import ConfirmedFile, Part
 from canal_group.output.messages import Messages
 from canal_group.shapes.json_text import NULL, compose, numbers, quoted
 from conf.value import AnchoredPath, Settings
-from merge.errors import FencedError, SinkRefused, SinkUnavailable, UsageError
-from merge.values.position import GroupPosition
+from merge.errors import SinkRefused, SinkUnavailable, UsageError
+from merge.values.position import GroupPosition, whole
 
 
 class LinesSettings(Settings):
@@ -42,20 +42,15 @@ class Lines:
     def __init__(self, settings: LinesSettings, name: str) -> None:
         self._path, self._name = settings.path, name
         self._position_path = settings.path.with_name(f"{settings.path.name}.position")
-        self._file: BinaryIO | None = None
+        self._file: ConfirmedFile | None = None
 
     def open(self) -> GroupPosition | None:
         """Lock the file, and cut off what was not confirmed."""
+        self.close()
         try:
-            self._file = self._path.open("ab")
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            size, position = self._confirmed()
-            self._file.truncate(size)
-        except BlockingIOError:
-            self.close()
-            raise FencedError(
-                f"Another process writes to {self._path}.", hint="Stop it, or name another file."
-            ) from None
+            self._file = ConfirmedFile(self._path)
+            part, position = self._confirmed(self._file)
+            self._file.begin_after(part)
         except OSError as error:
             self.close()
             raise self._unavailable(error) from error
@@ -68,68 +63,64 @@ class Lines:
         """Append the messages."""
         lines = _lines(messages)
         try:
-            self._opened().write("".join(f"{line}\n" for line in lines).encode())
+            self._opened().append("".join(f"{line}\n" for line in lines).encode())
         except OSError as error:
             raise self._unavailable(error) from error
 
     def flush(self) -> None:
         """Write the file to the disk."""
         try:
-            self._opened().flush()
-            os.fsync(self._opened())
+            self._opened().sync()
         except OSError as error:
             raise self._unavailable(error) from error
 
     def confirm(self, position: GroupPosition) -> None:
         """Replace the file of the position by one that names the file's size."""
         try:
-            self._note(self._opened().tell(), position)
+            self._note(self._opened().sync(), position)
         except OSError as error:
             raise self._unavailable(error) from error
 
     def close(self) -> None:
         """Release the file."""
-        if self._file is None:
-            return
         file, self._file = self._file, None
-        # What it still had was not confirmed.
-        with contextlib.suppress(OSError):
+        if file is not None:
             file.close()
 
-    def _opened(self) -> BinaryIO:
+    def _opened(self) -> ConfirmedFile:
         assert self._file is not None, "open() comes first"
         return self._file
 
-    def _note(self, size: int, position: GroupPosition | None) -> None:
+    def _note(self, part: Part, position: GroupPosition | None) -> None:
         said = {
             "name": self._name,
-            "size": size,
+            **part._asdict(),
             "position": None if position is None else json.loads(position.to_json()),
         }
-        part = self._position_path.with_name(f"{self._position_path.name}.part")
-        with part.open("w", encoding="utf-8") as file:
+        new = self._position_path.with_name(f"{self._position_path.name}.part")
+        with new.open("w", encoding="utf-8") as file:
             file.write(json.dumps(said))
             file.flush()
             os.fsync(file)
-        part.replace(self._position_path)
+        new.replace(self._position_path)
         _sync_folder(self._path.parent)
 
-    def _confirmed(self) -> tuple[int, GroupPosition | None]:
-        """Return the size of the file and the position at the last confirmation."""
-        size_now = self._path.stat().st_size
+    def _confirmed(self, file: ConfirmedFile) -> tuple[Part, GroupPosition | None]:
+        """Return the part of the file and the position at the last confirmation."""
         try:
             said = json.loads(self._position_path.read_text(encoding="utf-8"))
-            name, size, written = said["name"], int(said["size"]), said["position"]
+            name, written = said["name"], said["position"]
+            part = Part(whole(said["size"]), whole(said["crc32"]))
             position = None if written is None else GroupPosition.from_json(json.dumps(written))
         except FileNotFoundError:
-            if size_now:
+            if file.size:
                 raise SinkRefused(
                     f"{self._path} holds something already, and {self._position_path} is missing.",
                     hint="Name another file, or remove it.",
                 ) from None
-            self._note(0, None)
-            return 0, None
-        except (KeyError, TypeError, ValueError, UsageError) as error:
+            self._note(Part(), None)
+            return Part(), None
+        except (KeyError, TypeError, ValueError, RecursionError, UsageError) as error:
             raise SinkRefused(
                 f"{self._position_path} is no position of a file of lines.",
                 hint=f"Remove it together with {self._path}, or name another file.",
@@ -138,12 +129,7 @@ class Lines:
             raise SinkRefused(
                 f"{self._path} holds changes of {name}, not of {self._name}.", hint="Name another file."
             )
-        if size > size_now:
-            raise SinkRefused(
-                f"{self._path} is shorter than the {size} bytes that were confirmed.",
-                hint=f"Restore it, or remove it together with {self._position_path} to begin anew.",
-            )
-        return size, position
+        return part, position
 
     def _unavailable(self, error: OSError) -> SinkUnavailable:
         return SinkUnavailable(f"{self._path} cannot be written ({error.strerror}).", retry_after_s=1.0)

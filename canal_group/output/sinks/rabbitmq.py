@@ -32,6 +32,10 @@ _HANDED = 256
 #: how long the connection's thread may take to end, seconds
 _END_S = 5.0
 _PERSISTENT = 2
+#: bytes of a routing key, and of each other text of a message besides its body
+_SHORT_BYTES_MAX = 255
+#: characters of a topic that a message shows
+_SHOWN_CHARS = 80
 #: in OpenSSL's words: the server ends the handshake because of our certificate
 _REFUSED_BY_IT = re.compile(r"ALERT_([A-Z_]*CERTIFICATE|UNKNOWN_CA)")
 
@@ -133,14 +137,28 @@ class Rabbit:
         for topic, partition, value, *texts in each:
             headers = {name: text for name, text in zip(names, texts, strict=True) if text is not None}
             key = messages.topics[topic]
+            key = f"{key}.{partition}" if self._settings.partition_keys else key
+            message_id = f"{headers['shard']}/{headers['position']}"
+            self._check_length("routing key", key, messages.topics[topic], message_id)
+            self._check_length("message id", message_id, messages.topics[topic], message_id)
             properties = pika.BasicProperties(
                 content_type=kind,
                 delivery_mode=_PERSISTENT,
                 headers={**headers, "partition": partition},
-                message_id=f"{headers['shard']}/{headers['position']}",
+                message_id=message_id,
             )
-            made.append((f"{key}.{partition}" if self._settings.partition_keys else key, value, properties))
+            made.append((key, value, properties))
         return made
+
+    def _check_length(self, what: str, text: str, topic: str, message_id: str) -> None:
+        if (size := len(text.encode())) > _SHORT_BYTES_MAX:
+            raise SinkRefused(
+                f"A message for topic {topic[:_SHOWN_CHARS]} cannot be sent to {self._settings.address}: "
+                f"its {what} has {size} bytes, and AMQP takes {_SHORT_BYTES_MAX}.",
+                hint="Change route.topic and route.dynamic_topic, or leave the table out.",
+                topic=topic,
+                of=message_id,
+            )
 
     def _call(self, call: Callable[[], None]) -> None:
         """Let the connection's thread do something."""
@@ -210,8 +228,17 @@ class Rabbit:
         try:
             for key, value, properties in part:
                 self._channel.basic_publish(self._settings.exchange, key, value, properties, mandatory=True)
-        except pika.exceptions.AMQPError as error:
+        except (pika.exceptions.AMQPConnectionError, pika.exceptions.AMQPChannelError) as error:
             self._confirms.fail(self._failure(error))
+        except Exception as error:  # noqa: BLE001  whatever its encoder finds, another attempt finds again
+            self._confirms.fail(
+                SinkRefused(
+                    f"A message for the routing key {key[:_SHOWN_CHARS]} cannot be encoded "
+                    f"({type(error).__name__}: {error}).",
+                    hint="Leave the table out, and please report it.",
+                    topic=key,
+                )
+            )
 
     def _leave(self) -> None:
         if self._connection.is_open:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import uuid
@@ -17,6 +18,7 @@ from integration.zookeeper_fixtures import eventually
 from benchmarks._brokers import Broker
 from canal_group.canal_protocol.entry_pb2 import Entry, EventType, RowChange
 from canal_group.canal_protocol.packet_pb2 import Messages, Packet, PacketType
+from merge.errors import SinkRefused
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -71,6 +73,16 @@ def test_rabbitmq_has_every_change_across_restarts(served: SharedShop, rabbit: B
         with publishing(settings) as running:
             write(served, running)
     check_written(queue.take(), served)
+
+
+def test_a_table_whose_messages_cannot_be_sent_ends_the_relay_by_its_name(served: SharedShop, rabbit: Broker):
+    route = {"topic": "t", "dynamic_topic": f"{'x' * 256}:shop.orders"}
+    settings = relay_values(served, {"kind": "rabbitmq", "port": rabbit.port}, route=route)
+    with publishing(settings) as running:
+        served.write_everywhere(1, rows=20)
+        running.join()
+    assert isinstance(running.error, SinkRefused)
+    assert re.search(r"^Of table shop\.orders: .* has 256 bytes", str(running.error))
 
 
 def test_packets_of_canal_have_an_entry_for_each_change(served: SharedShop, kafka: Broker):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -84,6 +85,14 @@ class RabbitTarget(Target):
         self._broker.start()
 
 
+def killed(sink: Sink, target: LinesTarget, numbers: range) -> None:
+    """Write, and leave the file as a writer does that was killed inside a line."""
+    sink.write(messages(target.topic, numbers))
+    sink.flush()
+    sink.close()
+    os.truncate(target.path, target.path.stat().st_size - 7)
+
+
 class TestLines(SinkConformance):
     @pytest.fixture
     def target(self, tmp_path: Path) -> Target:
@@ -102,6 +111,50 @@ class TestLines(SinkConformance):
         target.path.write_text("")
         with pytest.raises(SinkRefused, match="shorter than"):
             sink.open()
+
+    @pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
+    def test_what_a_killed_writer_left_is_no_part_of_the_next_confirmation(
+        self, target: LinesTarget, sink: Sink, *, again: bool
+    ):
+        """A batch without messages comes first: its confirmation must not count the torn rest."""
+        sink.open()
+        publish(sink, target.topic, range(5))
+        killed(sink, target, range(5, 900))
+        sink.open()
+        publish(sink, target.topic, range(5, 5))
+        if again:
+            killed(sink, target, range(5, 20))
+            assert sink.open() == after(5)
+        publish(sink, target.topic, range(5, 26))
+        assert [value for _, value, _ in target.held()] == [f'{{"n":{n}}}' for n in range(26)]
+
+    def test_a_confirmed_part_that_was_changed_is_refused_and_left(self, target: LinesTarget, sink: Sink):
+        sink.open()
+        publish(sink, target.topic, range(4))
+        sink.close()
+        changed = target.path.read_text().replace('"n":2', '"n":7')
+        target.path.write_text(changed + "torn")
+        with pytest.raises(SinkRefused, match="was changed: its first"):
+            sink.open()
+        assert target.path.read_text() == changed + "torn"
+
+    def test_a_file_that_another_program_writes_to_or_replaces_is_refused(
+        self, target: LinesTarget, sink: Sink
+    ):
+        sink.open()
+        publish(sink, target.topic, range(4))
+        with target.path.open("a") as other:
+            other.write("mine\n")
+        with pytest.raises(SinkRefused, match=r"has \d+ bytes, and \d+ were written"):
+            sink.confirm(after(4))
+        sink.close()
+        sink.open()
+        target.path.rename(target.path.with_name("old"))
+        target.path.write_text("new\n")
+        sink.write(messages(target.topic, range(4, 6)))
+        with pytest.raises(SinkRefused, match="was replaced"):
+            sink.confirm(after(6))
+        assert target.path.read_text() == "new\n"
 
 
 @pytest.mark.soak
@@ -151,11 +204,30 @@ class TestRabbit(SinkConformance):
         with pytest.raises(SinkRefused, match="no queue for the routing key nowhere"):
             publish(sink, "nowhere", range(2))
 
+    def test_a_message_that_cannot_be_encoded_is_refused_and_not_tried_again(
+        self, target: Target, sink: Sink
+    ):
+        sink.open()
+        made = messages(target.topic, range(2))
+        with pytest.raises(SinkRefused, match=r"cannot be encoded \(ShortStringTooLong"):
+            _publish(sink, replace(made, headers={**made.headers, "x" * 300: made.headers["seq"]}))
+        sink.close()
+        sink.open()
+        publish(sink, target.topic, range(2))
+        assert len(target.held()) == 2
+
     def test_an_exchange_that_is_missing_is_refused(self, rabbit: Broker):
         sink = sink_of(RabbitSettings(port=rabbit.port, exchange="none"), "shop/1001")
         with pytest.raises(SinkRefused, match="no exchange 'none'"):
             sink.open()
         sink.close()
+
+
+def test_a_routing_key_that_amqp_cannot_hold_is_refused_before_it_is_sent():
+    sink = sink_of(RabbitSettings(partition_keys=True), "shop/1001")
+    with pytest.raises(SinkRefused, match=r"its routing key has 257 bytes, and AMQP takes 255") as caught:
+        sink.write(messages("ä" * 127 + "x", range(2)))
+    assert caught.value.details["topic"] == "ä" * 127 + "x"
 
 
 def test_every_kind_is_tested_here():
