@@ -6,10 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
-
 from conf.listeners.admission import admitted
-from conf.sentence import first_error
+from conf.sentence import in_a_sentence
 from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
 from merge.errors import ConfigError
@@ -87,9 +85,7 @@ def added_shard(running: InstanceSettings, definition: Mapping[str, Any]) -> Sha
     """
     name = definition.get("name")
     others = [shard for shard in running.shards if shard.name != name]
-    try:
+    with in_a_sentence(f"shard {name}", InstanceSettings):
         shard = ShardSettings.model_validate(admitted(running, definition))
         InstanceSettings.model_validate({**dict(running), "shards": [*others, shard]})
-    except ValidationError as error:
-        raise first_error(error, f"shard {name}", InstanceSettings) from None
     return shard

@@ -32,15 +32,25 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
+#: bytes of a file
+DOCUMENT_BYTES_MAX = 1 << 20
+#: values of a document, each alias counted as what it stands for
+_VALUES_MAX = 100_000
+
+
 def read_document(path: str | Path) -> dict[str, Any]:
     """Return the mapping that a file of YAML text holds.
 
     Raises:
-        ConfigError: the file cannot be read or is not UTF-8 text, or as `parse_document`.
+        ConfigError: the file cannot be read, is too long or is not UTF-8 text, or as `parse_document`.
     """
     source = str(path)
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with Path(path).open("rb") as file:
+            data = file.read(DOCUMENT_BYTES_MAX + 1)
+        if len(data) > DOCUMENT_BYTES_MAX:
+            raise config_error(source, "", f"have at most {DOCUMENT_BYTES_MAX} bytes", "has more")
+        text = data.decode()
     except OSError as error:
         raise config_error(source, "", "be readable", f"is not ({error.strerror})") from None
     except UnicodeDecodeError:
@@ -52,8 +62,8 @@ def parse_document(text: str, source: str) -> dict[str, Any]:
     """Return the mapping that a YAML text holds.
 
     Raises:
-        ConfigError: it is not YAML, not a mapping, or has a key twice. For errors of YAML the message has
-            line and column, if they are known.
+        ConfigError: it is not YAML, not a mapping, or has a key twice or too many values. For errors of YAML
+            the message has line and column, if they are known.
     """
     try:
         value = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
@@ -61,9 +71,26 @@ def parse_document(text: str, source: str) -> dict[str, Any]:
         raise config_error(source, "", "be YAML", f"{_problem(error)}{_place(error)}") from None
     except yaml.YAMLError:
         raise config_error(source, "", "be YAML", "has characters that YAML does not allow") from None
+    except Exception as error:  # noqa: BLE001  a date or a number that is none, or brackets too deep
+        raise config_error(
+            source, "", "be YAML", f"has a value that cannot be read ({type(error).__name__})"
+        ) from None
+    if _count(value, {}) > _VALUES_MAX:
+        raise config_error(source, "", f"have at most {_VALUES_MAX} values", "has more with its aliases")
     if not isinstance(value, dict):
         raise config_error(source, "", "be a mapping of settings", f"is {shown(value)}")
     return value
+
+
+def _count(value: object, known: dict[int, int]) -> int:
+    """Return how many values there are, each alias counted as what it stands for."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = _VALUES_MAX  # of a list that holds itself
+        items = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_count(item, known) for item in items)
+    return known[id(value)]
 
 
 def _problem(error: yaml.MarkedYAMLError) -> str:

@@ -15,11 +15,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from conf.document import parse_document, read_document
 from conf.secret import EVERY_OWNER, Owner
-from conf.sentence import config_error, first_error, nearest, shown, unknown_key
+from conf.sentence import config_error, in_a_sentence, nearest, shown, unknown_key
 from conf.settings import InstanceSettings
 
 #: the presets, as canal names its four instance files
@@ -66,11 +64,9 @@ def build_instance(
         if key not in InstanceSettings.model_fields:
             raise unknown_key(source, str(key), [*InstanceSettings.model_fields, "preset"])
     below = {} if name is None else load_preset(name, source=source)
-    try:
+    with in_a_sentence(source, InstanceSettings):
         context = {"folder": folder, "secrets": secrets}
         return InstanceSettings.model_validate(merge_over(below, own), context=context)
-    except ValidationError as error:
-        raise first_error(error, source, InstanceSettings) from None
 
 
 def load_preset(name: str, *, source: str = "settings") -> dict[str, Any]:

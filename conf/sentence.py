@@ -6,14 +6,15 @@ A message shows the value, unless the value could be a secret.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from conf.value import UNFIT
-from merge.errors import ConfigError
+from merge.errors import CanalGroupError, ConfigError
 
 _SHOWN_CHARACTERS_MAX = 60
 
@@ -63,6 +64,24 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     like = difflib.get_close_matches(name, names, n=1)
     return f"nearest: {like[0]}" if like else f"known: {', '.join(names)}"
+
+
+@contextmanager
+def in_a_sentence(source: str, model: type[BaseModel]) -> Iterator[None]:
+    """Raise a ConfigError for whatever goes wrong inside: one file must not end what others say.
+
+    Args:
+        source: where the values come from, for messages.
+        model: what they are validated against.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        raise first_error(error, source, model) from None
+    except CanalGroupError:
+        raise
+    except Exception as error:
+        raise config_error(source, "", "be valid", f"cannot be read ({type(error).__name__})") from error
 
 
 def first_error(error: ValidationError, source: str, model: type[BaseModel]) -> ConfigError:

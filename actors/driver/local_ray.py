@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import ray
 from ray._private import ray_constants
+from ray.job_config import JobConfig
 
 from actors.driver.forwarded_log import forward_log
 from actors.driver.ray_private import private_folder, require_token
@@ -43,6 +44,7 @@ def start(namespace: str, num_cpus: int | None = None, *, forward: bool = False)
             include_dashboard=False,
             log_to_driver=forward,
             configure_logging=False,
+            job_config=_with_installed_modules(),
             _node_ip_address=LOOPBACK,
             # In a folder of our own: Ray lets everybody write into the one that it is given.
             _temp_dir=str(private_folder() / "ray"),
@@ -59,12 +61,27 @@ def join(address: str, namespace: str, *, forward: bool = False) -> None:
     """
     _listen(forward)
     logging.getLogger("ray").setLevel(logging.WARNING)
-    common = {"namespace": namespace, "log_to_driver": forward, "configure_logging": False}
+    common = {
+        "namespace": namespace,
+        "log_to_driver": forward,
+        "configure_logging": False,
+        "job_config": _with_installed_modules(),
+    }
     if address.rpartition(":")[0] in {LOOPBACK, "localhost"}:
         with loopback_kept():
             ray.init(address=address, _node_ip_address=LOOPBACK, **common)
     else:
         ray.init(address=address, **common)
+
+
+def _with_installed_modules() -> JobConfig:
+    """Return a job whose processes import what is installed, and not what lies in the working folder.
+
+    Ray puts the driver's working folder before everything else on the path of each process. A file `conf.py`
+    there would take the place of ours, beside the sources' passwords. It leaves the path alone only for jobs
+    of its client, for which the folder is on another machine.
+    """
+    return JobConfig(_client_job=True)
 
 
 def _listen(forward: bool) -> None:

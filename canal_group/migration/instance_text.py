@@ -9,6 +9,8 @@ from typing import Any
 import yaml
 
 from canal_group.migration.imported import Imported
+from conf.document import parse_document
+from merge.errors import ConfigError
 
 _WIDTH = 110
 
@@ -22,7 +24,11 @@ class _Dumper(yaml.SafeDumper):
 
 
 def instance_text(found: Imported) -> str:
-    """Return the text of the instance file."""
+    """Return the text of the instance file.
+
+    Raises:
+        ConfigError: what it says as YAML is something else.
+    """
     listed = ", ".join(str(each.file) for each in found.files)
     lines = list(_comment(f"Imported from {listed}.", ""))
     todo = found.report.left_to_do
@@ -30,20 +36,32 @@ def instance_text(found: Imported) -> str:
         lines += ["#", *_comment("Left to do:", "")]
         for answer in todo:
             lines += _comment(f"- {answer.entry.key} ({answer.entry.place}): {answer.text}.", "  ")
-    return "\n".join([*lines, "", _yaml(found.values)])
+    return _proved("\n".join([*lines, "", _yaml(found.values)]), found.values)
 
 
 def relay_text(found: Imported) -> str:
-    """Return the text of the relay's file."""
-    return _yaml(found.relay or {})
+    """Return the text of the relay's file; raises as `instance_text`."""
+    return _proved(_yaml(found.relay or {}), found.relay or {})
 
 
 def _yaml(values: Mapping[str, Any]) -> str:
     return yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
 
 
+def _proved(text: str, values: Mapping[str, Any]) -> str:
+    """Return a text that says these values and nothing else when it is read."""
+    if parse_document(text, "The imported file") != values:
+        raise ConfigError(
+            "The imported settings cannot be written as YAML that says the same.",
+            hint="Look for characters in canal's files that do not belong there.",
+        )
+    return text
+
+
 def _comment(text: str, indent: str) -> Iterator[str]:
+    # Of the characters that are not printed some end a line of YAML: what follows would be a setting.
+    printed = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
     for line in textwrap.wrap(
-        text, _WIDTH - 2, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        printed, _WIDTH - 2, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     ):
         yield f"# {line}"

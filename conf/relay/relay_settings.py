@@ -13,7 +13,6 @@ from pydantic import (
     Field,
     PrivateAttr,
     SecretStr,
-    ValidationError,
     ValidationInfo,
     create_model,
     model_validator,
@@ -21,7 +20,7 @@ from pydantic import (
 
 from conf.document import read_document
 from conf.secret import Owner, read_secret
-from conf.sentence import config_error, first_error, unknown_key
+from conf.sentence import config_error, in_a_sentence, unknown_key
 from conf.value import (
     AnchoredPath,
     Count,
@@ -201,7 +200,5 @@ def build_relay(
     except LookupError as error:
         raise config_error(source, "output.kind", f"be one of {error.args[0]}", f"is '{kind}'") from None
     whole = create_model("WholeRelaySettings", __base__=RelaySettings, output=(model, ...))
-    try:
+    with in_a_sentence(source, whole):
         return whole.model_validate(values, context={"folder": folder})
-    except ValidationError as error:
-        raise first_error(error, source, whole) from None

@@ -59,7 +59,7 @@ class View:
             ConfigError: a placeholder stands for nothing, or for itself.
         """
         entry = self.entry(key)
-        return None if entry is None else self._filled(entry, entry.raw, 0).strip() or None
+        return None if entry is None else self._filled(entry, entry.raw, 0, {}).strip() or None
 
     def whole(self, key: str, least: int = 0) -> int | None:
         """Return a whole number.
@@ -95,7 +95,11 @@ class View:
             return None
         return match[1] if re.fullmatch(r"[A-Za-z_]\w*", match[1], re.ASCII) else None
 
-    def _filled(self, entry: Entry, text: str, depth: int) -> str:
+    def _filled(self, entry: Entry, text: str, depth: int, known: dict[str, str]) -> str:
+        """Fill in the placeholders of a text; `known`: texts that were filled in, so that each is once."""
+        raw = text
+        if raw in known:
+            return known[raw]
         if depth > _DEPTH_MAX or len(text) > _CHARS_MAX:
             raise entry.wrong("have placeholders that end", "has one that stands for itself")
         while (match := _INNERMOST.search(text)) is not None:
@@ -106,9 +110,10 @@ class View:
                     "have placeholders that stand for an entry or a variable of the environment",
                     f"has ${{{name}}}, which is neither",
                 )
-            text = text[: match.start()] + self._filled(entry, value, depth + 1) + text[match.end() :]
+            text = text[: match.start()] + self._filled(entry, value, depth + 1, known) + text[match.end() :]
             if len(text) > _CHARS_MAX:
                 raise entry.wrong(f"have at most {_CHARS_MAX} characters", "has more")
+        known[raw] = text
         return text
 
     def _stands_for(self, name: str, default: str | None) -> str | None:

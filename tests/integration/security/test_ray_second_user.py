@@ -11,9 +11,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from second_user import as_nobody, folder_for_all
+
+import conf
 
 START_S = 120
 
@@ -23,7 +26,14 @@ import ray
 from actors.driver import local_ray
 local_ray.start("test", 1)
 node = ray._private.worker._global_node
-print(json.dumps({"address": node.gcs_address, "session": node.get_session_dir_path()}), flush=True)
+
+@ray.remote
+def loaded():
+    import conf, sys
+    return {"path": sys.path, "conf": conf.__path__[0]}
+
+said = {"address": node.gcs_address, "session": node.get_session_dir_path()}
+print(json.dumps({**said, "worker": ray.get(loaded.remote())}), flush=True)
 sys.stdin.read()
 ray.shutdown()
 """
@@ -48,6 +58,10 @@ class Ours:
     home: Path
     #: for temporary files, of all users
     temporary: Path
+    #: where it was started
+    working: Path
+    #: what a worker has on its path, and where it has `conf` from
+    worker: dict[str, Any]
 
     @property
     def private(self) -> Path:
@@ -67,13 +81,15 @@ def environment(home: Path, temporary: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def ours() -> Iterator[Ours]:
     with folder_for_all() as shared:
-        home, temporary = shared / "home", shared / "t"
-        for folder, allowed in ((home, 0o755), (temporary, 0o1777)):
+        home, temporary, working = shared / "home", shared / "t", shared / "w"
+        for folder, allowed in ((home, 0o755), (temporary, 0o1777), (working, 0o1777)):
             folder.mkdir()
             folder.chmod(allowed)
+        (working / "conf.py").write_text("raise SystemExit('taken for ours')")
         with subprocess.Popen(
-            [sys.executable, "-c", _OURS],
+            [sys.executable, "-P", "-c", _OURS],
             env=environment(home, temporary),
+            cwd=working,
             umask=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -83,7 +99,9 @@ def ours() -> Iterator[Ours]:
             assert process.stdout is not None
             try:
                 found = json.loads(process.stdout.readline())
-                yield Ours(found["address"], Path(found["session"]), home, temporary)
+                yield Ours(
+                    found["address"], Path(found["session"]), home, temporary, working, found["worker"]
+                )
             finally:
                 process.stdin.close()
 
@@ -95,6 +113,12 @@ def mode(path: Path) -> int:
 def test_its_folder_and_its_token_are_its_user_s_alone(ours: Ours):
     assert ours.session.is_relative_to(ours.private)
     assert (mode(ours.private), mode(ours.token)) == (0o700, 0o600)
+
+
+def test_workers_import_nothing_from_the_working_folder(ours: Ours):
+    """Whoever may write there would run code beside the sources' passwords."""
+    assert str(ours.working) not in ours.worker["path"]
+    assert Path(ours.worker["conf"]).is_relative_to(Path(conf.__path__[0]))
 
 
 def test_another_user_reads_nothing_and_comes_to_no_socket(ours: Ours):

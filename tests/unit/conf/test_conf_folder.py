@@ -117,3 +117,31 @@ def test_other_files_are_left_alone(tmp_path):
 def test_a_folder_that_is_none_gets_a_sentence(tmp_path):
     with pytest.raises(ConfigError, match="readable folder"):
         read_folder(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 2024-13-45", "has a value that cannot be read (ValueError)"),
+        (f"a: {'9' * 5000}", "has a value that cannot be read (ValueError)"),
+        (f"a: {'[' * 3000}{']' * 3000}", "has a value that cannot be read (RecursionError)"),
+        ("a: &a [*a]", "has more with its aliases"),
+        (
+            "a0: &a0 [x, x]\n" + "".join(f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}]\n" for n in range(40)),
+            "has more with its aliases",
+        ),
+        (f"# {'x' * (1 << 20)}", "should have at most 1048576 bytes, but has more"),
+        ("preset: memory\ndestination: shop\nshards: [{name: a, host: h, user: u, port: .inf}]", "`shards"),
+    ],
+    ids=["date", "digits", "depth", "itself", "aliases", "length", "infinity"],
+)
+def test_a_broken_file_ends_none_of_the_others(tmp_path, text, said):
+    """A library raises whatever it likes; each of these ended the process once."""
+    write(tmp_path, "shop.yaml", "shop")
+    (tmp_path / "broken.yaml").write_text(text)
+    found, running = applied(tmp_path)
+    assert [file.name for file in running] == ["shop.yaml"]
+    ((file, error),) = found.refused.items()
+    assert file.name == "broken.yaml"
+    assert said in str(error)
+    assert len(str(error)) < 500

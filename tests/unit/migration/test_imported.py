@@ -445,6 +445,15 @@ def test_what_is_left_to_do_is_a_comment_of_the_file(conf):
     assert yaml.safe_load(text)["destination"] == "example"
 
 
+@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85", "\x0b", "\x1b", "\x1c", "\ufeff"])
+def test_an_entry_of_others_opens_nothing_in_the_file_that_is_written(conf, end):
+    """Some characters end a line of YAML, and with it a comment."""
+    conf.instance(**{f"multi__stream__on{end}gateway\\:\\ 5{end}\\#": "true"})
+    text = instance_text(import_(conf))
+    assert "gateway: 5" in text
+    assert "gateway" not in yaml.safe_load(text)
+
+
 NO_START = "should say where a binlog begins, but does not"
 
 

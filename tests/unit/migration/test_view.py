@@ -93,3 +93,11 @@ def test_numbers_and_flags_are_read_or_refused(view):
 def test_a_value_that_is_one_variable_is_known_as_such(view):
     found = view("a=${DB_PASSWORD}\nb=x${DB_PASSWORD}\nc=${DB:x}\nd=${a}\ne=${not.one}")
     assert [found.variable(key) for key in "abcde"] == ["DB_PASSWORD", None, None, None, None]
+
+
+def test_placeholders_of_placeholders_are_filled_in_once_each(view):
+    """Ten times ten deep: each by itself would be filled in ten thousand million times."""
+    own = "\n".join(f"a{n}={f'${{a{n - 1}}}' * 10}" for n in range(1, 11))
+    assert view(f"a0=\n{own}").text("a10") is None
+    with pytest.raises(ConfigError, match="should have at most 65536 characters"):
+        view(f"a0=x\n{own}").text("a10")

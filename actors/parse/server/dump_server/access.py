@@ -152,7 +152,8 @@ class DumpServerAccess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 # The process detaches itself: it serves other readers when this one has ended.
                 subprocess.run(  # noqa: S603 - our own interpreter and module
-                    [sys.executable, "-m", "actors.dump_server", str(listener.fileno())],
+                    # -P: what lies in the working folder is no module of ours.
+                    [sys.executable, "-P", "-m", "actors.dump_server", str(listener.fileno())],
                     input=json.dumps(order).encode(),
                     stdout=subprocess.DEVNULL,
                     env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
