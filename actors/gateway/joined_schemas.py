@@ -7,7 +7,6 @@ before: see `merge.rows.joined`.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import OrderedDict
@@ -16,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTime
 from typing import Any, Final, Literal
 
+from actors.process.stranger_log import stranger_log
 from merge.errors import CanalGroupError, SchemaMismatch
 from merge.rows.assemble import BatchRows
 from merge.rows.chosen_types import ChosenTypes
@@ -34,7 +34,7 @@ SHOWN_AGAIN_S: Final = 30.0
 #: how long chosen types are used before the group is asked again, seconds
 CHOSEN_FOR_S: Final = 2.0
 
-_log = logging.getLogger(__name__)
+_log = stranger_log(__name__)
 
 
 class _Table:

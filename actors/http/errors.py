@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from fastapi import Request
@@ -10,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
+from actors.process.stranger_log import stranger_log
 from merge.errors import (
     AccessDenied,
     CanalGroupError,
@@ -21,7 +21,7 @@ from merge.errors import (
     UsageError,
 )
 
-_log = logging.getLogger(__name__)
+_log = stranger_log(__name__)
 
 
 class Unauthenticated(AccessDenied):

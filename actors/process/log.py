@@ -12,9 +12,12 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from actors.process.log_line import FIELDS, entry_of, json_line, text_line
+from actors.process.stranger_log import stranger_log
 
 #: packages whose loggers have the chosen level; others log warnings at most, for they may show what they send
 _OURS = ("actors", "canal_group", "conf", "merge")
+#: loggers of libraries that log what a listener's callers send
+_OF_STRANGERS = ("asyncio", "uvicorn.error")
 _log = logging.getLogger(__name__)
 
 
@@ -122,6 +125,8 @@ def set_up_log(settings: LogSettings, **origin: str) -> None:
     root.setLevel(max(settings.level.number, logging.WARNING))
     for name in _OURS:
         logging.getLogger(name).setLevel(settings.level.number)
+    for name in _OF_STRANGERS:
+        stranger_log(name)
     logging.captureWarnings(capture=True)
     sys.excepthook = _log_uncaught
     threading.excepthook = _log_end_of_thread

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import logging
 
 from pyarrow import flight
 
+from actors.process.stranger_log import stranger_log
 from merge.errors import CanalGroupError, UsageError, error_from_json
 
-_log = logging.getLogger(__name__)
+_log = stranger_log(__name__)
 
 #: errors that decoding a malformed request raises
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)

@@ -8,7 +8,6 @@ request says which segments it has released; if it closes the connection, it rel
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import secrets
 import socket
@@ -21,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from actors.process.stranger_log import stranger_log
 from actors.store.rows import Payload
 from actors.store.segments import Segments
 from actors.transport.flight_errors import MALFORMED
@@ -37,7 +37,7 @@ from canal_group.shared_memory.wire import (
 )
 from merge.errors import CanalGroupError
 
-_log = logging.getLogger(__name__)
+_log = stranger_log(__name__)
 
 #: connections that are held at once, authenticated or not, which limits a server to 2 GiB of lent memory. A
 #: further connection is closed at once, and its rows are sent by Flight

@@ -11,7 +11,12 @@ from merge.values.position import GroupPosition
 
 
 class Batch:
-    """A contiguous run of the merged stream, delivered under one id; its rows are read on demand."""
+    """A contiguous run of the merged stream, delivered under one id; its rows are read on demand.
+
+    Reading raises RetryableError if a server or a shard was unavailable for longer than the consumer's
+    `retry_s`. The batch is still outstanding then: read it again, or roll it back. Later batches cannot be
+    acknowledged before it.
+    """
 
     def __init__(self, value: dict[str, Any], read_rows: Callable[..., pa.Table]) -> None:
         self._read_rows = read_rows

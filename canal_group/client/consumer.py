@@ -67,7 +67,12 @@ class Consumer:
         self._wait_s = wait_s
         #: allows one get at a time, so that the newest batch that we have is known
         self._getting = threading.Lock()
+        #: the last batch that we have: the next get takes back what was delivered after it
         self._seen_id = 0
+        #: allows one `get` at a time, so that batches are acknowledged in order
+        self._taking = threading.Lock()
+        #: the batch of a `get` that failed: the next one has it again
+        self._unreturned: Batch | None = None
         self._unfinished = Unfinished()
         #: grows whenever outstanding batches are known to be rolled back
         self.rollback_generation = 0
@@ -192,6 +197,9 @@ class Consumer:
         # If an answer is lost, its batch stays outstanding. The next request names the last batch that
         # arrived, and the group delivers all later ones again.
         with self._getting:
+            unreturned, self._unreturned = self._unreturned, None
+            if unreturned is not None and self._unfinished.has(unreturned.batch_id):
+                return unreturned
             wanted = {"rows_max": batch_size, "timeout_s": wait_s, "seen_id": self._seen_id}
             batch = self._lease.ask_for("get", self._batch, wait_s=wait_s, **wanted)
             if batch is None:
@@ -279,11 +287,32 @@ class Consumer:
         return batch
 
     def get(self, batch_size: int = 1_000, timeout: float | None = None) -> Batch | None:
-        """Return the next batch, its rows read and acknowledged at once; raises as `get_without_ack`."""
+        """Return the next batch, its rows read and acknowledged at once.
+
+        A call that raises RetryableError has lost nothing: the next one goes on with the same batch.
+
+        Raises:
+            CanalGroupError: as `get_without_ack`, `Batch.envelope` and `ack`.
+        """
+        if not self._taking.acquire(timeout=-1 if timeout is None else max(timeout, 0.0)):
+            return None
+        try:
+            return self._take(batch_size, timeout)
+        finally:
+            self._taking.release()
+
+    def _take(self, batch_size: int, timeout: float | None) -> Batch | None:
         batch = self.get_without_ack(batch_size, timeout)
-        if batch is not None:
+        if batch is None:
+            return None
+        try:
             batch.envelope()
             self.ack(batch.batch_id)
+        except (RolledBack, UnknownBatch):
+            raise  # It is over: its rows are delivered again.
+        except BaseException:
+            self._unreturned = batch
+            raise
         return batch
 
     def ack(self, batch_id: int) -> GroupPosition:
@@ -312,15 +341,16 @@ class Consumer:
     def _ack_once(self, batch_id: int) -> GroupPosition:
         """Acknowledge a batch; if an earlier attempt was not answered, first ask whether it succeeded."""
         cursor = self._lease.cursor() if self._unfinished.in_doubt(batch_id) else None
-        if cursor is not None and self._unfinished.moved(batch_id, self.cursor, cursor):
+        if cursor is not None and self._unfinished.moved(batch_id, cursor):
             return cursor
-        self._unfinished.doubt(batch_id)
+        self._unfinished.doubt(batch_id, self.cursor)
         try:
             return self._lease.ask_for("ack", _cursor, batch_id=batch_id)
         except RetryableError:
             raise
         except RolledBack:
             self.rollback_generation += 1
+            self._unfinished.refuse(batch_id)
             self._unfinished.forget(batch_id)
             raise
         except CanalGroupError as error:
@@ -347,6 +377,8 @@ class Consumer:
 
     def rollback(self, batch_id: int | None = None) -> int:
         """Roll back a batch and every later one, or all outstanding ones; return how many."""
+        # If no answer comes, the next get takes them back.
+        self._seen_id = min(self._seen_id, 0 if batch_id is None else batch_id - 1)
         count = self._patiently(lambda: self._lease.ask_for("rollback", int, batch_id=batch_id))
         self.rollback_generation += 1
         self._unfinished.forget(batch_id)

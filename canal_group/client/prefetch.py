@@ -128,7 +128,8 @@ class Prefetch(Generic[B, T]):
         """Drop the prefetched batches, and roll them back unless the server has already done so."""
         while self._waiting:
             batch, _ = self._waiting.popleft()
-            # If the call fails, our lease ends or another consumer's has begun: both roll the batches back.
+            # If no answer comes, the next get takes them back; if it is refused, they may be over already.
             with contextlib.suppress(CanalGroupError):
-                self._source.rollback(batch.batch_id)
+                with contextlib.suppress(RetryableError):
+                    self._source.rollback(batch.batch_id)
                 self._waiting.clear()

@@ -1,11 +1,25 @@
-"""The batches that a consumer has not finished, and the acknowledgements whose outcome is unknown."""
+"""The batches that a consumer has not finished, and the acknowledgements whose outcome is unknown.
+
+The outcome of an acknowledgement that was sent stays unknown until the server says it, whatever is rolled
+back or subscribed in between: it may have been applied before.
+"""
 
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 
 from merge.delivery.ledger import epoch_of
 from merge.values.position import GroupPosition
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """An acknowledgement that has no answer."""
+
+    #: the cursor before it, and after it; None: it is not known
+    before: GroupPosition
+    end: GroupPosition | None
 
 
 class Unfinished:
@@ -14,54 +28,64 @@ class Unfinished:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ends: dict[int, GroupPosition] = {}
-        self._doubtful: set[int] = set()
+        self._doubts: dict[int, _Doubt] = {}
 
     def deliver(self, batch_id: int, end: GroupPosition) -> None:
         """Add a delivered batch."""
         with self._lock:
             self._ends[batch_id] = end
 
+    def has(self, batch_id: int) -> bool:
+        """Return whether a batch is outstanding, or acknowledged without an answer."""
+        return batch_id in self._ends or batch_id in self._doubts
+
     def finish(self, batch_id: int) -> None:
-        """Remove an acknowledged batch."""
+        """Remove an acknowledged batch; acknowledgements of older ones are decided, too."""
         with self._lock:
             self._ends.pop(batch_id, None)
-            self._doubtful.discard(batch_id)
+            self._doubts = {key: doubt for key, doubt in self._doubts.items() if key > batch_id}
 
     def forget(self, begin: int | None = None) -> None:
         """Remove a batch and every later one, or all: they are delivered again, here or elsewhere."""
         with self._lock:
             kept = {} if begin is None else {key: end for key, end in self._ends.items() if key < begin}
             self._ends = kept
-            self._doubtful.intersection_update(kept)
 
     def of_other_servers(self, batch_id: int) -> list[int]:
         """Return the batches that were delivered by another server than `batch_id` was."""
         with self._lock:
             return [known for known in self._ends if epoch_of(known) != epoch_of(batch_id)]
 
-    def doubt(self, batch_id: int) -> None:
-        """Note that an acknowledgement is sent: its outcome is unknown until it is answered."""
+    def doubt(self, batch_id: int, cursor: GroupPosition) -> None:
+        """Note that an acknowledgement is sent: its outcome is unknown until it is answered.
+
+        Args:
+            batch_id: the batch.
+            cursor: the cursor before it.
+        """
         with self._lock:
-            self._doubtful.add(batch_id)
+            self._doubts.setdefault(batch_id, _Doubt(cursor, self._ends.get(batch_id)))
 
     def refuse(self, batch_id: int) -> None:
         """Note that the acknowledgement was refused: nothing was changed."""
         with self._lock:
-            self._doubtful.discard(batch_id)
+            self._doubts.pop(batch_id, None)
 
     def in_doubt(self, batch_id: int) -> bool:
         """Return whether an acknowledgement was sent and has no answer."""
-        return batch_id in self._doubtful
+        return batch_id in self._doubts
 
-    def moved(self, batch_id: int, before: GroupPosition, now: GroupPosition) -> bool:
-        """Return whether the cursor is at the position after this batch, and was not there before.
+    def moved(self, batch_id: int, cursor: GroupPosition) -> bool:
+        """Return whether the cursor has passed a batch whose acknowledgement is in doubt.
 
-        Only its consumer moves a cursor, under its epoch, batch by batch. A batch that ends inside a
-        transaction may leave the cursor unchanged: then the outcome stays unknown, and any other server
-        delivers its rows again.
+        A batch that ends inside a transaction may leave the cursor unchanged: then the outcome stays
+        unknown, and any other server delivers its rows again.
         """
-        end = self._ends.get(batch_id)
-        return end is not None and _agree(now, end) and not _agree(before, end)
+        doubt = self._doubts.get(batch_id)
+        if doubt is None or doubt.end is None:
+            return False
+        reached = _agree(cursor, doubt.end) and not _agree(doubt.before, doubt.end)
+        return reached or cursor.sequence > doubt.end.sequence
 
 
 def _agree(one: GroupPosition, other: GroupPosition) -> bool:

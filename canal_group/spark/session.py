@@ -205,9 +205,7 @@ class Session:
     def finish(self, start: GroupPosition) -> None:
         """Acknowledge the planned offset ranges up to the one that ends at `start`."""
         ends = [place for place, batch in enumerate(self._planned) if same_places(batch.end, start)]
-        done = self._planned[: ends[-1] + 1] if ends else []
-        self._planned = self._planned[len(done) :]
-        for batch in done:
+        for batch in self._planned[: ends[-1] + 1] if ends else []:
             # A server that was restarted learns our position from the next request.
             with suppress(RolledBack, UnknownBatch):
                 try:
@@ -219,6 +217,8 @@ class Session:
                     self._planned = []
                     self._patiently(lambda: self._connected().rollback())
                     return
+            # Not before: one whose acknowledgement failed is acknowledged with the next request.
+            self._planned.remove(batch)
 
     def _acknowledge(self, batch_id: int) -> None:
         self._connected().ack(batch_id)

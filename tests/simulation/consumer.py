@@ -70,6 +70,11 @@ class Consumer(Process):
         #: whether it is about to give up its subscription
         self.unsubscribes = False
 
+    @property
+    def lost(self) -> float:
+        """Probability that what is sent to it is lost."""
+        return self._network.lost
+
     def begin(self) -> None:
         """Forget everything and take a new name."""
         self._door = self.loop.chance.randrange(len(self._servers))

@@ -80,6 +80,10 @@ class EventLoop(asyncio.AbstractEventLoop):
         """Run a coroutine."""
         return asyncio.Task(coro, loop=self, name=name, context=context)
 
+    def run_in_executor(self, _executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        """Run a function on a thread of its process."""
+        return self.create_task(self._process.host.blocking(func, *args))
+
     def get_debug(self) -> bool:
         """Return False: nothing here depends on real time."""
         return False

@@ -16,12 +16,13 @@ import actors.meta.memory
 import merge.delivery.batch_limits
 import merge.order.stream
 from actors.coordination.connection import Connection
+from actors.gateway.canal.subscription import Subscription
 from actors.group.active_group import ActiveGroup
 from merge import events as ev
 from merge import instructions as do
 from merge.delivery.delivery import Delivery
 from merge.delivery.lease import Lease
-from merge.delivery.ledger import Ledger
+from merge.delivery.ledger import Batch, Ledger
 from merge.delivery.subscriber import Subscriber
 from merge.delivery.subscribers import Subscribers
 from merge.group import Group
@@ -220,6 +221,18 @@ def a_get_that_was_given_up_takes_a_batch(patch: Patch) -> None:
     patch(Delivery, "_give_up_gets", lambda _: [])
 
 
+def canals_port_sees_what_it_has_not_sent(patch: Patch) -> None:
+    real = Subscription.get
+
+    async def get(subscription: Subscription, rows_max: int, wait_s: float) -> Batch | None:
+        batch = await real(subscription, rows_max, wait_s)
+        if batch is not None:
+            subscription._seen_id = batch.batch_id
+        return batch
+
+    patch(Subscription, "get", get)
+
+
 def ids_begin_anew(patch: Patch) -> None:
     real = Ledger.__init__
     patch(Ledger, "__init__", lambda self, _, outstanding_max: real(self, 1, outstanding_max))
@@ -330,6 +343,8 @@ DEAD_SHARDS = (Fault.SHARD_POLICY, Fault.SHARD_POLICY, Fault.SOURCE_AWAY)
 ABSENCES = (Fault.CONSUMER_AWAY, Fault.CONSUMER_AWAY, Fault.PAUSE_CONSUMER, Fault.CURSORS_FAIL)
 #: faults that give cursors of two servers
 FAILOVERS = (Fault.FAILOVER, Fault.FAILOVER, Fault.FAILOVER, Fault.KILL_CONSUMER, Fault.CONSUMER_AWAY)
+#: faults after which the answer to a call comes later than its caller waits
+LATE_ANSWERS = (Fault.ANSWERS_LATE, Fault.NETWORK_DELAYS, Fault.PAUSE_SERVER, Fault.SHARD_SLOW)
 EVERYTHING = FAULTS
 
 #: each mutation, and the faults with which it must be detected
@@ -356,6 +371,7 @@ MUTATIONS: tuple[tuple[Callable[[Patch], None], tuple[Fault, ...]], ...] = (
     (an_old_consumer_is_heard, TAKEOVERS),
     (an_answer_that_was_lost_is_not_repeated, EVERYTHING),
     (a_get_that_was_given_up_takes_a_batch, EVERYTHING),
+    (canals_port_sees_what_it_has_not_sent, LATE_ANSWERS),
     (ids_begin_anew, EVERYTHING),
     (an_empty_end_waits_for_rows, EVERYTHING),
     (a_removed_shard_goes_on, DEPARTURES),

@@ -40,6 +40,8 @@ class Network:
         self._loop = loop
         #: probabilities that a consumer's message is lost, duplicated, held up
         self.lost = self.twice = self.stray = 0.0
+        #: probability that an answer to a consumer arrives later than it waits for
+        self.late = 0.0
         #: (caller, callee) -> until when nothing comes through
         self._cut: dict[tuple[str, str], int] = {}
 
@@ -49,7 +51,7 @@ class Network:
 
     def heal(self) -> None:
         """End all cuts and disturbances."""
-        self.lost = self.twice = self.stray = 0.0
+        self.lost = self.twice = self.stray = self.late = 0.0
         self._cut.clear()
 
     def is_cut(self, one: str, other: str) -> bool:
@@ -101,7 +103,11 @@ class Network:
         if self.is_cut(caller.name, callee.name) or self._loop.chance.random() < self.lost:
             self._loop.note(callee.name, "an answer to {} gets lost", caller.name)
             return
-        self._loop.after(self.delay_us(), lambda: reply.pass_on(answer))
+        delay_us = self.delay_us()
+        if self._loop.chance.random() < self.late:
+            self._loop.note(callee.name, "an answer to {} is late", caller.name)
+            delay_us = self._loop.chance.randrange(STRAY_MAX_US)
+        self._loop.after(delay_us, lambda: reply.pass_on(answer))
 
     def _arrive(self, callee: Process, method: str, arguments: tuple[Any, ...], reply: Future) -> None:
         if callee.alive:

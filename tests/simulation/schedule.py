@@ -38,6 +38,7 @@ class Fault(StrEnum):
     NETWORK_LOSES = "network loses messages"
     NETWORK_REPEATS = "network repeats messages"
     NETWORK_DELAYS = "network holds messages up"
+    ANSWERS_LATE = "answers come later than consumers wait"
     SOURCE_AWAY = "source unavailable"
     SHARD_SLOW = "shard slow"
     CLOCK_BACK = "clock steps back"
@@ -100,6 +101,8 @@ class Schedule:
     flush_s: float | None = None
     #: whether another client reads offset ranges
     offset_ranges: bool = False
+    #: whether the consumers of client id "one" read by canal's protocol
+    canal: bool = False
     #: by shard: clock minus the world's, whole seconds only, GTIDs
     skews_us: tuple[int, ...] = (0, 0)
     coarse: tuple[bool, ...] = (False, False)
@@ -166,6 +169,7 @@ def schedule_of(seed: int, faults: tuple[Fault, ...] = FAULTS) -> Schedule:
         flush_s=chance.choice((None, None, None, 0.5)),
         # An offset range holds whole transactions, which do not fit into a small ring.
         offset_ranges=Fault.RANGES in faults and ring_size > max(map(len, ROWS)),
+        canal=chance.random() < 0.4,
     )
 
 

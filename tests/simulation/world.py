@@ -17,6 +17,7 @@ from merge.group import Group, GroupSettings
 from merge.instructions import Instruction
 from merge.order.dead_shard import WAIT
 from merge.values.member import Policy
+from simulation.canal_consumer import CanalConsumer
 from simulation.channel import Channel
 from simulation.consumer import Consumer
 from simulation.consumption import ViolationError
@@ -161,7 +162,7 @@ class World:
             )
         self.drivers = [Driver(loop, self.network, server, around.made) for server in self.servers]
         self.consumers: list[Consumer | RangeReader] = [
-            Consumer(
+            (CanalConsumer if schedule.canal and client == "one" else Consumer)(
                 loop, self.network, self.invariants, f"consumer{index}", client, self.servers, schedule.depth
             )
             for index, client in enumerate(schedule.consumers)
@@ -439,6 +440,7 @@ _FAULTS: dict[Fault, Callable[[World, Happening], Any]] = {
     Fault.NETWORK_LOSES: lambda w, h: w.set_for(w.network, "lost", 0.3, h),
     Fault.NETWORK_REPEATS: lambda w, h: w.set_for(w.network, "twice", 0.4, h),
     Fault.NETWORK_DELAYS: lambda w, h: w.set_for(w.network, "stray", 0.3, h),
+    Fault.ANSWERS_LATE: lambda w, h: w.set_for(w.network, "late", 0.3, h),
     Fault.SOURCE_AWAY: lambda w, h: _away(_one(w.sources, h), w, h),
     Fault.SHARD_SLOW: _slow,
     Fault.CLOCK_BACK: lambda w, h: _one(w.sources, h).step(-h.lasting_us // 3),

@@ -1,9 +1,8 @@
-"""The batches of a connection: each is sent while the next one is prefetched."""
+"""The batches of a connection: each is sent, and the next one is prefetched while the client processes it."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,10 +10,14 @@ from actors.gateway.canal import packets
 from actors.gateway.canal.service import CanalService
 from actors.gateway.canal.stream import PART_BYTES, PacketStream, PeerGone
 from actors.gateway.canal.subscription import Entries, Subscription
+from actors.gateway.canal.unsent_bytes import Answer
+from actors.process.stranger_log import stranger_log
 from merge.delivery.ledger import Batch
 from merge.errors import CanalGroupError, RolledBack
 
-#: rows of a batch after which the next one is prefetched, if it was at least half of what was asked for
+_log = stranger_log(__name__)
+
+#: rows of a batch after which the next one is prefetched
 PREFETCH_ROWS: Final = 256
 #: pause before the group is asked again whose batch was rolled back
 _AGAIN_S: Final = 0.05
@@ -26,8 +29,8 @@ class _Ready:
 
     batch: Batch
     entries: Entries
-    #: bytes that are held for it
-    size: int
+    #: the bytes that are held for it
+    answer: Answer
 
 
 class BatchSender:
@@ -36,10 +39,14 @@ class BatchSender:
     Args:
         service: the server that the connection belongs to.
         stream: the connection's packets.
+        prefetch_rows: rows of a batch after which the next one is prefetched, if it was at least half of what
+            was asked for.
     """
 
-    def __init__(self, service: CanalService, stream: PacketStream) -> None:
-        self._service, self._stream = service, stream
+    def __init__(
+        self, service: CanalService, stream: PacketStream, prefetch_rows: int = PREFETCH_ROWS
+    ) -> None:
+        self._service, self._stream, self._prefetch_rows = service, stream, prefetch_rows
         #: the next batch, prefetched while the client reads the last one
         self._ahead: asyncio.Task[_Ready | None] | None = None
 
@@ -58,56 +65,69 @@ class BatchSender:
         """
         ahead, self._ahead = self._ahead, None
         ready = await (ahead if ahead is not None else self._ready(subscription, rows_max, wait_s))
-        if ready is None:
+        # A prefetched one that was ended is not sent: the next get has the same rows.
+        if ready is None or ready.answer.is_ended:
             return False
         batch, entries = ready.batch, ready.entries
         try:
             if not entries.lease.holds:
                 await asyncio.get_running_loop().run_in_executor(self._service.threads, entries.lease.check)
-            if not entries.count:
-                await subscription.skip(batch)
-                return False
-            subscription.delivered(batch)
-            # While the client reads this one.
-            if batch.rows >= max(PREFETCH_ROWS, rows_max // 2) and self._service.unsent.has_room:
-                self._ahead = asyncio.create_task(self._ready(subscription, rows_max, 0.0))
-            await self._write(batch, entries)
+            if entries.count:
+                await self._write(ready)
         except RolledBack:
             await asyncio.sleep(_AGAIN_S)
             return False  # The client has not seen it: it gets the next one.
         finally:
-            self._service.unsent.give_back(ready.size)
-        if auto_ack:
-            await subscription.ack(batch.batch_id)
+            self._service.unsent.give_back(ready.answer)
+        if not entries.count:
+            await subscription.skip(batch)
+            return False
+        await subscription.sent(batch, acknowledges=auto_ack)
+        # While the client processes this one. Not before: a get takes back what was not sent.
+        if batch.rows >= max(self._prefetch_rows, rows_max // 2) and self._service.unsent.has_room:
+            self._ahead = asyncio.create_task(self._prefetched(subscription, rows_max))
         return True
+
+    async def _prefetched(self, subscription: Subscription, rows_max: int) -> _Ready | None:
+        ready = await self._ready(subscription, rows_max, 0.0)
+        if ready is not None:
+            self._service.unsent.unasked(ready.answer, self._forget_ahead)
+        return ready
+
+    def _forget_ahead(self) -> None:
+        self._ahead = None
 
     async def _ready(self, subscription: Subscription, rows_max: int, wait_s: float) -> _Ready | None:
         """Return the next batch with its entries, whose bytes are held; None if there is none in time."""
         batch = await subscription.get(rows_max, wait_s)
         if batch is None:
             return None
-        size = subscription.size_of(batch)
-        await self._service.unsent.take(size)
+        answer = await self._service.unsent.take(subscription.size_of(batch), self._stream.host)
         try:
-            return _Ready(batch, await subscription.entries(batch), size)
+            entries = await subscription.entries(batch)
         except RolledBack:
-            self._service.unsent.give_back(size)
+            self._service.unsent.give_back(answer)
             await asyncio.sleep(_AGAIN_S)
             return None
         except BaseException:
-            self._service.unsent.give_back(size)
+            self._service.unsent.give_back(answer)
             raise
+        answer.size = len(entries.body)
+        return _Ready(batch, entries, answer)
 
     async def drop_ahead(self) -> None:
         """Forget the batch that was prefetched; whoever calls this rolls it back."""
         ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            with contextlib.suppress(CanalGroupError):
-                ready = await ahead
-                if ready is not None:
-                    self._service.unsent.give_back(ready.size)
+        if ahead is None:
+            return
+        ahead.cancel()
+        await asyncio.wait([ahead])
+        if not ahead.cancelled() and ahead.exception() is None and (ready := ahead.result()) is not None:
+            self._service.unsent.give_back(ready.answer)
 
-    async def _write(self, batch: Batch, entries: Entries) -> None:
+    async def _write(self, ready: _Ready) -> None:
+        batch, entries = ready.batch, ready.entries
+        self._service.unsent.sending(ready.answer, self._give_way)
         await self._stream.send(packets.messages_head(batch.batch_id, len(entries.body)))
         for begin in range(0, len(entries.body), PART_BYTES):
             if not entries.lease.holds:
@@ -120,4 +140,9 @@ class BatchSender:
                     self._stream.abort()
                     raise PeerGone from error
             await self._stream.send(entries.body[begin : begin + PART_BYTES])
+            ready.answer.read = begin + PART_BYTES
         self._service.sent(batch.rows, len(entries.body))
+
+    def _give_way(self) -> None:
+        _log.warning("connection=%s is closed: others wait, and it reads too slowly", self._stream.peer)
+        self._stream.abort()

@@ -1,16 +1,15 @@
 """A connection of canal's protocol: login, subscription, batches, until one of both ends leaves.
 
 The protocol has no answer to an acknowledgement or a rollback. If one is refused, the client is told by an
-Ack with an error, which it reads instead of the answer to its next get, and the connection ends. It ends as
-well when another consumer has taken over the client id, when no group is active here, and after anything that
-is no packet.
+Ack with an error, which it reads instead of the answer to its next get, and the connection ends. It ends the
+same way when another consumer has taken over the client id, when no group is active here, and after anything
+that is no packet.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Callable
 from typing import Final
@@ -21,9 +20,18 @@ from actors.gateway.canal.login import new_seed
 from actors.gateway.canal.service import CanalService
 from actors.gateway.canal.stream import PacketStream, PeerGone
 from actors.gateway.canal.subscription import Subscription
+from actors.process.stranger_log import stranger_log
 from actors.transport.flight_errors import refusal
-from canal_group.canal_protocol.packet_pb2 import ClientAck, ClientRollback, Get, Sub, Unsub
+from canal_group.canal_protocol.packet_pb2 import (
+    ClientAck,
+    ClientAuth,
+    ClientRollback,
+    Get,
+    Sub,
+    Unsub,
+)
 from merge.errors import (
+    AccessDenied,
     CanalGroupError,
     FencedError,
     NotSubscribed,
@@ -33,7 +41,7 @@ from merge.errors import (
     UsageError,
 )
 
-_log = logging.getLogger(__name__)
+_log = stranger_log(__name__)
 
 #: bytes of a login's packet
 LOGIN_BYTES_MAX: Final = 4 << 10
@@ -72,21 +80,27 @@ class CanalConnection:
         Args:
             logged_in: called when the client has shown who it is.
         """
-        tasks: list[asyncio.Task[None]] = []
         try:
             await self._login()
             logged_in()
-            tasks = [asyncio.create_task(self._receive()), asyncio.create_task(self._keep_lease())]
-            while True:
-                await self._answer(await self._request())
+            await self._answer_all()
         except PeerGone:
             self._stream.abort()
         except Exception as error:  # noqa: BLE001  whatever it is, the client sees a sentence
             await self._refuse(refusal(error, "The packet"))
         finally:
+            await self._release()
+
+    async def _answer_all(self) -> None:
+        tasks = [asyncio.create_task(self._receive()), asyncio.create_task(self._keep_lease())]
+        try:
+            while True:
+                await self._answer(await self._request())
+        finally:
             for task in tasks:
                 task.cancel()
-            await self._release()
+            # A stream has one reader: nothing else can be received before the last one has ended.
+            await asyncio.wait(tasks)
 
     async def _refuse(self, error: CanalGroupError) -> None:
         _log.info("connection=%s ends: %s", self._stream.peer, error)
@@ -102,9 +116,21 @@ class CanalConnection:
                 shown = packets.read_login(await self._stream.receive(LOGIN_BYTES_MAX))
         except TimeoutError as error:
             raise PeerGone from error
-        if self._service.login is not None:
-            self._service.login.check(shown, seed)
+        await self._check_login(shown, seed)
         await self._stream.send(packets.ack())
+
+    async def _check_login(self, shown: ClientAuth, seed: bytes) -> None:
+        """Check a login; it waits if others from the same address failed. Raises as `CanalLogin.check`."""
+        login, failed_logins, host = self._service.login, self._service.failed_logins, self._stream.host
+        if login is None:
+            return
+        await self._stream.pause(failed_logins.pause_s(host))
+        try:
+            login.check(shown, seed)
+        except AccessDenied:
+            failed_logins.failed(host)
+            raise
+        failed_logins.succeeded(host)
 
     # ---- packets
 
@@ -179,6 +205,7 @@ class CanalConnection:
     async def _unsubscribe(self, request: Unsub) -> None:
         try:
             subscription = await self._subscribed(request)
+            await self._batches.drop_ahead()
             await subscription.unsubscribe()
             self._subscription = None
         except NotSubscribed:

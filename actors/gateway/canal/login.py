@@ -15,6 +15,8 @@ SEED_BYTES: Final = 8
 _DIGEST_BYTES: Final = 20
 #: in front of a digest that stands for its password
 _DIGEST_MARK: Final = "*"
+#: characters of a name that an error repeats
+_NAME_CHARS: Final = 64
 
 
 def new_seed() -> bytes:
@@ -49,10 +51,10 @@ class CanalLogin:
         Raises:
             AccessDenied: the user or the password is wrong, or the password is not scrambled.
         """
-        answer = _unhex(shown.password)
+        answer, name = _unhex(shown.password), shown.username[:_NAME_CHARS]
         if answer is None:
             raise AccessDenied(
-                f"The login of {shown.username!r} is refused: its password is not scrambled with the seed of"
+                f"The login of {name!r} is refused: its password is not scrambled with the seed of"
                 " the handshake.",
                 hint="Use a client that scrambles it, as canal's Java client does since 1.1.3.",
             )
@@ -60,7 +62,7 @@ class CanalLogin:
         known = compare_digest(_sha1(once), self.digest)
         if not (compare_digest(shown.username.encode(), self.user.encode()) and known):
             raise AccessDenied(
-                f"The login of {shown.username!r} is refused: user or password is wrong.",
+                f"The login of {name!r} is refused: user or password is wrong.",
                 hint="Compare them with canal.user and its password in the server's instance file.",
             )
 

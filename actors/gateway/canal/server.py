@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from actors.admission.held_connections import HeldConnections
 from actors.gateway.canal.connection import CanalConnection
@@ -11,9 +10,10 @@ from actors.gateway.canal.service import CanalService
 from actors.gateway.canal.stream import PacketStream
 from actors.gateway.canal.wiring import CanalWiring
 from actors.process.loop_thread import LoopThread
+from actors.process.stranger_log import stranger_log
 from merge.errors import ConfigError
 
-_log = logging.getLogger(__name__)
+_log = stranger_log(__name__)
 
 #: connections that the kernel has accepted and this server has not
 _BACKLOG = 128

@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
+from actors.admission.failed_logins import FailedLogins
 from actors.gateway.batch_reader import BatchReader
 from actors.gateway.canal.subscription import Subscription
 from actors.gateway.canal.unsent_bytes import UnsentBytes
@@ -51,6 +52,7 @@ class CanalService:
         self._group, self._requests, self._rows, self._counters = group, requests, rows, counters
         self.limits, self.login, self.lease_s = wiring.limits, wiring.login, wiring.lease_s
         self.touch_every_s = min(_TOUCH_EVERY_S, wiring.lease_s * _TOUCH_EVERY_PART)
+        self.failed_logins = FailedLogins()
         self.unsent = UnsentBytes(wiring.limits.unsent_bytes_max)
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="canal")
         #: names of connections that hold, or ask for, a client id

@@ -42,6 +42,7 @@ class PacketStream:
         self.host = str(host)
         self.peer = f"[{host}]:{port}" if ":" in self.host else f"{host}:{port}"
         _tune(writer.get_extra_info("socket"))
+        self._aborted = asyncio.Event()
 
     async def encrypt(self, tls: ssl.SSLContext, within_s: float) -> bool:
         """Begin TLS; return False, with the connection closed, if the client does not."""
@@ -81,6 +82,20 @@ class PacketStream:
         except (OSError, TimeoutError) as error:
             self.abort()
             raise PeerGone from error
+        if self._aborted.is_set():
+            # What was handed over last is dropped, and `drain` does not say so.
+            raise PeerGone
+
+    async def pause(self, seconds: float) -> None:
+        """Wait.
+
+        Raises:
+            PeerGone: the connection was closed in the meantime.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._aborted.wait()
+            raise PeerGone
 
     async def end(self, last: bytes = b"") -> None:
         """Send a last packet, let the client read it, and close the connection."""
@@ -98,6 +113,7 @@ class PacketStream:
 
     def abort(self) -> None:
         """Close the connection at once."""
+        self._aborted.set()
         self._writer.transport.abort()
 
 

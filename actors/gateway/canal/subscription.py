@@ -2,14 +2,19 @@
 
 It calls the group as a consumer of Flight does, under an epoch of its own. Two things differ:
 
-- A batch of which the filter leaves nothing is not answered: canal has no empty batches, and its clients need
-  not acknowledge one. It is acknowledged here as soon as it is the oldest outstanding one.
+- Some batches are acknowledged here, as soon as they are the oldest outstanding ones: those of which the
+  filter leaves nothing, because canal has no empty batches, and those that were sent to a get that
+  acknowledges by itself. An acknowledgement that fails is repeated before any later one.
 - A rollback of what was rolled back already is done.
+
+The group is told that a batch was seen only after it was sent. One that was got and could not be sent is
+taken back by the next get, and delivered again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -53,8 +58,8 @@ class Entries:
 @dataclass(slots=True)
 class _Delivered:
     batch_id: int
-    #: whether the client was not told of it
-    silent: bool
+    #: whether it is acknowledged here, and not by the client
+    is_ours: bool
 
 
 class Subscription:
@@ -81,35 +86,39 @@ class Subscription:
         self._group, self._rows, self._threads = group, rows, threads
         self.client_id, self.epoch = client_id, epoch
         self._filter = table_filter
-        #: outstanding, the oldest first
+        #: outstanding and done with here, the oldest first
         self._delivered: deque[_Delivered] = deque()
+        #: the newest of those so far: the next get takes back what the group delivered after it
         self._seen_id = 0
 
     async def get(self, rows_max: int, wait_s: float) -> Batch | None:
         """Return the next batch, which is outstanding from now on; None if there is none in time.
 
+        It has to be followed by `sent` or `skip`; if it is not, the next get returns the same rows.
+
         Raises:
             RolledBack: batches that the client has were lost, and come again.
             CanalGroupError: the group refuses.
         """
+        with contextlib.suppress(RetryableError):  # With the next one.
+            await self._acknowledge_ours()
         try:
             batch: Batch | None = await self._ask("get", rows_max, wait_s, self._seen_id, wait_s=wait_s)
         except RolledBack:
-            if any(not each.silent for each in self._delivered):
+            if any(not each.is_ours for each in self._delivered):
                 raise
-            # The client knows of none of them.
+            # The client does not acknowledge any of them.
             self._delivered.clear()
             return None
         if batch is None:
             return None
         self._check_same_server(batch)
         self._rows.remember(self.client_id, self.epoch, batch)
-        self._seen_id = batch.batch_id
         return batch
 
     def _check_same_server(self, batch: Batch) -> None:
         others = [each for each in self._delivered if epoch_of(each.batch_id) != batch.server_epoch]
-        if any(not each.silent for each in others):
+        if any(not each.is_ours for each in others):
             raise RolledBack(
                 "Another server was elected: the batches that are not acknowledged are delivered again, from"
                 f" batch {others[0].batch_id} on.",
@@ -138,14 +147,20 @@ class Subscription:
         lease.check()
         return Entries(body, count, lease)
 
-    def delivered(self, batch: Batch) -> None:
-        """Note that the client has a batch."""
-        self._delivered.append(_Delivered(batch.batch_id, silent=False))
+    async def sent(self, batch: Batch, *, acknowledges: bool) -> None:
+        """Note that a batch was sent; with `acknowledges` it needs no acknowledgement of the client.
+
+        Raises:
+            CanalGroupError: the group refuses to acknowledge it; if it only cannot, it is asked again.
+        """
+        self._seen_id = batch.batch_id
+        self._delivered.append(_Delivered(batch.batch_id, is_ours=acknowledges))
+        with contextlib.suppress(RetryableError):  # With the next one.
+            await self._acknowledge_ours()
 
     async def skip(self, batch: Batch) -> None:
-        """Note that the client is not told of a batch: there is nothing for it in it."""
-        self._delivered.append(_Delivered(batch.batch_id, silent=True))
-        await self._acknowledge_silent()
+        """Note that the client is not told of a batch: there is nothing for it in it. Raises as `sent`."""
+        await self.sent(batch, acknowledges=True)
 
     async def ack(self, batch_id: int) -> None:
         """Acknowledge the oldest batch that the client has.
@@ -153,10 +168,12 @@ class Subscription:
         Raises:
             CanalGroupError: the group refuses.
         """
+        await self._acknowledge_ours()
         await self._ack(batch_id)
         while self._delivered and self._delivered[0].batch_id <= batch_id:
             self._delivered.popleft()
-        await self._acknowledge_silent()
+        with contextlib.suppress(RetryableError):  # With the next one.
+            await self._acknowledge_ours()
 
     async def rollback(self, batch_id: int | None) -> None:
         """Take back a batch and every later one; None: all.
@@ -186,15 +203,14 @@ class Subscription:
         self._rows.forget(self.client_id, self.epoch)
         await self._ask("release")
 
-    async def _acknowledge_silent(self) -> None:
-        while self._delivered and self._delivered[0].silent:
-            try:
-                await self._ack(self._delivered[0].batch_id)
-            except RetryableError:
-                return  # With the next one.
-            except (RolledBack, UnknownBatch):
-                pass  # It comes again; or an answer was lost, and it is acknowledged.
-            self._delivered.popleft()
+    async def _acknowledge_ours(self) -> None:
+        while self._delivered and (oldest := self._delivered[0]).is_ours:
+            # It may have been rolled back, and comes again; or an answer was lost, and it is acknowledged.
+            with contextlib.suppress(RolledBack, UnknownBatch):
+                await self._ack(oldest.batch_id)
+            # Unless a prefetch has done the same in the meantime.
+            if self._delivered and self._delivered[0] is oldest:
+                self._delivered.popleft()
 
     async def _ack(self, batch_id: int) -> None:
         await self._ask("ack", batch_id)

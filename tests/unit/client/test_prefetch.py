@@ -207,3 +207,20 @@ def test_a_closed_consumer_ends_the_iteration():
         consumer.ack(batch.batch_id)
         consumer.closed = place == 2
     assert seen == [0, 1, 2]
+
+
+def test_a_give_back_without_an_answer_is_asked_for_once():
+    """The consumer's next get takes back what it asked for."""
+
+    class Away(FakeConsumer):
+        asked: tuple = ()
+
+        def rollback(self, batch_id=None):
+            self.asked += (batch_id,)
+            raise ServerUnavailable("no answer")
+
+    consumer = Away()
+    for batch, _ in prefetch(consumer, depth=3):
+        consumer.ack(batch.batch_id)
+        break
+    assert consumer.asked == (2,)

@@ -10,37 +10,56 @@ def at(sequence, *offsets):
 ONE, TWO, NEXT = (1 << 32) + 1, (1 << 32) + 2, (2 << 32) + 1
 
 
-def test_a_cursor_that_stands_at_a_batchs_end_was_moved_by_it():
+def in_doubt(end, before):
     unfinished = Unfinished()
-    unfinished.deliver(ONE, at(5, 100, 50))
-    assert unfinished.moved(ONE, before=at(0, 4, 4), now=at(5, 100, 50))
-    assert not unfinished.moved(ONE, before=at(0, 4, 4), now=at(0, 4, 4))
-    assert not unfinished.moved(ONE, before=at(0, 4, 4), now=at(5, 100, 4))
-    assert not unfinished.moved(TWO, before=at(0, 4, 4), now=at(5, 100, 50))
+    unfinished.deliver(ONE, end)
+    unfinished.doubt(ONE, before)
+    return unfinished
+
+
+def test_a_cursor_at_or_after_a_batchs_end_has_passed_it():
+    unfinished = in_doubt(at(5, 100, 50), before=at(0, 4, 4))
+    assert unfinished.moved(ONE, at(5, 100, 50))
+    assert unfinished.moved(ONE, at(6, 110, 50))
+    assert not unfinished.moved(ONE, at(0, 4, 4))
+    assert not unfinished.moved(ONE, at(5, 100, 4))
+    assert not unfinished.moved(TWO, at(5, 100, 50))
 
 
 def test_a_batch_inside_a_transaction_moves_nothing_so_nothing_tells():
-    unfinished = Unfinished()
-    unfinished.deliver(ONE, at(5, 100))
-    assert not unfinished.moved(ONE, before=at(5, 100), now=at(5, 100))
+    assert not in_doubt(at(5, 100), before=at(5, 100)).moved(ONE, at(5, 100))
 
 
 def test_a_shard_that_was_added_since_does_not_count():
-    unfinished = Unfinished()
-    unfinished.deliver(ONE, at(5, 100))
-    assert unfinished.moved(ONE, before=at(0, 4), now=at(5, 100, 4))
+    assert in_doubt(at(5, 100), before=at(0, 4)).moved(ONE, at(5, 100, 4))
 
 
-def test_what_is_taken_back_is_no_longer_in_doubt():
+def test_the_cursor_before_an_acknowledgement_is_the_one_before_its_first_attempt():
+    unfinished = in_doubt(at(5, 100), before=at(0, 4))
+    unfinished.doubt(ONE, at(5, 100))
+    assert unfinished.moved(ONE, at(5, 100))
+
+
+def test_a_rollback_does_not_decide_an_acknowledgement_that_was_sent():
     unfinished = Unfinished()
     for batch_id in (ONE, TWO):
         unfinished.deliver(batch_id, at(5, 100))
-        unfinished.doubt(batch_id)
-    unfinished.forget(TWO)
-    assert (unfinished.in_doubt(ONE), unfinished.in_doubt(TWO)) == (True, False)
-    unfinished.refuse(ONE)
+    unfinished.doubt(TWO, at(0, 4))
+    unfinished.forget()
+    assert (unfinished.has(ONE), unfinished.has(TWO)) == (False, True)
+    assert unfinished.moved(TWO, at(5, 100))
+    assert unfinished.of_other_servers(NEXT) == []
+    unfinished.refuse(TWO)
+    assert not unfinished.has(TWO)
+
+
+def test_an_acknowledged_batch_decides_the_older_ones():
+    unfinished = Unfinished()
+    for batch_id in (ONE, TWO):
+        unfinished.deliver(batch_id, at(5, 100))
+    unfinished.doubt(ONE, at(0, 4))
+    assert unfinished.of_other_servers(NEXT) == [ONE, TWO]
+    assert unfinished.of_other_servers(TWO) == []
+    unfinished.finish(TWO)
     assert not unfinished.in_doubt(ONE)
     assert unfinished.of_other_servers(NEXT) == [ONE]
-    assert unfinished.of_other_servers(TWO) == []
-    unfinished.finish(ONE)
-    assert unfinished.of_other_servers(NEXT) == []

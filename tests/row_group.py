@@ -1,0 +1,166 @@
+"""A group of numbered rows for tests of what stands between a group and its clients, with faults at will.
+
+Its batches are kept by the real ledger. A get takes back what was delivered after the batch that it names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from actors.gateway.canal.server import CanalServer
+from actors.gateway.canal.service import CanalService
+from actors.gateway.canal.wiring import CanalLimits, CanalWiring
+from actors.gateway.gateway_counters import GatewayCounters
+from canal_group.canal_protocol import entry_pb2, packet_pb2
+from merge.delivery.ledger import Batch, Ledger
+from merge.errors import ServerUnavailable
+from merge.values.header import HEADER
+from merge.values.position import GroupPosition
+from merge.values.progress import Progress
+
+OUTSTANDING_MAX = 8
+LOST = ServerUnavailable("No answer came.", retry_after_s=0.0)
+
+
+@dataclass
+class Lease:
+    """A delivery lease that holds unless a test says otherwise."""
+
+    group: RowGroup
+    #: whether it was asked for successfully
+    holds: bool = False
+
+    def check(self) -> None:
+        """Raise what a test wants."""
+        self.group.fail("lease")
+        self.holds = not self.group.leases_end
+
+
+class RowGroup:
+    """Delivers the numbers from 0 up to `count`, in batches of at most `rows_max`.
+
+    Args:
+        count: of the rows.
+        filtered: rows that no client wants.
+        entry_bytes: of each row's entry, about.
+    """
+
+    def __init__(self, count: int, filtered: Collection[int] = (), entry_bytes: int = 0) -> None:
+        self.count, self._filtered, self._padding = count, frozenset(filtered), "x" * entry_bytes
+        self._ledger = Ledger(1, OUTSTANDING_MAX)
+        #: by batch id: its first row, and the one after its last
+        self.rows: dict[int, tuple[int, int]] = {}
+        self._read = 0
+        #: ids that were acknowledged, and those that gets named
+        self.acknowledged: list[int] = []
+        self.seen: list[int] = []
+        #: what to raise next: of a call before it runs, of "lost METHOD" after it ran, of "lease" and "rows"
+        self.failures: dict[str, deque[Exception]] = {}
+        #: whether a lease ends at once
+        self.leases_end = False
+        self._epochs = 0
+
+    def fail(self, what: str) -> None:
+        """Raise what a test wants to be raised there."""
+        if failures := self.failures.get(what):
+            raise failures.popleft()
+
+    # ---- the group
+
+    async def ask(
+        self, method: str, _client_id: str, _epoch: int, *arguments: Any, wait_s: float = 0.0
+    ) -> Any:
+        """Answer a call of a consumer."""
+        self.fail(method)
+        answer = getattr(self, f"_{method}")(*arguments)
+        if answer is None and method == "get":
+            await asyncio.sleep(wait_s)
+        self.fail(f"lost {method}")
+        return answer
+
+    def _get(self, rows_max: int, _wait_s: float, seen_id: int) -> Batch | None:
+        self.seen.append(seen_id)
+        lost = [batch.batch_id for batch in self._ledger.outstanding if batch.batch_id > seen_id]
+        if lost:
+            self._rollback(lost[0])
+        self._ledger.check_room()
+        stop = min(self._read + rows_max, self.count)
+        if self._read == stop:
+            return None
+        batch = _batch(self._ledger.next_id, stop - self._read)
+        self._ledger.deliver(batch)
+        self.rows[batch.batch_id], self._read = (self._read, stop), stop
+        return batch
+
+    def _ack(self, batch_id: int) -> None:
+        self._ledger.ack(batch_id)
+        self.acknowledged.append(batch_id)
+
+    def _rollback(self, batch_id: int | None) -> None:
+        taken = self._ledger.rollback(batch_id)
+        if taken:
+            self._read = self.rows[taken[0].batch_id][0]
+
+    def _touch(self) -> None:
+        pass
+
+    def _release(self) -> None:
+        self._rollback(None)
+
+    _unsubscribe = _release
+
+    def delivery_lease(self, _client_id: str, _epoch: int, _batch_id: int) -> Lease:
+        return Lease(self)
+
+    @property
+    def rows_acknowledged(self) -> list[int]:
+        """The rows of what was acknowledged, in order."""
+        return [row for batch_id in self.acknowledged for row in range(*self.rows[batch_id])]
+
+    # ---- the rest of a gateway
+
+    def subscribe(self, _body: dict[str, Any], **_named: Any) -> dict[str, Any]:
+        self._rollback(None)
+        self._epochs += 1
+        return {"epoch": self._epochs}
+
+    def messages(self, _client_id: str, _epoch: int, batch_id: int, _filter: str) -> tuple[memoryview, int]:
+        self.fail("rows")
+        wanted = [row for row in range(*self.rows[batch_id]) if row not in self._filtered]
+        entries = [
+            entry_pb2.Entry(storeValue=str(row).encode(), header=entry_pb2.Header(gtid=self._padding))
+            for row in wanted
+        ]
+        messages = packet_pb2.Messages(messages=[entry.SerializeToString() for entry in entries])
+        return memoryview(messages.SerializeToString()), len(wanted)
+
+    def remember(self, *_: Any) -> None:
+        pass
+
+    forget = remember
+
+
+def canal_server(group: RowGroup, login: Any = None, **limits: Any) -> str:
+    """Serve canal's protocol for a group until the process ends; return the address."""
+    wiring = CanalWiring("127.0.0.1", 0, "shop", 30.0, login, None, CanalLimits(**limits))
+    parts: Any = group
+    service = CanalService(wiring, parts, parts, parts, GatewayCounters({"canal_get"}))
+    return f"127.0.0.1:{CanalServer(wiring, service).port}"
+
+
+def rows_of(entries: list[entry_pb2.Entry]) -> list[int]:
+    """Return the numbers of the rows in a client's entries."""
+    return [int(entry.storeValue) for entry in entries]
+
+
+def _batch(batch_id: int, rows: int) -> Batch:
+    headers = np.zeros(1, HEADER)
+    headers["rows"], headers["bytes"] = rows, rows
+    nowhere = Progress.at(GroupPosition())
+    return Batch(batch_id, nowhere, nowhere, headers, (), 0, 0, 0)

@@ -1,0 +1,191 @@
+"""A consumer by canal's protocol: the gateway's real batch sender and subscription, and a client behind them.
+
+Sender and client are one process: what is simulated is the way between the gateway and the group. The client
+is told of a batch when it is sent. Batches without rows stand for those of which its filter leaves nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from actors.gateway.canal.batch_sender import BatchSender
+from actors.gateway.canal.stream import PeerGone
+from actors.gateway.canal.subscription import Entries, Subscription
+from actors.gateway.canal.unsent_bytes import UnsentBytes
+from merge.delivery.ledger import Batch
+from merge.errors import (
+    AckOutOfOrder,
+    CanalGroupError,
+    NotSubscribed,
+    RetryableError,
+    RolledBack,
+    ServerUnavailable,
+    UnknownBatch,
+)
+from simulation.consumer import RETRY_US, Consumer
+from simulation.loop import MS
+from simulation.source import ReadPosition
+
+#: how long a get waits, and how long a delivery lease lasts
+GET_US = 500 * MS
+LEASE_US = 1_000 * MS
+UNSENT_BYTES = 1 << 20
+
+
+class CanalConsumer(Consumer):
+    """One connection after another; see `Consumer`."""
+
+    async def _subscribe(self) -> None:
+        await super()._subscribe()
+        self._auto_ack = self.loop.chance.random() < 0.5
+        self._subscription = _Watched(self, self.client_id, self._epoch)
+        self._sender = BatchSender(_Service(), _Stream(self), prefetch_rows=1)  # type: ignore[arg-type]
+
+    async def _turn(self) -> None:
+        if self.unsubscribes:
+            await self._sender.drop_ahead()
+            await self._unsubscribe()
+            raise NotSubscribed("It unsubscribed.")
+        try:
+            if self.loop.chance.random() < self.fickle:
+                await self._roll_back()
+            elif not await self._get() and self._held:
+                await self._acknowledge()
+        except (RolledBack, UnknownBatch, PeerGone) as error:
+            await self._end(str(error))
+        except AckOutOfOrder as error:
+            # Client and gateway acknowledge the oldest batch only.
+            self.loop.defect(error)
+
+    async def _get(self) -> bool:  # type: ignore[override]
+        """Ask for a batch unless enough are held; return whether one was sent."""
+        if len(self._held) >= self._depth:
+            return False
+        chance = self.loop.chance
+        try:
+            return await self._sender.send(
+                self._subscription,
+                chance.randrange(1, 9),
+                GET_US / 1e6,
+                auto_ack=self._auto_ack,
+            )
+        except RetryableError:
+            await self.sleep(RETRY_US)
+            return False
+
+    async def _acknowledge(self) -> None:
+        batch_id, places = self._held[0]
+        self._invariants.finished(self.client_id, places)
+        try:
+            await self._subscription.ack(batch_id)
+        except RetryableError as error:
+            await self._end(str(error))
+        self._held.popleft()
+
+    async def _roll_back(self) -> None:
+        place = self.loop.chance.randrange(len(self._held) + 1)
+        batch_id = self._held[place][0] if place < len(self._held) else None
+        await self._sender.drop_ahead()
+        try:
+            await self._subscription.rollback(batch_id)
+        except RetryableError as error:
+            await self._end(str(error))
+        while len(self._held) > (0 if batch_id is None else place):
+            self._held.pop()
+        if batch_id is None:
+            self._upto = self._invariants.passed(self.client_id)
+
+    async def _end(self, why: str) -> None:
+        """End the connection."""
+        self.note("is disconnected: {}", why)
+        await self._sender.drop_ahead()
+        with contextlib.suppress(CanalGroupError):
+            await self._subscription.release()
+        raise NotSubscribed("It is disconnected.")
+
+    def arrived(self, batch: Batch, places: list[ReadPosition], *, acknowledges: bool) -> None:
+        """Take a batch that was sent; with `acknowledges` the gateway acknowledges it."""
+        self._invariants.received(self.client_id, self._upto, batch, places)
+        if acknowledges:
+            self._invariants.finished(self.client_id, places)
+        else:
+            self._held.append((batch.batch_id, places))
+
+    async def ask(self, method: str, *arguments: Any, wait_s: float = 0.0) -> Any:
+        """Call the group, as the gateway does."""
+        return await self._ask(method, *arguments, wait_us=round(wait_s * 1e6))
+
+
+class _Watched(Subscription):
+    """A subscription whose rows are positions in the sources."""
+
+    def __init__(self, consumer: CanalConsumer, client_id: str, epoch: int) -> None:
+        nothing: Any = _Nothing()
+        super().__init__(consumer, nothing, nothing, client_id, epoch, "")  # type: ignore[arg-type]
+        self._consumer = consumer
+        self._places: dict[int, list[ReadPosition]] = {}
+
+    async def entries(self, batch: Batch) -> Entries:
+        places = await self._consumer.ask("rows", self.client_id, self.epoch, batch.batch_id)
+        self._places[batch.batch_id] = places
+        return Entries(memoryview(bytes(batch.rows)), batch.rows, _Lease(self._consumer))  # type: ignore[arg-type]
+
+    async def sent(self, batch: Batch, *, acknowledges: bool) -> None:
+        self._consumer.arrived(batch, self._places.pop(batch.batch_id), acknowledges=acknowledges)
+        await super().sent(batch, acknowledges=acknowledges)
+
+
+class _Lease:
+    """A delivery lease that lasts for `LEASE_US`, and half of the time longer."""
+
+    def __init__(self, consumer: CanalConsumer) -> None:
+        self._consumer, self._until_us = consumer, consumer.now_us + LEASE_US
+
+    @property
+    def holds(self) -> bool:
+        return self._consumer.now_us < self._until_us
+
+    def check(self) -> None:
+        if self._consumer.loop.chance.random() < 0.5:
+            raise ServerUnavailable("The delivery lease came late.", retry_after_s=0.1)
+        self._until_us = self._consumer.now_us + LEASE_US
+
+
+class _Stream:
+    """What is sent arrives, or the connection breaks."""
+
+    host = peer = "client"
+
+    def __init__(self, consumer: CanalConsumer) -> None:
+        self._consumer = consumer
+
+    async def send(self, _data: bytes | memoryview) -> None:
+        chance = self._consumer.loop.chance
+        await asyncio.sleep(chance.randrange(5 * MS) / 1e6)
+        if chance.random() < self._consumer.lost:
+            raise PeerGone
+
+    def abort(self) -> None:
+        pass
+
+
+class _Service:
+    """What the connections of a server share."""
+
+    def __init__(self) -> None:
+        self.threads = None
+        self.unsent = UnsentBytes(UNSENT_BYTES)
+
+    def sent(self, rows: int, size: int) -> None:
+        pass
+
+
+class _Nothing:
+    """Has no rows to remember."""
+
+    def remember(self, *_: Any) -> None:
+        pass
+
+    forget = remember

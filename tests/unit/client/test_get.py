@@ -1,0 +1,222 @@
+"""`Consumer.get` while answers are lost for longer than the consumer tries: all rows come, in order."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from canal_group.client.consumer import Consumer
+from canal_group.gateway.gateway_client import GatewayClient
+from merge.delivery.ledger import Batch, Ledger
+from merge.errors import CanalGroupError, RetryableError, RolledBack
+from merge.values.header import HEADER
+from merge.values.position import GroupPosition, Position
+from merge.values.progress import Progress
+
+ROWS = 6
+HEADERS = np.zeros(1, HEADER)
+
+
+def at(row: int) -> GroupPosition:
+    return GroupPosition({"s1": Position("bin.000001", 4 + row)}, row)
+
+
+class Gateway(flight.FlightServerBase):
+    """Delivers the rows from 0 up to `ROWS`, each in a batch; the real ledger keeps these."""
+
+    def __init__(self) -> None:
+        super().__init__("grpc://127.0.0.1:0")
+        self.uri = f"grpc://127.0.0.1:{self.port}"
+        self._consumer_epoch, self._server_epoch = 0, 0
+        self.cursor = self._read = 0
+        #: by batch id
+        self.rows: dict[int, int] = {}
+        #: how often a request is lost, a request's answer ("lost ack"), or the rows
+        self.losses: dict[str, int] = {}
+        self.elect()
+
+    def elect(self) -> None:
+        """Let another server become the active one."""
+        self._server_epoch += 1
+        self._ledger, self._read = Ledger(self._server_epoch, 8), self.cursor
+
+    def _lose(self, what: str) -> None:
+        if self.losses.get(what):
+            self.losses[what] -= 1
+            raise flight.FlightUnavailableError("it is lost")
+
+    def do_action(self, _context: object, action: flight.Action) -> list[bytes]:
+        self._lose(action.type)
+        try:
+            body = json.loads(action.body.to_pybytes())
+            answer = {"value": getattr(self, action.type)(body)}
+        except CanalGroupError as error:
+            answer = {"error": error.to_dict()}
+        self._lose(f"lost {action.type}")
+        return [json.dumps(answer).encode()]
+
+    def do_get(self, _context: object, ticket: flight.Ticket) -> flight.RecordBatchStream:
+        self._lose("rows")
+        try:
+            batch_id = json.loads(ticket.ticket)["batch_id"]
+            self._ledger.find(batch_id)
+        except CanalGroupError as error:
+            raise flight.FlightServerError(
+                str(error), extra_info=json.dumps(error.to_dict()).encode()
+            ) from None
+        return flight.RecordBatchStream(pa.table({"row": [self.rows[batch_id]]}))
+
+    # ---- requests
+
+    def subscribe(self, _body: dict[str, Any]) -> dict[str, Any]:
+        self._consumer_epoch += 1
+        self.rollback({"batch_id": None})
+        return {"epoch": self._consumer_epoch, "lease_s": 30, "cursor": at(self.cursor).to_json()}
+
+    def touch(self, _body: dict[str, Any]) -> None:
+        pass
+
+    release = touch
+
+    def lease_state(self, _body: dict[str, Any]) -> dict[str, Any]:
+        return {"epoch": self._consumer_epoch, "cursor": at(self.cursor).to_json(), "outstanding": []}
+
+    def get(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        unseen = [batch.batch_id for batch in self._ledger.outstanding if batch.batch_id > body["seen_id"]]
+        if unseen:
+            self.rollback({"batch_id": unseen[0]})
+        if self._read == ROWS:
+            return None
+        before, after = Progress.at(at(self._read)), Progress.at(at(self._read + 1))
+        batch_id = self._ledger.next_id
+        self._ledger.deliver(Batch(batch_id, before, after, HEADERS, (), 0, 0, 0))
+        self.rows[batch_id], self._read = self._read, self._read + 1
+        texts = {"start": before.end.to_json(), "ack": after.ack.to_json(), "end": after.end.to_json()}
+        return {"batch_id": batch_id, "rows": 1, **texts}
+
+    def ack(self, body: dict[str, Any]) -> dict[str, Any]:
+        batch = self._ledger.ack(body["batch_id"])
+        self.cursor = batch.ack.sequence
+        return {"cursor": batch.ack.to_json()}
+
+    def rollback(self, body: dict[str, Any]) -> int:
+        taken = self._ledger.rollback(body["batch_id"])
+        if taken:
+            self._read = taken[0].start.sequence
+        return len(taken)
+
+
+@pytest.fixture
+def gateway() -> Iterator[Gateway]:
+    with Gateway() as made:
+        yield made
+
+
+@pytest.fixture
+def consumer(gateway: Gateway) -> Iterator[Consumer]:
+    gateway_client = GatewayClient(gateway.uri, "shop", shared_memory=False)
+    with Consumer(gateway_client, "1001", "", 0.0, retry_s=0.0) as made:
+        made.subscribe()
+        yield made
+
+
+def rows_of(batch: Any) -> list[int]:
+    rows: list[int] = batch.envelope()["row"].to_pylist()
+    return rows
+
+
+def rest(consumer: Consumer) -> list[int]:
+    """Return the rows of all gets until there is nothing to get; repeat those that may be repeated."""
+    found: list[int] = []
+    while True:
+        try:
+            batch = consumer.get(1, timeout=0.0)
+        except (RetryableError, RolledBack):
+            continue
+        if batch is None:
+            return found
+        found += rows_of(batch)
+
+
+@pytest.mark.parametrize("what", ["get", "lost get", "rows", "ack", "lost ack", "lease_state"])
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_get_that_fails_is_gone_on_with_by_the_next_one(gateway, consumer, what, times):
+    assert rows_of(consumer.get(1)) == [0]
+    gateway.losses = {what: times, "lost ack": times}
+    with pytest.raises(RetryableError):
+        consumer.get(1, timeout=0.0)
+    assert rest(consumer) == [1, 2, 3, 4, 5]
+    assert gateway.cursor == ROWS
+    assert not any(gateway.losses.values())
+
+
+def rolled_back(_gateway: Gateway, consumer: Consumer) -> None:
+    consumer.rollback()
+
+
+def subscribed_anew(_gateway: Gateway, consumer: Consumer) -> None:
+    consumer.subscribe()
+
+
+def failed_over(gateway: Gateway, _consumer: Consumer) -> None:
+    gateway.elect()
+
+
+def failed_over_and_subscribed(gateway: Gateway, consumer: Consumer) -> None:
+    gateway.elect()
+    consumer.subscribe()
+
+
+@pytest.mark.parametrize("then", [rolled_back, subscribed_anew, failed_over, failed_over_and_subscribed])
+@pytest.mark.parametrize("what", ["rows", "ack", "lost ack"])
+def test_whatever_comes_after_a_failed_get_its_rows_are_returned_once(
+    gateway: Gateway, consumer: Consumer, what: str, then: Callable[[Gateway, Consumer], None]
+):
+    gateway.losses = {what: 1}
+    with pytest.raises(RetryableError):
+        consumer.get(1)
+    then(gateway, consumer)
+    assert rest(consumer) == list(range(ROWS))
+    assert gateway.cursor == ROWS
+
+
+def test_a_batch_that_a_get_did_not_return_is_the_next_of_whoever_asks(gateway, consumer):
+    gateway.losses = {"rows": 1}
+    with pytest.raises(RetryableError):
+        consumer.get(1)
+    batch = consumer.get_without_ack(1)
+    assert rows_of(batch) == [0]
+    consumer.ack(batch.batch_id)
+    assert rest(consumer) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("what", ["rollback", "lost rollback"])
+def test_a_rollback_without_an_answer_is_made_up_for_by_the_next_get(gateway, consumer, what):
+    first, second, _ = (consumer.get_without_ack(1) for _ in range(3))
+    gateway.losses = {what: 1}
+    with pytest.raises(RetryableError):
+        consumer.rollback(second.batch_id)
+    consumer.ack(first.batch_id)
+    assert rest(consumer) == [1, 2, 3, 4, 5]
+
+
+def test_gets_of_several_threads_are_acknowledged_in_order(gateway, consumer):
+    found: list[int] = []
+
+    def read() -> None:
+        found.extend(rest(consumer))
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == list(range(ROWS))
+    assert gateway.cursor == ROWS
