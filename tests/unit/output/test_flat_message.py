@@ -53,10 +53,12 @@ def changes(draw):
                 "file": "mysql-bin.000001",
                 "pos": 4,
                 "row": place,
-                "key": list({"id": image["id"]}.items()) if is_row else [],
+                "key": list({"id": image["id"]}.items()) if is_row and draw(st.booleans()) else [],
                 "before": None if before is None else list(before.items()),
                 "after": None if after is None else list(after.items()),
                 "sql": None if is_row else draw(TEXTS),
+                "ddl_schema": None if is_row else "app",
+                "tables": None if is_row else [dict.fromkeys(("schema", "table", "role"), "") | {"kept": True}],
                 "definition": json.dumps(COLUMNS, ensure_ascii=False) if is_row else None,
             }
         )
@@ -88,7 +90,7 @@ def model(row, made_ms):
         "isDdl": not is_row,
         "mysqlType": {name: kind for name, kind, *_ in COLUMNS} if is_row else None,
         "old": old,
-        "pkNames": ["id"] if is_row else None,
+        "pkNames": [name for name, _ in row["key"]] or None,
         "sql": row["sql"] or "",
         "sqlType": {"id": 3 if wide else -5, "note": 1, "größe": 2005} if is_row else None,
         "table": "orders",
