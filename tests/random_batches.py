@@ -76,7 +76,9 @@ def transactions(draw, shard, columns):
     if draw(st.integers(0, 5)) == 0:
         table = draw(st.integers(0, len(columns) - 1))
         other = (*draw(st.sampled_from(TABLES)), "", draw(st.booleans()))
-        named = draw(st.sampled_from([(), ((*TABLES[table], "", True),), ((*TABLES[table], "", False), other)]))
+        named = draw(
+            st.sampled_from([(), ((*TABLES[table], "", True),), ((*TABLES[table], "", False), other)])
+        )
         statement = Change(table, Op.INSERT, sql=draw(st.text(max_size=3)), tables=named)
         flags = common["flags"] | Flag.BEGIN | Flag.END | Flag.DDL
         return [Header(shard, common | {"flags": flags, "row_begin": 0, "row_end": 1}, [(0, statement)])]

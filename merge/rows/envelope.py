@@ -7,8 +7,8 @@ as canal calls it, if `before` has another value of it or does not have it. `key
 columns of the row after the change, for a delete of the row before it: an UPDATE that changes the key has the
 old one in `before`.
 
-A statement is of the table that canal names: the first that it concerns, of a RENAME the new name. `tables` has
-all of them, see `merge.values.chunk.CONCERNED`.
+A statement is of the table that canal names: the first that it concerns, of a RENAME the new name. `tables`
+has all of them, see `merge.values.chunk.CONCERNED`.
 
 On request a column more says how the table was defined: `definition`, a dictionary of JSON texts
 `[[column, mysql_type, jdbc, wider, number_max], ...]`, the last three as in `merge.rows.canal.jdbc`; null for

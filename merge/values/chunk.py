@@ -94,7 +94,7 @@ STATEMENTS = pa.schema(
     [
         pa.field("_header", pa.int32(), nullable=False),
         pa.field("_row", pa.int64(), nullable=False),
-        # canal's: the first of `tables`, or the first new name; without one the session's database and no table
+        # canal's: the first of `tables`, or the first new name; without one the session's database, no table
         pa.field("schema", pa.utf8(), nullable=False),
         pa.field("table", pa.utf8(), nullable=False),
         pa.field(

@@ -209,7 +209,7 @@ class Statements:
         return kept
 
     def _session(self, schema: str, kept: Sequence[tuple[Change, TableName]]) -> str:
-        """Return what consumers call the session's database: as its tables are routed, if one is concerned."""
+        """Return what consumers call the session's database: as a concerned table of it is routed, if any."""
         routed = next((name.schema for each, name in kept if each.schema == schema), None)
         if routed is None and schema:
             routed = (self._select(schema, "") or TableName(schema, "")).schema

@@ -99,7 +99,7 @@ def read_statement(statement: Statement) -> Reading:
         case Kind.TEMPORARY:
             return Reading(Kind.ROWS if _fills_by_function(words) else kind)
         case Kind.OTHER:
-            return _definition(words)
+            return _schema(words) or _definition(words)
         case _:
             return Reading(kind)
 
@@ -143,6 +143,20 @@ def _of_rows(words: Words, op: str) -> Change:
     return _change(words, op)
 
 
+def _schema(words: Words) -> Reading | None:
+    """Return what a statement is that creates or drops a schema; None: it is another one."""
+    ahead = 3 if words.sees("CREATE", "OR", "REPLACE") else 1
+    if not words.sees_any("CREATE", "DROP") or words.peek(ahead).word not in _SCHEMAS:
+        return None
+    for _ in range(ahead + 1):
+        words.take()
+    try:
+        words.skip_if_exists()
+        return Reading(Kind.DEFINITION, (Change("QUERY", _name(words), ""),))
+    except UnreadableError:
+        return Reading(Kind.OTHER)
+
+
 def _definition(words: Words) -> Reading:
     """Return what a statement is that changes no rows, unless it creates a table with them.
 
@@ -157,15 +171,11 @@ def _definition(words: Words) -> Reading:
             words.skip("OR", "REPLACE")
             if words.skip("TABLE"):
                 return _create_table(words)
-            if words.skip_any(*_SCHEMAS):
-                return _schema(words)
             _create_index(words, found)
         elif words.skip("DROP"):
             if words.skip_any("TABLE", "TABLES"):
                 flagged = False  # servers set the flag for any DROP TABLE
                 _drop_tables(words, found)
-            elif words.skip_any(*_SCHEMAS):
-                return _schema(words)
             else:
                 _drop_index(words, found)
         elif words.skip("ALTER"):
@@ -229,11 +239,6 @@ def _fills_by_function(words: Words) -> bool:
         return _has_query(words) and calls_stored(words)
     except UnreadableError:
         return True
-
-
-def _schema(words: Words) -> Reading:
-    words.skip_if_exists()
-    return Reading(Kind.DEFINITION, (Change("QUERY", _name(words), ""),))
 
 
 def _create_index(words: Words, found: list[Change]) -> None:

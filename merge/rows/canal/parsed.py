@@ -1,7 +1,7 @@
 """Parsed: which statements canal delivers.
 
-canal's parser drops statements on accounts, views, routines, triggers and events, and maintenance such as ANALYZE
-and FLUSH. It knows those that name a table, and CREATE and DROP DATABASE.
+canal's parser drops statements on accounts, views, routines, triggers and events, and maintenance such as
+ANALYZE and FLUSH. It knows those that name a table, and CREATE and DROP DATABASE.
 """
 
 from __future__ import annotations

@@ -291,8 +291,7 @@ def chunk(changes, said=()):
     headers["flags"][len(changes) :] |= np.uint16(Flag.DDL)
     headers["bytes"] = 100
     statements = [
-        statement_row(len(changes) + place, 0, "shop", "orders", op, "...")
-        for place, op in enumerate(said)
+        statement_row(len(changes) + place, 0, "shop", "orders", op, "...") for place, op in enumerate(said)
     ]
     return Chunk(
         headers,
