@@ -1,11 +1,11 @@
-"""Where the last changes of a row are, and whether the rules of tables keep them."""
+"""Whether the last changes of a row were for anybody: the rules of tables decide."""
 
 from __future__ import annotations
 
-import struct
+import shutil
 from pathlib import Path
 
-from binlog_bytes import SIZES_5_1, File
+import pytest
 
 from actors.parse.files.files_reader import FilesSource
 from actors.shard.row_search import changes_of
@@ -17,4 +17,27 @@ from conf.filters.expression_text import parse_expression
 from merge.rows.row_key import RowKey
 from merge.values.chunk import TableName
 
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "mysql-9.7.4"
+FILE = Path(__file__).parents[2] / "fixtures/mysql-9.7.4/foreign_key_cascade.binlog"
+
+
+@pytest.mark.parametrize(
+    ("rule", "kept"),
+    [
+        (None, [True, True]),
+        (TableRule("fx.par", kinds=KEPT - {"delete"}), [True, False]),
+        (TableRule("fx.par", where=parse_expression("id > 1")), [False, False]),
+        (TableRule("fx.par", black_columns=frozenset({"missing"})), [False, False]),
+        (TableRule("fx.chi", kinds=frozenset()), [True, True]),
+    ],
+)
+def test_a_change_that_the_rules_drop_is_found_and_said_to_be_dropped(rule, kept, tmp_path):
+    rules = Processing([] if rule is None else [rule])
+    key = RowKey.parse("fx.par:1")
+    source = FilesSource("s0", str(shutil.copy(FILE, tmp_path / "mysql-bin.000001")))
+    found = changes_of(source, TableName, ConsumerView(), key, 1 << 20, rules)
+    assert [(each["op"], each["kept"]) for each in found["changes"]] == list(
+        zip(("INSERT", "DELETE"), kept, strict=True)
+    )
+    changes = [{"shard": "s0", "trace": None, **each} for each in found["changes"]]
+    said = key_lines({"key": "fx.par:1", "changes": changes, "searched": {}}, "1MiB", {})
+    assert said.count("  It is left out by filter.tables: no client gets it.") == kept.count(False)
