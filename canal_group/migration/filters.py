@@ -127,7 +127,7 @@ def _keep(views: Sequence[View], report: Report) -> list[str]:
         if view.flag(_DCL):
             report.act(
                 view.entry(_DCL),
-                "`filter.tables[].keep` is without dcl and query; but CREATE and DROP DATABASE are ddl, and kept",
+                "`filter.tables[].keep` is without dcl and query; CREATE and DROP DATABASE are ddl and stay",
             )
         else:
             report.setting(

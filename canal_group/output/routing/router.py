@@ -2,8 +2,8 @@
 
 Topic, with `dynamic_topic`: the first rule that is for the table, else the first one for its schema, else
 `topic`. A dot becomes an underscore; what a rule does not name is called as the table or schema, in lower
-case. Statements on a schema as a whole go to `topic`. A statement on several tables goes to the topic of each of
-them that is kept and read, once.
+case. Statements on a schema as a whole go to `topic`. A statement on several tables goes to the topic of each
+of them that is kept and read, once.
 
 Partition, with `partition_hash`: the first rule that is for the table says what is hashed. Columns: their
 values in the row after the change, for a delete in the row before it, each hashed as Java does and joined by

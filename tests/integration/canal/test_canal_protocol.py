@@ -194,8 +194,9 @@ def test_a_filter_leaves_out_tables_and_batches_without_rows(served: SharedShop,
 
 
 def test_a_statement_on_several_tables_is_for_the_reader_of_each(served: SharedShop, raw: RawClient):
-    """1. A reader's filter asks all tables of a statement. 2. canal's entry has the new name, and the session's
-    database. 3. Account statements are for nobody; what canal's parser drops is not for canal's clients.
+    """1. A reader's filter asks all tables of a statement. 2. canal's entry has the new name, and the
+    session's database. 3. Account statements are for nobody; what canal's parser drops is not for canal's
+    clients.
     """
     raw.subscribe(r"shop\.newtx,shop\.mine")
     with served.connect(client_id="everything") as everything:

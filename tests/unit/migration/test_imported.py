@@ -12,7 +12,6 @@ from canal_group.migration.report import Kind
 from conf.load import load_instance
 from merge.errors import ConfigError
 
-
 #: what canal delivers of statements by default
 AS_CANAL = {"match": ".*", "keep": ["insert", "update", "delete", "ddl"]}
 

@@ -1,4 +1,4 @@
-"""A statement on several tables, from the binlog through filters to each output: each filter asks all of them."""
+"""A statement on several tables, from the binlog to each output: each filter asks all of them."""
 
 from __future__ import annotations
 
