@@ -49,6 +49,7 @@ from merge.order.stream import Stream
 from merge.order.stream_status import describe_stream
 from merge.order.timeline import AHEAD_MAX_US
 from merge.trace import trace
+from merge.values.chunk import TableName
 from merge.values.loss import Purged
 from merge.values.member import Role
 
@@ -321,9 +322,15 @@ class Group:
             "clients": self._subscribers.describe(at_us),
         }
 
-    def trace(self, gtid: str, read: Mapping[str, str], shard: str | None = None) -> dict[str, Any]:
+    def trace(
+        self,
+        gtid: str,
+        read: Mapping[str, str],
+        shard: str | None = None,
+        table: TableName | None = None,
+    ) -> dict[str, Any]:
         """Return where a transaction is, see `merge.trace.trace`."""
-        return trace(self._stream, self._subscribers, gtid, read, shard)
+        return trace(self._stream, self._subscribers, gtid, read, shard, table)
 
     def validate(self) -> None:
         """Assert what holds between two events."""

@@ -11,12 +11,19 @@ from merge.delivery.subscriber import Subscriber
 from merge.delivery.subscribers import Subscribers
 from merge.errors import UsageError
 from merge.order.stream import Stream
+from merge.rows.table_filter import TableFilter
+from merge.values.chunk import TableName
 from merge.values.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet, parse_gtid_set
 from merge.values.header import Flag, Headers
 
 
 def trace(
-    stream: Stream, subscribers: Subscribers, gtid: str, read: Mapping[str, str], shard: str | None = None
+    stream: Stream,
+    subscribers: Subscribers,
+    gtid: str,
+    read: Mapping[str, str],
+    shard: str | None = None,
+    table: TableName | None = None,
 ) -> dict[str, Any]:
     """Return where a transaction is in a group, as a JSON object.
 
@@ -35,6 +42,8 @@ def trace(
         gtid: of one transaction, "uuid:number" or "domain-server-number".
         read: the GTIDs that each shard has read, as text, by its name.
         shard: whose transaction it is; None: as said above.
+        table: of which changes in the transaction are traced: clients whose filter leaves it out do not get
+            them; None: the transaction as a whole.
 
     Raises:
         UsageError: that is no such GTID; or it is unknown whose it is; or there is no such shard.
@@ -60,7 +69,13 @@ def trace(
             last = stream.log.base + int(mine[-1]) if headers is log else None
             traced |= _found(stream, headers[mine], "merged" if headers is log else "waiting")
             break
-    return {**traced, "clients": _clients(stream, subscribers, wanted, counted, last)}
+    clients = [
+        {"client_id": each.client_id, **_of_client(each, stream, wanted, counted, last)}
+        if table is None or TableFilter.of_reader(each.filter).matches(table)
+        else {"client_id": each.client_id, "state": "left out by its filter"}
+        for each in subscribers.all
+    ]
+    return {**traced, "clients": clients}
 
 
 def _shards_of(wanted: GtidSet, held: set[str], read: Mapping[str, GtidSet]) -> list[str]:
@@ -132,15 +147,6 @@ def _found(stream: Stream, headers: Headers, where: str) -> dict[str, Any]:
         "commit_us": int(first["commit_us"]),
         "key_us": int(first["key_us"]),
     }
-
-
-def _clients(
-    stream: Stream, subscribers: Subscribers, wanted: GtidSet, shards: list[str], index: int | None
-) -> list[dict[str, Any]]:
-    return [
-        {"client_id": each.client_id, **_of_client(each, stream, wanted, shards, index)}
-        for each in subscribers.all
-    ]
 
 
 def _of_client(

@@ -429,11 +429,14 @@ class World:
         may_disturb: bool = True,
         start: GroupPosition | None = None,
         move: bool = False,
+        table_filter: str = "",
     ) -> int:
         """Ask for a subscription; return the call."""
         call = self.call()
         self.tell(
-            ev.SubscribeRequested(call, client, holder, "", self.now_us, resume, may_disturb, start, move)
+            ev.SubscribeRequested(
+                call, client, holder, table_filter, self.now_us, resume, may_disturb, start, move
+            )
         )
         return call
 
@@ -445,9 +448,12 @@ class World:
         *,
         start: GroupPosition | None = None,
         move: bool = False,
+        table_filter: str = "",
     ) -> GroupPosition:
         """Subscribe, with lease and write, and return the cursor."""
-        call = self.request_subscribe(client, holder, resume, start=start, move=move)
+        call = self.request_subscribe(
+            client, holder, resume, start=start, move=move, table_filter=table_filter
+        )
         if self.leasing:
             self.lease()
         if self.opening:

@@ -7,6 +7,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
+from statement_rows import statement_row
 
 from merge.rows.assemble import BatchRows, ShardRows, ShardTable
 from merge.values.chunk import MYSQL_TYPE, STATEMENTS, Op, TableName, rows_schema
@@ -35,6 +36,8 @@ class Change:
     before: dict | None = None
     after: dict | None = None
     sql: str | None = None
+    #: of a statement: all that it concerns, as in `CONCERNED`
+    tables: tuple[tuple[str, str, str, bool], ...] = ()
 
 
 @dataclass
@@ -71,7 +74,12 @@ def transactions(draw, shard, columns):
         "flags": draw(st.sampled_from([0, Flag.LATE])),
     }
     if draw(st.integers(0, 5)) == 0:
-        statement = Change(draw(st.integers(0, len(columns) - 1)), Op.INSERT, sql=draw(st.text(max_size=3)))
+        table = draw(st.integers(0, len(columns) - 1))
+        other = (*draw(st.sampled_from(TABLES)), "", draw(st.booleans()))
+        named = draw(
+            st.sampled_from([(), ((*TABLES[table], "", True),), ((*TABLES[table], "", False), other)])
+        )
+        statement = Change(table, Op.INSERT, sql=draw(st.text(max_size=3)), tables=named)
         flags = common["flags"] | Flag.BEGIN | Flag.END | Flag.DDL
         return [Header(shard, common | {"flags": flags, "row_begin": 0, "row_end": 1}, [(0, statement)])]
     begin = first = draw(st.integers(0, 3))  # a batch may start inside a transaction
@@ -140,7 +148,9 @@ def shard_rows(merged, shard, columns, keys, cut):
         tables += [ShardTable(name, chunks[0]), ShardTable(name, pa.concat_tables(chunks[1:]))]
     schema = STATEMENTS.set(0, sequence)
     said = [
-        dict(zip(schema.names, (at, row, *TABLES[one.table], "ALTER", one.sql), strict=True))
+        statement_row(
+            at, row, *TABLES[one.table], "ALTER", one.sql, at="_sequence", ddl_schema="db", tables=one.tables
+        )
         for at, row, one in mine
         if one.sql is not None
     ]

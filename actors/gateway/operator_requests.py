@@ -14,7 +14,9 @@ from actors.gateway.shard_actors import ShardActors
 from actors.gateway.shard_questions import ShardQuestions
 from merge.errors import UsageError
 from merge.rows.chosen_types import parse_type
+from merge.rows.row_key import RowKey
 from merge.trace import single
+from merge.values.chunk import TableName
 from merge.values.gtid import parse_gtid_set
 from merge.values.position import GroupPosition, Position
 
@@ -121,29 +123,38 @@ class OperatorRequests:
         client = self.client(body["client_id"])
         return [] if client is None else list(client["outstanding"])
 
-    def _trace(self, gtid: str, shard: str | None) -> dict[str, Any]:
+    def _trace(self, gtid: str, shard: str | None, table: TableName | None = None) -> dict[str, Any]:
         """Return where a transaction is: read or not, in the group, and at each client id."""
         single(parse_gtid_set(gtid), gtid)
         shards = self._shards.status(self._group.status().get("shards", []))
         read = {each["shard"]: each.get("gtid_set") or "" for each in shards}
-        found: dict[str, Any] = self._group.call("trace", gtid, read, shard)
+        found: dict[str, Any] = self._group.call("trace", gtid, read, shard, table)
         return {"gtid": gtid, **found}
 
     def _trace_key(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return where the last changes of a row are, each with what `trace` says of its transaction."""
+        """Return where the last changes of a row are, each with what `trace` says of its transaction.
+
+        One that the instance's rules leave out has none: nobody gets it.
+        """
         shard = body.get("shard")
+        table = RowKey.parse(str(body["key"])).table
         found = self.questions.changes_of(str(body["key"]), int(body["bytes_max"]), shard)
         changes = [{"shard": name, **each} for name, answer in found.items() for each in answer["changes"]]
         changes.sort(key=lambda each: int(each["commit_us"]))
         # Once for each transaction: it may change the row several times.
-        last = dict.fromkeys((each["gtid"], each["shard"]) for each in changes if each["gtid"])
-        traced = {(gtid, name): self._trace(gtid, name) for gtid, name in last}
+        last = dict.fromkeys(
+            (each["gtid"], each["shard"]) for each in changes if each["gtid"] and each["kept"]
+        )
+        traced = {(gtid, name): self._trace(gtid, name, table) for gtid, name in last}
         searched = {
             name: {"files": answer["files"], "unknown": answer["unknown"]} for name, answer in found.items()
         }
         return {
             "key": str(body["key"]),
-            "changes": [{**each, "trace": traced.get((each["gtid"], each["shard"]))} for each in changes],
+            "changes": [
+                {**each, "trace": traced.get((each["gtid"], each["shard"])) if each["kept"] else None}
+                for each in changes
+            ],
             "searched": searched,
         }
 

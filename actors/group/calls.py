@@ -200,11 +200,13 @@ class GroupCalls:
                 lambda call: ev.ReleaseRequested(call, client_id, epoch, self._host.now_us())
             )
 
-    async def trace(self, gtid: str, read: dict[str, str], shard: str | None) -> dict[str, Any]:
+    async def trace(
+        self, gtid: str, read: dict[str, str], shard: str | None, table: tuple[str, str] | None
+    ) -> dict[str, Any]:
         """Return where a transaction is, see `merge.trace.trace`, which says when it raises UsageError."""
         group = self._candidate.serving()
         group.check_active()
-        return group.machine.trace(gtid, read, shard)
+        return group.machine.trace(gtid, read, shard, None if table is None else TableName(*table))
 
     async def column_types(self) -> str:
         """Return the types that operators chose for columns, as `ChosenTypes.from_json` reads them."""

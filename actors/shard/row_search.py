@@ -1,8 +1,8 @@
 """Row search: the last changes of one row in the last part of a source's binlog.
 
 The part is read like `check --decode` reads it: as a file of its own, with server id 0, so that no reader of
-the source is disconnected. Filters of rows and columns do not apply: a change that they drop is found too.
-What no consumer sees, such as history, is not. Nothing of a row is returned but where its changes are.
+the source is disconnected. A change that rules on rows drop is found too, and said to be dropped. What no
+consumer sees, such as history, is not found. Nothing of a row is returned but where its changes are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from actors.parse.second_opinion.tail import tail_of_files, tail_of_server
 from actors.parse.server.server_lookup import ServerLookup
 from actors.parse.server.source import SourceAddress, connect
 from actors.sink.consumer_view import ConsumerView
-from merge.errors import UsageError
+from actors.sink.processing import Processing
+from merge.errors import DataError, UsageError
 from merge.rows.row_key import RowKey
 from merge.values.chunk import Chunk, Op, TableRows
 from merge.values.header import gtid_text
@@ -34,13 +35,19 @@ SEARCH_BYTES_MAX: Final = 1 << 30
 
 
 def changes_of(
-    source: SourceAddress | FilesSource, select: Select, view: ConsumerView, key: RowKey, bytes_max: int
+    source: SourceAddress | FilesSource,
+    select: Select,
+    view: ConsumerView,
+    key: RowKey,
+    bytes_max: int,
+    processing: Processing | None = None,
 ) -> dict[str, Any]:
     """Return the last changes of a row, as a JSON object.
 
     `changes` has at most `CHANGES_MAX`, the oldest first: `gtid` (empty: none), `file`, `offset` of its
-    transaction, `commit_us`, `op`. `files` are those that were searched, `unknown` is how many changes of the
-    table could not be compared, because its primary key at that place is not known.
+    transaction, `commit_us`, `op`, and `kept`: whether the rules of tables keep it. `files` are those that
+    were searched, `unknown` is how many changes of the table could not be compared, because its primary key
+    at that place is not known.
 
     Args:
         source: a server or files.
@@ -48,6 +55,7 @@ def changes_of(
         view: what consumers see of tables.
         key: the row.
         bytes_max: size of the part that is searched.
+        processing: the rules of tables; None: none.
 
     Raises:
         UsageError: that part is too large, or the key does not fit the table's.
@@ -59,6 +67,7 @@ def changes_of(
             f"{bytes_max} bytes of a binlog cannot be searched.",
             hint=f"Expected 1 to {SEARCH_BYTES_MAX} bytes for each shard.",
         )
+    processing = processing or Processing()
     found: deque[dict[str, Any]] = deque(maxlen=CHANGES_MAX)
     unknown = 0
     with tempfile.TemporaryDirectory() as folder, _lookup(source) as lookup:
@@ -75,19 +84,32 @@ def changes_of(
                 places = key.changes(table.rows)
                 if places is None:
                     unknown += table.rows.num_rows
-                else:
-                    found.extend(_change(chunk, table, row) for row in places.nonzero()[0].tolist())
+                elif places.any():
+                    kept = _kept(processing, chunk)
+                    found.extend(_change(chunk, table, row, kept) for row in places.nonzero()[0].tolist())
     return {"changes": list(found), "files": [file.name for file in files], "unknown": unknown}
 
 
-def _change(chunk: Chunk, table: TableRows, row: int) -> dict[str, Any]:
-    header = chunk.headers[table.rows.column("_header")[row].as_py()]
+def _kept(processing: Processing, chunk: Chunk) -> set[tuple[int, int]]:
+    """Return header and ordinal of the row changes that the rules keep; none where a rule does not fit."""
+    try:
+        tables = processing.apply(chunk).tables
+    except DataError:
+        return set()
+    columns = ([each.rows.column(name).to_numpy() for name in ("_header", "_row")] for each in tables)
+    return {place for each in columns for place in zip(*(part.tolist() for part in each), strict=True)}
+
+
+def _change(chunk: Chunk, table: TableRows, row: int, kept: set[tuple[int, int]]) -> dict[str, Any]:
+    index, ordinal = (table.rows.column(name)[row].as_py() for name in ("_header", "_row"))
+    header = chunk.headers[index]
     return {
         "gtid": gtid_text(chunk.names[int(header["gtid_source"])], int(header["gtid_number"])),
         "file": chunk.names[int(header["file"])],
         "offset": int(header["begin_offset"]),
         "commit_us": int(header["commit_us"]),
         "op": Op(table.rows.column("_op")[row].as_py()).name,
+        "kept": (index, ordinal) in kept,
     }
 
 

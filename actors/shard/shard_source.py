@@ -184,7 +184,9 @@ class ShardSource:
 
     def changes_of(self, key: RowKey, bytes_max: int) -> dict[str, Any]:
         """Return where the last changes of a row are in the last part of the binlog, see `row_search`."""
-        return changes_of(self._read, self._sink.select, self._view, key, bytes_max)
+        # With rules of its own: they are not made for several threads.
+        rules = processing_of(self._wiring.filter)
+        return changes_of(self._read, self._sink.select, self._view, key, bytes_max, rules)
 
     @property
     def _read(self) -> SourceAddress | FilesSource:

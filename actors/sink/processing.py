@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from actors.sink.sink import TABLES_MAX
-from actors.sink.table_rule import TableRule
+from actors.sink.table_rule import KEPT, TableRule
 from merge.values.chunk import Chunk, StatementSource, TableName, TableRows, rows_schema
 from merge.values.header import Flag, Headers
 
@@ -41,8 +41,6 @@ class Processing:
         Raises:
             DataError: see `TableRule.apply`.
         """
-        if not self._rules:
-            return chunk
         tables = tuple(self._of_table(table) for table in chunk.tables)
         statements, sources = self._statements(chunk)
         if statements is chunk.statements and all(
@@ -77,7 +75,7 @@ class Processing:
     def _of_table(self, table: TableRows) -> TableRows:
         assert table.source is not None, "the parser names the source's table"
         rule = self._known(table.source)
-        if rule is None:
+        if rule is None or rule.leaves_rows:
             return table
         return TableRows(table.name, rule.apply(table.source, table.rows), table.source)
 
@@ -93,8 +91,9 @@ class Processing:
         return (chunk.statements.filter(pa.array(kept)) if sources else None), sources
 
     def _keeps(self, source: StatementSource) -> bool:
-        rule = self._known(source.name)
-        return rule is None or source.kind in rule.kinds
+        """Return whether a statement is kept for any of its tables."""
+        rules = map(self._known, source.names)
+        return any(source.kind in (KEPT if rule is None else rule.kinds) for rule in rules)
 
 
 def counted(headers: Headers, tables: Sequence[TableRows], statements: Any) -> Headers:

@@ -34,7 +34,9 @@ from merge.values.chunk import ABSENT, MYSQL_TYPE, PRIMARY_KEY, Op, TableName, m
 
 #: how Arrow refuses types and values
 _REFUSED = (pa.ArrowException, ValueError, TypeError, NotImplementedError)
-KINDS = frozenset({"insert", "update", "delete", "ddl", "dcl", "query"})
+#: what is kept of a table without a rule, and by a rule that does not say it: account statements are not
+KEPT = frozenset({"insert", "update", "delete", "ddl", "query"})
+_OF_ROWS = frozenset(op.name.lower() for op in Op)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class TableRule:
     #: columns that are kept; empty: all
     white_columns: frozenset[str] = frozenset()
     black_columns: frozenset[str] = frozenset()
-    kinds: frozenset[str] = KINDS
+    kinds: frozenset[str] = KEPT
     #: which rows are kept; None: all
     where: Expression | None = None
     #: old name -> new name
@@ -59,6 +61,13 @@ class TableRule:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_pattern", PatternList(split_patterns(self.match)))
+
+    @property
+    def leaves_rows(self) -> bool:
+        """Whether a table's rows stay as they are: the rule is about statements only."""
+        changed = self.renamed or self.masks or self.computed or self.drop_unchanged
+        left_out = self.white_columns or self.black_columns or self.where is not None
+        return self.kinds >= _OF_ROWS and not changed and not left_out
 
     def matches(self, source: TableName) -> bool:
         """Return whether the rule is for a table of the source."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from actors.store.ring import Stored
 from merge.rows.assemble import ShardRows, ShardTable
 from merge.rows.table_filter import TableFilter
-from merge.values.chunk import ABSENT, Op, TableName
+from merge.values.chunk import ABSENT, Op, TableName, names_of
 
 #: slices that are smaller on average are combined into one batch: a quiet source makes chunks of single
 #: transactions, and each record batch costs as much as many rows
@@ -166,8 +166,8 @@ def _slice(rows: pa.RecordBatch, part: Stored) -> _Slice:
 
 def _said(statements: _Slice, matches: Callable[[TableName], bool]) -> _Slice:
     """Return the statements on wanted tables; they are few, so names are compared one by one."""
-    schemas, tables = (statements.rows.column(name).to_pylist() for name in ("schema", "table"))
-    wanted = [matches(TableName(*name)) for name in zip(schemas, tables, strict=True)]
+    said = statements.rows.select(["schema", "table", "tables"]).to_pylist()
+    wanted = [any(map(matches, names_of(each))) for each in said]
     if all(wanted):
         return statements
     return _Slice(statements.rows.filter(pa.array(wanted, pa.bool_())), statements.sequence[wanted])

@@ -55,7 +55,9 @@ def key_lines(found: dict[str, Any], within: str, state: dict[str, Any]) -> list
         gtid = change["gtid"] or "a transaction without GTID, which cannot be followed"
         where = f"on shard {change['shard']} at {change['file']}:{change['offset']}"
         said.append(f"{key}: {change['op']} {when} {where} by {gtid}")
-        if change["trace"] is not None:
+        if not change["kept"]:
+            said.append("  It is left out by filter.tables: no client gets it.")
+        elif change["trace"] is not None:
             said += [f"  {line}" for line in lines(change["trace"], state)]
     if not said:
         said.append(f"{key} was not changed in the last {within} of any binlog that was searched.")

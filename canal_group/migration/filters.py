@@ -13,7 +13,6 @@ from typing import Any, Final
 from canal_group.migration.canal_files.properties import Entry
 from canal_group.migration.canal_files.view import View
 from canal_group.migration.report import Report
-from conf.filters.table_settings import KINDS
 from merge.rows.pattern import PatternList
 from merge.rows.pattern_syntax import PatternSyntax
 from merge.rows.table_filter import split_patterns
@@ -21,6 +20,8 @@ from merge.rows.table_filter import split_patterns
 _PREFIX = "canal.instance.filter."
 #: patterns that keep every table
 _ALL: Final = frozenset({r".*\..*", ".*", r".+\..+", r".*\..+", r".+\..*"})
+#: what canal delivers by default: its parser drops account statements, views and routines
+_KINDS: Final = ("insert", "update", "delete", "ddl")
 #: canal's flag -> what it leaves out
 _LEFT_OUT: Final = {
     "dml.insert": ("insert",),
@@ -28,8 +29,8 @@ _LEFT_OUT: Final = {
     "dml.delete": ("delete",),
     "rows": ("insert", "update", "delete"),
     "query.ddl": ("ddl",),
-    "query.dcl": ("dcl", "query"),
 }
+_DCL: Final = f"{_PREFIX}query.dcl"
 _DIFFERS = "the instances differ, and one filter counts for all shards: "
 
 
@@ -45,9 +46,7 @@ def filter_of(views: Sequence[View], report: Report) -> dict[str, Any]:
         found["white"] = ",".join(white)
     if black:
         found["black"] = ",".join(black)
-    tables = _tables(views, _keep(views, report), report)
-    if tables:
-        found["tables"] = tables
+    found["tables"] = _tables(views, _keep(views, report), report)
     return found
 
 
@@ -105,17 +104,17 @@ def _black(views: Sequence[View], report: Report) -> list[str]:
     return common
 
 
-def _keep(views: Sequence[View], report: Report) -> list[str] | None:
-    """Return the kinds of changes that are kept; None: all."""
+def _keep(views: Sequence[View], report: Report) -> list[str]:
+    """Return the kinds of changes that are kept."""
     each_keeps = [
         [
             kind
-            for kind in KINDS
+            for kind in _KINDS
             if not any(kind in left for flag, left in _LEFT_OUT.items() if view.flag(_PREFIX + flag))
         ]
         for view in views
     ]
-    kept = [kind for kind in KINDS if any(kind in keeps for keeps in each_keeps)]
+    kept = [kind for kind in _KINDS if any(kind in keeps for keeps in each_keeps)]
     for view in views:
         for flag, left in _LEFT_OUT.items():
             entry = view.entry(_PREFIX + flag)
@@ -125,6 +124,16 @@ def _keep(views: Sequence[View], report: Report) -> list[str] | None:
                 report.act(entry, f"{_DIFFERS}{', '.join(left)} stay in `filter.tables[].keep`")
             else:
                 report.setting(entry, f"`filter.tables[].keep` is without {', '.join(left)}")
+        if view.flag(_DCL):
+            report.act(
+                view.entry(_DCL),
+                "`filter.tables[].keep` is without dcl and query; CREATE and DROP DATABASE are ddl and stay",
+            )
+        else:
+            report.setting(
+                view.entry(_DCL),
+                "`filter.tables[].keep` is without dcl and query: canal's parser drops such statements",
+            )
         error = view.given(f"{_PREFIX}table.error")
         if view.flag(f"{_PREFIX}table.error"):
             report.act(
@@ -132,20 +141,18 @@ def _keep(views: Sequence[View], report: Report) -> list[str] | None:
                 "rows that canal skipped, because their table is not known, stop their shard here. Leave such"
                 " tables out by `filter.black`",
             )
-    return None if len(kept) == len(KINDS) else list(kept)
+    return kept
 
 
-def _tables(views: Sequence[View], keep: list[str] | None, report: Report) -> list[dict[str, Any]]:
+def _tables(views: Sequence[View], keep: list[str], report: Report) -> list[dict[str, Any]]:
     white, black = (_columns(views, f"{_PREFIX}{key}", report) for key in ("field", "black.field"))
     rules = []
     for table in dict.fromkeys([*white, *black]):
         rule: dict[str, Any] = {"match": re.escape(table)}
         # As in canal, the white list of a table counts alone.
         rule |= {"white_columns": white[table]} if table in white else {"black_columns": black[table]}
-        rules.append(rule | ({} if keep is None else {"keep": keep}))
-    if keep is not None:
-        rules.append({"match": ".*", "keep": keep})
-    return rules
+        rules.append(rule | {"keep": keep})
+    return [*rules, {"match": ".*", "keep": keep}]
 
 
 def _columns(views: Sequence[View], key: str, report: Report) -> dict[str, list[str]]:

@@ -65,7 +65,7 @@ KEYS: Final[dict[str, str]] = {
     "canal.instance.network.sendBufferSize": _NO_NETWORK,
     "canal.instance.network.soTimeout": "`reader.connect_timeout_s`; for silence `reader.read_timeout_s`",
     "canal.instance.filter.druid.ddl": "no setting: DDL is always parsed",
-    "canal.instance.filter.query.dcl": "`filter.tables[].keep`: `dcl` and `query`",
+    "canal.instance.filter.query.dcl": "`filter.tables[].keep`: without `dcl` and `query`, either way",
     "canal.instance.filter.query.dml": "no setting: the texts of row changes are not delivered",
     "canal.instance.filter.query.ddl": "`filter.tables[].keep`: `ddl`",
     "canal.instance.filter.table.error": "no setting: rows of a table that is not known stop their shard",

@@ -5,6 +5,7 @@
     position    file:pos:row: the binlog file, where the transaction begins in it, the ordinal in that
     key_us      key in the merged order, microseconds since 1970 UTC
     moved_from  partition of the row's earlier changes, if an update chose another one
+    ddl_schema  of a statement: its session's database, where names without a schema are; may be empty
     rows        of a message that holds several changes: how many; the others are the first change's
 
 `shard` and `position` identify a change, whatever is delivered again: a consumer that has seen a change of a
@@ -38,6 +39,9 @@ def headers_of(rows: pa.Table, routes: Routes) -> dict[str, Any]:
         "position": pc.binary_join_element_wise(text["file"], text["pos"], text["row"], ":"),
         "key_us": text["key_us"],
     }
+    sessions = rows.column("ddl_schema").combine_chunks()
+    if sessions.null_count < len(sessions):
+        headers["ddl_schema"] = sessions
     moved = routes.moved_from >= 0
     if moved.any():
         headers["moved_from"] = pa.array(routes.moved_from, mask=~moved).cast(pa.utf8())

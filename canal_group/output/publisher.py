@@ -67,7 +67,7 @@ class Publisher:
     def __init__(self, settings: RelaySettings, stop: threading.Event) -> None:
         self.settings, self._stop = settings, stop
         self._sink: Sink = sink_of(settings.output, settings.name)
-        self._router = Router(**settings.route.model_dump())
+        self._router = Router(**settings.route.model_dump(), table_filter=settings.read.filter)
         self._format = format_of(settings.format)
         self._backoff = Backoff(settings.retry.first_s, settings.retry.max_s)
         #: what it has done, for metrics
@@ -190,7 +190,7 @@ class Publisher:
             ) from error
 
     def _messages(self, rows: pa.Table) -> Messages:
-        return self._format.make(rows, self._router.routes(rows))
+        return self._format.make(*self._router.addressed(rows))
 
     def _pause(self, error: CanalGroupError) -> None:
         self.counters.failed(type(error).__name__)

@@ -2,13 +2,16 @@
 
     data       a list with the row after the change, for a delete the row before it; null for a statement
     old        for an update a list with what the changed columns had before; else null
-    database table type isDdl sql pkNames gtid
+    database table type isDdl sql gtid
+    pkNames    a list; null for a statement, and for a table without a primary key
     sqlType mysqlType   of each column, by its name; null for a statement
     es ts      commit time, and when the message was made; milliseconds
     id         number of the change in the merged stream; canal: of its batch
 
 Values are text or null. Members are in alphabetical order. canal puts several rows of one statement into one
 message; here each row has a message, and `old` names its own changed columns only.
+
+canal has no message of a statement that its parser drops, see `merge.rows.canal.parsed`.
 """
 
 from __future__ import annotations
@@ -56,7 +59,7 @@ def flat_messages(rows: pa.Table, made_ms: int) -> Any:
             "isDdl": booleans(statement),
             "mysqlType": _mysql_types(column["definition"]),
             "old": _listed(old, updated),
-            "pkNames": pc.if_else(statement, NULL, name_lists(column["key"])),
+            "pkNames": _key_names(column["key"]),
             "sql": quoted(pc.fill_null(column["sql"], "")),
             "sqlType": _sql_types(column["definition"], images),
             "table": quoted(column["table"]),
@@ -74,6 +77,12 @@ def _chosen(deleted: Any, before: Any, after: Any) -> Any:
     places = np.arange(len(after))
     both = pa.concat_arrays([after, before])
     return both.take(pa.array(np.where(is_deleted, places + len(after), places)))
+
+
+def _key_names(keys: Any) -> Any:
+    """Return the lists `pkNames`; null where there is no primary key, as in canal."""
+    names = name_lists(keys)
+    return pc.if_else(pc.equal(names, "[]"), NULL, names)
 
 
 def _listed(texts: Any, valid: Any) -> Any:

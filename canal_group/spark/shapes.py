@@ -12,7 +12,7 @@ typed, one table: its own columns, then
 
 envelope, all tables: see `merge.rows.envelope`. debezium, all tables: `before after source op ts_ms` as in
 Debezium's envelope, with images as maps of text and without statements. canal, all tables: canal's flat
-message, one for each row.
+message, one for each row, without the statements that canal's parser drops.
 
 Types: unsigned integers become the next wider signed type, BIGINT UNSIGNED and BIT decimal(20,0) or the type
 in the query's options, decimals of more than 38 digits strings, DATETIME timestamp_ntz, TIMESTAMP timestamp,
@@ -32,6 +32,7 @@ from canal_group.shapes.changed import changed
 from canal_group.shapes.debezium import DEBEZIUM, debezium_columns, is_change
 from canal_group.shapes.maps import tidy
 from merge.errors import ConfigError, SchemaGrown, SchemaMismatch
+from merge.rows.canal.parsed import is_parsed
 from merge.rows.envelope import ENVELOPE, MAP
 from merge.rows.text import converted
 from merge.rows.typed import BEFORE, BEFORE_ABSENT, TYPED
@@ -276,7 +277,7 @@ def _debezium(rows: pa.Table) -> tuple[dict[str, Any], int]:
 
 
 def _canal(rows: pa.Table) -> tuple[dict[str, Any], int]:
-    rows = rows.combine_chunks()
+    rows = rows.filter(is_parsed(rows)).combine_chunks()
     column = {name: _array(rows.column(name)) for name in rows.schema.names}
     millis = pc.divide(column["commit_us"], 1000)
     statement = pc.is_valid(column["sql"])
@@ -288,7 +289,7 @@ def _canal(rows: pa.Table) -> tuple[dict[str, Any], int]:
         "id": column["seq"],
         "database": column["schema"],
         "table": column["table"],
-        "pkNames": _keys(column["key"], statement),
+        "pkNames": _keys(column["key"]),
         "isDdl": statement,
         "type": column["op"],
         "es": millis,
@@ -302,8 +303,10 @@ def _canal(rows: pa.Table) -> tuple[dict[str, Any], int]:
     return found, len(rows)
 
 
-def _keys(keys: Any, statement: Any) -> Any:
-    names = pa.ListArray.from_arrays(keys.offsets, keys.keys, mask=statement)
+def _keys(keys: Any) -> Any:
+    """Return the names of each primary key's columns; null where there are none, as in canal."""
+    none = np.diff(keys.offsets.to_numpy()) == 0
+    names = pa.ListArray.from_arrays(keys.offsets, keys.keys, mask=pa.array(none))
     return names.cast(_STRINGS)
 
 

@@ -12,6 +12,7 @@ from conf.value import Count, RegexList, Settings, Text, unfit
 #: `ddl`: a change of definitions. `dcl`: of users, roles and rights. `query`: every other statement
 Kind: TypeAlias = Literal["insert", "update", "delete", "ddl", "dcl", "query"]
 KINDS: tuple[Kind, ...] = ("insert", "update", "delete", "ddl", "dcl", "query")
+_KEPT: tuple[Kind, ...] = ("insert", "update", "delete", "ddl", "query")
 
 
 class RenameSettings(Settings):
@@ -60,8 +61,8 @@ class TableSettings(Settings):
     white_columns: Annotated[tuple[Text, ...], Field(strict=False)] = ()
     #: columns to drop from those
     black_columns: Annotated[tuple[Text, ...], Field(strict=False)] = ()
-    #: what is kept of the table's changes
-    keep: Annotated[tuple[Kind, ...], Field(strict=False)] = KINDS
+    #: what is kept of the table's changes; by default not statements on accounts
+    keep: Annotated[tuple[Kind, ...], Field(strict=False)] = _KEPT
     #: which rows are kept; None: all
     where: ExpressionText | None = None
     #: new names of columns

@@ -7,6 +7,9 @@ as canal calls it, if `before` has another value of it or does not have it. `key
 columns of the row after the change, for a delete of the row before it: an UPDATE that changes the key has the
 old one in `before`.
 
+A statement is of the table that canal names: the first that it concerns, of a RENAME the new name. `tables`
+has all of them, see `merge.values.chunk.CONCERNED`.
+
 On request a column more says how the table was defined: `definition`, a dictionary of JSON texts
 `[[column, mysql_type, jdbc, wider, number_max], ...]`, the last three as in `merge.rows.canal.jdbc`; null for
 a statement.
@@ -30,7 +33,7 @@ from merge.rows.canal.jdbc import jdbc_type, plain_type
 from merge.rows.ranges import Ranges
 from merge.rows.text import text
 from merge.rows.typed import OPS
-from merge.values.chunk import PRIMARY_KEY, Op, TableName, mysql_type_of
+from merge.values.chunk import PRIMARY_KEY, STATEMENTS, Op, TableName, mysql_type_of
 
 MAP = pa.map_(pa.utf8(), pa.utf8())
 
@@ -52,11 +55,16 @@ ENVELOPE = pa.schema(
         ("before", MAP),  # null: no such image
         ("after", MAP),
         ("sql", pa.utf8()),  # null for rows
+        ("ddl_schema", pa.utf8()),  # of a statement: its session's database, may be empty; null for rows
+        ("tables", STATEMENTS.field("tables").type),  # of a statement: all that it concerns; null for rows
     ]
 )
 #: what a part brings itself; the rest comes from the headers
 _BODY = pa.schema(
-    [ENVELOPE.field(name) for name in ("schema", "table", "op", "key", "before", "after", "sql")]
+    [
+        ENVELOPE.field(name)
+        for name in ("schema", "table", "op", "key", "before", "after", "sql", "ddl_schema", "tables")
+    ]
 )
 #: on request
 DEFINITION = pa.field("definition", pa.dictionary(pa.int32(), pa.utf8()))
@@ -126,7 +134,7 @@ def _row_changes(name: TableName, rows: pa.Table) -> pa.Table:
             _maps([columns[place] for place in keys], key, every, _absent_keys(absent, keys, ops)),
             _maps(columns, texts["before"], valid["before"], absent["before"]),
             _maps(columns, texts["after"], valid["after"], absent["after"]),
-            pa.nulls(len(rows), pa.utf8()),
+            *(pa.nulls(len(rows), _BODY.field(name).type) for name in ("sql", "ddl_schema", "tables")),
             _definition(rows.schema.field("after").type, len(rows)),
         ],
         schema=_DEFINED,
@@ -154,7 +162,8 @@ def _absent_keys(absent: dict[str, Absent], keys: Sequence[int], ops: NDArray[np
 def _statements(statements: pa.Table) -> pa.Table:
     count = len(statements)
     none = np.zeros(count, dtype=np.bool_)
-    columns = {name: statements.column(name) for name in ("schema", "table", "op", "sql")} | {
+    said = ("schema", "table", "op", "sql", "ddl_schema", "tables")
+    columns = {name: statements.column(name) for name in said} | {
         "key": _maps([], [], ~none),
         "before": _maps([], [], none),
         "after": _maps([], [], none),

@@ -80,18 +80,43 @@ MYSQL_TYPE = b"mysql_type"
 #: image -> the column that says what is absent from it
 ABSENT = {"before": "_before_absent", "after": "_after_absent"}
 
+#: a table that a statement changes, or a schema that it creates or drops (then `table` is empty)
+CONCERNED = pa.struct(
+    [
+        # as consumers see it; as the source has it, if the instance leaves it out
+        ("schema", pa.utf8()),
+        ("table", pa.utf8()),
+        ("role", pa.utf8()),  # of a RENAME: `old` or `new`; otherwise empty
+        ("kept", pa.bool_()),  # whether the instance's filter keeps it
+    ]
+)
 STATEMENTS = pa.schema(
     [
         pa.field("_header", pa.int32(), nullable=False),
         pa.field("_row", pa.int64(), nullable=False),
+        # canal's: the first of `tables`, or the first new name; without one the session's database, no table
         pa.field("schema", pa.utf8(), nullable=False),
         pa.field("table", pa.utf8(), nullable=False),
         pa.field(
             "op", pa.utf8(), nullable=False
         ),  # canal's EventType: CREATE ALTER ERASE RENAME TRUNCATE ...
         pa.field("sql", pa.utf8(), nullable=False),
+        # the session's database, where names without a schema are; empty: it had none
+        pa.field("ddl_schema", pa.utf8(), nullable=False),
+        # in the order of the statement; empty: it is about no table
+        pa.field("tables", pa.list_(pa.field("element", CONCERNED)), nullable=False),
     ]
 )
+
+
+def names_of(statement: Mapping[str, Any]) -> list[TableName]:
+    """Return what a filter asks of a statement: it is wanted if any of these names is.
+
+    Args:
+        statement: `schema`, `table` and `tables` as in `STATEMENTS`.
+    """
+    kept = [TableName(each["schema"], each["table"]) for each in statement["tables"] if each["kept"]]
+    return kept or [TableName(statement["schema"], statement["table"])]
 
 
 def mysql_type_of(column: pa.Field) -> str:
@@ -159,8 +184,8 @@ class TableRows:
 class StatementSource(NamedTuple):
     """What a statement is in the source."""
 
-    #: what it concerns, before routes; an empty table name: no table
-    name: TableName
+    #: what it concerns and the instance keeps, before routes; an empty table name: no table
+    names: tuple[TableName, ...]
     kind: StatementKind
 
 

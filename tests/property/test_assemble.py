@@ -11,7 +11,7 @@ from merge.rows.assemble import ShardRows
 from merge.rows.envelope import ENVELOPE, envelope
 from merge.rows.table_filter import TableFilter
 from merge.rows.typed import TYPED, typed
-from merge.values.chunk import Op, TableName
+from merge.values.chunk import Op, TableName, names_of
 from merge.values.header import Flag, gtid_text
 
 
@@ -59,12 +59,16 @@ def test_typed_is_what_a_walk_over_the_headers_finds(drawn, before):
         assert result.to_pylist() == expected
 
 
+def concerned(tables):
+    return [dict(zip(("schema", "table", "role", "kept"), each, strict=True)) for each in tables]
+
+
 def only(part, wanted):
     """What a shard hands out that is asked for some tables only."""
     said = part.statements
     if said is not None:
-        names = zip(said["schema"].to_pylist(), said["table"].to_pylist(), strict=True)
-        said = said.filter(pa.array([wanted.matches(TableName(*name)) for name in names], pa.bool_()))
+        mask = [any(map(wanted.matches, names_of(each))) for each in said.to_pylist()]
+        said = said.filter(pa.array(mask, pa.bool_()))
     return ShardRows(tuple(table for table in part.tables if wanted.matches(table.name)), said)
 
 
@@ -77,7 +81,8 @@ def test_envelope_is_what_a_walk_over_the_headers_finds(drawn, table_filter):
     expected = []
     for change, said in walk(batch, merged):
         name, kinds = TABLES[change.table], columns[change.table]
-        if not table_filter.matches(name):
+        kept = [TableName(*each[:2]) for each in change.tables if each[3]] or [name]
+        if not any(map(table_filter.matches, kept)):
             continue
         row = as_text(change.before if change.op is Op.DELETE else change.after, kinds)
         rest = {
@@ -87,7 +92,9 @@ def test_envelope_is_what_a_walk_over_the_headers_finds(drawn, table_filter):
         expected.append(
             said
             | rest
-            | {"schema": name.schema, "table": name.table, "sql": change.sql}
+            | {"schema": name.schema, "table": name.table, "sql": change.sql, "ddl_schema": None}
+            | {"tables": None}
+            | ({} if change.sql is None else {"ddl_schema": "db", "tables": concerned(change.tables)})
             | {"before": as_text(change.before, kinds), "after": as_text(change.after, kinds)}
         )
     assert result.to_pylist() == expected

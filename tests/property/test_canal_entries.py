@@ -72,9 +72,11 @@ def expected_entries(drawn, rows_max):
             yield entry(entry_pb2.TRANSACTIONBEGIN, entry_pb2.TransactionBegin())
         for part in _grouped(changes, rows_max):
             (first, change), table = part[0], TABLES[part[0][1].table]
+            if change.sql is not None and not change.tables:
+                continue
             if change.sql is not None:
                 store = entry_pb2.RowChange(
-                    eventType=entry_pb2.ALTER, isDdl=True, sql=change.sql, ddlSchemaName=table.schema
+                    eventType=entry_pb2.ALTER, isDdl=True, sql=change.sql, ddlSchemaName="db"
                 )
                 yield entry(entry_pb2.ROWDATA, store, row=first, event=entry_pb2.ALTER, table=table)
                 continue

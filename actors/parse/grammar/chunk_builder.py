@@ -12,6 +12,7 @@ stable as long as the selection does not change.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -49,7 +50,7 @@ class _Gathered:
 
     names: dict[str, int] = field(default_factory=dict)
     tables: dict[_Key, tuple[TableSchema, RowsBuilder]] = field(default_factory=dict)
-    statements: list[tuple[int, int, str, str, str, str]] = field(default_factory=list)
+    statements: list[dict[str, Any]] = field(default_factory=list)
     #: what each statement is in the source
     statement_sources: list[StatementSource] = field(default_factory=list)
     #: by header: definitions of tables
@@ -166,22 +167,20 @@ class ChunkBuilder:
         accumulator.add(count, max(0, count - skip), len(body))
         self.fast_path.gather(body, version, found[1])
 
-    def add_statement(self, name: TableName, op: str, sql: str, source: StatementSource) -> None:
+    def add_statement(self, statement: Mapping[str, Any], source: StatementSource) -> None:
         """Add a statement to the open transaction; it takes one ordinal, like a row.
 
         Args:
-            name: of what it concerns, as consumers see it.
-            op: canal's EventType.
-            sql: its text.
+            statement: the columns of `STATEMENTS` from `schema` on.
             source: what it is in the source.
         """
         accumulator = self._opened()
         ordinal = accumulator.row
         kept = ordinal >= accumulator.skip
         if kept:
-            self._chunk.statements.append((len(accumulator), ordinal, name.schema, name.table, op, sql))
+            self._chunk.statements.append({"_header": len(accumulator), "_row": ordinal, **statement})
             self._chunk.statement_sources.append(source)
-        accumulator.add(1, int(kept), len(sql))
+        accumulator.add(1, int(kept), len(statement["sql"]))
 
     def undo(self, since: int) -> bool:
         """Leave out rows of the open transaction that were rolled back; they keep their ordinals.
@@ -227,7 +226,7 @@ class ChunkBuilder:
         header = len(accumulator)
         for _, builder in self._chunk.tables.values():
             builder.discard(header)
-        statements = [each for each in self._chunk.statements if each[0] != header]
+        statements = [each for each in self._chunk.statements if each["_header"] != header]
         # Those of the open transaction are the last.
         self._chunk.statements, self._chunk.statement_sources = (
             statements,
@@ -259,11 +258,7 @@ class ChunkBuilder:
             accumulator.rename(self._name(names[accumulator.file]), self._name(names[accumulator.source]))
         statements = None
         if chunk.statements:
-            columns = zip(*chunk.statements, strict=True)
-            statements = pa.RecordBatch.from_arrays(
-                [pa.array(c, type=f.type) for c, f in zip(columns, STATEMENTS, strict=True)],
-                schema=STATEMENTS,
-            )
+            statements = pa.RecordBatch.from_pylist(chunk.statements, schema=STATEMENTS)
         tables = [
             TableRows(
                 table.name,

@@ -14,7 +14,7 @@ So the rows of a transaction are of tables with transactions, and a rollback und
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from actors.parse.charsets.statement_text import printable
 from actors.parse.formats.event_types import REFUSED, EventType
@@ -46,6 +46,9 @@ _HANDED_OVER_HINT = (
 _LOAD_HINT = "Load the transaction's tables again, and start after it."
 #: instead of the progress at a savepoint
 _NOT_SET = -1
+_RENAME = "RENAME"
+#: of the tables of a RENAME, in turns
+_ROLES = ("old", "new")
 
 
 class Statements:
@@ -75,21 +78,20 @@ class Statements:
         self._savepoints.clear()
 
     def define(self, statement: Statement, reading: Reading, *, alone: bool) -> None:
-        """Hand a definition on under the first of its tables that is selected.
+        """Hand a definition on if any of its tables is selected; it counts for the first that is.
 
         Args:
             statement: the statement.
             reading: what it is.
             alone: whether it is its whole transaction; CREATE TABLE ... SELECT shares one with its rows.
         """
-        for change in reading.changes or (Change("QUERY", statement.schema, ""),):
-            name = self._add(statement.sql, change, _KINDS.get(reading.kind, StatementKind.QUERY))
-            if name is not None:
-                if alone:
-                    source = TableName(change.schema, change.table)
-                    mark = self._tables.mark(statement, change.op, name, source) if change.table else None
-                    self._builder.mark_ddl(mark)
-                break
+        kind = _KINDS.get(reading.kind, StatementKind.QUERY)
+        kept = self._add(statement.sql, statement.schema, reading.changes, kind)
+        if alone and kept:
+            change, name = kept[0]
+            source = TableName(change.schema, change.table)
+            mark = self._tables.mark(statement, change.op, name, source) if change.table else None
+            self._builder.mark_ddl(mark)
 
     def require_read(self, statement: Statement, kind: Kind) -> None:
         """Return if a statement may be handed on that changes rows which are not in the binlog, or may do so.
@@ -111,8 +113,7 @@ class Statements:
 
     def change_rows(self, statement: Statement, reading: Reading) -> None:
         """Hand on a statement whose rows are not in the binlog."""
-        (change, *_) = reading.changes or (Change("QUERY", statement.schema, ""),)
-        self._add(statement.sql, change, StatementKind.ROWS)
+        self._add(statement.sql, statement.schema, reading.changes, StatementKind.ROWS)
 
     def commit_elsewhere(self, sql: str, error: PositionPurged) -> None:
         """Hand on an XA COMMIT whose rows were logged before the oldest binlog that is read.
@@ -164,12 +165,52 @@ class Statements:
 
     def _add_of_rows(self, sql: str) -> None:
         """Hand on a statement that decides about rows, and names no table."""
-        self._add(sql, Change("QUERY", "", ""), StatementKind.ROWS)
+        self._add(sql, "", (), StatementKind.ROWS)
 
-    def _add(self, sql: str, change: Change, kind: StatementKind) -> TableName | None:
-        """Hand a statement on; return what consumers call its table, None if that is left out."""
-        name = self._select(change.schema, change.table)
-        if name is not None:
-            source = StatementSource(TableName(change.schema, change.table), kind)
-            self._builder.add_statement(name, change.op, printable(sql), source)
-        return name
+    def _add(
+        self, sql: str, schema: str, changes: Sequence[Change], kind: StatementKind
+    ) -> list[tuple[Change, TableName]]:
+        """Hand a statement on if any of its tables is selected; return these, with their names for consumers.
+
+        Args:
+            sql: its text.
+            schema: the session's database; a statement about no table is selected by it.
+            changes: what it does.
+            kind: what it is to a filter.
+        """
+        about_none = not changes
+        changes = changes or (Change("QUERY", schema, ""),)
+        names = [self._select(each.schema, each.table) for each in changes]
+        kept = [(each, name) for each, name in zip(changes, names, strict=True) if name is not None]
+        if not kept:
+            return []
+        shown = [name or TableName(*each[1:]) for each, name in zip(changes, names, strict=True)]
+        renames = changes[0].op == _RENAME
+        first = shown[1 if renames else 0]
+        tables = [
+            {
+                "schema": each.schema,
+                "table": each.table,
+                "role": _ROLES[place % len(_ROLES)] if renames else "",
+                "kept": name is not None,
+            }
+            for place, (each, name) in enumerate(zip(shown, names, strict=True))
+        ]
+        columns = {
+            "schema": first.schema,
+            "table": first.table,
+            "op": changes[0].op,
+            "sql": printable(sql),
+            "ddl_schema": self._session(schema, kept),
+            "tables": [] if about_none else tables,
+        }
+        source = StatementSource(tuple(TableName(*each[1:]) for each, _ in kept), kind)
+        self._builder.add_statement(columns, source)
+        return kept
+
+    def _session(self, schema: str, kept: Sequence[tuple[Change, TableName]]) -> str:
+        """Return what consumers call the session's database: as a concerned table of it is routed, if any."""
+        routed = next((name.schema for each, name in kept if each.schema == schema), None)
+        if routed is None and schema:
+            routed = (self._select(schema, "") or TableName(schema, "")).schema
+        return printable(routed or "")

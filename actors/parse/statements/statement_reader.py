@@ -20,6 +20,9 @@ from actors.parse.statements.native_functions import calls_stored
 _INDEX_WORDS = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "ONLINE", "OFFLINE")
 _ROW_OPTIONS = ("LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "QUICK", "IGNORE")
 _QUERIES = ("SELECT", "WITH", "VALUES", "TABLE")
+_SCHEMAS = ("DATABASE", "SCHEMA")
+#: words of an ALTER TABLE that a second table follows: of EXCHANGE PARTITION, and of MariaDB's CONVERT
+_OTHER_TABLE = (("WITH", "TABLE"), ("TO", "TABLE"), ("CONVERT", "TABLE"))
 #: names in RENAME a TO b
 _ONE_PAIR = 2
 _SAVEPOINT = re.compile(r"(SAVEPOINT|ROLLBACK TO) `((?:[^`]|``)+)`")
@@ -31,7 +34,7 @@ class Change(NamedTuple):
     #: CREATE ALTER ERASE RENAME TRUNCATE CINDEX DINDEX or QUERY; INSERT UPDATE DELETE
     op: str
     schema: str
-    #: empty where the statement is about no table
+    #: empty where the statement is about the schema as a whole, or about no table
     table: str
 
 
@@ -42,8 +45,9 @@ class Reading(NamedTuple):
     """What a statement is and does."""
 
     kind: Kind
-    #: the tables of a definition, or the first one whose rows change; empty where there is none, or where
-    #: none can be read
+    #: the tables of a definition, in its order, a RENAME's old name before its new one; its schema, if it
+    #: creates or drops one; or the first table whose rows change. Empty where there is none, or where none
+    #: can be read
     changes: tuple[Change, ...] = ()
     #: of SAVEPOINT and ROLLBACK TO, as servers compare it
     savepoint: str = ""
@@ -95,7 +99,7 @@ def read_statement(statement: Statement) -> Reading:
         case Kind.TEMPORARY:
             return Reading(Kind.ROWS if _fills_by_function(words) else kind)
         case Kind.OTHER:
-            return _definition(words)
+            return _schema(words) or _definition(words)
         case _:
             return Reading(kind)
 
@@ -137,6 +141,20 @@ def _of_rows(words: Words, op: str) -> Change:
     while words.skip_any(*_ROW_OPTIONS, "INTO", "FROM"):
         pass
     return _change(words, op)
+
+
+def _schema(words: Words) -> Reading | None:
+    """Return what a statement is that creates or drops a schema; None: it is another one."""
+    ahead = 3 if words.sees("CREATE", "OR", "REPLACE") else 1
+    if not words.sees_any("CREATE", "DROP") or words.peek(ahead).word not in _SCHEMAS:
+        return None
+    for _ in range(ahead + 1):
+        words.take()
+    try:
+        words.skip_if_exists()
+        return Reading(Kind.DEFINITION, (Change("QUERY", _name(words), ""),))
+    except UnreadableError:
+        return Reading(Kind.OTHER)
 
 
 def _definition(words: Words) -> Reading:
@@ -255,7 +273,10 @@ def _drop_tables(words: Words, found: list[Change]) -> None:
 
 
 def _alter_table(words: Words, found: list[Change]) -> None:
-    """Find the table, and the name that it may get: then it is renamed, whatever else changes."""
+    """Find the table, and the name that it may get: then it is renamed, whatever else changes.
+
+    Rows go from one table to another with a partition that is exchanged or converted.
+    """
     while words.skip_any("ONLINE", "OFFLINE", "IGNORE"):
         pass
     if not words.skip("TABLE"):
@@ -271,6 +292,8 @@ def _alter_table(words: Words, found: list[Change]) -> None:
             words.skip_any("TO", "AS", "=")
             target = _change(words, "RENAME")
             found[:] = [found[0]._replace(op="RENAME"), target]
+        elif any(words.skip(*each) for each in _OTHER_TABLE):
+            found.append(_change(words, "ALTER"))
         elif words.peek().kind is not TokenKind.END:
             words.take()
 

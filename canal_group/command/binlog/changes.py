@@ -35,6 +35,8 @@ class Change:
     before: Image | None = None
     after: Image | None = None
     sql: str | None = None
+    #: of a statement: its session's database
+    ddl_schema: str = ""
 
 
 def transactions(chunk: Chunk) -> Iterator[tuple[Any, list[Change]]]:
@@ -46,7 +48,9 @@ def transactions(chunk: Chunk) -> Iterator[tuple[Any, list[Change]]]:
     statements = chunk.statements.to_pylist() if chunk.statements is not None else ()
     for each, source in zip(statements, chunk.statement_sources, strict=True):
         op = STATEMENT if source.kind is StatementKind.ROWS else each["op"]
-        change = Change(op, TableName(each["schema"], each["table"]), sql=each["sql"])
+        change = Change(
+            op, TableName(each["schema"], each["table"]), sql=each["sql"], ddl_schema=each["ddl_schema"]
+        )
         found.setdefault(each["_header"], []).append((each["_row"], change))
     for index, header in enumerate(chunk.headers):
         yield header, [change for _, change in sorted(found.get(index, ()), key=lambda each: each[0])]

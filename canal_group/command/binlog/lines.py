@@ -48,7 +48,7 @@ class JsonLines:
                 "after": change.after,
             }
             if change.sql is not None:
-                shown["sql"] = change.sql
+                shown |= {"sql": change.sql, "ddl_schema": change.ddl_schema}
             yield json_line(shown)
 
 

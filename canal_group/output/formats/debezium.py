@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from canal_group.output.formats.format import one_each
+from canal_group.output.formats.format import chosen, one_each
 from canal_group.output.messages import Messages
 from canal_group.output.routing.router import Routes
 from canal_group.shapes.debezium import debezium_columns, is_change
@@ -15,12 +14,7 @@ from canal_group.shapes.json_text import NULL, compose, numbers, objects, quoted
 
 def debezium(rows: pa.Table, routes: Routes) -> Messages:
     """Return an envelope for each change of a row."""
-    chosen = np.flatnonzero(is_change(rows).to_numpy(zero_copy_only=False))
-    if len(chosen) < len(rows):
-        rows = rows.take(pa.array(chosen)).combine_chunks()
-        routes = Routes(
-            routes.topics, routes.topic[chosen], routes.partition[chosen], routes.moved_from[chosen]
-        )
+    rows, routes = chosen(rows, routes, is_change(rows))
     found = debezium_columns(rows)
     source = found["source"]
     members = {

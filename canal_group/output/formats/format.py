@@ -57,6 +57,20 @@ def one_each(rows: pa.Table, routes: Routes, values: Any, keys: Any = None) -> M
     return Messages(routes.topics, routes.topic, routes.partition, values, headers, keys)
 
 
+def chosen(rows: pa.Table, routes: Routes, wanted: Any) -> tuple[pa.Table, Routes]:
+    """Return the changes that a format has messages of.
+
+    Args:
+        rows: (n,) the changes.
+        routes: where they go.
+        wanted: (n,) bool.
+    """
+    places = np.flatnonzero(wanted.to_numpy(zero_copy_only=False))
+    if len(places) == len(rows):
+        return rows, routes
+    return rows.take(pa.array(places)).combine_chunks(), routes.take(places)
+
+
 def grouped(rows: pa.Table, routes: Routes, encode: Callable[[pa.Table], bytes]) -> Messages:
     """Return a message for each run of at most `GROUP_ROWS_MAX` changes of a topic's partition.
 

@@ -12,13 +12,15 @@ from canal_group.output.formats.format import grouped, read_envelope
 from canal_group.output.messages import Messages
 from canal_group.output.routing.router import Routes
 from merge.rows.canal.entries import ROWS
+from merge.rows.canal.parsed import is_parsed
 
 _ENTRY = "entry"
 
 
 def read(batch: Batch) -> pa.Table:
-    """Return a batch's changes with a column more: `entry`, each one's message."""
+    """Return a batch's changes that canal delivers, with a column more: `entry`, each one's message."""
     rows = read_envelope(batch)
+    rows = rows.filter(is_parsed(rows))
     entries = batch.canal_entries(rows_max=1)
     of_rows = np.flatnonzero(entries.column("entry_type").to_numpy() == ROWS)
     entries = entries.take(pa.array(of_rows))

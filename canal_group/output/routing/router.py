@@ -2,7 +2,8 @@
 
 Topic, with `dynamic_topic`: the first rule that is for the table, else the first one for its schema, else
 `topic`. A dot becomes an underscore; what a rule does not name is called as the table or schema, in lower
-case. Statements on a schema as a whole go to `topic`.
+case. Statements on a schema as a whole go to `topic`. A statement on several tables goes to the topic of each
+of them that is kept and read, once.
 
 Partition, with `partition_hash`: the first rule that is for the table says what is hashed. Columns: their
 values in the row after the change, for a delete in the row before it, each hashed as Java does and joined by
@@ -17,7 +18,7 @@ follows there under the old value. `Routes.moved_from` names that partition.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -31,7 +32,8 @@ from canal_group.output.routing.java_hash import java_hash, java_modulus
 from canal_group.output.routing.name_rule import TopicRule, split_rules
 from canal_group.output.routing.partition_rule import CountRule, PartitionRule
 from canal_group.shapes.maps import value_of
-from merge.values.chunk import TableName
+from merge.rows.table_filter import TableFilter
+from merge.values.chunk import TableName, names_of
 
 #: tables whose routes are remembered
 _TABLES_KEPT = 65_536
@@ -49,6 +51,11 @@ class Routes:
     partition: NDArray[np.int32]
     #: (n,) where a change would have gone by the row before it, if that is another partition; else -1
     moved_from: NDArray[np.int32]
+
+    def take(self, places: NDArray[np.int64]) -> Routes:
+        """Return where some of the changes go."""
+        columns = self.topic[places], self.partition[places], self.moved_from[places]
+        return Routes(self.topics, *columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +88,10 @@ class Router:
         partition_hash: str = "",
         dynamic_topic_partitions: str = "",
         database_hash: bool = True,
+        table_filter: str = "",
     ) -> None:
+        #: which tables are read: statements name others as well
+        self._filter = TableFilter(table_filter)
         self._topic, self._partition, self._partitions = topic, partition, partitions
         self._topic_rules = [TopicRule.of(rule) for rule in split_rules(dynamic_topic)]
         self._partition_rules = [PartitionRule.of(rule) for rule in split_rules(partition_hash)]
@@ -116,6 +126,36 @@ class Router:
     def table_of(self, topic: str) -> TableName | None:
         """Return a table whose changes go to a topic; None: none is remembered."""
         return self._tables.get(topic)
+
+    def addressed(self, rows: pa.Table) -> tuple[pa.Table, Routes]:
+        """Return changes and where they go; a statement comes once for each topic of its tables.
+
+        Args:
+            rows: see `routes`.
+        """
+        said = np.flatnonzero(pc.is_valid(rows.column("sql")).to_numpy())
+        if not len(said):
+            return rows, self.routes(rows)
+        counts, names = np.ones(len(rows), np.int64), list[TableName]()
+        statements = rows.select(["schema", "table", "tables"]).take(pa.array(said))
+        for place, statement in zip(said, statements.to_pylist(), strict=True):
+            found = self._one_of_each_topic(statement)
+            counts[place] = len(found)
+            names += found
+        rows = rows.take(pa.array(np.repeat(np.arange(len(rows)), counts))).combine_chunks()
+        named, is_said = rows, pc.is_valid(rows.column("sql").combine_chunks())
+        for column in ("schema", "table"):
+            texts = pa.array([getattr(name, column) for name in names], pa.utf8())
+            replaced = pc.replace_with_mask(rows.column(column).combine_chunks(), is_said, texts)
+            named = named.set_column(named.schema.get_field_index(column), column, replaced)
+        return rows, self.routes(named)
+
+    def _one_of_each_topic(self, statement: Mapping[str, Any]) -> list[TableName]:
+        by_topic: dict[str, TableName] = {}
+        for name in names_of(statement):
+            if self._filter.matches(name):
+                by_topic.setdefault(self._route_of(*name).topic, name)
+        return list(by_topic.values())
 
     def _table_route(self, schema: str, table: str) -> TableRoute:
         topic = self._topic_of(schema, table)

@@ -6,7 +6,8 @@ statement, or the end of a transaction. `canal_group.canal_protocol` has the mes
 - Adjacent row changes of one table with one operation, in one transaction, are one entry: the binlog's own
   rows events are not known any more. An entry has at most `ENTRY_BYTES_MAX`, or one row.
 - A transaction of which no row is wanted has no entry, unless it is huge: its begin and its end may lie in
-  other batches than its rows. A DDL statement stands alone, without begin and end.
+  other batches than its rows. A DDL statement stands alone, without begin and end. Statements that canal's
+  parser drops are left out (`merge.rows.canal.parsed`).
 - Of a header's place, file and offset are those at which the transaction begins, for its end those at which
   the next event begins; the length is that of the whole transaction. The prop `shard` names the shard, `row`
   the ordinal of the first row change in its transaction: with file and offset they tell row changes apart.
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 from merge.rows.assemble import BatchRows, Places, Runs, gtids
 from merge.rows.canal.columns import encoded_rows
+from merge.rows.canal.parsed import is_parsed
 from merge.rows.canal.wire import number, text
 from merge.rows.native.canal import Rows, encode
 from merge.values.chunk import TableName
@@ -222,7 +224,7 @@ def _pieces(places: Places, rows_max: int) -> Iterable[_Piece]:
                 yield _piece(places, table.name, encoded, runs, ops, rows_max)
         statements = None if part.statements is None else places.delivered(shard, part.statements)
         if statements is not None and len(statements):
-            yield from _statements(places, shard, statements)
+            yield from _statements(places, shard, statements.filter(is_parsed(statements)))
 
 
 def _piece(places: Places, name: TableName, encoded: Rows, runs: Runs, ops: _Bytes, rows_max: int) -> _Piece:
@@ -248,12 +250,12 @@ def _piece(places: Places, name: TableName, encoded: Rows, runs: Runs, ops: _Byt
 def _statements(places: Places, shard: int, statements: pa.Table) -> Iterable[_Piece]:
     """Return each statement as a piece of its own; they are few."""
     runs = places.runs(shard, statements, 0)
-    said = statements.select(["schema", "table", "op", "sql"]).to_pylist()
+    said = statements.select(["schema", "table", "op", "sql", "ddl_schema"]).to_pylist()
     run = np.repeat(np.arange(len(runs.first)), runs.length)
     seq = runs.seq[run] + np.arange(len(run)) - runs.first[run]
     for index, each in enumerate(said):
         event = _STATEMENTS[each["op"]]
-        change = number(2, event) + number(10, 1) + text(11, each["sql"]) + text(14, each["schema"])
+        change = number(2, event) + number(10, 1) + text(11, each["sql"]) + text(14, each["ddl_schema"])
         found = np.zeros(1, ENTRY)
         found["rank"], found["kind"], found["event"] = runs.rank[run[index]], ROWS, event
         found["row"] = places.ordinals(seq[index : index + 1], found["rank"])

@@ -182,8 +182,8 @@ def test_a_filter_leaves_out_tables_and_batches_without_rows(served: SharedShop,
     assert create.isDdl
     assert (create.sql, create.ddlSchemaName) == (
         "CREATE TABLE shop_0.notes (id INT PRIMARY KEY, t TEXT)",
-        "shop",
-    )
+        "",
+    ), "the session had no database"
     assert [column.isNull for column in insert.rowDatas[1].afterColumns] == [False, True]
     (row,) = update.rowDatas
     assert [column.value for column in row.beforeColumns] == ["1", "a"]
@@ -191,6 +191,45 @@ def test_a_filter_leaves_out_tables_and_batches_without_rows(served: SharedShop,
     assert [column.updated for column in delete.rowDatas[0].beforeColumns] == [False, False]
     assert not delete.rowDatas[0].afterColumns
     assert sequence is not None
+
+
+def test_a_statement_on_several_tables_is_for_the_reader_of_each(served: SharedShop, raw: RawClient):
+    """1. A reader's filter asks all tables of a statement. 2. canal's entry has the new name, and the
+    session's database. 3. Account statements are for nobody; what canal's parser drops is not for canal's
+    clients.
+    """
+    raw.subscribe(r"shop\.newtx,shop\.mine")
+    with served.connect(client_id="everything") as everything:
+        served.servers[0].execute(
+            *(f"CREATE TABLE {name} (id INT PRIMARY KEY)" for name in ("other", "mine", "oldtx")),
+            "CREATE USER teller IDENTIFIED BY 'Kept-1'",
+            "CREATE VIEW seen AS SELECT id FROM mine",
+            "RENAME TABLE shop_0.oldtx TO newtx",
+            "RENAME TABLE newtx TO tmp, other TO newtx, tmp TO other",
+            "DROP TABLE other, mine",
+            "DROP USER teller",
+            "DROP VIEW seen",
+            database="shop_0",
+        )
+        found: list[tuple[Any, Any]] = []
+        while len(found) < 4:
+            batch_id, entries = raw.get(100)
+            found += changes(entries)
+            raw.ack(batch_id)
+        texts: list[str] = []
+        while "DROP VIEW seen" not in texts:
+            batch = everything.get_without_ack(timeout=60)
+            texts += [text for text in batch.envelope().column("sql").to_pylist() if text]
+            everything.ack(batch.batch_id)
+    assert [(header.tableName, header.eventType) for header, _ in found] == [
+        ("mine", entry_pb2.CREATE),
+        ("newtx", entry_pb2.RENAME),
+        ("tmp", entry_pb2.RENAME),
+        ("other", entry_pb2.ERASE),
+    ]
+    assert {change.ddlSchemaName for _, change in found} == {"shop"}
+    assert [text for text in texts if "seen" in text][1:] == ["DROP VIEW seen"]
+    assert not [text for text in texts if "teller" in text]
 
 
 def test_a_transaction_without_wanted_rows_has_no_entries(served: SharedShop, raw: RawClient):

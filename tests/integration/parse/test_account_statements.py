@@ -1,4 +1,4 @@
-"""What real servers log of statements on accounts, and that a filter can leave it out."""
+"""What real servers log of statements on accounts, and that no consumer gets it unless a filter keeps it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from integration.parse.test_parse_reader import await_true, reading
 
 from actors.sink.processing import Processing
 from actors.sink.sink import Sink
-from actors.sink.table_rule import KINDS, TableRule
+from actors.sink.table_rule import KEPT, TableRule
 
 PASSWORD = "Kept-from-Consumers-1"
 ACCOUNTS = (
@@ -31,21 +31,22 @@ OTHERS = (
 
 
 def check(server, address, password, to):
-    """1. The server runs all statements. 2. Those on accounts are known by their text, and no others. 3. A
-    rule without `dcl` leaves out these and keeps the others, and nothing of a password is left.
+    """1. The server runs all statements. 2. Those on accounts are known by their text, and no others. 3. By
+    default these are left out and the others kept, and nothing of a password is left.
     """
     with reading(address(server), select=Sink().select) as recorder:
         server.execute(*(each.format(password=password, to=to) for each in ACCOUNTS), *OTHERS)
         await_true(lambda: any("FLUSH" in each["sql"] for each in recorder.statements), "all is read")
     kinds = [source.kind for chunk in recorder.chunks for source in chunk.statement_sources]
     assert kinds == ["dcl"] * len(ACCOUNTS) + ["query", "ddl", "query"]
-    rule = TableRule(".*", kinds=KINDS - {"dcl"})
-    kept = [Processing([rule]).apply(chunk) for chunk in recorder.chunks]
+    kept = [Processing().apply(chunk) for chunk in recorder.chunks]
     texts = [row["sql"] for chunk in kept if chunk.statements for row in chunk.statements.to_pylist()]
     assert [text.split()[0] for text in texts] == ["CREATE", "CREATE", "FLUSH"]
     assert not any("IDENTIFIED" in text for text in texts)
-    whole = Processing([TableRule(".*")])
-    assert all(whole.apply(chunk) is chunk for chunk in recorder.chunks), "by default nothing is left out"
+    whole = Processing([TableRule(".*", kinds=KEPT | {"dcl"})])
+    assert all(whole.apply(chunk) is chunk for chunk in recorder.chunks), (
+        "nothing is left out if it is asked for"
+    )
     return [each["sql"] for each in recorder.statements]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from builders import Source, Tx, World
+from statement_rows import statement_row
 
 from actors.gateway.batch_reader import BatchReader
 from actors.gateway.joined_schemas import JoinedSchemas
@@ -51,7 +52,7 @@ def filled_ring(shard: int) -> RingStore:
         (TRANSACTIONS + place, 0, "shop", table, "ALTER", f"alter {table} {place}")
         for place, table in enumerate(("notes", "orders", ""))
     ]
-    statements = [dict(zip(STATEMENTS.names, one, strict=True)) for one in said]
+    statements = [statement_row(*one) for one in said]
     ring = RingStore(RingBounds(BatchMode.ITEMS, 1 << 10))
     ring.put(
         Chunk(

@@ -8,6 +8,7 @@ from builders import Source, Tx, World
 from merge import events as ev
 from merge.errors import UsageError
 from merge.trace import single
+from merge.values.chunk import TableName
 from merge.values.gtid import parse_gtid_set
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -173,3 +174,20 @@ def test_all_shards_that_hold_a_transaction_are_named_in_order():
     world.report_all()
     with pytest.raises(UsageError, match="of each of the shards s0, s1, s2, s3, s4, s5"):
         world.group.trace("0-1-1", {})
+
+
+def test_a_client_whose_filter_leaves_the_table_out_has_not_acknowledged_its_changes():
+    world, orders = World.of(Source(Tx(10), gtid_source="0-1")), TableName("shop", "orders")
+    world.subscribe("all")
+    world.subscribe("items", table_filter=r"shop\.items")
+    world.report_all()
+    for client in ("all", "items"):
+        world.ack(world.get(client).batch_id, client)
+
+    def states(table):
+        traced = world.group.trace("0-1-1", {"s0": "0-1-1"}, None, table)
+        return {each["client_id"]: each["state"] for each in traced["clients"]}
+
+    assert states(orders) == {"all": "acknowledged", "items": "left out by its filter"}
+    assert states(TableName("SHOP", "Items")) == dict.fromkeys(("all", "items"), "acknowledged")
+    assert states(None) == dict.fromkeys(("all", "items"), "acknowledged"), "of the transaction as a whole"

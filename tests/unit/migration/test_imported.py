@@ -12,6 +12,9 @@ from canal_group.migration.report import Kind
 from conf.load import load_instance
 from merge.errors import ConfigError
 
+#: what canal delivers of statements by default
+AS_CANAL = {"match": ".*", "keep": ["insert", "update", "delete", "ddl"]}
+
 
 @pytest.fixture
 def conf(tmp_path):
@@ -55,7 +58,7 @@ def test_canal_s_own_files_become_one_shard_with_the_defaults(conf):
         "preset": "file",
         "destination": "example",
         "shards": [{"name": "example", "host": "127.0.0.1", "user": "canal", "password_file": secret}],
-        "filter": {"black": r"mysql\.slave_.*"},
+        "filter": {"black": r"mysql\.slave_.*", "tables": [AS_CANAL]},
         "canal": {"port": 11111},
     }
     loaded = load(conf)
@@ -174,7 +177,7 @@ def test_filters_of_tables_columns_and_kinds(conf):
         filter__field="shop.orders:id/Note,test.t_1:id",
         filter__black__field="shop.people:mail,shop.orders:price",
     )
-    kept = ["insert", "update", "dcl", "query"]
+    kept = ["insert", "update"]
     assert values(conf)["filter"] == {
         "white": r"shop\..*,test\.t_\d{1,2}",
         "black": r"shop\.tmp_.*",
@@ -199,7 +202,7 @@ def test_where_the_instances_of_a_group_differ_nothing_is_lost_and_it_is_said(co
         filter__black__regex=r"x\\.y",
     )
     found = values(conf, destination="shop")["filter"]
-    assert found == {"white": r"a\..*,b\..*", "black": r"x\.y"}
+    assert found == {"white": r"a\..*,b\..*", "black": r"x\.y", "tables": [AS_CANAL]}
     acts = import_(conf, destination="shop").report.left_to_do
     assert {
         (answer.entry.key.removeprefix("canal.instance.filter."), answer.entry.file.split("/")[-2])

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from statement_rows import statement_row
 
 from actors.sink.keyed_hash import keyed_hashes
 from actors.sink.mask import Mask, MaskKind
 from actors.sink.processing import Processing
-from actors.sink.table_rule import KINDS, TableRule
+from actors.sink.table_rule import KEPT, TableRule
 from conf.filters.expression_text import ExpressionError, parse_expression
 from merge.errors import DataError
 from merge.rows.absent import absent_in
@@ -290,8 +291,7 @@ def chunk(changes, said=()):
     headers["flags"][len(changes) :] |= np.uint16(Flag.DDL)
     headers["bytes"] = 100
     statements = [
-        dict(zip(STATEMENTS.names, (len(changes) + place, 0, "shop", "orders", op, "..."), strict=True))
-        for place, op in enumerate(said)
+        statement_row(len(changes) + place, 0, "shop", "orders", op, "...") for place, op in enumerate(said)
     ]
     return Chunk(
         headers,
@@ -299,7 +299,7 @@ def chunk(changes, said=()):
         (TableRows(TableName("shop", "orders"), batch(changes), SOURCE),),
         pa.RecordBatch.from_pylist(statements, schema=STATEMENTS) if said else None,
         tuple(
-            StatementSource(SOURCE, StatementKind.QUERY if op == "QUERY" else StatementKind.DDL)
+            StatementSource((SOURCE,), StatementKind.QUERY if op == "QUERY" else StatementKind.DDL)
             for op in said
         ),
     )
@@ -332,7 +332,7 @@ def test_a_chunk_without_a_rule_is_the_same_chunk():
     given_chunk = chunk([(Op.INSERT, None, {"id": 1, "Note": "a", "state": "new"})], ["ALTER"])
     assert Processing().apply(given_chunk) is given_chunk
     assert Processing([TableRule("other.*")]).apply(given_chunk) is given_chunk
-    assert TableRule("x").kinds == KINDS
+    assert TableRule("x").kinds == KEPT
 
 
 COLUMNS = {

@@ -149,12 +149,12 @@ def test_canals_old_holds_what_an_update_changed_only():
         "before": [("id", "1"), ("a", "x"), ("b", None), ("c", "1"), ("d", None)],
         "after": [("id", "1"), ("a", "y"), ("b", None), ("c", None), ("d", "2")],
     }
-    insert = {"op": "INSERT", "after": [("id", "2")]}
+    insert = {"op": "INSERT", "key": [], "after": [("id", "2")]}
     delete = {"op": "DELETE", "before": [("id", "1")]}
-    ddl = {"op": "ALTER", "sql": "ALTER TABLE orders ..."}
+    ddl = {"op": "ALTER", "key": [], "sql": "ALTER TABLE orders ..."}
     made = envelope_rows(envelope(update, insert, delete, ddl), "canal", FIXED["canal"]).to_pylist()
     assert made[0]["old"] == [[("a", "x"), ("c", "1"), ("d", None)]]
-    assert made[0]["pkNames"] == ["id"]
+    assert [row["pkNames"] for row in made] == [["id"], None, None, None], "as in canal: null without a key"
     assert [row["old"] for row in made[1:]] == [None, None, None]
     assert [row["data"] for row in made[1:]] == [[[("id", "2")]], [[("id", "1")]], None]
     assert [(row["isDdl"], row["es"]) for row in made] == [(False, 5), (False, 5), (False, 5), (True, 5)]

@@ -9,6 +9,7 @@ import pytest
 from cryptography.x509 import SubjectAlternativeName, load_pem_x509_certificate
 from guarded_server import own_connection
 from pyarrow import flight
+from statement_rows import statement_row
 
 from actors.store.ring import BatchMode, RingBounds, RingStore
 from actors.store.rows import Wanted, gather, message, opened, read_message
@@ -35,7 +36,7 @@ def record_batch(rows, kind=None):
 def chunk(headers, *tables, statements=()):
     found = np.zeros(headers, dtype=HEADER)
     found["flags"], found["rows"], found["row_end"], found["bytes"] = WHOLE, 1, 1, 10
-    said = [dict(zip(STATEMENTS.names, one, strict=True)) for one in statements]
+    said = [statement_row(*one) for one in statements]
     return Chunk(
         found,
         ("bin.000001", ""),

@@ -6,6 +6,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
+from statement_rows import statement_row
 
 from merge.errors import SchemaMismatch
 from merge.rows.assemble import BatchRows, Places, ShardRows, ShardTable
@@ -47,7 +48,7 @@ def table(name, columns, changes, key=("id",)):
 
 def statements(*found):
     schema = STATEMENTS.set(0, pa.field("_sequence", pa.int64()))
-    return pa.Table.from_pylist([dict(zip(schema.names, one, strict=True)) for one in found], schema=schema)
+    return pa.Table.from_pylist([statement_row(*one, at="_sequence") for one in found], schema=schema)
 
 
 def batch(order, *shards, first=100):
@@ -161,6 +162,8 @@ def test_envelope_is_everything_in_merged_order():
         "before": [None, None, first, None, None, changed],
         "after": [first, [("name", "x")], changed, [("id", "5"), ("total", "1.00")], None, None],
         "sql": [None, None, None, None, "alter table orders add x int", None],
+        "ddl_schema": [None, None, None, None, "shop", None],
+        "tables": [None] * 4 + [[{"schema": "shop", "table": "orders", "role": "", "kept": True}], None],
     }
 
 

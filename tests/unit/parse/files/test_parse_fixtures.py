@@ -104,7 +104,7 @@ EXPECTED = {
         ("ALTER", "fx.j"),
         *inserts("fx.j", {"id": 1, "z": 5}),
         ("ALTER", "fx.j"),
-        ("RENAME", "fx.j"),
+        ("RENAME", "fx.j2"),
         ("CREATE", "fx.ct"),
         *inserts("fx.ct", {"id": 1}),
         ("TRUNCATE", "fx.ct"),

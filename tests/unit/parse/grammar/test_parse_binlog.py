@@ -334,7 +334,7 @@ def test_statements_in_canals_terms():
         ("CREATE", "fx", "j", 0),
         ("ALTER", "fx", "j", 1),
         ("ALTER", "fx", "j", 3),
-        ("RENAME", "fx", "j", 4),
+        ("RENAME", "fx", "j2", 4),
         ("CREATE", "fx", "ct", 5),
         ("TRUNCATE", "fx", "ct", 6),
         ("ERASE", "fx", "ct", 7),

@@ -73,7 +73,7 @@ def changes():
             for number in (5, 6, 7)
             for change in (*inserts(m, *rows([number, b"tr"])), *inserts(n, *rows(number)))
         ),
-        ("RENAME", n),
+        ("RENAME", "app.n2"),
         *inserts(m, *rows([8, b"tr"])),
         *inserts("app.n2", *rows([8, 4])),
         ("TRUNCATE", "app.n2"),

@@ -1,0 +1,24 @@
+"""Parsed: which statements canal delivers.
+
+canal's parser drops statements on accounts, views, routines, triggers and events, and maintenance such as
+ANALYZE and FLUSH. It knows those that name a table, and CREATE and DROP DATABASE.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def is_parsed(changes: pa.Table) -> Any:
+    """Return which of n changes canal delivers: row changes, and the statements that its parser knows.
+
+    Args:
+        changes: (n,) with `tables` as in `merge.rows.envelope.ENVELOPE`.
+
+    Returns:
+        (n,) bool.
+    """
+    return pc.fill_null(pc.greater(pc.list_value_length(changes.column("tables")), 0), True)

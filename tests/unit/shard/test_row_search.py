@@ -1,0 +1,43 @@
+"""Whether the last changes of a row were for anybody: the rules of tables decide."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from actors.parse.files.files_reader import FilesSource
+from actors.shard.row_search import changes_of
+from actors.sink.consumer_view import ConsumerView
+from actors.sink.processing import Processing
+from actors.sink.table_rule import KEPT, TableRule
+from canal_group.command.trace_command import key_lines
+from conf.filters.expression_text import parse_expression
+from merge.rows.row_key import RowKey
+from merge.values.chunk import TableName
+
+FILE = Path(__file__).parents[2] / "fixtures/mysql-9.7.4/foreign_key_cascade.binlog"
+
+
+@pytest.mark.parametrize(
+    ("rule", "kept"),
+    [
+        (None, [True, True]),
+        (TableRule("fx.par", kinds=KEPT - {"delete"}), [True, False]),
+        (TableRule("fx.par", where=parse_expression("id > 1")), [False, False]),
+        (TableRule("fx.par", black_columns=frozenset({"missing"})), [False, False]),
+        (TableRule("fx.chi", kinds=frozenset()), [True, True]),
+    ],
+)
+def test_a_change_that_the_rules_drop_is_found_and_said_to_be_dropped(rule, kept, tmp_path):
+    rules = Processing([] if rule is None else [rule])
+    key = RowKey.parse("fx.par:1")
+    source = FilesSource("s0", str(shutil.copy(FILE, tmp_path / "mysql-bin.000001")))
+    found = changes_of(source, TableName, ConsumerView(), key, 1 << 20, rules)
+    assert [(each["op"], each["kept"]) for each in found["changes"]] == list(
+        zip(("INSERT", "DELETE"), kept, strict=True)
+    )
+    changes = [{"shard": "s0", "trace": None, **each} for each in found["changes"]]
+    said = key_lines({"key": "fx.par:1", "changes": changes, "searched": {}}, "1MiB", {})
+    assert said.count("  It is left out by filter.tables: no client gets it.") == kept.count(False)
