@@ -214,6 +214,8 @@ class Subscription:
     dropped: bool = False
     #: what its sources had purged before it got it
     losses: tuple[Loss, ...] = ()
+    #: where the cursor was before it passed only transactions of which nothing is kept; None: it did not
+    quiet_since: GroupPosition | None = None
 
 
 class CursorStore(Protocol):

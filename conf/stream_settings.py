@@ -243,6 +243,8 @@ class ConsumerSettings(Settings):
     drop_after_s: Seconds | None = None
     #: a consumer may have the sources read again at most so far before the others, in commit time
     apart_max_s: Seconds = 3600.0
+    #: how often a cursor passes transactions of which nothing is kept, without its consumer
+    quiet_s: Seconds = 5.0
 
     @model_validator(mode="after")
     def _one_policy(self) -> ConsumerSettings:

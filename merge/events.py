@@ -32,6 +32,8 @@ class ConsumerState:
     dropped: bool = False
     #: what its sources had purged before it got it
     losses: tuple[Loss, ...] = ()
+    #: where its cursor was before it passed only what nothing is kept of; None: it did not
+    quiet_since: GroupPosition | None = None
 
 
 class Resume(StrEnum):

@@ -82,6 +82,8 @@ class GroupSettings:
     apart_max_us: int | None = None
     #: where a client id goes on whose position a source has purged
     purged: Purged = Purged.FAIL
+    #: how often cursors pass what nothing is kept of; at each tick while a ring is full
+    quiet_us: int = 5_000_000
     #: which of the statements that say the same of tables with one name are delivered
     ddl: DdlRule = DdlRule.EVERY
 
@@ -109,6 +111,8 @@ class Group:
             settings.purged,
         )
         self._consumers = Consumers(settings.destination, self._stream, self._subscribers, settings.lease_us)
+        #: when cursors last passed what nothing is kept of
+        self._quiet_at_us = 0
         #: instructions that wait until every cursor has the current shards
         self._reconciling: list[Instruction] = []
 
@@ -210,7 +214,15 @@ class Group:
         if self._stream.skip_silent(event.at_us) or self._subscribers.seeking or stopped:
             return [*released, *self._rewind(event.at_us)]
         reconciled = () if self._subscribers.reconciled else self._subscribers.reconcile()
-        return [*released, *reconciled, *self._went_on(was_merging)]
+        return [*released, *reconciled, *self._pass_quiet(event.at_us), *self._went_on(was_merging)]
+
+    def _pass_quiet(self, at_us: int) -> list[Instruction]:
+        """Move the cursors past what nothing is kept of, if it is time to or a ring is full."""
+        due = at_us - self._quiet_at_us >= self.settings.quiet_us
+        if not self._stream.merging or not (due or self._stream.crowded):
+            return []
+        self._quiet_at_us = at_us
+        return self._subscribers.pass_quiet()
 
     def _set_purged_aside(self, at_us: int) -> list[Instruction]:
         """Continue without the clients that need a position which a source has purged."""

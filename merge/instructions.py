@@ -64,6 +64,8 @@ class SaveCursor:
     cursor: GroupPosition | None
     dropped: bool = False
     losses: tuple[Loss, ...] = ()
+    #: see `ConsumerState`
+    quiet_since: GroupPosition | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,6 +187,7 @@ class Requests:
             bytes_max=max(1, whole(body, "bytes_max")),
             rows_min=whole_or_none(body, "rows_min") or 0,
             key_us_max=whole_or_none(body, "key_us_max"),
+            may_be_empty=bool(body.get("may_be_empty")),
         )
         may_rewind = bool(body.get("may_rewind"))
         batch: Batch | None = self._group.call(

@@ -289,4 +289,5 @@ def _consumer(found: Subscription, lease: ConsumerLease | None) -> ev.ConsumerSt
         epoch=lease.epoch if lease is not None else 0,
         dropped=found.dropped,
         losses=found.losses,
+        quiet_since=found.quiet_since,
     )

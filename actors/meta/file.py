@@ -42,6 +42,7 @@ class _Content:
                 "filter": subscription.filter,
                 **({"dropped": True} if subscription.dropped else {}),
                 **({"losses": to_dicts(subscription.losses)} if subscription.losses else {}),
+                **({"quiet_since": since.to_json()} if (since := subscription.quiet_since) else {}),
             }
             for subscription in self.subscriptions.values()
         }
@@ -168,6 +169,17 @@ def _subscription(client_id: str, entry: dict[str, Any]) -> Subscription:
     dropped, losses = entry.get("dropped", False) is True, from_dicts(entry.get("losses", []))
     if cursor is None:
         return Subscription(client_id, pattern, None, dropped, losses)
-    if not isinstance(cursor, str):
-        raise TypeError(f"{cursor!r} is not a cursor")
-    return Subscription(client_id, pattern, GroupPosition.from_json(cursor), dropped, losses)
+    return Subscription(
+        client_id,
+        pattern,
+        _position(cursor),
+        dropped,
+        losses,
+        _position(entry["quiet_since"]) if "quiet_since" in entry else None,
+    )
+
+
+def _position(text: Any) -> GroupPosition:
+    if not isinstance(text, str):
+        raise TypeError(f"{text!r} is not a cursor")
+    return GroupPosition.from_json(text)

@@ -26,7 +26,7 @@ COMPRESSED_FROM = 64 << 10
 #: first bytes of a compressed cursor; a plain one begins with a brace
 _COMPRESSED = b"zlib\n"
 #: nodes that a write of a subscription writes or removes, in one transaction
-_NODES = ("filter", "cursor", "dropped", "losses")
+_NODES = ("filter", "cursor", "dropped", "losses", "quiet_since")
 
 
 class FencedNodes(Protocol):
@@ -109,7 +109,8 @@ class ZooKeeperCursorStore:
         pattern = subscription.filter.encode()
         cursor = None if subscription.cursor is None else _packed(subscription.cursor)
         losses = json.dumps(to_dicts(subscription.losses)).encode() if subscription.losses else None
-        size = len(pattern) + len(cursor or b"") + len(losses or b"")
+        since = None if subscription.quiet_since is None else _packed(subscription.quiet_since)
+        size = sum(len(value or b"") for value in (pattern, cursor, losses, since))
         if size > BYTES_MAX:
             raise ConfigError(
                 f"The cursor of {subscription.client_id} has {size:,} bytes: too many for a ZooKeeper node.",
@@ -119,7 +120,7 @@ class ZooKeeperCursorStore:
                 bytes_max=BYTES_MAX,
             )
         dropped = b"" if subscription.dropped else None
-        values = zip(_NODES, (pattern, cursor, dropped, losses), strict=True)
+        values = zip(_NODES, (pattern, cursor, dropped, losses, since), strict=True)
         self._nodes.write(epoch, [(f"{node}/{name}", value) for name, value in values])
 
     def forget(self, client_id: str, epoch: int) -> None:
@@ -146,15 +147,20 @@ class ZooKeeperCursorStore:
         if pattern is None:
             return None
         try:
-            position = None if cursor is None else GroupPosition.from_json(_unpacked(cursor))
+            position = _position(cursor)
             dropped = self._nodes.read(f"{node}/dropped") is not None
             losses = from_dicts(json.loads(self._nodes.read(f"{node}/losses") or b"[]"))
-            return Subscription(client_id, pattern.decode(), position, dropped, losses)
+            since = _position(self._nodes.read(f"{node}/quiet_since"))
+            return Subscription(client_id, pattern.decode(), position, dropped, losses, since)
         except (RecursionError, TypeError, UsageError, ValueError, zlib.error) as error:
             raise ConfigError(
                 f"{node} does not hold a subscription of canal-group ({error}).",
                 hint="Another program uses this destination: choose another prefix or destination.",
             ) from error
+
+
+def _position(data: bytes | None) -> GroupPosition | None:
+    return None if data is None else GroupPosition.from_json(_unpacked(data))
 
 
 def _packed(cursor: GroupPosition) -> bytes:

@@ -33,6 +33,7 @@ from merge.errors import (
     ShardUnavailable,
     UnknownBatch,
 )
+from merge.values.offset_range import reaches_back
 from merge.values.position import GroupPosition
 
 #: duration of one request of a waiting get, seconds; the wait consists of as many requests as needed
@@ -206,7 +207,9 @@ class Consumer:
                 return None
             self._check_same_server(batch.batch_id)
             self._seen_id = batch.batch_id
-            self._unfinished.deliver(batch.batch_id, batch.ack_position)
+            # The cursor may have passed what nothing is kept of, up to where the batch begins.
+            moves = not reaches_back(batch.ack_position.shards, batch.start.shards)
+            self._unfinished.deliver(batch.batch_id, batch.ack_position if moves else None)
         return batch
 
     def _batch(self, value: dict[str, Any] | None) -> Batch | None:
@@ -238,6 +241,7 @@ class Consumer:
         bytes_max: int = 8 << 20,
         rows_min: int = 0,
         key_us_max: int | None = None,
+        may_be_empty: bool = False,
         timeout: float = _GET_SLICE_S,
     ) -> Batch | None:
         """Return the rows between two positions, in an order that depends only on the positions.
@@ -257,6 +261,8 @@ class Consumer:
             rows_min: number of rows to wait for, within the limits. An offset range with more rows than the
                 rings can hold never becomes available.
             key_us_max: greatest key of an offset range without `until`, microseconds since 1970 UTC.
+            may_be_empty: whether an offset range without `until` may have no row, only transactions of which
+                nothing is kept: so a position moves before the sources purge it.
             timeout: seconds to wait for it.
 
         Returns:
@@ -274,6 +280,7 @@ class Consumer:
             "bytes_max": bytes_max,
             "rows_min": rows_min,
             "key_us_max": key_us_max,
+            "may_be_empty": may_be_empty,
             "may_rewind": True,
         }
         batch = self._patiently(

@@ -10,6 +10,7 @@ import threading
 from dataclasses import dataclass
 
 from merge.delivery.ledger import epoch_of
+from merge.values.offset_range import reaches_back
 from merge.values.position import GroupPosition
 
 
@@ -27,11 +28,12 @@ class Unfinished:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._ends: dict[int, GroupPosition] = {}
+        #: None: the batch ends inside a transaction, and moves no cursor
+        self._ends: dict[int, GroupPosition | None] = {}
         self._doubts: dict[int, _Doubt] = {}
 
-    def deliver(self, batch_id: int, end: GroupPosition) -> None:
-        """Add a delivered batch."""
+    def deliver(self, batch_id: int, end: GroupPosition | None) -> None:
+        """Add a delivered batch, with the cursor after its acknowledgement; None: it moves none."""
         with self._lock:
             self._ends[batch_id] = end
 
@@ -79,18 +81,16 @@ class Unfinished:
         """Return whether the cursor has passed a batch whose acknowledgement is in doubt.
 
         A batch that ends inside a transaction may leave the cursor unchanged: then the outcome stays
-        unknown, and any other server delivers its rows again.
+        unknown, and any other server delivers its rows again. The cursor passes what nothing is kept of
+        without an acknowledgement.
         """
         doubt = self._doubts.get(batch_id)
         if doubt is None or doubt.end is None:
             return False
-        reached = _agree(cursor, doubt.end) and not _agree(doubt.before, doubt.end)
+        reached = _is_past(cursor, doubt.end) and not _is_past(doubt.before, doubt.end)
         return reached or cursor.sequence > doubt.end.sequence
 
 
-def _agree(one: GroupPosition, other: GroupPosition) -> bool:
-    """Return whether two cursors are at the same position; ignore shards that only one of them has."""
-    common = one.shards.keys() & other.shards.keys()
-    return one.sequence == other.sequence and all(
-        one.shards[shard] == other.shards[shard] for shard in common
-    )
+def _is_past(cursor: GroupPosition, end: GroupPosition) -> bool:
+    """Return whether a cursor is at or after a position; ignore shards that only one of them has."""
+    return cursor.sequence >= end.sequence and reaches_back(end.shards, cursor.shards)

@@ -8,6 +8,7 @@ the cursor on.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -44,6 +45,8 @@ class Feed:
         rows_max: limit on the changes of a batch.
         bytes_max: limit on their bytes.
         by_position: whether to read offset ranges.
+        quiet_s: of offset ranges: seconds without a change after which a batch may have none, so that the
+            position passes what nothing is kept of.
     """
 
     def __init__(
@@ -55,10 +58,13 @@ class Feed:
         rows_max: int,
         bytes_max: int,
         by_position: bool,
+        quiet_s: float,
     ) -> None:
         self._consumer, self._rows_of, self._make = consumer, read, make
         self._rows_max, self._bytes_max = rows_max, bytes_max
-        self._by_position = by_position
+        self._by_position, self._quiet_s = by_position, quiet_s
+        #: when the position moved last, seconds of the monotonic clock
+        self._moved_s = time.monotonic()
         self._position = GroupPosition()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="feed")
         self._ahead: Future[Piece | None] | None = None
@@ -113,8 +119,12 @@ class Feed:
         if not self._by_position:
             return self._consumer.get_without_ack(self._rows_max, timeout=LOOK_S)
         batch = self._consumer.offset_range(
-            self._position, rows_max=self._rows_max, bytes_max=self._bytes_max, timeout=LOOK_S
+            self._position,
+            rows_max=self._rows_max,
+            bytes_max=self._bytes_max,
+            may_be_empty=time.monotonic() >= self._moved_s + self._quiet_s,
+            timeout=LOOK_S,
         )
         if batch is not None:
-            self._position = batch.end
+            self._position, self._moved_s = batch.end, time.monotonic()
         return batch

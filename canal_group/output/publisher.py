@@ -117,6 +117,7 @@ class Publisher:
             rows_max=self.settings.batch.rows_max,
             bytes_max=self.settings.batch.bytes_max,
             by_position=self._sink.keeps_position,
+            quiet_s=self.settings.batch.quiet_s,
         )
         state = _State(first=consumer.cursor)
         try:

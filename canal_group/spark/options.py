@@ -60,6 +60,8 @@ class Options:
     #: a micro-batch waits for this many rows, for at most `max_delay_s`
     min_rows_per_batch: int = 1
     max_delay_s: float = 60.0
+    #: seconds without a row after which a micro-batch may have none, so that the query's offset moves
+    quiet_s: float = 10.0
     #: start of a bounded read, or of a query without a checkpoint: `cursor`, `earliest`, `latest`, a time, or
     #: a group position's JSON; empty: `cursor` for a query, `earliest` for a bounded read
     starting_position: str = ""
@@ -251,6 +253,7 @@ _READ: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "max_bytes_per_batch": ("maxBytesPerBatch", _count),
     "min_rows_per_batch": ("minRowsPerBatch", _count),
     "max_delay_s": ("maxDelaySeconds", _seconds),
+    "quiet_s": ("quietSeconds", _seconds),
     "starting_position": ("startingPosition", _place(CURSOR, EARLIEST, LATEST)),
     "ending_position": ("endingPosition", _place(LATEST)),
     "preimages": ("preimages", _flag),

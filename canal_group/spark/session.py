@@ -57,6 +57,8 @@ class Session:
         self._planned: list[Batch] = []
         #: greatest key of a query that ends, microseconds since 1970 UTC; None if it does not end
         self._target_us: int | None = None
+        #: whether the query is one run of several, of which the next one begins where this one ends
+        self._is_run = False
         #: when the last offset range was planned, seconds
         self._planned_at_s = time.monotonic()
         #: where the sources' binlogs ended, and when they were asked, seconds
@@ -90,6 +92,7 @@ class Session:
     def end_here(self) -> None:
         """Plan nothing that is committed after now, by the sources' clocks."""
         self.end_at(self.now_us())
+        self._is_run = True
 
     def end_at(self, moment_us: int) -> None:
         """Plan nothing after a time in the merged order."""
@@ -132,6 +135,7 @@ class Session:
                 bytes_max=bytes_max,
                 rows_min=self._rows_min(),
                 key_us_max=self._target_us,
+                may_be_empty=self._may_be_empty(passed=passed is not None),
                 # If the watermark passed the query's end, all rows are available.
                 timeout=LOOK_S if passed is None else 0.0,
             )
@@ -144,6 +148,12 @@ class Session:
             if self._target_us is None or (passed is not None and passed == self._passed()):
                 return None
             self._check_time(deadline_s, "the rows that were committed before the query's end", start)
+
+    def _may_be_empty(self, *, passed: bool) -> bool:
+        """Return whether the next offset range may have no row: the offset passes what nothing is kept of."""
+        if self._target_us is not None:
+            return self._is_run and passed
+        return time.monotonic() >= self._planned_at_s + self._options.quiet_s
 
     def _rows_min(self) -> int:
         """Return how many rows the next offset range waits for; a query that ends waits for none."""

@@ -120,6 +120,8 @@ class BatchSettings(Settings):
     rows_max: Count = 20_000
     #: bytes of their rows in the sources' binlogs
     bytes_max: Count = 8 << 20
+    #: seconds without a change after which an output that keeps the position is given a later one
+    quiet_s: Seconds = 5.0
 
 
 class RetrySettings(Settings):

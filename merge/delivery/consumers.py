@@ -217,7 +217,7 @@ class Consumers:
                 hint="Give the range a position as its end, or bounds of rows and bytes. In Spark, use a"
                 " trigger other than availableNow, and no times.",
             )
-        event = replace(event, offset_range=self._said(event.offset_range))
+        event = replace(event, offset_range=subscriber.from_cursor(self._said(event.offset_range)))
         if event.may_rewind:
             self._subscribers.check_apart(event.client_id, event.offset_range.start)
         if not event.may_disturb and subscriber.would_rewind(event, self._stream):

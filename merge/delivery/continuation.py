@@ -6,6 +6,8 @@ Rules:
 2. A subscriber that sought a position which its source has purged returns to the position before.
 3. A subscriber that moves over what was purged does so a few times at most until it acknowledges something
    that follows. Each time, the loss is in the same write as the cursor.
+4. The cursor passes what nothing is kept of without the consumer, unless a batch is outstanding. A consumer
+   that keeps its own position may still begin where the cursor came from (`quiet_since`).
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from merge.events import RangeRequested, Resume
 from merge.instructions import Instruction
 from merge.order.stream import Stream
 from merge.values.loss import Loss, with_loss
-from merge.values.offset_range import reaches_back, same_places
+from merge.values.offset_range import OffsetRange, reaches_back, same_places
 from merge.values.position import GroupPosition, Position
 
 #: times that a client id moves over what a source has purged without acknowledging anything in between
@@ -48,6 +50,10 @@ class Continuation:
         self.delivery = Delivery(client_id, server_epoch, limits, after_id)
         #: what its sources had purged before it got it; stored with the cursor
         self.losses: tuple[Loss, ...] = ()
+        #: where its cursor was before it passed what nothing is kept of; stored with it. None: it did not
+        self.quiet_since: GroupPosition | None = None
+        #: whether its consumer reads offset ranges: these move the cursor, also those without a row
+        self.reads_ranges = False
         #: whether it started with this log and has acknowledged nothing of it
         self.new = True
         #: why it is PURGED
@@ -87,7 +93,7 @@ class Continuation:
     def begin_anew(self) -> None:
         """Start where the next log will start; a rewind has to follow."""
         assert self.new, "a subscriber that started earlier has a position of its own"
-        self.cursor = None
+        self.cursor = self.quiet_since = None
 
     # ---- purged sources --------------------------------------------------------------------------------
 
@@ -117,7 +123,7 @@ class Continuation:
         assert self.writes.saving is None, "no write that is under way may take the cursor back"
         after = stream.with_joined(self.cursor).shards[shard]
         until = replace(until, key_us=after.key_us, commit_us=after.commit_us, rows_into_transaction=0)
-        self.cursor = self.cursor.with_shard(shard, until)
+        self.cursor, self.quiet_since = self.cursor.with_shard(shard, until), None
         self.losses = with_loss(self.losses, shard, after, until, found_us)
         self._moves[shard] = self._moves.get(shard, 0) + 1
         self.writes.unsaved = True
@@ -136,7 +142,7 @@ class Continuation:
         self._go(Step.RESUME)
         self.purged = None
         if where is Resume.NOW:
-            self.cursor, self._gave_up_at = None, self.cursor
+            self.cursor, self._gave_up_at, self.quiet_since = None, self.cursor, None
 
     def begin_at(self, start: GroupPosition, stream: Stream) -> None:
         """Move the cursor to a chosen position; a rewind has to follow unless it is then READING.
@@ -146,7 +152,7 @@ class Continuation:
         self.writes.unsaved |= self.writes.durable
         if not self.kept:
             self._go(Step.RESUME)
-        self.purged = self._came_from = self._gave_up_at = None
+        self.purged = self._came_from = self._gave_up_at = self.quiet_since = None
         self.new = False
         self.cursor = stream.reconciled(start)
         if stream.holds(self.cursor):
@@ -179,7 +185,7 @@ class Continuation:
 
     def acked(self, batch: Batch, stream: Stream) -> None:
         """Move the cursor past a batch that the cursor store has as acknowledged."""
-        self.new = False
+        self.new, self.quiet_since = False, None
         self._moves = {shard: times for shard, times in self._moves.items() if not self._passes(batch, shard)}
         if self.delivery.acked(batch, stream):
             self.cursor = stream.reconciled(batch.ack)
@@ -191,6 +197,21 @@ class Continuation:
             self.stand_at(batch.ack, stream)
         else:
             self.cursor = stream.reconciled(batch.ack)
+
+    def pass_quiet(self, stream: Stream) -> bool:
+        """Move the cursor past transactions of which nothing is kept; return whether it moved."""
+        writing = self.writes.saving is not None
+        if self.phase is not Phase.READING or self.reads_ranges or self.seeks or writing:
+            return False
+        if self.delivery.ledger.outstanding:
+            return False
+        moved = self.delivery.place.pass_quiet(stream)
+        if moved is None:
+            return False
+        self.quiet_since = self.quiet_since or self.cursor
+        self.cursor = stream.reconciled(moved)
+        self.writes.unsaved |= self.writes.durable
+        return True
 
     def _passes(self, batch: Batch, shard: str) -> bool:
         """Return whether a batch brought something of a shard."""
@@ -215,6 +236,16 @@ class Continuation:
     def seeks(self) -> bool:
         """Whether its consumer asked for the cursor's position, and nothing was delivered from there yet."""
         return self._came_from is not None
+
+    def from_cursor(self, offset_range: OffsetRange) -> OffsetRange:
+        """Return an offset range that begins at the cursor, if nothing between its start and that is kept."""
+        since, cursor, start = self.quiet_since, self.cursor, offset_range.start
+        if since is None or cursor is None or not since.sequence <= start.sequence <= cursor.sequence:
+            return offset_range
+        if not (reaches_back(since.shards, start.shards) and reaches_back(start.shards, cursor.shards)):
+            return offset_range
+        noted = start if offset_range.until is not None else None
+        return replace(offset_range, start=cursor, noted=noted)
 
     def would_rewind(self, request: RangeRequested, stream: Stream) -> bool:
         """Return whether an offset range needs a rewind, which rolls back the other subscribers too."""
@@ -247,7 +278,7 @@ class Continuation:
                 " Continue at the cursor.",
             )
         refusals = self.delivery.refuse_ranges()
-        self.new = False
+        self.new, self.quiet_since = False, None
         self.delivery.give_back()
         before, self.cursor = (self.cursor, self.purged), sought
         if held:
@@ -265,6 +296,7 @@ class Continuation:
         """Return to the position before a `seek` from which nothing was delivered."""
         if self._came_from is not None:
             (self.cursor, self.purged), self._came_from = self._came_from, None
+            self.quiet_since = None
             self._go(Step.SEEK if self.purged is None else Step.PURGE)
 
     def _stands_at(self, start: GroupPosition, stream: Stream) -> bool:

@@ -93,7 +93,7 @@ class Delivery:
     def find_range(self, offset_range: OffsetRange) -> Batch | None:
         """Return the batch of an offset range if it is outstanding: a repeated request gets it again."""
         for batch in self.ledger.outstanding:
-            if same_places(batch.start, offset_range.start) and (
+            if same_places(batch.start, offset_range.noted_start) and (
                 offset_range.until is None or same_places(batch.end, offset_range.until)
             ):
                 return batch

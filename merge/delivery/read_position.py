@@ -88,6 +88,38 @@ class ReadPosition:
             if len(places) or not len(window):
                 return
 
+    def pass_quiet(self, stream: Stream) -> GroupPosition | None:
+        """Move past the headers without rows that come next, up to the end of a transaction.
+
+        Args:
+            stream: one that merges.
+
+        Returns:
+            The cursor there; None if it is the one from before.
+        """
+        before = self._progress
+        while self._pass_window(stream):
+            pass
+        return None if self._progress is before else self._progress.ack
+
+    def _pass_window(self, stream: Stream) -> bool:
+        """Move past the headers without rows in the next window; return whether all of it is passed."""
+        window = stream.log.slice(self.read, self.read + HEADERS_MAX)
+        fresh = self._fresh(window, stream)
+        with_rows = np.flatnonzero(fresh & (window["rows"] > 0))
+        ended = fresh & ((window["flags"] & Flag.END) != 0)
+        ends = np.flatnonzero(ended[: with_rows[0]] if len(with_rows) else ended)
+        if not len(ends):
+            return False
+        stop = int(ends[-1]) + 1
+        headers = window[:stop][fresh[:stop]]
+        self._raise_keys(headers)
+        before = self._reconciled(stream)
+        self._progress = before.past(headers, stream.names, stream.shards, stream.servers, stream.created)
+        self.read += stop
+        self._no_longer_compared(headers, stream)
+        return stop == HEADERS_MAX
+
     def next_batch(self, batch_id: int, stream: Stream, rows_max: int) -> Batch | None:
         """Return the next batch from the log and move past it; None if there is nothing to give.
 
@@ -116,16 +148,19 @@ class ReadPosition:
         if self.read + stop == stream.log.tip and self._limits.may_wait(headers) and _may_come(stream):
             return None
         self._raise_keys(headers)
-        # A batch that was rolled back may be older than a shard that joined.
-        before = replace(
-            self._progress,
-            ack=stream.reconciled(self._progress.ack),
-            end=stream.reconciled(self._progress.end),
-        )
+        before = self._reconciled(stream)
         after = before.past(headers, stream.names, stream.shards, stream.servers, stream.created)
         batch = self._batch(batch_id, stream, headers, stop, before, after)
         self.go_past(batch)
         return batch
+
+    def _reconciled(self, stream: Stream) -> Progress:
+        """Return the progress with the current shards: what was rolled back may be older than a join."""
+        return replace(
+            self._progress,
+            ack=stream.reconciled(self._progress.ack),
+            end=stream.reconciled(self._progress.end),
+        )
 
     def next_range(self, batch_id: int, offset_range: OffsetRange, stream: Stream) -> Batch | None:
         """Return an offset range that begins here and move past it; None if not all of it has arrived yet.
@@ -182,7 +217,8 @@ class ReadPosition:
             offset_range = replace(offset_range, rows_min=0)
         count = self._limits.count_range(headers[:stop], offset_range)
         at_tip = stop == len(headers)
-        if not count or (at_tip and self._limits.may_wait(headers[:count]) and _may_come(stream)):
+        waits = not offset_range.may_be_empty and self._limits.may_wait(headers[:count])
+        if not count or (at_tip and waits and _may_come(stream)):
             return None
         chosen: NDArray[np.bool_] = np.arange(len(headers)) < count
         return chosen
@@ -199,7 +235,10 @@ class ReadPosition:
         """Return the chosen headers as a batch; the headers between them in the log stay for later."""
         # A shard that joined since the start was noted is positioned where it joined.
         start = stream.reconciled(
-            replace(self._progress.end, shards={**self._progress.end.shards, **offset_range.start.shards})
+            replace(
+                self._progress.end,
+                shards={**self._progress.end.shards, **offset_range.noted_start.shards},
+            )
         )
         headers = arrange(window[places[chosen]], start, offset_range.until)
         if _up_to_a_gap(headers) < len(headers):
@@ -260,14 +299,17 @@ class ReadPosition:
             self._consumed[shard] = position
 
     def passed(self, batch: Batch, stream: Stream) -> None:
-        """Note that a batch was acknowledged: in its shards, nothing after it in the log is consumed yet.
+        """Note that a batch was acknowledged."""
+        if batch.consumed is None:
+            self._no_longer_compared(batch.headers, stream)
+
+    def _no_longer_compared(self, headers: Headers, stream: Stream) -> None:
+        """Note that in the shards of these headers nothing after them in the log is consumed yet.
 
         Exception: where GTIDs tell what is consumed. A server that wrote in another order may bring any
         consumed transaction later.
         """
-        if batch.consumed is not None:
-            return
-        for shard in np.unique(batch.headers["shard"]).tolist():
+        for shard in np.unique(headers["shard"]).tolist():
             before = self._consumed.get(shard)
             if before is None:
                 continue

@@ -71,7 +71,7 @@ class Subscriber(Continuation):
         """
         subscriber = cls(state.client_id, server_epoch, limits)
         subscriber.filter, subscriber.cursor = state.filter, state.cursor
-        subscriber.losses = state.losses
+        subscriber.losses, subscriber.quiet_since = state.losses, state.quiet_since
         subscriber.phase = Phase.DROPPED if state.dropped else Phase.WAITING
         subscriber.lease.give("" if state.dropped else state.holder, state.epoch, at_us)
         subscriber.writes.durable, subscriber.new = True, state.cursor is None
@@ -129,6 +129,7 @@ class Subscriber(Continuation):
         )
         refusals = self._refuse_all(over)
         self.delivery.give_back()
+        self.reads_ranges = False
         self.lease.give(request.holder, event.epoch, event.at_us)
         if self._stored_filter is None:
             self._stored_filter = self.filter
@@ -141,7 +142,7 @@ class Subscriber(Continuation):
         """Release the consumer; its outstanding batches are delivered to the next consumer."""
         self.delivery.give_back()
         self.come_back()
-        self.lease.holder = ""
+        self.lease.holder, self.reads_ranges = "", False
         gone = NotSubscribed(f"Client {self.client_id} was released.", hint="Subscribe again.")
         return [*self.delivery.refuse_waiting(gone), ReleaseConsumer(self.client_id)]
 
@@ -194,7 +195,8 @@ class Subscriber(Continuation):
         self._written_filter = self.filter
         cursor = self.cursor if saving.batch is None else stream.reconciled(saving.batch.ack)
         dropped = self.phase is Phase.DROPPED
-        return [SaveCursor(saving.call, self.client_id, self.filter, cursor, dropped, self.losses)]
+        since = self.quiet_since if saving.batch is None else None
+        return [SaveCursor(saving.call, self.client_id, self.filter, cursor, dropped, self.losses, since)]
 
     def save_subscription(self, stream: Stream) -> list[Instruction]:
         """Write the subscription if it is unanswered or its shards changed, and no write is under way.
@@ -275,6 +277,7 @@ class Subscriber(Continuation):
         self.writes.check_none()
         self.delivery.ledger.check_room()
         refusals = self.seek(request.offset_range.start, stream, may_rewind=request.may_rewind)
+        self.reads_ranges = True
         self.delivery.waiting[request.call] = request
         return refusals
 
@@ -321,9 +324,16 @@ class Subscriber(Continuation):
 
     # ---- for people, and for tests -----------------------------------------------------------------------
 
-    def describe(self, at_us: int) -> dict[str, Any]:
+    def _acknowledged_us(self, stream: Stream) -> int | None:
+        """Return the time up to which it has acknowledged everything, or the commit time of its cursor."""
+        reached_us = stream.reached_us(self.delivery.done) if self.phase is Phase.READING else None
+        if reached_us is not None or self.cursor is None:
+            return reached_us
+        commits = [position.commit_us for position in self.cursor.shards.values() if position.commit_us]
+        return min(commits, default=None)
+
+    def describe(self, at_us: int, stream: Stream) -> dict[str, Any]:
         """Return its state as a JSON object; `at_us`: now, microseconds of the shell's clock."""
-        places = () if self.cursor is None else self.cursor.shards.values()
         return {
             "client_id": self.client_id,
             "filter": self.filter,
@@ -333,7 +343,7 @@ class Subscriber(Continuation):
             "dropped": self.phase is Phase.DROPPED,
             "error": str(self.purged) if self.purged is not None else None,
             "cursor": self.cursor.to_json() if self.cursor is not None else None,
-            "cursor_commit_us": min((place.commit_us for place in places if place.commit_us), default=None),
+            "cursor_commit_us": self._acknowledged_us(stream),
             "losses": to_dicts(self.losses),
             "outstanding": self.delivery.ledger.describe(at_us),
             "totals": asdict(self.delivery.ledger.totals),

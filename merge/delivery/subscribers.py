@@ -5,6 +5,8 @@ Rules:
 1. Rows stay in the rings until every kept subscriber has acknowledged them.
 2. When shards join or leave, each cursor is written with the new shards.
 3. A consumer that waits for an answer counts as alive.
+4. What nothing is kept of is freed without an acknowledgement, and before the cursor that passes it is
+   stored: a cursor from before has the sources read it again.
 """
 
 from __future__ import annotations
@@ -209,6 +211,12 @@ class Subscribers:
             subscriber.delivery.place.skip_consumed(self._stream)
         return [*self._stream.free(min(subscriber.delivery.done for subscriber in self._kept))]
 
+    def pass_quiet(self) -> list[Instruction]:
+        """Move cursors past transactions of which nothing is kept, and free them; write what moved."""
+        moved = [each for each in self._kept if each.pass_quiet(self._stream)]
+        writes = [write for each in moved for write in each.save_subscription(self._stream)]
+        return [*writes, *(self.free() if moved else ())]
+
     # ---- time passes -----------------------------------------------------------------------------------
 
     def release_silent(self, at_us: int, *, reachable: bool) -> list[Instruction]:
@@ -331,4 +339,4 @@ class Subscribers:
 
     def describe(self, at_us: int) -> list[dict[str, Any]]:
         """Return each subscriber's state as a JSON object; `at_us` as for `release_silent`."""
-        return [subscriber.describe(at_us) for subscriber in self._by_id.values()]
+        return [subscriber.describe(at_us, self._stream) for subscriber in self._by_id.values()]

@@ -32,7 +32,7 @@ from merge.order.ddl.rounds import Shards
 from merge.order.dead_shard import DeadShard
 from merge.order.membership import Membership
 from merge.order.merged_log import MergedLog
-from merge.order.shard_keys import Counters
+from merge.order.shard_keys import END_OF_TIME_US, Counters
 from merge.order.shard_state import ShardPhase, ShardState
 from merge.order.sort_order import BY_TIME, SortOrder
 from merge.order.timeline import Timeline
@@ -322,6 +322,20 @@ class Stream(Membership):
             ack=self.without_retired(self.base.ack),
             end=self.without_retired(self.base.end),
         )
+
+    def reached_us(self, index: int) -> int | None:
+        """Return the time before which nothing is at or after an index of the log, in its order.
+
+        Microseconds since 1970 UTC. None while nothing is merged, if ids order the group, and after the end
+        of every shard.
+        """
+        if self._timeline is None or self.order.by_id:
+            return None
+        for headers in (self.log.slice(index, index + 1), *self.ddl.waiting):
+            if len(headers):
+                return int(headers["key_us"][0])
+        watermark_us = self._timeline.watermark_us
+        return None if watermark_us == END_OF_TIME_US else watermark_us
 
     def rows_of(self, shard: int) -> int:
         """Return how many row changes of a shard are in the log."""

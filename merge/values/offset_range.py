@@ -48,6 +48,15 @@ class OffsetRange:
     rows_min: int = 0
     #: greatest key of an offset range without `until`; None: any
     key_us_max: int | None = None
+    #: whether an offset range without `until` may have no row, so that its reader's position moves
+    may_be_empty: bool = False
+    #: the start that was noted with `until`, if nothing is kept between it and `start`; None: it is `start`
+    noted: GroupPosition | None = None
+
+    @property
+    def noted_start(self) -> GroupPosition:
+        """The start by which its reader knows it."""
+        return self.start if self.noted is None else self.noted
 
     def check(self) -> None:
         """Return if the positions can be the ends of an offset range.
@@ -239,7 +248,7 @@ def covered(
     within = np.zeros(len(headers), dtype=bool)
     for index, name in enumerate(shards):
         place, begin = until.shards.get(name), start.shards.get(name)
-        if place is None or (begin is not None and _same(begin, place)):
+        if place is None or (begin is not None and _is_past(begin, place)):
             continue
         mine = np.flatnonzero(headers["shard"] == index)
         same_server = place.is_of(servers[index])
@@ -294,6 +303,14 @@ def _same(one: Position, other: Position) -> bool:
         other.offset,
         other.rows_into_transaction,
     ) and (one.is_of(other.server) and (one.server != ANY_SERVER or one.gtid_set == other.gtid_set))
+
+
+def _is_past(begin: Position, place: Position) -> bool:
+    """Return whether a place is at or before the beginning, by file and offset of one server."""
+    if _same(begin, place):
+        return True
+    comparable = begin.is_of(place.server) and ANY_SERVER not in (begin.server, place.server)
+    return comparable and file_order(begin.file)[0] == file_order(place.file)[0] and place <= begin
 
 
 def _not_behind(base: Position, place: Position) -> bool:

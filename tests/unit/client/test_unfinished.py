@@ -30,6 +30,11 @@ def test_a_batch_inside_a_transaction_moves_nothing_so_nothing_tells():
     assert not in_doubt(at(5, 100), before=at(5, 100)).moved(ONE, at(5, 100))
 
 
+def test_a_cursor_past_what_nothing_is_kept_of_was_moved_by_the_batch_before_that():
+    assert in_doubt(at(5, 100, 50), before=at(0, 4, 4)).moved(ONE, at(5, 100, 90))
+    assert not in_doubt(None, before=at(0, 4, 4)).moved(ONE, at(5, 100, 90))
+
+
 def test_a_shard_that_was_added_since_does_not_count():
     assert in_doubt(at(5, 100), before=at(0, 4)).moved(ONE, at(5, 100, 4))
 

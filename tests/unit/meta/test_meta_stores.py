@@ -1,6 +1,7 @@
 """What the stores have in common, and what a ZooKeeper store asks of ZooKeeper."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -28,6 +29,7 @@ CURSOR = GroupPosition(
 LATER = CURSOR.with_shard("s0", Position("mariadb-bin.000003", 400))
 LOSSES = with_loss((), "s0", Position("bin.000001", 4), Position("bin.000002", 4), 1)
 READER = Subscription("1001", "shop\\..*", CURSOR, losses=LOSSES)
+QUIET = Subscription("1001", "", LATER, quiet_since=CURSOR)
 FRESH = Subscription("0007", "", None)
 
 
@@ -125,6 +127,13 @@ def test_a_claim_refuses_the_last_owner_before_anything_else_is_written(store):
     with pytest.raises(FencedError):
         store.save(Subscription("1001", "", LATER), 1)
     assert store.load() == [READER]
+
+
+def test_where_a_cursor_came_from_is_kept_until_a_write_without_it(store):
+    store.save(QUIET, 1)
+    assert store.load() == [QUIET]
+    store.save(replace(QUIET, quiet_since=None), 1)
+    assert store.load() == [Subscription("1001", "", LATER)]
 
 
 def test_forget_raises_the_epoch_too(store):
