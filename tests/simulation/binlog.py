@@ -11,7 +11,7 @@ from merge.values.position import Position
 
 #: bytes of binlog per transaction, and transactions per file
 STEP, TRANSACTIONS_A_FILE = 100, 5
-FILES_MAX = 20
+FILES_MAX = 60
 END = int(Flag.END)
 
 #: a header of a source without its position: as `merge.values.header.HEADER` up to `key_us`, then origin and

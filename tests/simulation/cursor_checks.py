@@ -142,9 +142,8 @@ class CursorChecks(OperatorChecks):
             if begins:
                 passes = passes.difference(*(binlog.forgotten for binlog in source.binlogs))
             for index in passes if consumption.begun else ():
-                self._require(
-                    (shard, index) in consumption.finished, "a cursor passes rows that no consumer finished"
-                )
+                finished = (shard, index) in consumption.finished or not source.has_rows(index)
+                self._require(finished, "a cursor passes rows that no consumer finished")
         consumption.durable, consumption.cursor = reaches, cursor
         self._note_newcomer(epoch)
         if self._is_purged(reaches):

@@ -4,7 +4,8 @@ Safety:
 
 1. Epochs grow. Only the newest epoch delivers batches and accepts acknowledgements. No write is older than
    the newest epoch that the cursor store has seen.
-2. A cursor never moves backwards, and never passes rows that its consumer has not acknowledged.
+2. A cursor never moves backwards, and never passes rows that its consumer has not acknowledged. What has no
+   rows it passes without the consumer.
 3. An acknowledgement is accepted when the cursor is durable, and in the order of delivery. Each whole
    transaction is accepted once.
 4. Transactions of a shard never change their order. Across shards, a transaction never follows one that was
@@ -28,7 +29,8 @@ Safety:
     position, and the other server before. Offset ranges may then be refused, or come in the other server's
     order.
 
-Liveness: some time after the last fault every client has everything, except the transactions of a shard that
+Liveness: some time after the last fault every client has everything, and its position has passed what nothing
+is kept of, except the transactions of a shard that
 is dead and skipped; and those too when the shard is back.
 """
 
@@ -54,7 +56,7 @@ class Invariants(OrderChecks, CursorChecks):
             self._require(count <= self._outstanding_max, "too many batches are outstanding")
 
     def missing(self, client_ids: list[str], without: int | None) -> int:
-        """Return how many headers with rows the durable cursor of one of the client ids has not passed.
+        """Return how many headers the position of one of the client ids has not passed, with rows or without.
 
         Args:
             client_ids: the client ids to count for.
@@ -73,7 +75,7 @@ class Invariants(OrderChecks, CursorChecks):
                     has = consumption.finished if consumption.keeps_place else ()
                     count += sum(
                         1
-                        for index, record in enumerate(source.records)
-                        if record[3] and index not in reach.passed and (source.index, index) not in has
+                        for index in range(len(source.records))
+                        if index not in reach.passed and (source.index, index) not in has
                     )
         return count

@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 import actors.meta.memory
-import merge.delivery.batch_limits
 import merge.order.stream
 from actors.coordination.connection import Connection
 from actors.gateway.canal.subscription import Subscription
@@ -238,8 +238,19 @@ def ids_begin_anew(patch: Patch) -> None:
     patch(Ledger, "__init__", lambda self, _, outstanding_max: real(self, 1, outstanding_max))
 
 
-def an_empty_end_waits_for_rows(patch: Patch) -> None:
-    patch(merge.delivery.batch_limits, "_matter", lambda headers: bool(headers["rows"].any()))
+def positions_move_with_rows_only(patch: Patch) -> None:
+    patch(Subscribers, "pass_quiet", lambda _: [])
+
+
+def batches_are_passed_before_they_are_acknowledged(patch: Patch) -> None:
+    """The timer does not look whether a batch is outstanding."""
+    real = Subscriber.pass_quiet
+
+    def pass_quiet(self: Subscriber, stream: Stream) -> bool:
+        with mock.patch.object(Ledger, "outstanding", property(lambda _: [])):
+            return real(self, stream)
+
+    patch(Subscriber, "pass_quiet", pass_quiet)
 
 
 def a_removed_shard_goes_on(patch: Patch) -> None:
@@ -373,7 +384,8 @@ MUTATIONS: tuple[tuple[Callable[[Patch], None], tuple[Fault, ...]], ...] = (
     (a_get_that_was_given_up_takes_a_batch, EVERYTHING),
     (canals_port_sees_what_it_has_not_sent, LATE_ANSWERS),
     (ids_begin_anew, EVERYTHING),
-    (an_empty_end_waits_for_rows, EVERYTHING),
+    (positions_move_with_rows_only, EVERYTHING),
+    (batches_are_passed_before_they_are_acknowledged, EVERYTHING),
     (a_removed_shard_goes_on, DEPARTURES),
     (a_removed_shard_leaves_at_once, DEPARTURES),
     (who_left_is_forgotten, DEPARTURES),

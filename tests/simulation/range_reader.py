@@ -152,7 +152,10 @@ class RangeReader(Process):
                 self._invariants.same_range(expected, found[1])
                 await self._ack(found[0].batch_id)
             return
-        found = await self._read(OffsetRange(start, rows_max=self.loop.chance.randrange(1, 9)))
+        empty = self.loop.chance.random() < 0.5
+        found = await self._read(
+            OffsetRange(start, rows_max=self.loop.chance.randrange(1, 9), may_be_empty=empty)
+        )
         if found is None:
             return
         batch, places = found

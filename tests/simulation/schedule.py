@@ -53,6 +53,7 @@ class Fault(StrEnum):
     UNSUBSCRIBE = "consumers unsubscribe, and subscribe anew"
     PURGE = "source purges what a client has not read"
     RANGES = "a reader of offset ranges restarts at its checkpoint"
+    BUSY_TABLE = "a table that nobody keeps is busy, and its binlog is purged"
     FAILOVER = "source fails over to a replica with another order"
 
 

@@ -229,6 +229,10 @@ class Source:
         """Return the greatest key of a header: it may follow transactions that were committed later."""
         return self.key_max_us[self.block(index)[-1] if self.swapped(index) else index]
 
+    def has_rows(self, index: int) -> bool:
+        """Return whether anything of a header is kept."""
+        return self.records[index][3] > 0
+
     # ---- where is what ---------------------------------------------------------------------------------
 
     def binlog_of(self, server: str) -> Binlog:

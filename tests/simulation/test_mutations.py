@@ -18,6 +18,7 @@ QUICK = {
     "what_is_consumed_is_delivered",
     "rings_are_freed_when_a_batch_is_delivered",
     "rings_are_never_freed",
+    "positions_move_with_rows_only",
     "outstanding_batches_have_no_bound",
 }
 

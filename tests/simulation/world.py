@@ -39,6 +39,10 @@ RECOVERY_MAX_US = 60 * S
 OUTSTANDING_MAX = 3
 #: silence after which a consumer's client id is free
 LEASE_US = 3 * S
+#: how often cursors pass what nothing is kept of
+QUIET_US = 400 * MS
+#: commits of a busy table of which nothing is kept
+BUSY_COMMITS = 12
 #: how often the bounds of servers are checked
 LOOK_US = 400 * MS
 #: by how much the world's processes differ in their monotonic clocks
@@ -201,6 +205,7 @@ class World:
             LEASE_US,
             dead_shard=schedule.dead_shard,
             drop_after_us=schedule.drop_after_us,
+            quiet_us=QUIET_US,
         )
 
     @property
@@ -291,7 +296,7 @@ class World:
 
     @property
     def missing(self) -> int:
-        """Number of headers with rows that some client has not acknowledged."""
+        """Number of headers that some client's position has not passed."""
         dead = self._without
         # An offset range is the same whenever it is read, so it cannot continue without a shard that it had.
         # Its reader then waits, and the rows that it holds in the rings may stop the others.
@@ -396,6 +401,13 @@ def _purge(world: World, happening: Happening) -> None:
     world.invariants.purged(source)
 
 
+def _busy_table(world: World, happening: Happening) -> None:
+    source = _one(world.sources, happening)
+    for place in range(BUSY_COMMITS):
+        world.loop.after(happening.lasting_us * place // (2 * BUSY_COMMITS), lambda: source.commit((0,)))
+    world.loop.after(happening.lasting_us, lambda: _purge(world, happening))
+
+
 def _fail_over(world: World, happening: Happening) -> None:
     source = _one(world.sources, happening)
     if world.schedule.gtids:
@@ -453,6 +465,7 @@ _FAULTS: dict[Fault, Callable[[World, Happening], Any]] = {
     Fault.RANGES: lambda w, h: w.schedule.offset_ranges and w.consumers[-1].restart(h.lasting_us // 4),
     Fault.UNSUBSCRIBE: _unsubscribe,
     Fault.PURGE: _purge,
+    Fault.BUSY_TABLE: _busy_table,
     Fault.FICKLE: _fickle,
     Fault.CONSUMER_AWAY: _consumer_away,
     Fault.SHARD_POLICY: _shard_policy,
