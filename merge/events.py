@@ -113,7 +113,9 @@ class ShardFailed:
 class SubscribeRequested:
     """`holder` wants to consume as `client_id`; `resume` says where, if it was dropped or purged.
 
-    A client id without a cursor begins at `start`; with `move` its cursor is moved there in any case.
+    A client id without a cursor begins at `start`; with `move` its cursor is moved there in any case. With
+    `ends` it did not choose: it begins where the instance file says, which is `start`, and at the end of the
+    source's log on a shard that `start` does not name. The first client id begins where the merged log does.
     """
 
     call: int
@@ -124,9 +126,11 @@ class SubscribeRequested:
     resume: Resume | None = None
     #: whether other clients with a consumer may be rolled back for it
     may_disturb: bool = True
-    #: None: where the merged log begins
     start: GroupPosition | None = None
     move: bool = False
+    #: where the sources' logs end, as far as they answered. None: `start` was chosen, or it begins where the
+    #: merged log does
+    ends: Mapping[str, Position] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -332,6 +332,7 @@ class Group:
             "reconciled": self._subscribers.reconciled,
             "ddl": self._stream.describe_ddl(),
             "clients": self._subscribers.describe(at_us),
+            "had_clients": self._subscribers.had_any,
         }
 
     def trace(

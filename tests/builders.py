@@ -6,7 +6,7 @@ shards, keeps the contents of their rings, stores cursors, grants leases, and re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
@@ -430,12 +430,13 @@ class World:
         start: GroupPosition | None = None,
         move: bool = False,
         table_filter: str = "",
+        ends: Mapping[str, Position] | None = None,
     ) -> int:
         """Ask for a subscription; return the call."""
         call = self.call()
         self.tell(
             ev.SubscribeRequested(
-                call, client, holder, table_filter, self.now_us, resume, may_disturb, start, move
+                call, client, holder, table_filter, self.now_us, resume, may_disturb, start, move, ends
             )
         )
         return call
@@ -449,10 +450,11 @@ class World:
         start: GroupPosition | None = None,
         move: bool = False,
         table_filter: str = "",
+        ends: Mapping[str, Position] | None = None,
     ) -> GroupPosition:
         """Subscribe, with lease and write, and return the cursor."""
         call = self.request_subscribe(
-            client, holder, resume, start=start, move=move, table_filter=table_filter
+            client, holder, resume, start=start, move=move, table_filter=table_filter, ends=ends
         )
         if self.leasing:
             self.lease()

@@ -20,7 +20,7 @@ from merge.errors import ServerUnavailable, UsageError
 from merge.events import Resume
 from merge.rows.table_filter import TableFilter
 from merge.values.offset_range import OffsetRange, order_of
-from merge.values.position import GroupPosition
+from merge.values.position import GroupPosition, Position
 
 #: requests that need no operator's grant; all others do
 READING = frozenset(
@@ -138,6 +138,7 @@ class Requests:
         resume = body.get("resume")
         if resume not in (None, *Resume):
             raise UsageError(f"resume is {resume!r}.", hint="Expected 'cursor' or 'now'.")
+        start, ends = self._start_of(body)
         try:
             epoch, cursor = self._group.call(
                 "subscribe",
@@ -147,7 +148,8 @@ class Requests:
                 session(body),
                 resume,
                 may_disturb=may_disturb,
-                start=self._start_of(body),
+                start=start,
+                ends=ends,
                 finds_session=finds_session,
             )
         except ServerUnavailable as error:
@@ -217,15 +219,17 @@ class Requests:
         """Return a table's columns over all shards, as the base64 text of an Arrow schema."""
         return b64encode(self._questions.columns(str(body["table"])).serialize().to_pybytes()).decode()
 
-    def _start_of(self, body: dict[str, Any]) -> GroupPosition | None:
-        """Return the chosen start of a subscription; None if there is none, or its client id has a cursor."""
+    def _start_of(self, body: dict[str, Any]) -> tuple[GroupPosition | None, dict[str, Position] | None]:
+        """Return `start` and `ends` of a `SubscribeRequested`; (None, None) for a client id with a cursor."""
         start = body.get("start")
-        if start in (None, "latest"):
-            return None
         client = self._operator.client(body["client_id"])
         if client is not None and client["cursor"] is not None:
-            return None
-        return self._questions.position(str(start))
+            return None, None
+        if start not in (None, "latest"):
+            return self._questions.position(str(start)), None
+        if not self._group.status().get("had_clients", True):
+            return None, {}
+        return self._questions.beginning(latest=start is not None)
 
     def _ack(self, body: dict[str, Any]) -> dict[str, Any]:
         key, batch_id = _key(body), whole(body, "batch_id")

@@ -17,7 +17,7 @@ from merge.rows.chosen_types import ChosenTypes
 from merge.rows.joined import Definition, conflicts, joined, said_by_shard
 from merge.rows.row_key import RowKey
 from merge.values.chunk import TableName
-from merge.values.position import GroupPosition
+from merge.values.position import GroupPosition, Position
 from merge.values.start import At, parse_start
 
 #: how long a shard may search its binlogs for a time, seconds
@@ -118,6 +118,24 @@ class ShardQuestions:
         timeout_s = SEARCH_TIMEOUT_S if isinstance(parsed, At) else CALL_TIMEOUT_S
         return GroupPosition(self._ask("locate", parsed, timeout_s=timeout_s))
 
+    def beginning(self, *, latest: bool) -> tuple[GroupPosition | None, dict[str, Position]]:
+        """Return where a client id without a cursor begins.
+
+        Args:
+            latest: whether it asks for the ends of the binlogs, whatever the instance file says.
+
+        Returns:
+            The positions at which the instance file has it begin, None if there are none; and the ends of the
+            other sources' binlogs, as far as they answer.
+
+        Raises:
+            PositionPurged: a source no longer has where the instance file says.
+        """
+        answers = self._ask("beginning", timeout_s=SEARCH_TIMEOUT_S, latest=latest)
+        starts = {shard: position for shard, (is_end, position) in answers.items() if not is_end}
+        ends = {shard: position for shard, (is_end, position) in answers.items() if is_end and position}
+        return GroupPosition(starts) if starts else None, ends
+
     def changes_of(self, key: str, bytes_max: int, shard: str | None) -> dict[str, Any]:
         """Return where the last changes of a row are in the shards' binlogs, see `actors.shard.row_search`.
 
@@ -155,7 +173,12 @@ class ShardQuestions:
         )
 
     def _ask(
-        self, method: str, *arguments: Any, timeout_s: float = CALL_TIMEOUT_S, only: str | None = None
+        self,
+        method: str,
+        *arguments: Any,
+        timeout_s: float = CALL_TIMEOUT_S,
+        only: str | None = None,
+        **named: Any,
     ) -> dict[str, Any]:
         """Return what every shard, or only one, answers, by name; those that left are not asked.
 
@@ -176,7 +199,7 @@ class ShardQuestions:
         asked = [
             getattr(self._shards.actor(shard), method)
             .options(concurrency_group="describe")
-            .remote(*arguments)
+            .remote(*arguments, **named)
             for shard in shards
         ]
         found: dict[str, Any] = {}

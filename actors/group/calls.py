@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from actors.group.active_group import ActiveGroup
@@ -54,6 +55,7 @@ class GroupCalls:
         *,
         may_disturb: bool = True,
         start: GroupPosition | None = None,
+        ends: Mapping[str, Position] | None = None,
         move: bool = False,
         finds_session: bool = False,
     ) -> tuple[int, GroupPosition]:
@@ -66,7 +68,8 @@ class GroupCalls:
             session: the ZooKeeper session with which it keeps the running node itself; empty: we keep it.
             resume: where to continue if it was dropped: "cursor" or "now"; None: not given.
             may_disturb: whether other clients may be rolled back for it.
-            start: where a client id without a cursor begins; None: where the merged log begins.
+            start: where a client id without a cursor begins; None: as `ends` say.
+            ends: the ends of the sources' binlogs, see `SubscribeRequested`.
             move: whether a cursor is moved to `start` too.
             finds_session: whether it may keep the running node itself by a session that it does not tell.
 
@@ -96,6 +99,7 @@ class GroupCalls:
                         may_disturb,
                         start,
                         move,
+                        ends,
                     )
                 )
             finally:

@@ -330,6 +330,10 @@ class Shard:
         """Return where a start is in the source's binlog now, see `ShardSource.locate`."""
         return self._source.locate(start)
 
+    def beginning(self, *, latest: bool) -> tuple[bool, Position | None]:
+        """Return where a client id without a cursor begins, see `ShardSource.beginning`."""
+        return self._source.beginning(latest=latest)
+
     def changes_of(self, key: RowKey, bytes_max: int) -> dict[str, Any]:
         """Return where the last changes of a row are in the source's binlog, see `ShardSource.changes_of`."""
         return self._source.changes_of(key, bytes_max)

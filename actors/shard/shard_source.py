@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -23,12 +25,14 @@ from actors.shard.rules import processing_of, view_of
 from actors.shard.shard_wiring import ShardWiring
 from actors.sink.route import Route
 from actors.sink.sink import Sink
-from merge.errors import UsageError
+from merge.errors import CanalGroupError, UsageError
 from merge.rows.row_key import RowKey
 from merge.values.chunk import Chunk, TableName
 from merge.values.history_text import HistoryText
 from merge.values.position import Position
-from merge.values.start import ShardStart
+from merge.values.start import ShardStart, parse_shard_start
+
+_log = logging.getLogger(__name__)
 
 
 class ShardSource:
@@ -181,6 +185,28 @@ class ShardSource:
             return locate(source, start)
         with contextlib.closing(connect(source)) as connection:
             return beginning(start, source, connection, server_facts(source, connection))
+
+    def beginning(self, *, latest: bool) -> tuple[bool, Position | None]:
+        """Return where a client id without a cursor begins in the source's binlog now.
+
+        Args:
+            latest: whether it asks for the end, whatever the settings say.
+
+        Returns:
+            Whether that is the end, and the position; None: the end is not known, because the source does not
+            answer, or because files are read.
+
+        Raises:
+            CanalGroupError: as `locate`, if the settings say another start.
+        """
+        start = "latest" if latest else parse_shard_start(self._wiring.start, time.time_ns() // 1000)
+        if start != "latest":
+            return False, self.locate(start)
+        try:
+            return True, None if self._hosts is None else self.locate(start)
+        except CanalGroupError as error:
+            _log.info("where its binlog ends is not known: %s", error, extra={"shard": self._name})
+            return True, None
 
     def changes_of(self, key: RowKey, bytes_max: int) -> dict[str, Any]:
         """Return where the last changes of a row are in the last part of the binlog, see `row_search`."""

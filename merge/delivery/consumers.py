@@ -131,19 +131,22 @@ class Consumers:
         return [LeaseConsumer(event.call, event.client_id, event.holder)]
 
     def _start(self, event: SubscribeRequested, subscriber: Subscriber | None) -> GroupPosition | None:
-        """Return the chosen position at which a subscription begins; None if it continues at its cursor.
+        """Return the position at which a subscription begins.
+
+        None: it continues at its cursor, or begins where the merged log does.
 
         Raises:
             RetryableError: the cursor is to be moved while it is being written.
             UsageError: the position names a shard that the group never had.
         """
-        if event.start is None or (
-            subscriber is not None and subscriber.cursor is not None and not event.move
-        ):
+        known = subscriber is not None and subscriber.cursor is not None and not event.move
+        if known or (event.start is None and event.ends is None):
             return None
         if subscriber is not None:
             subscriber.writes.check_none()
-        return self._stream.said(event.start)
+        if event.ends is not None:
+            return self._subscribers.first_position(event.client_id, event.start, event.ends)
+        return None if event.start is None else self._stream.said(event.start)
 
     def _check_undisturbed(self, event: SubscribeRequested, subscriber: Subscriber | None) -> None:
         """Return if a subscription does not roll back another client.
@@ -153,7 +156,8 @@ class Consumers:
             RetryableError: the log begins inside a transaction. A new client must not miss its beginning.
         """
         start = self._start(event, subscriber)
-        if start is not None:
+        at_end = start is not None and event.start is None
+        if start is not None and not at_end:
             if not self._stream.holds(self._stream.reconciled(start)):
                 self._subscribers.check_alone(event.client_id)
             return

@@ -11,7 +11,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from merge.delivery.batch_limits import BatchLimits
@@ -59,6 +60,8 @@ class Subscribers:
         self._apart_max_us = apart_max_us
         self._purged = purged
         self._by_id: dict[str, Subscriber] = {}
+        #: whether a client id has subscribed since the election, or before
+        self.had_any = False
         #: greatest batch id that a forgotten subscriber was given
         self._given_id = 0
 
@@ -75,6 +78,7 @@ class Subscribers:
 
     def find_or_make(self, client_id: str) -> Subscriber:
         """Return the subscriber of a client id; make one if it has none."""
+        self.had_any = True
         if client_id not in self._by_id:
             self._by_id[client_id] = Subscriber(client_id, self._epoch, self._limits, self._given_id)
         return self._by_id[client_id]
@@ -87,6 +91,7 @@ class Subscribers:
     def restore(self, states: Sequence[ConsumerState], at_us: int) -> None:
         """Take over stored subscriptions. Their consumers may be alive: each gets a lease that starts now."""
         for state in states:
+            self.had_any = True
             restored = Subscriber.restored(state, self._epoch, self._limits, at_us)
             self._by_id[state.client_id] = restored
 
@@ -172,6 +177,32 @@ class Subscribers:
             for client_id, subscriber in self._by_id.items()
             if subscriber.cursor is not None and shard in subscriber.cursor.shards
         }
+
+    def first_position(
+        self, client_id: str, start: GroupPosition | None, ends: Mapping[str, Position]
+    ) -> GroupPosition | None:
+        """Return where a client id begins that did not choose; None: where the merged log begins.
+
+        That is for the first one: without any client id everything is kept for it.
+
+        Args:
+            client_id: the client id.
+            start: where the instance file has it begin; None: nowhere in particular.
+            ends: where the sources' logs end; on any other shard it begins after what came in.
+        """
+        alone = self._by_id.keys() <= {client_id}
+        if alone and (start is None or not self.had_any):
+            return None
+        if not self._stream.merging:
+            return self._stream.said(GroupPosition({**ends, **(start.shards if start is not None else {})}))
+        base = self._stream.base.ack
+        known = base if alone else self._stream.known_end()
+        asked = (
+            {} if alone else {name: ends[name] for name in ends if self._stream.holds_after(name, ends[name])}
+        )
+        chosen = {} if start is None else self._stream.said(start).shards
+        found = {**known.shards, **asked, **chosen}
+        return replace(known, shards={name: found[name] for name in base.shards})
 
     # ---- the stream moves ------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ from merge.order.shard_state import ShardPhase, ShardState
 from merge.order.sort_order import BY_TIME, SortOrder
 from merge.order.timeline import Timeline
 from merge.order.waiting import Waiting, at_end
-from merge.values.header import Headers
+from merge.values.header import Headers, no_headers
 from merge.values.member import Member, Policy, Role
 from merge.values.offset_range import reaches_back
 from merge.values.position import GroupPosition, Position, oldest
@@ -255,6 +255,11 @@ class Stream(Membership):
         base = self.base
         return self.merging and base.ack == base.end and reaches_back(base.ack.shards, sought.shards)
 
+    def holds_after(self, shard: str, position: Position) -> bool:
+        """Return whether the log has everything of a member that follows a position."""
+        base = self.base.ack.shards
+        return shard in base and reaches_back(base, {shard: position})
+
     def reconciled(self, cursor: GroupPosition) -> GroupPosition:
         """Return a cursor with the current shards: joined ones where they joined, and none that has left."""
         members = self.base.ack.shards
@@ -268,6 +273,16 @@ class Stream(Membership):
         joined = {name: position for name, position in self.joined.items() if name in members}
         shards = {**members, **joined, **cursor.shards}
         return self.without_retired(replace(cursor, shards=shards, joined={**joined, **cursor.joined}))
+
+    def known_end(self) -> GroupPosition:
+        """Return the position after the whole transactions that came in, whether they went out or not."""
+        assert self._timeline is not None, "a stream that merges knows what came in"
+        came_in = [self.log.slice(self.log.base, self.log.tip), *self.ddl.waiting, *self._timeline.waiting()]
+        by_shard = np.concatenate([no_headers(), *came_in])
+        by_shard = by_shard[np.lexsort((by_shard["sequence"], by_shard["shard"]))]
+        members = [index for index, name in enumerate(self.shards) if name in self.base.ack.shards]
+        by_shard = by_shard[np.isin(by_shard["shard"], members)]
+        return self.base.past(by_shard, self.names, self.shards, self.servers, self.created).ack
 
     def add(self, name: str, start: Position | None) -> int:
         """Add a shard, see `Membership.add`; a rewind, or `open_new`, has to follow."""
