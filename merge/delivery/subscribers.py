@@ -202,7 +202,8 @@ class Subscribers:
         )
         chosen = {} if start is None else self._stream.said(start).shards
         found = {**known.shards, **asked, **chosen}
-        return replace(known, shards={name: found[name] for name in base.shards})
+        # Its rows are numbered from where the log begins, however many it does not get.
+        return replace(base, shards={name: found[name] for name in base.shards})
 
     # ---- the stream moves ------------------------------------------------------------------------------
 

@@ -78,9 +78,10 @@ def test_a_shard_is_the_same_alone_and_in_a_group_or_the_difference_is_named(
     with (
         shop.serve(**LISTENER, start="latest") as group,
         one.serve(**LISTENER, start="latest", filter=filters) as single,
-        shop.connect(group, client_id="ready"),
-        one.connect(single, client_id="ready"),
     ):
+        # The client id that it reads under begins here.
+        shop.connect(group, client_id="1001").close()
+        one.connect(single, client_id="1001").close()
         shop.write_everywhere(20, rows=3)
         shop.servers[0].execute(
             "UPDATE shop_0.orders SET price = NULL", "ALTER TABLE shop_0.orders ADD c INT"
