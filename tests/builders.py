@@ -226,7 +226,14 @@ class World:
         """Tell the group that it is active, with the stored subscriptions."""
         known = consumers or tuple(
             ev.ConsumerState(
-                client, save.filter, save.cursor, "", self.epochs.get(client, 0), save.dropped, save.losses
+                client,
+                save.filter,
+                save.cursor,
+                "",
+                self.epochs.get(client, 0),
+                save.dropped,
+                save.losses,
+                save.quiet_since,
             )
             for client, save in self.stored.items()
         )

@@ -185,18 +185,32 @@ class Continuation:
 
     def acked(self, batch: Batch, stream: Stream) -> None:
         """Move the cursor past a batch that the cursor store has as acknowledged."""
-        self.new, self.quiet_since = False, None
+        self.new = False
         self._moves = {shard: times for shard, times in self._moves.items() if not self._passes(batch, shard)}
+        cursor, self.quiet_since = self.cursor_after(batch, stream)
         if self.delivery.acked(batch, stream):
-            self.cursor = stream.reconciled(batch.ack)
+            self.cursor = cursor
+            if self.quiet_since is not None and not self.delivery.ledger.outstanding:
+                self.delivery.place.lift(cursor)
         elif batch.generation == stream.generation and batch.consumed is None and self.phase is Phase.READING:
             # It was rolled back while it was being acknowledged. Its log is still there: read on after it.
             self.delivery.place.go_past(batch)
-            self.cursor = stream.reconciled(batch.ack)
+            self.cursor = cursor
         elif stream.merging and self.kept:
-            self.stand_at(batch.ack, stream)
+            self.stand_at(cursor, stream)
         else:
-            self.cursor = stream.reconciled(batch.ack)
+            self.cursor = cursor
+
+    def cursor_after(self, batch: Batch, stream: Stream) -> tuple[GroupPosition, GroupPosition | None]:
+        """Return the cursor after a batch is acknowledged, and its `quiet_since`.
+
+        An offset range that is read again may end before what the cursor has passed without rows.
+        """
+        end = stream.reconciled(batch.ack)
+        if self.quiet_since is None or self.cursor is None:
+            return end, None
+        cursor = end.further(self.cursor)
+        return cursor, end if cursor != end else None
 
     def pass_quiet(self, stream: Stream) -> bool:
         """Move the cursor past transactions of which nothing is kept; return whether it moved."""

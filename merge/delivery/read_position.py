@@ -284,6 +284,10 @@ class ReadPosition:
         """Move past a batch of this log."""
         self.read, self._progress = batch.log_stop, batch.after
 
+    def lift(self, cursor: GroupPosition) -> None:
+        """Say that the read position is a later cursor: there are no rows in between."""
+        self._progress = Progress.at(cursor)
+
     def go_back(self, taken: Sequence[Batch]) -> None:
         """Move back before batches that were rolled back: the newest that were given, oldest first."""
         self.read, self._progress = taken[0].log_start, taken[0].before

@@ -193,9 +193,10 @@ class Subscriber(Continuation):
         """Write subscription and cursor; with a batch, the cursor after that batch."""
         self.writes.begin(saving)
         self._written_filter = self.filter
-        cursor = self.cursor if saving.batch is None else stream.reconciled(saving.batch.ack)
+        cursor, since = self.cursor, self.quiet_since
+        if saving.batch is not None:
+            cursor, since = self.cursor_after(saving.batch, stream)
         dropped = self.phase is Phase.DROPPED
-        since = self.quiet_since if saving.batch is None else None
         return [SaveCursor(saving.call, self.client_id, self.filter, cursor, dropped, self.losses, since)]
 
     def save_subscription(self, stream: Stream) -> list[Instruction]:

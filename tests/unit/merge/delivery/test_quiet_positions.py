@@ -180,11 +180,14 @@ def test_an_acknowledgement_waits_for_the_write_and_follows_it():
 # ---- readers that keep their position ------------------------------------------------------------------
 
 
-def ranged(*sources):
-    """A reader that has read one offset range, and where that ended."""
-    world = running(*sources)
-    batch = world.offset_range(OffsetRange(world.group._subscribers.find("c").cursor, rows_max=1))
+def ranged(source):
+    """A reader that has read an offset range with the first transaction, and where that ended."""
+    world = World.of(source, quiet_us=QUIET_US, lease_us=100 * QUIET_US)
+    start = world.subscribe()
+    world.report(0, 1)
+    batch = world.offset_range(OffsetRange(start))
     world.ack(batch.batch_id)
+    world.report_all()
     return world, batch.end
 
 
@@ -226,18 +229,13 @@ def test_a_reader_that_was_away_goes_on_at_its_position_after_the_source_purged_
 
 
 def test_a_reader_that_was_away_gets_the_rows_that_follow():
-    source = Source(Tx(1), LEFT_OUT, LEFT_OUT, Tx(9))
-    world = World.of(source, quiet_us=QUIET_US, lease_us=100 * QUIET_US)
-    start = world.subscribe()
-    world.report(0, 3)
-    first = world.offset_range(OffsetRange(start))
-    world.ack(first.batch_id)
+    world, end = ranged(Source(Tx(1), LEFT_OUT, LEFT_OUT, Tx(9)))
     away(world)
+    assert stored(world) == {"s0": "bin.000001:304"}
     world.subscribe()
-    world.report_all()
-    batch = world.offset_range(OffsetRange(first.end))
+    batch = world.offset_range(OffsetRange(end))
     assert batch.headers["rows"].tolist() == [1]
-    assert batch.start.sequence == first.end.sequence
+    assert batch.start.sequence == end.sequence
     world.ack(batch.batch_id)
     assert stored(world) == {"s0": "bin.000002:104"}
 
@@ -264,6 +262,8 @@ def test_an_offset_range_that_was_noted_is_read_again_after_its_beginning_was_pa
     assert again.headers["rows"].tolist() == [1]
     found = world.offset_range(OffsetRange(start, noted.end))
     assert found.batch_id == again.batch_id, "it is outstanding"
+    world.ack(found.batch_id)
+    assert stored(world) == {"s0": "bin.000001:204", "s1": "bin.000001:204"}
 
 
 def test_an_offset_range_without_a_row_that_was_noted_is_read_again_after_all_of_it_was_passed():
@@ -274,7 +274,10 @@ def test_an_offset_range_without_a_row_that_was_noted_is_read_again_after_all_of
     again = world.offset_range(OffsetRange(start, noted))
     assert again.end == noted
     world.ack(again.batch_id)
+    assert stored(world) == {"s0": "bin.000001:304"}, "the cursor does not go back"
+    world.done.clear()
     assert world.offset_range(OffsetRange(noted)) is None
+    assert not world.asked(OpenShard)
 
 
 def test_a_position_from_before_what_was_acknowledged_is_no_quiet_one():
