@@ -53,8 +53,8 @@ def connect(
         resume: where to continue if the client id was dropped, or a source has purged its position; see
             `Consumer.subscribe`.
         start: where a client id without a cursor begins. "earliest": at the oldest change that each source
-            still has; "latest", or None: with what is committed from now on, and what the instance still
-            holds for other client ids; a time with its zone ("2026-01-31T12:00:00Z") or before now ("-2h",
+            still has; "latest": with what is committed from now on; None: where the instance file says, by
+            default the same; a time with its zone ("2026-01-31T12:00:00Z") or before now ("-2h",
             in s, m, h or d): with the first transaction of each shard that was committed at or after it; a
             group position. If a client id has a cursor, it continues there: `canal-group rewind` moves it.
         retry_s: seconds for which a later call is retried while the server is unavailable or fails over.
