@@ -304,8 +304,9 @@ class ReadPosition:
 
     def passed(self, batch: Batch, stream: Stream) -> None:
         """Note that a batch was acknowledged."""
-        if batch.consumed is None:
-            self._no_longer_compared(batch.headers, stream)
+        if batch.consumed is not None:
+            return
+        self._no_longer_compared(batch.headers, stream)
 
     def _no_longer_compared(self, headers: Headers, stream: Stream) -> None:
         """Note that in the shards of these headers nothing after them in the log is consumed yet.

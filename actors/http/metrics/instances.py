@@ -183,7 +183,8 @@ class InstanceFamilies(Families):
         gauge("outstanding_rows", "Rows of these.", sum(batch["rows"] for batch in outstanding))
         age_s = outstanding[0]["age_s"] if outstanding else 0.0
         gauge("oldest_batch_age_seconds", "How long the oldest of these is outstanding.", age_s)
-        self._time("client_cursor", "Time up to which it has acknowledged everything.", client["cursor_commit_us"], of, _CLIENT)
+        what = "Time up to which it has acknowledged everything."
+        self._time("client_cursor", what, client["cursor_commit_us"], of, _CLIENT)
         lost = {loss["shard"]: loss["number"] for loss in client["losses"]}
         what = "Times that it went on after what a source had purged (merge.purged)."
         self._count("client_losses", what, sum(lost.values()), of, _CLIENT)
