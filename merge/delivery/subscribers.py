@@ -244,10 +244,9 @@ class Subscribers:
         return [*self._stream.free(min(subscriber.delivery.done for subscriber in self._kept))]
 
     def pass_quiet(self) -> list[Instruction]:
-        """Move cursors past transactions of which nothing is kept, and free them; write what moved."""
+        """Move cursors past transactions of which nothing is kept, and write those that moved; see `free`."""
         moved = [each for each in self._kept if each.pass_quiet(self._stream)]
-        writes = [write for each in moved for write in each.save_subscription(self._stream)]
-        return [*writes, *(self.free() if moved else ())]
+        return [write for each in moved for write in each.save_subscription(self._stream)]
 
     # ---- time passes -----------------------------------------------------------------------------------
 

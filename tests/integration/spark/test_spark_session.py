@@ -151,3 +151,26 @@ def test_a_micro_batch_with_a_column_that_the_query_lacks_is_neither_planned_nor
     assert [(row["id"], row["colour"]) for row in rows] == [(902, "red")]
     evolving._session.give_up()
     evolving.stop()
+
+
+def test_the_offset_of_a_query_passes_what_nothing_is_kept_of(served: SharedShop) -> None:
+    """Without a row of its own, so that no source purges where its checkpoint says."""
+    chosen = options(served, served.instance, client="quiet", quietSeconds=0)
+    session = Session(Options.from_spark(chosen))
+    try:
+        start = session.begin()
+        served.servers[0].execute(
+            "CREATE DATABASE IF NOT EXISTS left_out",
+            "CREATE OR REPLACE TABLE left_out.busy (id INT)",
+            "INSERT INTO left_out.busy VALUES (1)",
+        )
+        (file, offset, *_), *_ = served.servers[0].execute("SHOW MASTER STATUS")
+        end, reached = start, (start.shards["s0"].file, start.shards["s0"].offset)
+        while reached != (file, offset):
+            end = session.next(end, 100, 1 << 20)
+            reached = end.shards["s0"].file, end.shards["s0"].offset
+        assert end.sequence == start.sequence, "there was no row"
+        session.finish(end)
+    finally:
+        session.give_up()
+        session.close()

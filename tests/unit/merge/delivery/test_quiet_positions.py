@@ -89,8 +89,11 @@ def test_it_passes_no_row():
 
 
 def test_it_passes_no_batch_that_is_not_acknowledged():
-    world = running(Source(Tx(1), LEFT_OUT, LEFT_OUT))
-    batch = world.get(rows_max=1)
+    world = World.of(Source(Tx(1), LEFT_OUT, LEFT_OUT), quiet_us=QUIET_US, lease_us=100 * QUIET_US)
+    world.subscribe()
+    world.report(0, 1)
+    batch = world.get()
+    world.report_all()
     world.tick(QUIET_US)
     assert not world.saving
     assert world.rings[0].freed == 0
