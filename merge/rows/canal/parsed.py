@@ -1,7 +1,8 @@
 """Parsed: which statements canal delivers.
 
 canal's parser drops statements on accounts, views, routines, triggers and events, and maintenance such as
-ANALYZE and FLUSH. It knows those that name a table, and CREATE and DROP DATABASE.
+ANALYZE and FLUSH. It knows those that name a table, and CREATE and DROP DATABASE. The mark of an event that
+was left out is delivered in any case.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from merge.skips.skip_mark import BEGIN
+
 
 def is_parsed(changes: pa.Table) -> Any:
     """Return which of n changes canal delivers: row changes, and the statements that its parser knows.
 
     Args:
-        changes: (n,) with `tables` as in `merge.rows.envelope.ENVELOPE`.
+        changes: (n,) with `tables` and `sql` as in `merge.rows.envelope.ENVELOPE`.
 
     Returns:
         (n,) bool.
     """
-    return pc.fill_null(pc.greater(pc.list_value_length(changes.column("tables")), 0), True)
+    concerns_one = pc.fill_null(pc.greater(pc.list_value_length(changes.column("tables")), 0), True)
+    return pc.or_(concerns_one, pc.fill_null(pc.starts_with(changes.column("sql"), BEGIN), False))
