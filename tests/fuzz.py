@@ -212,6 +212,8 @@ def _error_of(chance, path):
             if chunk.statements is not None:
                 chunk.statements.validate(full=True)
     except OURS as error:
+        if "defect" in error.details:
+            raise
         return error
     return None
 

@@ -27,11 +27,12 @@ Statements (DDL) stand in one record batch of `STATEMENTS`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from merge.values.ddl_mark import DdlMark
 from merge.values.header import HeaderRun, Headers
@@ -56,6 +57,8 @@ class StatementKind(StrEnum):
     ROWS = "rows"
     #: every other statement
     QUERY = "query"
+    #: a mark in place of an event that was left out, see `merge.skips.skip_mark`; no filter leaves it out
+    SKIP = "skip"
 
 
 class TableName(NamedTuple):
@@ -73,6 +76,9 @@ class TableName(NamedTuple):
         schema, _, table = text.partition(".")
         return cls(schema, table)
 
+
+#: what a statement concerns that is about no table
+NO_TABLE = TableName("", "")
 
 #: keys of schema and field metadata
 PRIMARY_KEY = b"primary_key"
@@ -205,6 +211,27 @@ class Chunk:
     statement_sources: tuple[StatementSource, ...] = ()
     #: by index in `headers`: what is known of those that are DDL statements on a table
     ddls: Mapping[int, DdlMark] = field(default_factory=dict)
+
+    def only(self, index: int) -> Chunk:
+        """Return a chunk with one of its headers, by its index, and what belongs to it."""
+
+        def mine(rows: pa.RecordBatch) -> pa.RecordBatch:
+            found = rows.filter(pc.equal(rows.column("_header"), index))
+            return found.set_column(0, rows.schema.field(0), pa.array([0] * len(found), pa.int32()))
+
+        tables = [replace(table, rows=mine(table.rows)) for table in self.tables]
+        said, sources = self.statements, self.statement_sources
+        if said is not None:
+            of = said.column("_header").to_pylist()
+            sources = tuple(source for source, each in zip(sources, of, strict=True) if each == index)
+        return Chunk(
+            headers=self.headers[index : index + 1].copy(),
+            names=self.names,
+            tables=tuple(table for table in tables if table.rows.num_rows),
+            statements=mine(said) if said is not None and sources else None,
+            statement_sources=sources,
+            ddls={0: self.ddls[index]} if index in self.ddls else {},
+        )
 
     @property
     def run(self) -> HeaderRun:

@@ -41,6 +41,8 @@ class Losses:
     invalid_text: int = 0
     #: events of unknown types that their server marked as ignorable, by the name of their type
     ignored_events: Counter[str] = field(default_factory=Counter)
+    #: events that an operator has left out, by the name of their type
+    skipped_events: Counter[str] = field(default_factory=Counter)
 
 
 def fields_of(table: TableMap) -> list[Any]:

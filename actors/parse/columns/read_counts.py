@@ -21,11 +21,19 @@ class ReadCounts:
     invalid_text: int = 0
     #: events of unknown types that their server marked as ignorable, by the name of their type
     ignored_events: Mapping[str, int] = field(default_factory=dict)
+    #: events that an operator has left out, by the name of their type
+    skipped_events: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, read_bytes: int, losses: Losses) -> ReadCounts:
         """Return the counts of one stream."""
-        return cls(read_bytes, losses.zero_dates, losses.invalid_text, dict(losses.ignored_events))
+        return cls(
+            read_bytes,
+            losses.zero_dates,
+            losses.invalid_text,
+            dict(losses.ignored_events),
+            dict(losses.skipped_events),
+        )
 
     def __add__(self, other: ReadCounts) -> ReadCounts:
         """Return the counts of both."""
@@ -34,4 +42,5 @@ class ReadCounts:
             self.zero_dates + other.zero_dates,
             self.invalid_text + other.invalid_text,
             Counter(self.ignored_events) + Counter(other.ignored_events),
+            Counter(self.skipped_events) + Counter(other.skipped_events),
         )

@@ -49,6 +49,15 @@ class TableLookup(Protocol):
             end: where its event ends there.
         """
 
+    def lose(self, query: Query | None, file: str, end: int) -> None:
+        """Note a statement that is left out: what it defines is not known from now on. Never raises for it.
+
+        Args:
+            query: the statement; None: it cannot be read, and may define anything.
+            file: the binlog file that it is in.
+            end: where its event ends there.
+        """
+
     def tables(self) -> Collection[tuple[str, str]] | None:
         """Return the schema and name of each selected table, where reading is; None: not known."""
 
@@ -60,6 +69,9 @@ class NoLookup:
         """Return None."""
 
     def redefine(self, _query: Query, _file: str, _end: int) -> None:
+        """Do nothing."""
+
+    def lose(self, _query: Query | None, _file: str, _end: int) -> None:
         """Do nothing."""
 
     def tables(self) -> None:

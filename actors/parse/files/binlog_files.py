@@ -35,6 +35,7 @@ from actors.parse.formats.event_types import EventType
 from actors.parse.formats.events import CHECKSUM_NONE, IN_USE_FLAG, MAGIC
 from actors.parse.grammar.binlog_decoder import BinlogDecoder
 from actors.parse.grammar.chunk_builder import ChunkBuilder, Limits
+from actors.parse.grammar.skips import Skips
 from actors.parse.grammar.tables import Select
 from actors.parse.native.file_events import FileBuffer
 from merge.errors import CorruptEvent, DataError, UnsupportedEvent, UsageError
@@ -114,6 +115,8 @@ class BinlogFiles:
             STATEMENT or MIXED, or an XA COMMIT), and a ROLLBACK of rows that are in them. Else they are
             refused.
         original_times: see `BinlogStream`.
+        skips: the events to leave out; None: none.
+        shard: whose files they are, for errors; empty: nobody's.
     """
 
     def __init__(
@@ -127,6 +130,8 @@ class BinlogFiles:
         count_packed: bool = False,
         verbatim: bool = False,
         original_times: bool = False,
+        skips: Skips | None = None,
+        shard: str = "",
     ) -> None:
         #: how many events of each type were read one by one
         self._unusual: Counter[int] = Counter()
@@ -139,7 +144,7 @@ class BinlogFiles:
         self._builder.fast_path.original = original_times
         first = Position(files[0].name if files else "", len(MAGIC))
         self._decoder = BinlogDecoder(
-            "",
+            shard,
             start or first,
             select,
             self._builder,
@@ -147,6 +152,7 @@ class BinlogFiles:
             lookup=lookup,
             names_needed=False,
             verbatim=verbatim,
+            skips=skips,
         )
 
     @property

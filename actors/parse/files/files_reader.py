@@ -28,6 +28,7 @@ from actors.parse.files.beginning import beginning
 from actors.parse.files.binlog_files import BinlogFiles, files_in, gap_in, require_one_name
 from actors.parse.files.file_tail import FileTail
 from actors.parse.grammar.chunk_builder import Limits
+from actors.parse.grammar.skips import SkipsOf, no_skips
 from actors.parse.grammar.tables import Select
 from actors.parse.server.listener import Listener, position_after
 from actors.parse.server.server_lookup import ServerLookup
@@ -86,6 +87,7 @@ class FilesReader:
         limits: when a chunk is full.
         listener: receives what is read.
         begin: where a run without a position begins: `earliest`, a time, or a file and offset.
+        skips: what is left out; asked whenever the files are read.
     """
 
     #: empty: files do not name their server
@@ -100,7 +102,9 @@ class FilesReader:
         listener: Listener,
         *,
         begin: str = "earliest",
+        skips: SkipsOf = no_skips,
     ) -> None:
+        self._skips = skips
         self._source = source
         self._begin = begin
         self._select = select
@@ -207,6 +211,8 @@ class FilesReader:
             lookup=lookup,
             start=self.position,
             original_times=self._source.commit_times.original,
+            skips=self._skips(self.server),
+            shard=self._source.name,
         )
         before = self.counts
         for chunk in read:

@@ -19,6 +19,7 @@ An event may hold more rows than a chunk should (a compressed transaction, the c
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import struct
 from collections.abc import Callable
 from typing import TypeVar
@@ -43,16 +44,20 @@ from actors.parse.formats.payload import parse_payload
 from actors.parse.formats.row_fragments import RowFragments
 from actors.parse.grammar.chunk_builder import ChunkBuilder
 from actors.parse.grammar.lead_in import LeadIn
+from actors.parse.grammar.skips import Parts, Skips
 from actors.parse.grammar.tables import Select, Tables
 from actors.parse.grammar.transactions import Transactions
 from actors.parse.grammar.xa import XaTransactions
 from actors.parse.native.fast_path import USUAL
 from actors.parse.native.receive_buffer import ReceiveBuffer
-from merge.errors import CorruptEvent, DataError, UnsupportedEvent
+from merge.errors import CanalGroupError, CorruptEvent, DataError, Detail, UnsupportedEvent
 from merge.values.chunk import Chunk
 from merge.values.position import Position
 
+_log = logging.getLogger(__name__)
+
 _WRAP = 1 << 32
+_HEARTBEATS = frozenset({EventType.HEARTBEAT, EventType.HEARTBEAT_V2})
 #: largest offset of an event: sums with it cannot overflow, and no file is longer
 OFFSET_MAX = 1 << 62
 #: bytes at the beginning of a TABLE_MAP or rows event: a table id of 6 bytes (4 in old servers) and flags
@@ -78,6 +83,7 @@ class BinlogDecoder:
         lookup: answers what table maps do not say; None: no lookup.
         names_needed: whether table maps without column names are refused if the lookup does not know them.
         verbatim: see `Transactions`.
+        skips: the events to leave out; None: none.
     """
 
     def __init__(
@@ -91,6 +97,7 @@ class BinlogDecoder:
         lookup: TableLookup | None = None,
         names_needed: bool = True,
         verbatim: bool = False,
+        skips: Skips | None = None,
     ) -> None:
         #: file of the last event
         self.file = start.file
@@ -117,8 +124,10 @@ class BinlogDecoder:
         #: whether a file on disk is read (else events come from a server), and whether it is a relay log
         self._on_disk = False
         self._relay_log = False
-        #: name and beginning of the last event
+        self._skips = Skips() if skips is None else skips
+        #: name and beginning of the last event, and whether it can be left out
         self._last = "an event", start.offset
+        self._skippable = False
 
     @property
     def offset(self) -> int:
@@ -173,10 +182,10 @@ class BinlogDecoder:
         Raises:
             CorruptEvent: the file before ends inside a transaction whose first rows were handed over.
         """
-        self._last = "end of file", self.offset
+        self._last, self._skippable = ("end of file", self.offset), True
         if not self._relay_log:
             self._fragments.drop()
-            self._located(self._transactions.abandon)
+            self._located(self._abandon)
         if self._on_disk:
             self._leave_file(name, len(MAGIC))
         self.file, self.offset = name, len(MAGIC)
@@ -197,7 +206,8 @@ class BinlogDecoder:
         while self.go_on():
             pass
         self._fast_path.is_open = False
-        self._last = "an event", self.offset
+        self._last, self._skippable = ("an event", self.offset), False
+        self._transactions.part = 0
         kind = self._located(lambda: self._feed(event))
         self._open_fast_path()
         return kind
@@ -231,6 +241,7 @@ class BinlogDecoder:
         self._fast_path.is_open = (
             self._lead_in is None and self._transactions.plain and not self._fragments.open
         )
+        self._fast_path.until = self._skips.next(self.file, self.offset)
 
     def close_chunk(self) -> Chunk | None:
         """Return what was gathered so far as a chunk; None if nothing was.
@@ -255,13 +266,39 @@ class BinlogDecoder:
         except (struct.error, IndexError, UnicodeDecodeError) as error:
             corrupt = CorruptEvent(f"The event is too short ({error}).")
             raise self._with_place(corrupt, *self._last) from error
+        except CanalGroupError:
+            raise
+        except Exception as error:  # whatever it is, an operator has to know at which event
+            _log.exception("an event cannot be read", extra={"shard": self._shard})
+            defect = UnsupportedEvent(
+                f"Reading the event failed with {type(error).__name__}.",
+                hint="This is a defect of canal-group; the shard's log holds the traceback.",
+                defect=type(error).__name__,
+            )
+            raise self._with_place(defect, *self._last) from error
 
     def _with_place(self, error: DataError, name: str, offset: int) -> DataError:
+        if "skippable" in error.details:  # another stream has read ahead for this one, up to that event
+            return error
+        place: dict[str, Detail] = {
+            "shard": self._shard,
+            "file": self.file,
+            "offset": offset,
+            "event": name,
+        }
+        cut = isinstance(error, CorruptEvent | UnsupportedEvent) or "xid" in error.details
+        if cut and self._skippable and (name, offset) == self._last:
+            place |= {
+                "skippable": 1,
+                "part": self._transactions.part,
+                "created_s": self.created.get(self.file, 0),
+                "handed_over": int(self._builder.handed_over),
+            }
         shard = f"shard {self._shard}, " if self._shard else ""
         return type(error)(
             f"{error.message} ({shard}{name} at {self.file}:{offset})",
             hint=error.hint,
-            **{**error.details, "shard": self._shard, "file": self.file, "offset": offset, "event": name},
+            **{**error.details, **place},
         )
 
     def _feed(self, event: bytes) -> int:
@@ -272,19 +309,25 @@ class BinlogDecoder:
         if kind == EventType.FORMAT_DESCRIPTION:
             self._on_format_description(event, header)
             return kind
+        if self._skipped(event, header):
+            return kind
+        self._skippable = kind not in _HEARTBEATS or self._on_disk
         body = self._body(event)
         if kind == EventType.MARIADB_GTID and not header.log_pos and not self._on_disk:
+            self._skippable = False
             raise UnsupportedEvent(
                 "The source sends transactions without offsets: its binlog is stored in a storage engine.",
                 hint="Remove binlog_storage_engine from the server's configuration and restart it.",
             )
-        if kind in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2) and not self._on_disk:
+        if kind in _HEARTBEATS and not self._on_disk:
+            self._transactions.found_idle(self.offset)
             return kind
         begin, self.offset = self._place(header)
         self._last = type_name(kind), begin
         if kind == EventType.ROTATE:
             self._on_rotate(header, body)
         elif kind == EventType.MARIADB_START_ENCRYPTION and self._on_disk:
+            self._skippable = False
             raise UnsupportedEvent(
                 "The file is encrypted from this event on.",
                 hint="Read it from its server, which sends events decrypted.",
@@ -327,7 +370,50 @@ class BinlogDecoder:
                 self._lead_in.take(event)
                 return
             self._lead_in = None
-        self._transactions.take(event)
+        self._transactions.take(event, self._skips_at(event.begin))
+
+    def _skips_at(self, offset: int) -> Parts:
+        return self._skips.at(self.file, self.created.get(self.file, 0), offset)
+
+    def _skipped(self, event: bytes, header: EventHeader) -> bool:
+        """Leave an event out if an operator has asked for that; return whether it was.
+
+        It may be damaged: then it begins where the one before ends, and its length is all that is known of
+        it. Errors that came before its place was read name that one too.
+        """
+        kind = header.event_type
+        if kind in _HEARTBEATS or kind == EventType.ROTATE or self._artificial(header):
+            return False
+        try:
+            begin, end = self._place(header)
+        except CorruptEvent:
+            begin, end = self.offset, self.offset + len(event)
+        skip = self._skips_at(begin).get(0) or self._skips_at(self.offset).get(0)
+        if skip is None:
+            return False
+        self._fragments.drop()
+        intact, body = True, event[HEADER_SIZE:]
+        try:
+            body = self._body(event)
+        except CorruptEvent:
+            intact, body = False, body[:-CHECKSUM_SIZE]
+        left_out = Event(kind, header.timestamp, header.server_id, body, self.file, begin, end, header.flags)
+        self.offset = end
+        if self._lead_in is not None and (self.file != self._start.file or begin < self._start.offset):
+            self._lead_in.leave_out(left_out, skip)
+        else:
+            self._lead_in = None
+            self._transactions.leave_out(left_out, skip, intact=intact)
+        return True
+
+    def _abandon(self) -> None:
+        """Drop a transaction that its file does not end; if its first rows are out, leave out the rest."""
+        begin = self._last[1]
+        skip = self._skips_at(begin).get(0)
+        if skip is not None and self._builder.handed_over:
+            here = Event(EventType.ROTATE, 0, 0, b"", self.file, begin, self.offset)
+            self._transactions.leave_out(here, skip)
+        self._transactions.abandon(begin)
 
     def _artificial(self, header: EventHeader) -> bool:
         """Return whether the server made an event for this stream only, so that it is not in the file."""
@@ -431,13 +517,13 @@ class BinlogDecoder:
         """
         if self._on_disk:
             if not self._relay_log:
-                self._transactions.abandon()
+                self._abandon()
             return
         rotate = parse_rotate(body)
         if rotate.file == self.file and self._artificial(header):
             return
         self._fragments.drop()
-        self._transactions.abandon()
+        self._abandon()
         self._leave_file(rotate.file, rotate.offset)
 
     def _leave_file(self, file: str, offset: int) -> None:

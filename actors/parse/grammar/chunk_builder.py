@@ -23,9 +23,17 @@ from actors.parse.columns.columns import Losses, TableSchema
 from actors.parse.columns.rows import RowsBuilder
 from actors.parse.native.accumulator import Accumulator
 from actors.parse.native.fast_path import FastPath
-from merge.values.chunk import STATEMENTS, Chunk, StatementSource, TableName, TableRows
+from merge.values.chunk import (
+    NO_TABLE,
+    STATEMENTS,
+    Chunk,
+    StatementKind,
+    StatementSource,
+    TableName,
+    TableRows,
+)
 from merge.values.ddl_mark import DdlMark
-from merge.values.header import HEADER, Headers
+from merge.values.header import HEADER, Headers, gtid_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +108,17 @@ class ChunkBuilder:
     def row(self) -> int:
         """Ordinal of the open transaction's next row; 0 outside a transaction."""
         return self.accumulator.row if self.accumulator.is_open else 0
+
+    @property
+    def gtid(self) -> str:
+        """GTID of the open transaction, as its server prints it; empty: none."""
+        accumulator = self._opened()
+        return gtid_text(list(self._chunk.names)[accumulator.source], accumulator.number)
+
+    @property
+    def handed_over(self) -> bool:
+        """Whether rows of the open transaction were handed over in earlier chunks."""
+        return self.accumulator.is_open and self.accumulator.was_cut
 
     @property
     def full(self) -> bool:
@@ -182,6 +201,15 @@ class ChunkBuilder:
             self._chunk.statement_sources.append(source)
         accumulator.add(1, int(kept), len(statement["sql"]))
 
+    def add_mark(self, sql: str) -> None:
+        """Add the mark of an event that is left out to the open transaction; it takes one ordinal.
+
+        Args:
+            sql: see `merge.skips.skip_mark`.
+        """
+        statement = {"schema": "", "table": "", "op": "QUERY", "sql": sql, "ddl_schema": "", "tables": []}
+        self.add_statement(statement, StatementSource((NO_TABLE,), StatementKind.SKIP))
+
     def undo(self, since: int) -> bool:
         """Leave out rows of the open transaction that were rolled back; they keep their ordinals.
 
@@ -220,6 +248,28 @@ class ChunkBuilder:
         Returns:
             False, and nothing was changed, if rows of it were handed over before.
         """
+        if not self._take_back():
+            return False
+        self.accumulator.discard()
+        return True
+
+    def restart(self) -> bool:
+        """Remove what the open transaction has; it stays open.
+
+        Returns:
+            False, and nothing was changed, if rows of it were handed over before.
+        """
+        if not self._take_back():
+            return False
+        self.accumulator.restart()
+        return True
+
+    def pass_handed_over(self) -> None:
+        """Go on after the rows of the open transaction that were handed over before, without reading them."""
+        accumulator = self._opened()
+        accumulator.add(max(0, accumulator.skip - accumulator.row), 0, 0)
+
+    def _take_back(self) -> bool:
         accumulator = self._opened()
         if accumulator.was_cut:
             return False
@@ -234,7 +284,6 @@ class ChunkBuilder:
         )
         self._chunk.ddls.pop(header, None)
         self._chunk.undone = [each for each in self._chunk.undone if each[0] != header]
-        accumulator.discard()
         return True
 
     def close(self, end_offset: int) -> Chunk | None:

@@ -15,8 +15,10 @@ from actors.parse.grammar.tables import Tables
 from actors.parse.grammar.xa import XaTransactions, parse_xa_prepare, parse_xa_statement
 from actors.parse.statements.beginnings import Kind
 from actors.parse.statements.statement_reader import read_control
+from merge.skips.skipped_event import SkippedEvent, Unit
 
-_BEGINS = frozenset({EventType.GTID, EventType.GTID_TAGGED, EventType.ANONYMOUS_GTID, EventType.MARIADB_GTID})
+#: types of events that begin a transaction
+BEGINS = frozenset({EventType.GTID, EventType.GTID_TAGGED, EventType.ANONYMOUS_GTID, EventType.MARIADB_GTID})
 _ROWS = ROWS | UNPACKED_ROWS.keys()
 
 
@@ -26,6 +28,16 @@ class LeadIn:
     def __init__(self, tables: Tables, xa: XaTransactions) -> None:
         self._tables = tables
         self._xa = xa
+        #: whether the rest of the XA transaction that is being read is left out
+        self._leaving = False
+
+    def leave_out(self, event: Event, skip: SkippedEvent) -> None:
+        """Skip an event that is left out, or its whole XA transaction; its mark was handed over before."""
+        if event.type == EventType.TABLE_MAP:
+            self._tables.leave_out(event.body)
+        if self._xa.reading and skip.unit is Unit.TRANSACTION:
+            self._xa.undo(0)
+            self._leaving = True
 
     def take(self, event: Event) -> None:
         """Skip one event, or keep what it says about XA transactions.
@@ -34,7 +46,8 @@ class LeadIn:
             CorruptEvent, UnsupportedEvent: rows of an XA transaction cannot be read, or are too many.
         """
         match event.type:
-            case kind if kind in _BEGINS:
+            case kind if kind in BEGINS:
+                self._leaving = False
                 self._xa.drop()
                 if kind == EventType.MARIADB_GTID and parse_mariadb_gtid(event.body, 0).prepares_xa:
                     self._xa.begin()
@@ -47,7 +60,7 @@ class LeadIn:
             case EventType.TRANSACTION_PAYLOAD:
                 for inner in inner_events(event):
                     self.take(inner)
-            case kind if kind in _ROWS and self._xa.reading:
+            case kind if kind in _ROWS and self._xa.reading and not self._leaving:
                 self._on_rows(event)
 
     def _on_prepare(self, event: Event) -> None:

@@ -5,6 +5,7 @@ The server assigns table ids and reuses them after a restart, so they are valid 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from actors.parse.grammar.ddl_identity import statement_id
 from actors.parse.grammar.xa import RowsEvent
 from actors.parse.schema.statement import ServerVersion, Statement
 from actors.parse.statements.logged_statement import statement_of
-from merge.errors import CorruptEvent
+from merge.errors import CorruptEvent, DataError
 from merge.values.chunk import TableName
 from merge.values.ddl_mark import DdlMark
 
@@ -87,6 +88,30 @@ class Tables:
         """Note a statement that defines something: the lookup may answer differently from now on."""
         self._lookup.redefine(query, file, end)
         self._tables.clear()
+
+    def lose(self, query: Query | None, file: str, end: int) -> None:
+        """Note a statement that is left out, see `TableLookup.lose`."""
+        self._lookup.lose(query, file, end)
+        self._tables.clear()
+
+    def leave_out(self, body: bytes) -> None:
+        """Leave out the rows that refer to a TABLE_MAP event, until another one has its table id."""
+        self._tables[table_id(body, self.post_header_size(EventType.TABLE_MAP))] = _Table(b"", None)
+
+    def name(self, event_type: int, body: bytes) -> TableName | None:
+        """Return what consumers call the table of a TABLE_MAP or rows event; None: it cannot be told."""
+        try:
+            head = self.post_header_size(event_type)
+            if event_type == EventType.TABLE_MAP:
+                return self._select(*table_name(body, head))
+            table = self._tables.get(table_id(body, head))
+        except (DataError, IndexError, UnicodeDecodeError, struct.error):
+            return None
+        return None if table is None or table.schema is None else table.schema.name
+
+    def selected(self, schema: str, table: str) -> TableName | None:
+        """Return what consumers call a table; None: it is left out."""
+        return self._select(schema, table)
 
     def statement(self, query: Query) -> Statement:
         """Return a statement with what decides its meaning, as far as its event says that."""

@@ -17,6 +17,10 @@ Rows that were prepared under an xid belong to the transaction that commits the 
 commit time and GTID. The transaction that prepared them, a rollback, and the first phase of an ALTER are
 transactions without rows.
 
+An event that an operator has left out takes part in this as far as its bytes tell: rows and statements are
+dropped, what begins or ends a transaction still does so. A mark comes in its place. If the bytes do not tell
+whether they begin a transaction, its rows are dropped too: nobody knows what they belong to.
+
 An event may hold more rows than fit a chunk. `take` reads its beginning, and `go_on` reads the rest step by
 step; the owner closes full chunks in between.
 """
@@ -25,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import IntEnum
+from itertools import count
 
 from actors.parse.formats.event_types import (
     KNOWN,
@@ -41,6 +46,16 @@ from actors.parse.formats.events import IGNORABLE_FLAG, Event, Query, parse_quer
 from actors.parse.formats.gtid_events import Alter, TransactionStart, parse_start
 from actors.parse.formats.payload import inner_events
 from actors.parse.grammar.chunk_builder import ChunkBuilder
+from actors.parse.grammar.lead_in import BEGINS
+from actors.parse.grammar.left_out import (
+    DAMAGED,
+    STATEMENTS,
+    LeftOutStatement,
+    mark_of,
+    statement_left_out,
+    xa_left_out,
+)
+from actors.parse.grammar.skips import Parts
 from actors.parse.grammar.statements import Statements
 from actors.parse.grammar.tables import Select, Tables
 from actors.parse.grammar.xa import (
@@ -53,7 +68,8 @@ from actors.parse.grammar.xa import (
 from actors.parse.schema.statement import Statement
 from actors.parse.statements.beginnings import Kind
 from actors.parse.statements.statement_reader import Reading, read_control, read_statement
-from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
+from merge.errors import CorruptEvent, DataError, PositionPurged, UnsupportedEvent
+from merge.skips.skipped_event import SkippedEvent, Unit
 
 SECOND_US = 1_000_000
 
@@ -106,6 +122,12 @@ class Transactions:
         #: how many transactions had begun when the state of the last one was forgotten
         self._of = 0
         self._alter: Alter | None = None
+        #: which event of a compressed transaction is being read, from 1; 0: an event of its own
+        self.part = 0
+        #: whether the rest of the open transaction is left out; whether an event was that may have ended it
+        self._leaving = self._may_have_ended = False
+        #: what to leave out of the compressed transaction that is being read
+        self._parts: Parts = {}
         #: what is left to read of the last event; the innermost one last
         self._rests: list[Iterator[None]] = []
         self._handlers: dict[int, Callable[[Event], None]] = {
@@ -132,8 +154,9 @@ class Transactions:
 
     @property
     def plain(self) -> bool:
-        """Whether the last event was read whole and no XA transaction is being read."""
-        return not self._rests and not self._xa.reading
+        """Whether the last event was read whole, no XA transaction is being read, and nothing is left out."""
+        left_out = self._leaving or self._may_have_ended
+        return not self._rests and not self._xa.reading and not left_out
 
     @property
     def _state(self) -> int:
@@ -143,8 +166,12 @@ class Transactions:
     def _state(self, state: _State) -> None:
         self._accumulator.phase = state
 
-    def take(self, event: Event) -> None:
+    def take(self, event: Event, parts: Parts | None = None) -> None:
         """Read one event; `go_on` reads the rest of it.
+
+        Args:
+            event: it.
+            parts: what to leave out of it, if it is a compressed transaction.
 
         Raises:
             CorruptEvent: its bytes contradict themselves, or it is not allowed here.
@@ -152,8 +179,13 @@ class Transactions:
             PositionPurged: it commits an XA transaction whose rows were logged before the stream began; the
                 details hold its `xid`, and as `begin_offset` where the commit's transaction begins.
         """
+        if parts is not None:
+            self._parts = parts
         if self._of != self._accumulator.begun:  # transactions went through the fast path
             self._forget_last()
+        if self._leaving and event.type not in BEGINS:
+            self._pass_by(event)
+            return
         handler = self._handlers.get(event.type)
         if handler is not None:
             handler(event)
@@ -173,14 +205,25 @@ class Transactions:
             self._rests.pop()
         return False
 
-    def abandon(self) -> None:
+    def found_idle(self, offset: int) -> None:
+        """Note that the source has nothing more to send: whole transactions are all that it has sent."""
+        if self._leaving or self._may_have_ended:
+            self._end_at(offset)
+
+    def abandon(self, end: int) -> None:
         """Drop an open transaction whose file ends before it: the server crashed and rolled it back.
+
+        Args:
+            end: where the file ends.
 
         Raises:
             CorruptEvent: some of its rows were handed over already.
         """
         self._xa.drop()
         if not self.open:
+            return
+        if self._leaving or self._may_have_ended:
+            self._end_at(end)
             return
         if not self._builder.discard():
             raise CorruptEvent(
@@ -200,6 +243,8 @@ class Transactions:
             self._xa.begin()
 
     def _begin(self, start: TransactionStart | None, event: Event) -> None:
+        if self._leaving or self._may_have_ended:
+            self._end_at(event.begin)
         if self.open:
             raise CorruptEvent("A transaction begins inside another.")
         commit_us = start.commit_us if start else 0
@@ -213,7 +258,8 @@ class Transactions:
         )
         self._skip = 0
         self._forget_last()
-        self._fast_path.learn_source(event.type, event.body, event.server_id)
+        if start is not None or event.type not in BEGINS:
+            self._fast_path.learn_source(event.type, event.body, event.server_id)
 
     def _forget_last(self) -> None:
         """Forget what belongs to the transaction before."""
@@ -222,9 +268,13 @@ class Transactions:
         self._statements.begin()
 
     def _end(self, event: Event) -> None:
+        self._end_at(event.end)
+
+    def _end_at(self, offset: int) -> None:
         self._xa.drop()
-        self._builder.end(event.end)
+        self._builder.end(offset)
         self._state = _State.IDLE
+        self._leaving = self._may_have_ended = False
 
     def _require_inside(self, what: str) -> None:
         if self._state != _State.INSIDE:
@@ -388,12 +438,141 @@ class Transactions:
 
     def _unpack(self, event: Event) -> Iterator[None]:
         """Read a payload's events; each has the offsets of the payload."""
-        begun = self.open
-        for inner in inner_events(event):
-            if begun and not self.open:
+        begun, parts, events = self.open, self._parts, inner_events(event)
+        for self.part in count(1):
+            skip = parts.get(self.part)
+            try:
+                inner = next(events, None)
+                if inner is None and self.open:
+                    raise CorruptEvent("A compressed transaction has no end.")
+            except DataError:
+                if skip is None:
+                    raise
+                self.leave_out(event, skip)  # what cannot be unpacked is the rest
+                return
+            if inner is None:
+                return
+            if skip is not None:
+                self.leave_out(inner, skip)
+            elif begun and not self.open:
                 raise CorruptEvent("A compressed transaction has events after its end.")
-            self.take(inner)
+            else:
+                self.take(inner)
             begun |= self.open
             yield
-        if self.open:
-            raise CorruptEvent("A compressed transaction has no end.")
+
+    # ---- what is left out ----------------------------------------------------------------------------------
+
+    def leave_out(self, event: Event, skip: SkippedEvent, *, intact: bool = True) -> None:
+        """Leave an event out, or all that its transaction has, and hand on a mark in its place.
+
+        Args:
+            event: it; its bytes may be anything.
+            skip: what was asked for.
+            intact: whether its checksum is right. Of a damaged event no GTID is believed: with a wrong one in
+                a position, a transaction that has it would be lost.
+        """
+        if self._of != self._accumulator.begun:
+            self._forget_last()
+        said = LeftOutStatement()
+        if event.type in STATEMENTS:
+            said = statement_left_out(event, self._tables, intact=intact)
+        alone = event.type not in BEGINS and self._state == _State.IDLE
+        self._begin_for(event, intact=intact)
+        whole = skip.unit is Unit.TRANSACTION or self._hides_begin(event, said)
+        decides = said.control is not None and said.control.kind is Kind.XA
+        if whole:
+            self._builder.restart()
+            if self._xa.reading:
+                self._xa.undo(0)
+        self._leaving = whole
+        unit = Unit.TRANSACTION if whole or decides else Unit.EVENT
+        if event.type == EventType.TRANSACTION_PAYLOAD:
+            self._builder.pass_handed_over()
+        self._builder.add_mark(mark_of(event, skip, said, unit, self._tables, self._builder.gtid))
+        self._builder.losses.skipped_events[type_name(event.type)] += 1
+        self._pass_by(event, said)
+        if alone and self._state == _State.ANNOUNCED:
+            self._end(event)
+
+    def _begin_for(self, event: Event, *, intact: bool) -> None:
+        """See that a transaction is open for a mark."""
+        if event.type in BEGINS:
+            if self.open:
+                self._end_at(event.begin)
+            try:
+                if intact:
+                    self._on_gtid(event)
+            except DAMAGED:
+                pass
+            if not self.open:
+                self._begin(None, event)
+                self._state = _State.ANNOUNCED
+        elif self._state == _State.IDLE:
+            self._begin(None, event)
+            self._state = _State.ANNOUNCED
+
+    def _hides_begin(self, event: Event, said: LeftOutStatement) -> bool:
+        """Return whether an event begins a transaction, or may do so."""
+        if event.type in BEGINS:
+            return True
+        if event.type not in STATEMENTS or self._state != _State.ANNOUNCED:
+            return False
+        return said.query is None or (said.control is not None and said.control.kind is Kind.BEGIN)
+
+    def _pass_by(self, event: Event, said: LeftOutStatement | None = None) -> None:
+        """Do with an event that is left out what it does to its transaction; its content is dropped."""
+        match event.type:
+            case EventType.XID | EventType.TRANSACTION_PAYLOAD | EventType.ROTATE:
+                self._end(event)
+            case EventType.XA_PREPARE:
+                self._pass_by_prepare(event)
+            case EventType.TABLE_MAP:
+                self._tables.leave_out(event.body)
+                self._fast_path.begin_file()
+            case kind if kind in STATEMENTS:
+                self._pass_by_statement(event, said or statement_left_out(event, self._tables))
+            case _:
+                pass
+
+    def _pass_by_prepare(self, event: Event) -> None:
+        try:
+            one_phase, xid = parse_xa_prepare(event.body)
+            if one_phase:
+                self._hand_over(self._xa.take(), event)
+                return
+            if self._xa.reading:
+                self._xa.prepare(xid)
+        except DAMAGED:
+            pass  # nobody knows its xid: a commit of it finds no rows
+        self._end(event)
+
+    def _pass_by_statement(self, event: Event, said: LeftOutStatement) -> None:
+        if said.defines:
+            self._tables.lose(said.query, event.file, event.end)
+            self._fast_path.begin_file()
+        match said.control and said.control.kind:
+            case Kind.BEGIN:
+                self._state = _State.INSIDE
+            case Kind.COMMIT if self._xa.reading:
+                self._hand_over(self._xa.take(), event)
+            case Kind.COMMIT | Kind.ROLLBACK:
+                self._end(event)
+            case Kind.XA:
+                self._pass_by_xa(event, xa_left_out(said.query))
+            case None if said.query is None:
+                self._may_have_ended = True
+            case None if self._state == _State.ANNOUNCED:
+                self._end(event)  # it is its whole transaction
+            case _:
+                pass
+
+    def _pass_by_xa(self, event: Event, statement: XaStatement | None) -> None:
+        self._state = _State.INSIDE
+        if statement is None:
+            return
+        if statement.verb == "START":
+            self._xa.begin()
+        elif statement.verb in ("COMMIT", "ROLLBACK"):
+            self._xa.decide(statement.xid)
+            self._end(event)

@@ -46,7 +46,7 @@ cdef class Accumulator:
     cdef readonly uint32_t source
     cdef readonly int64_t row
     cdef readonly int64_t skip
-    cdef int64_t number
+    cdef readonly int64_t number
     cdef readonly int64_t begin_offset
     cdef int64_t commit_us
     cdef readonly int64_t row_begin

@@ -31,11 +31,12 @@ class Accumulator:
     #: how many transactions began so far
     begun: int
     is_open: bool
-    #: of the open transaction: its file and where it begins, its GTID's source, ordinals of its next row and
-    #: of its first row since its last header, rows handed over before
+    #: of the open transaction: its file and where it begins, its GTID's source and number, ordinals of its
+    #: next row and of its first row since its last header, rows handed over before
     file: int
     begin_offset: int
     source: int
+    number: int
     row: int
     row_begin: int
     skip: int
@@ -82,6 +83,9 @@ class Accumulator:
 
     def discard(self) -> None:
         """Close the open transaction without a header, and no longer count its rows."""
+
+    def restart(self) -> None:
+        """Begin the open transaction again, without its rows, none of which was handed over."""
 
     def take(self) -> builtins.bytes:
         """Return the gathered headers, records of HEADER, and restart the counts at zero."""

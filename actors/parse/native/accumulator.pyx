@@ -121,6 +121,12 @@ cdef class Accumulator:
         self.open_rows = self.open_bytes = 0
         self.is_open = False
 
+    def restart(self):
+        self.rows -= self.open_rows
+        self.bytes -= self.open_bytes
+        self.row = self.row_begin = self.open_rows = self.open_bytes = 0
+        self.ddl = False
+
     @property
     def was_cut(self):
         return self.cut

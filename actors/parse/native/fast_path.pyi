@@ -25,6 +25,8 @@ class FastPath:
     is_open: bool
     #: end of the last event in the file; also set by the owner. An event's log_pos is its low 32 bits.
     offset: int
+    #: events that end after this offset are not taken; set by the owner
+    until: int
     #: whether commit times are those of the servers that committed first; set by the owner before it reads
     original: bool
     accumulator: Accumulator

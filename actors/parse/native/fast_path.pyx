@@ -60,6 +60,8 @@ cdef enum:
     MARIADB_GTID = 162
 
 
+cdef int64_t NOWHERE = (<uint64_t>1 << 63) - 1
+
 USUAL = (
     QUERY, XID, TABLE_MAP, WRITE_ROWS_V1, WRITE_ROWS_V1 + 1, DELETE_ROWS_V1, ROWS_QUERY, WRITE_ROWS,
     WRITE_ROWS + 1, DELETE_ROWS, GTID, ANONYMOUS_GTID, GTID_TAGGED, MARIADB_ANNOTATE_ROWS, MARIADB_GTID,
@@ -87,6 +89,7 @@ cdef class FastPath:
     cdef readonly Accumulator accumulator
     cdef public bint is_open
     cdef public int64_t offset
+    cdef public int64_t until
     cdef public bint original
     cdef bint checksum
     cdef bint gaps
@@ -102,6 +105,7 @@ cdef class FastPath:
 
     def __cinit__(self, Accumulator accumulator not None):
         self.accumulator = accumulator
+        self.until = NOWHERE
         self.versions = [None] * TABLES
         self.kept = {}
         self.tables = <Table*>calloc(TABLES, sizeof(Table))
@@ -254,6 +258,8 @@ cdef class FastPath:
             if load32(event + end) != crc32(event, end):
                 return False
         begin = self.offset + gap
+        if begin + <int64_t>size > self.until:
+            return False
         if not self._take_body(event, event + HEADER_SIZE, end - HEADER_SIZE, begin, begin + <int64_t>size):
             return False
         self.offset = begin + <int64_t>size

@@ -51,6 +51,7 @@ _SEQUENCE = tuple(
     )
 )
 _HASHES_SINCE = (10, 4)
+_LEFT_OUT = "A statement that may have changed it was left out by an operator."
 
 
 class Applying:
@@ -84,6 +85,9 @@ class Applying:
     def run(self) -> None:
         """Apply the statement; what is not understood makes tables unknown."""
         words = None
+        if self._statement.left_out:
+            self._lose()
+            return
         try:
             words = Words(self._statement)
             if self._statement.failed:
@@ -98,6 +102,14 @@ class Applying:
                 return
             for name in [*self._concerned, *later_names(words)]:
                 self._holdings.forget(name, reason)
+
+    def _lose(self) -> None:
+        """Hold as not known what a statement may have changed that an operator has left out."""
+        names = all_names(Words(self._statement))
+        for name in names:
+            self._holdings.forget(name, _LEFT_OUT)
+        if not names:
+            self._holdings.forget_all(_LEFT_OUT)
 
     def _failed(self, words: Words) -> None:
         """Apply a statement that ended with an error.

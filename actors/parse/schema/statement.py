@@ -90,6 +90,8 @@ class Statement:
     took_effect: bool = False
     #: whether it concerns temporary tables of its session
     thread_specific: bool = False
+    #: whether it stands for one that an operator has left out, whose tables are all its text; none: any
+    left_out: bool = False
 
     def has(self, flag: SqlMode) -> bool:
         """Return whether any bit of a flag is set in the session's `sql_mode`."""

@@ -18,6 +18,7 @@ from actors.parse.formats.event_types import EventType
 from actors.parse.formats.events import CHECKSUM_NONE, MAGIC, parse_header
 from actors.parse.grammar.binlog_decoder import BinlogDecoder
 from actors.parse.grammar.chunk_builder import ChunkBuilder, Limits
+from actors.parse.grammar.skips import Skips
 from actors.parse.grammar.tables import Select
 from actors.parse.server.clock import STALE_US, SourceClock
 from actors.parse.server.dump.dump_connection import DumpConnection
@@ -69,6 +70,7 @@ class BinlogStream:
         withheld_us: returns by how much low watermarks are lowered, see `LowWatermarks`.
         dump_server: sends what follows `start` for the source, and is closed with the stream; None: the
             source does. Without `lead_in`, `by_gtid` and semi-synchronous replication only.
+        skips: the events to leave out; None: none.
 
     Raises:
         SourceUnavailable: the source does not answer, another server does, or it lags behind `start`.
@@ -93,6 +95,7 @@ class BinlogStream:
         original_times: bool = False,
         withheld_us: Callable[[], int] = lambda: 0,
         dump_server: Attachment | None = None,
+        skips: Skips | None = None,
     ) -> None:
         self._address = address
         self._start = start
@@ -123,6 +126,7 @@ class BinlogStream:
                 checksum=checksum,
                 lookup=lookup,
                 verbatim=verbatim,
+                skips=skips,
             )
             self._decoder.file, self._decoder.offset = self._dump_at
             self._packets = self._dump(ring) if dump_server is None else dump_server.packets

@@ -28,6 +28,7 @@ import pymysql
 from actors.parse.columns.read_counts import ReadCounts
 from actors.parse.formats.events import MAGIC
 from actors.parse.grammar.chunk_builder import Limits
+from actors.parse.grammar.skips import SkipsOf, no_skips
 from actors.parse.grammar.tables import Select
 from actors.parse.server.back_off import BackOff
 from actors.parse.server.binlog_stream import BinlogStream
@@ -88,6 +89,7 @@ class SourceReader:
         definitions: what is known of the tables' definitions, from an earlier reader; None: nothing.
         hosts: the servers of the shard, of which this reader reads the one at `address`; None: only that one.
         ring: where the listener stores chunks; see `BinlogStream`.
+        skips: what is left out of a server's binlog; asked for each stream.
     """
 
     def __init__(
@@ -105,7 +107,9 @@ class SourceReader:
         definitions: SourceDefinitions | None = None,
         hosts: SourceHosts | None = None,
         ring: Ring | None = None,
+        skips: SkipsOf = no_skips,
     ) -> None:
+        self._skips = skips
         self._address = address
         self._select = select
         self._limits = limits
@@ -275,7 +279,7 @@ class SourceReader:
             replayed = None if lead_in is not None or by_gtid else self._unfreed(begin)
             self._replays = True
             at = replayed if lead_in is None else (lead_in, len(MAGIC))
-            lookup = self._definitions.lookup(self._address, facts, self._known_at(facts))
+            lookup = self._definitions.lookup(self._address, facts, self._known_at(facts), self._skips)
             stream = self._opened_stream(begin, at, control, facts, lookup, by_gtid=by_gtid)
             # Only now is it known which server sends the stream.
             self._place.reached(begin, facts.identity, by_gtid=by_gtid)
@@ -338,6 +342,7 @@ class SourceReader:
             ring=self._ring,
             withheld_us=lambda: withheld.us,
             dump_server=dump_server,
+            skips=self._skips(facts.identity),
         )
         lookup.follow(stream)
         return stream

@@ -49,6 +49,10 @@ class ServerLookup:
         """Forget the answers: query the server again from now on."""
         self._known.clear()
 
+    def lose(self, _query: Query | None, _file: str, _end: int) -> None:
+        """Forget the answers: query the server again from now on."""
+        self._known.clear()
+
     def tables(self) -> None:
         """Return None: the server shows the tables of now."""
 

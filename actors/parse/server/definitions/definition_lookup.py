@@ -16,6 +16,7 @@ from actors.parse.schema.definition import SourceName, TableDefinition, UnknownT
 from actors.parse.server.definitions.base import Base
 from actors.parse.server.definitions.confirming import Confirming
 from actors.parse.server.definitions.learning import Learning
+from actors.parse.server.definitions.lost import lost
 from actors.parse.server.definitions.present import PresentReader
 from actors.parse.statements.logged_statement import statement_of
 from merge.errors import UnsupportedEvent
@@ -105,6 +106,14 @@ class DefinitionLookup:
         if history is not None:
             change = Change(Place(self._reader.facts.identity, file, end), statement_of(query, self._version))
             self._missed -= self._keeper.apply(history, change)
+
+    def lose(self, query: Query | None, file: str, end: int) -> None:
+        """Note a statement that is left out, see `TableLookup.lose`: what it defines has to be asked."""
+        history, statement = self._needed(self._place()[0]), lost(query, self._version)
+        if history is not None and statement is not None:
+            change = Change(Place(self._reader.facts.identity, file, end), statement)
+            self._keeper.apply(history, change)
+            self._missed.clear()
 
     def between(self, *, idle: bool) -> None:
         """Read what tables are that have not been read, and compare what was followed with the source.

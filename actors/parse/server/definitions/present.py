@@ -16,13 +16,15 @@ from actors.parse.charsets.collations import collation_number
 from actors.parse.columns.table_lookup import NoLookup
 from actors.parse.formats.events import Query
 from actors.parse.grammar.chunk_builder import Limits
+from actors.parse.grammar.skips import SkipsOf, no_skips
 from actors.parse.history.facts import Change, Place
 from actors.parse.schema.catalog import Catalog
 from actors.parse.schema.definition import SourceName, TableDefinition
 from actors.parse.schema.held import ShownTable, View
-from actors.parse.schema.statement import ServerVersion
+from actors.parse.schema.statement import ServerVersion, Statement
 from actors.parse.server.binlog_stream import BinlogStream
 from actors.parse.server.clock import SourceClock
+from actors.parse.server.definitions.lost import lost
 from actors.parse.server.low_watermarks import CaughtUp
 from actors.parse.server.source import (
     ServerFacts,
@@ -152,10 +154,12 @@ class PresentReader:
     Args:
         address: the server.
         facts: what it reports about itself.
+        skips: what is left out of its binlog.
     """
 
     address: SourceAddress
     facts: ServerFacts
+    skips: SkipsOf = no_skips
 
     @property
     def version(self) -> ServerVersion:
@@ -229,6 +233,7 @@ class PresentReader:
             lookup=recorder,
             verbatim=True,
             by_gtid=by_gtid,
+            skips=self.skips(self.facts.identity),
         )
         with contextlib.closing(stream):
             for item in stream:
@@ -267,14 +272,23 @@ class _Recorder(NoLookup):
         Raises:
             UnsupportedEvent: there are too many.
         """
+        self._record(statement_of(found, self._version), file, end)
+
+    def lose(self, found: Query | None, file: str, end: int) -> None:
+        """Record that a statement is left out."""
+        statement = lost(found, self._version)
+        if statement is not None:
+            self._record(statement, file, end)
+
+    def _record(self, statement: Statement, file: str, end: int) -> None:
         place = Place(self._server, file, end)
         if (self._after is not None and self._after.reaches(place)) or not self._until.reaches(place):
             return
-        self._chars += len(found.sql)
+        self._chars += len(statement.sql)
         if len(self.changes) == CHANGES_MAX or self._chars > CHANGES_CHARS_MAX:
             raise UnsupportedEvent(
                 f"More than {CHANGES_MAX:,} statements that define something, or {CHANGES_CHARS_MAX:,} "
                 f"characters of them, come before {self._until.file}:{self._until.offset}.",
                 hint="Start at a later position, or SET GLOBAL binlog_row_metadata = FULL; on the source.",
             )
-        self.changes.append(Change(place, statement_of(found, self._version)))
+        self.changes.append(Change(place, statement))

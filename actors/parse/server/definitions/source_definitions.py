@@ -18,6 +18,7 @@ import logging
 import threading
 from collections.abc import Callable
 
+from actors.parse.grammar.skips import SkipsOf, no_skips
 from actors.parse.grammar.tables import Select
 from actors.parse.history.facts import Change, Place
 from actors.parse.history.histories import Histories
@@ -140,14 +141,22 @@ class SourceDefinitions:
 
     # ---- for the reader
 
-    def lookup(self, address: SourceAddress, facts: ServerFacts, start: Position) -> DefinitionLookup:
+    def lookup(
+        self, address: SourceAddress, facts: ServerFacts, start: Position, skips: SkipsOf = no_skips
+    ) -> DefinitionLookup:
         """Return the lookup of a stream that begins at a position, on the server that answers.
+
+        Args:
+            address: the server.
+            facts: what it reports about itself.
+            start: the position.
+            skips: what is left out of its binlog.
 
         Raises:
             DataError: what was stored cannot be read.
             SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
         """
-        reader = PresentReader(address, facts)
+        reader = PresentReader(address, facts, skips)
         with self._lock:
             self._load(reader)
         history, base = None, None
