@@ -79,6 +79,8 @@ class ShardReported:
     server: str = ""
     #: whether its ring is full, so that it brings nothing until the ring is freed
     full: bool = False
+    #: whether it has stopped at its data; `ShardFailed` says why
+    stopped: bool = False
     #: the source's clock when the report was made, microseconds since 1970 UTC; None: not known
     source_us: int | None = None
     #: when the report was requested, before its clock was read; None: at `at_us`

@@ -10,11 +10,13 @@ import logging
 from collections.abc import Callable
 
 from actors.group.stored_histories import StoredHistories
+from actors.group.stored_skips import StoredSkips
 from actors.ports import Host
 from actors.shard.ports import ShardChannel, ShardRpc
 from actors.shard.report import NOTHING, ShardReport
 from merge import events as ev
 from merge.errors import CanalGroupError, DataError, FencedError
+from merge.skips.skipped_event import SkippedEvent
 from merge.values.position import Position
 
 _log = logging.getLogger(__name__)
@@ -41,6 +43,7 @@ class Follower:
         term: (epoch, generation) of the group.
         tell: takes the events.
         histories: keeps the shard's schema history.
+        skips: keeps what operators have left out.
         host: has the clock that the events carry.
     """
 
@@ -52,6 +55,7 @@ class Follower:
         term: tuple[int, int],
         tell: Callable[[ev.Event], None],
         histories: StoredHistories,
+        skips: StoredSkips,
         host: Host,
     ) -> None:
         self._shard = shard
@@ -60,6 +64,9 @@ class Follower:
         self._epoch, self._generation = term
         self._tell = tell
         self._histories = histories
+        self._skips = skips
+        #: what the shard was told of what is left out
+        self._skips_told: tuple[SkippedEvent, ...] = ()
         self._now_us = host.now_us
         #: the last sequence that the ring may drop, and the last one that it was told to drop
         self._done = self._told = NOTHING
@@ -112,11 +119,20 @@ class Follower:
         self._told = self._done
         return self._done
 
+    def _new_skips(self) -> tuple[SkippedEvent, ...] | None:
+        """Return what is left out, if the shard has to be told; if that fails, it is opened again."""
+        known = self._skips.known(self._name)
+        if known is None or known == self._skips_told:
+            return None
+        self._skips_told = known
+        return known
+
     async def _open(self, position: Position | None) -> Position:
         while True:
             try:
                 history = await self._histories.load(self._name)
-                opened = await self._channel.open(self._epoch, self._generation, position, history)
+                skips = self._skips_told = await self._skips.of(self._name)
+                opened = await self._channel.open(self._epoch, self._generation, position, history, skips)
             except FencedError:
                 raise
             except DataError as error:
@@ -135,8 +151,8 @@ class Follower:
         """
         while True:
             asked_us = self._now_us()
-            done = self._to_tell()
-            report = await rpc.poll(self._epoch, self._generation, POLL_HEADERS_MAX, POLL_WAIT_S, done)
+            done, skips = self._to_tell(), self._new_skips()
+            report = await rpc.poll(self._epoch, self._generation, POLL_HEADERS_MAX, POLL_WAIT_S, done, skips)
             if report.history is not None:
                 await self._histories.save(self._name, report.history)
             self._pass_on(report, asked_us)
@@ -156,6 +172,7 @@ class Follower:
                     self._now_us(),
                     report.server,
                     report.full,
+                    report.error is not None,
                     source_us=report.source_us,
                     asked_us=asked_us,
                     created=report.created,

@@ -72,8 +72,12 @@ class ShardState:
         self.clock_ahead_us = self._last_ahead_us
 
     def goes_on(self, at_us: int) -> None:
-        """Note that it brought something; if it had stopped at its data, it has got past that."""
+        """Note that it brought something."""
         self.moved_us = max(self.moved_us, at_us)
+        self.got_past(at_us)
+
+    def got_past(self, at_us: int) -> None:
+        """Note that it reads; if it had stopped at its data, it does not any more."""
         if self.phase is ShardPhase.FAILED:
             self.phase, self.since_us, self.error = ShardPhase.OPEN, at_us, None
             self.purged_us = None

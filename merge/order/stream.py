@@ -434,6 +434,9 @@ class Stream(Membership):
             self.ddl.policy.learn_tables(self.shards[event.shard], event.tables)
         if event.full:
             state.full_us = event.at_us
+            if not event.stopped:
+                # It has read more than the ring takes: what is in the way now is that nobody acknowledges.
+                state.got_past(event.at_us)
         if event.run is None and event.frontier_us is None:
             if self._timeline is not None:
                 self._read_clock(self._timeline, event)

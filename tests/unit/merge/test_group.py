@@ -153,6 +153,19 @@ def test_a_failed_shard_is_named_to_who_waits_and_recovers():
     assert keys(world.get()) == [10, 20]
 
 
+def test_a_shard_that_is_past_what_stopped_it_and_waits_for_room_holds_no_consumer():
+    """Its ring is full of what has to be acknowledged first: with an error nobody would get that."""
+    world = World.of(Source(Tx(10), Tx(20), Tx(30)))
+    world.subscribe()
+    world.report(0, 2)
+    world.tell(ev.ShardFailed(0, 1, CorruptEvent("bad"), 7))
+    world.tell(ev.ShardReported(0, 1, None, None, 8, full=True, stopped=True))
+    assert shard_state(world, 0)["state"] == "failed", "the ring is full, and it has stopped"
+    world.full(0)
+    assert shard_state(world, 0) | {"state": "open", "error": None} == shard_state(world, 0)
+    assert keys(world.get()) == [10, 20]
+
+
 def test_a_failed_shard_that_is_lost_is_opened_again():
     world = World.of(Source(Tx(10)))
     world.tell(ev.ShardFailed(0, 1, CorruptEvent("bad"), 0))
