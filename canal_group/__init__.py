@@ -37,6 +37,7 @@ from merge.errors import (
     UnsupportedEvent,
     UsageError,
 )
+from merge.skips.skip_mark import SkipMark
 from merge.values.position import GroupPosition, Position
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "SchemaMismatch",
     "ServerUnavailable",
     "ShardUnavailable",
+    "SkipMark",
     "SourceUnavailable",
     "SourceUnfit",
     "SubscriptionDropped",

@@ -10,6 +10,7 @@ from canal_group.gateway.gateway_client import SEARCH_S, GatewayClient, fields
 from canal_group.gateway.operator_token import find_token
 from canal_group.gateway.tls import UNSAID, Tls
 from merge.errors import ServerUnavailable
+from merge.skips.skipped_event import Unit
 from merge.values.position import Position
 
 #: polling interval while waiting for a change to complete, seconds
@@ -122,6 +123,24 @@ class Operator:
         """
         return self._gateway_client.ask_for("shard_remove", _dropped if now else fields, shard=shard, now=now)
 
+    def skip_event(self, shard: str, at: str, *, whole_transaction: bool = False) -> dict[str, Any]:
+        """Leave out the event at which a shard has stopped; return it, and whether that was done `already`.
+
+        The shard goes on after it within a second or two. Each consumer gets a mark in its place, see
+        `canal_group.SkipMark`.
+
+        Args:
+            shard: its name.
+            at: the event, `FILE:POS`, as the shard's error says.
+            whole_transaction: whether to leave out the other rows of its transaction, too.
+
+        Raises:
+            UsageError: there is no such shard, or it has not stopped there; nothing was changed.
+        """
+        return self._gateway_client.ask_for(
+            "shard_skip_event", _skipped, shard=shard, at=at, whole_transaction=whole_transaction
+        )
+
     def rewind(self, client_id: str, to: str) -> dict[str, Any]:
         """Move the cursor of a client id, backwards or forwards; return the cursor `from` and `to`, as JSON.
 
@@ -220,6 +239,16 @@ class Operator:
 def _state(value: Any) -> dict[str, Any]:
     """Return a shard's state."""
     return {**fields(value), "skipped": bool(value["skipped"])}
+
+
+def _skipped(value: Any) -> dict[str, Any]:
+    """Return an event that is left out."""
+    return {
+        **fields(value),
+        "already": bool(value["already"]),
+        "by": str(value["by"]),
+        "unit": Unit(value["unit"]),
+    }
 
 
 def _tables(value: Any) -> dict[str, list[dict[str, Any]]]:

@@ -48,6 +48,7 @@ from merge.order.sort_order import SortOrder
 from merge.order.stream import Stream
 from merge.order.stream_status import describe_stream
 from merge.order.timeline import AHEAD_MAX_US
+from merge.skips.event_skips import Stop
 from merge.trace import trace
 from merge.values.chunk import TableName
 from merge.values.loss import Purged
@@ -318,6 +319,16 @@ class Group:
     def gone(self) -> list[str]:
         """Names of the shards that have left and that no cursor holds; empty while that is not known."""
         return self._stream.retired if self._stream.merging and self._subscribers.reconciled else []
+
+    def stop_of(self, name: str) -> Stop:
+        """Return where a shard stands.
+
+        Raises:
+            UsageError: there is no such shard.
+        """
+        state = self._stream.states[self._stream.index_of(name)]
+        server = state.server if state.error is None else str(state.error.details.get("server", state.server))
+        return Stop(name, state.error, server, state.created)
 
     def check_name(self, shard: str) -> None:
         """Return if a shard of this name can be added; raises as `Stream.check_name`."""

@@ -147,6 +147,8 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
 
     def _answer(self, context: Any, grant: Grant, request: str, body: dict[str, Any]) -> Any:
         """Answer a request; what changes something is in the audit log, if there is one."""
+        if request in CHANGING:
+            body = {**body, "by": grant.name}
 
         def answer() -> Any:
             return self._requests.answer(request, body, may_disturb=grant.may_disturb)

@@ -15,6 +15,7 @@ from actors.gateway.shard_questions import ShardQuestions
 from merge.errors import UsageError
 from merge.rows.chosen_types import parse_type
 from merge.rows.row_key import RowKey
+from merge.skips.skipped_event import parse_place
 from merge.trace import single
 from merge.values.chunk import TableName
 from merge.values.gtid import parse_gtid_set
@@ -32,6 +33,7 @@ CHANGING: dict[str, tuple[str, ...]] = {
     "shard_policy": ("shard", "policy"),
     "shard_add": ("shard",),
     "shard_remove": ("shard", "now"),
+    "shard_skip_event": ("shard", "at", "whole_transaction"),
     "schema_rebuild": ("shard",),
     "schema_resolve": ("table", "column", "type"),
 }
@@ -85,6 +87,7 @@ class OperatorRequests:
             "shard_policy": lambda body: group.call("give_policy", str(body["shard"]), str(body["policy"])),
             "shard_add": self._add_shard,
             "shard_remove": self._remove_shard,
+            "shard_skip_event": self._skip_event,
             "schema_show": lambda body: self.questions.schema(body.get("shard")),
             "schema_joined": lambda body: self.questions.joined(str(body["table"])),
             "schema_resolve": self._resolve,
@@ -218,3 +221,17 @@ class OperatorRequests:
             "remove_shard", str(body["shard"]), now=bool(body.get("now"))
         )
         return state
+
+    def _skip_event(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Leave out the event at which a shard has stopped; `by`, who asks, is what admitted the caller."""
+        file, offset = parse_place(str(body["at"]))
+        event: dict[str, Any] = self._group.call(
+            "skip_event",
+            str(body["shard"]),
+            file,
+            offset,
+            whole_transaction=bool(body.get("whole_transaction")),
+            by=str(body["by"]),
+            at_us=time.time_ns() // 1000,
+        )
+        return event

@@ -23,6 +23,7 @@ from actors.group.leases import Leases
 from actors.group.loss_warnings import LossWarnings
 from actors.group.shards import GroupShards
 from actors.group.standby import Standby
+from actors.group.stored_skips import StoredSkips
 from actors.group.stored_types import StoredTypes
 from actors.ports import DDL_DECISIONS, Coordinator, Host, Stores, Subscription
 from actors.shard.ports import ShardChannel
@@ -72,9 +73,13 @@ class ActiveGroup:
         self.losses = LossWarnings(standby.destination, ())
         #: the types that operators chose for columns
         self.types = StoredTypes(stores.histories, machine.epoch, host)
+        #: the events that operators have left out
+        self.skips = StoredSkips(stores.histories, machine.epoch, host)
         self._broke = broke
         self._host = host
-        self._shards = GroupShards(shards, machine.epoch, self.tell, self._chore, stores.histories, host)
+        self._shards = GroupShards(
+            shards, machine.epoch, self.tell, self._chore, stores.histories, self.skips, host
+        )
         self._calls = itertools.count(1)
         self._answers: dict[int, asyncio.Future[Any]] = {}
         #: background tasks, in the order of their start
@@ -102,7 +107,8 @@ class ActiveGroup:
     def publish(self) -> None:
         """Store the current state as `snapshot`."""
         if not self._over:
-            self.snapshot = self.machine.describe(self._host.now_us())
+            described = self.machine.describe(self._host.now_us())
+            self.snapshot = {**described, "skipped_events": self.skips.describe()}
 
     def check_active(self) -> float:
         """Return for how many seconds this server may deliver.

@@ -18,12 +18,18 @@ from actors.group.registration import ShardRegistration
 from actors.ports import Host
 from merge import events as ev
 from merge.delivery.ledger import Batch
+from merge.errors import UsageError
 from merge.values.chunk import TableName
 from merge.values.member import Policy
 from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition, Position
 
 _log = logging.getLogger(__name__)
+
+#: how long a command waits for the report that a shard has stopped, seconds: as long as two polls
+STOP_KNOWN_WITHIN_S = 2.5
+#: how often it looks for that, seconds
+LOOK_EVERY_S = 0.1
 
 
 class GroupCalls:
@@ -248,6 +254,49 @@ class GroupCalls:
         )
         _log.info("policy=%s", policy, extra={"destination": self._destination, "shard": name})
         return state
+
+    async def skip_event(
+        self, name: str, file: str, offset: int, *, whole_transaction: bool, by: str, at_us: int
+    ) -> dict[str, Any]:
+        """Leave out the event at which a shard has stopped; return it, and whether that was done `already`.
+
+        Args:
+            name: the shard.
+            file: binlog file of the event.
+            offset: where it begins there, as the shard's error says.
+            whole_transaction: whether to leave out all of its transaction.
+            by: who asks.
+            at_us: when, microseconds since 1970 UTC.
+
+        Raises:
+            UsageError: there is no such shard, or it has not stopped there; nothing was changed.
+            CoordinatorUnavailable: it is unknown whether it is stored; asking again is harmless.
+        """
+        until_s = self._host.clock_s() + STOP_KNOWN_WITHIN_S
+        while True:
+            group = self._candidate.serving()
+            group.check_active()
+            stop = group.machine.stop_of(name)
+            try:
+                event, already = await group.skips.ask(
+                    stop, file, offset, whole_transaction=whole_transaction, by=by, at_us=at_us
+                )
+                break
+            except UsageError:
+                if stop.error is not None or self._host.clock_s() >= until_s:
+                    raise
+            await asyncio.sleep(LOOK_EVERY_S)  # the shard's own status may say it earlier than its report
+        group.check_active()
+        _log.warning(
+            "event=%s:%d unit=%s by=%s already=%s: is left out",
+            file,
+            offset,
+            event.unit,
+            event.by,
+            already,
+            extra={"destination": self._destination, "shard": name},
+        )
+        return {**event.to_dict(), "already": already}
 
     async def add_shard(self, definition: dict[str, Any], start: Position | None) -> dict[str, Any]:
         """Add a shard and return its state, which tells whether it has joined.

@@ -44,6 +44,7 @@ _CALLS = (
     "column_types",
     "choose_type",
     "give_policy",
+    "skip_event",
     "add_shard",
     "remove_shard",
 )

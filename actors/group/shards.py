@@ -8,6 +8,7 @@ from typing import Any
 
 from actors.group.follower import Follower
 from actors.group.stored_histories import StoredHistories
+from actors.group.stored_skips import StoredSkips
 from actors.ports import Host, SchemaHistoryStore
 from actors.shard.ports import ShardChannel
 from merge import events as ev
@@ -23,6 +24,7 @@ class GroupShards:
         tell: takes the shards' reports, as events.
         start: runs a follower until it ends or is cancelled.
         histories: keeps their schema histories.
+        skips: keeps what operators have left out.
         host: has the clock that events carry, and runs blocking work.
     """
 
@@ -33,6 +35,7 @@ class GroupShards:
         tell: Callable[[ev.Event], None],
         start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         histories: SchemaHistoryStore,
+        skips: StoredSkips,
         host: Host,
     ) -> None:
         self._channels = list(channels)
@@ -40,6 +43,7 @@ class GroupShards:
         self._tell = tell
         self._start = start
         self._histories = StoredHistories(histories, epoch, host)
+        self._skips = skips
         self._host = host
         #: by shard_index, under the current generation
         self._followers: dict[int, Follower] = {}
@@ -58,7 +62,7 @@ class GroupShards:
         self._unfollow(shard)
         name, channel = self._channels[shard]
         term = self._epoch, generation
-        follower = Follower(shard, name, channel, term, self._tell, self._histories, self._host)
+        follower = Follower(shard, name, channel, term, self._tell, self._histories, self._skips, self._host)
         self._followers[shard] = follower
         self._following[shard] = self._start(follower.follow(position))
 

@@ -28,6 +28,8 @@ from merge.values.position import GroupPosition
 STOP_WAIT_S = 30.0
 #: characters of a reason
 REASON_MAX = 500
+#: characters of a place in a binlog
+AT_MAX = 300
 
 T = TypeVar("T")
 _Text = Annotated[str, Body(embed=True, min_length=1, max_length=REASON_MAX)]
@@ -57,6 +59,9 @@ class Operations:
             self.give_policy
         )
         delete("/{destination}/shards/{shard}", summary="Remove a shard")(self.remove_shard)
+        post("/{destination}/shards/{shard}/events/skip", summary="Leave out the event at which it stopped")(
+            self.skip_event
+        )
         get("/{destination}/shards/{shard}/schema", summary="By which definitions its rows are read")(
             self.schema
         )
@@ -195,6 +200,21 @@ class Operations:
         check_shard(served, shard)
         return self._ask((request, served, grant), "shard_policy", {"shard": shard, "policy": policy})
 
+    def skip_event(
+        self,
+        request: Request,
+        destination: str,
+        shard: str,
+        at: Annotated[str, Body(embed=True, max_length=AT_MAX)],
+        *,
+        whole_transaction: Annotated[bool, Body(embed=True)] = False,
+    ) -> Any:
+        """Leave out the event at which a shard has stopped, or its transaction; consumers get a mark."""
+        served, grant = self.callers.operator(request, destination, "shard skip-event")
+        check_shard(served, shard)
+        body = {"shard": shard, "at": at, "whole_transaction": whole_transaction}
+        return self._ask((request, served, grant), "shard_skip_event", body)
+
     def remove_shard(self, request: Request, destination: str, shard: str, *, now: bool = False) -> Any:
         """Remove a shard when what it has committed is acknowledged, or at once."""
         served, grant = self.callers.operator(request, destination, "shard remove")
@@ -248,7 +268,8 @@ class Operations:
         body: dict[str, Any],
     ) -> Any:
         """Make a change by a request of `OperatorRequests`."""
-        served = caller[1]
+        _, served, grant = caller
+        body = {**body, "by": grant.name}
         details = audited(name, body)
         return self._change(caller, name, details, lambda: served.requests.answers[name](body))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import ray
@@ -13,6 +14,7 @@ from actors.shard.report import ShardReport
 from actors.transport.ray_errors import translated
 from actors.transport.rpc_client import RpcClient
 from merge.errors import ShardUnavailable
+from merge.skips.skipped_event import SkippedEvent
 from merge.values.position import Position
 
 
@@ -51,11 +53,16 @@ class RayShard:
         self._handle = handle
 
     async def open(
-        self, epoch: int, generation: int, position: Position | None, history: str | None
+        self,
+        epoch: int,
+        generation: int,
+        position: Position | None,
+        history: str | None,
+        skips: Sequence[SkippedEvent] = (),
     ) -> Position:
         """Let the shard read from `position`; return where its stream begins."""
         with translated(self._whom):
-            opened: Position = await self._handle.open.remote(epoch, generation, position, history)
+            opened: Position = await self._handle.open.remote(epoch, generation, position, history, skips)
         return opened
 
     async def rpc(self) -> ShardRpc:
@@ -80,10 +87,16 @@ class RayShardRpc:
         self._rpc = rpc
 
     def poll(
-        self, epoch: int, generation: int, items_max: int, wait_s: float, done: int
+        self,
+        epoch: int,
+        generation: int,
+        items_max: int,
+        wait_s: float,
+        done: int,
+        skips: Sequence[SkippedEvent] | None = None,
     ) -> asyncio.Future[ShardReport]:
         """Return a future of the shard's report."""
-        return self._rpc.ask("poll", epoch, generation, items_max, wait_s, done)
+        return self._rpc.ask("poll", epoch, generation, items_max, wait_s, done, skips)
 
     def free(self, epoch: int, generation: int, sequence: int) -> None:
         """Let the ring drop everything up to and including `sequence`."""

@@ -9,6 +9,7 @@ is opened again, at a position that the new server has.
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
@@ -24,7 +25,7 @@ from actors.store.ring import RingStore
 from merge.errors import CanalGroupError, DataError, RetryableError, ShardUnavailable
 from merge.order.shard_keys import END_OF_TIME_US
 from merge.values.chunk import Chunk, TableName
-from merge.values.header import HeaderRun
+from merge.values.header import Flag, HeaderRun
 from merge.values.position import ANY_SERVER, Position
 
 _log = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class Intake:
         host: provides the thread on which it reads.
         process: returns what is stored of a chunk; None: all of it.
         counters: of the shard; None: of this intake alone.
+        destination: the instance, for the commands that errors name.
     """
 
     def __init__(
@@ -68,6 +70,8 @@ class Intake:
         host: Host = OS_HOST,
         process: Callable[[Chunk], Chunk] | None = None,
         counters: ShardCounters | None = None,
+        *,
+        destination: str = "",
     ) -> None:
         self.ring = ring
         self.state = IntakeState.CONNECTING
@@ -83,6 +87,7 @@ class Intake:
         #: why the source has to be opened again; None if it has not
         self.ended: ShardUnavailable | None = None
         self._shard = shard
+        self._destination = destination
         self._tables = {} if tables is None else tables
         self._process = process
         self._counters = ShardCounters() if counters is None else counters
@@ -91,6 +96,8 @@ class Intake:
         self._opened: Position | None = None
         self._known = host.event()
         self._closing = host.event()
+        #: set when a reader that has stopped is to try again at once
+        self._retrying = host.event()
         #: the low watermark, and the ring's put cursor when it was reported
         self._low_watermark: tuple[int, int] | None = None
         self._thread = host.start(self._run, f"reader-{shard}")
@@ -165,9 +172,14 @@ class Intake:
         """Wait this many seconds, or until the intake is closed."""
         self._closing.wait(timeout_s)
 
+    def retry(self) -> None:
+        """Let a reader that has stopped at its data try again at once."""
+        self._retrying.set()
+
     def close(self) -> None:
         """Stop reading and wait until the thread has ended."""
         self._closing.set()
+        self._retrying.set()
         self._reader.stop()
         self.ring.close()
         self._thread.join()
@@ -199,7 +211,10 @@ class Intake:
             DataError: its ids or the rules of the filter cannot be applied; nothing was stored.
         """
         if self._process is not None:
-            chunk = self._process(chunk)
+            try:
+                chunk = self._process(chunk)
+            except DataError as error:
+                raise self._located(chunk, self._process, error) from error
         for table in chunk.tables:
             self._tables[table.name] = table.rows.schema
         self.ring.put(chunk)
@@ -249,7 +264,8 @@ class Intake:
                         shard=self._shard,
                     )
                 )
-            self._closing.wait(RETRY_STOPPED_S)
+            self._retrying.wait(RETRY_STOPPED_S)
+            self._retrying.clear()
             start = self._reader.position or self._start
 
     def _end(self, error: ShardUnavailable) -> None:
@@ -260,7 +276,33 @@ class Intake:
             self.ring.close()
             _log.warning("ended: %s", error, extra={"shard": self._shard})
 
+    def _located(self, chunk: Chunk, process: Callable[[Chunk], Chunk], error: DataError) -> DataError:
+        """Return an error of a chunk as one of the first transaction that has it."""
+        for index, header in enumerate(chunk.headers):
+            try:
+                process(chunk.only(index))
+            except DataError as found:
+                file = chunk.names[header["file"]]
+                place = {"file": file, "offset": int(header["begin_offset"]), "skippable": 1}
+                handed_over = int(not header["flags"] & Flag.BEGIN)
+                created_s = self._reader.created.get(file, 0)
+                details = {**found.details, **place, "handed_over": handed_over, "created_s": created_s}
+                return type(found)(found.message, hint=found.hint, **details)
+        return error
+
+    def _explained(self, error: CanalGroupError) -> CanalGroupError:
+        """Return an error with the command that goes on without its event, if there is one."""
+        details = error.details
+        if not details.get("skippable"):
+            return error
+        at = f"{details['file']}:{details['offset']}"
+        words = ["canal-group", "shard", "skip-event", "-d", self._destination, self._shard, "--at", at]
+        command = f"To go on without it: {shlex.join(words)}"
+        hint = f"{error.hint} {command}" if error.hint else command
+        return type(error)(error.message, hint=hint, **{**details, "server": self._reader.server})
+
     def _stop_at(self, error: CanalGroupError) -> None:
+        error = self._explained(error)
         self.state, self.error = IntakeState.STOPPED, error
         self._counters.stopped_at(error)
         self._known.set()

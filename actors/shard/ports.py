@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from actors.shard.report import ShardReport
+from merge.skips.skipped_event import SkippedEvent
 from merge.values.position import Position
 
 
@@ -16,7 +17,13 @@ class ShardRpc(Protocol):
     """
 
     def poll(
-        self, epoch: int, generation: int, items_max: int, wait_s: float, done: int
+        self,
+        epoch: int,
+        generation: int,
+        items_max: int,
+        wait_s: float,
+        done: int,
+        skips: Sequence[SkippedEvent] | None = None,
     ) -> Awaitable[ShardReport]:
         """Return what the shard reports, see `actors.shard.shard.Shard.poll`.
 
@@ -35,7 +42,12 @@ class ShardChannel(Protocol):
     """One shard; its methods run on one loop."""
 
     async def open(
-        self, epoch: int, generation: int, position: Position | None, history: str | None
+        self,
+        epoch: int,
+        generation: int,
+        position: Position | None,
+        history: str | None,
+        skips: Sequence[SkippedEvent] = (),
     ) -> Position:
         """Let it read from `position`, see `actors.shard.shard.Shard.open`; return where the stream begins.
 

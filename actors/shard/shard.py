@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +40,7 @@ from actors.transport.rpc_server import RpcServer
 from actors.transport.rpc_wire import RpcAddress
 from merge.errors import FencedError, ShardUnavailable
 from merge.rows.row_key import RowKey
+from merge.skips.skipped_event import SkippedEvent
 from merge.values.chunk import TableName
 from merge.values.position import Position
 from merge.values.start import ShardStart
@@ -118,7 +119,12 @@ class Shard:
         host.start(self._watch, f"watch-{self._name}")
 
     def open(
-        self, epoch: int, generation: int, position: Position | None, history: str | None = None
+        self,
+        epoch: int,
+        generation: int,
+        position: Position | None,
+        history: str | None = None,
+        skips: Sequence[SkippedEvent] = (),
     ) -> Position:
         """Hand out what follows `position` (None: the source's current position) under a new generation.
 
@@ -130,6 +136,7 @@ class Shard:
             generation: of the group, in that epoch.
             position: where to begin.
             history: the schema history as reports have had it last, and as it was stored; None: none was.
+            skips: the events that operators have left out.
 
         Returns:
             Where the stream begins.
@@ -150,6 +157,7 @@ class Shard:
             term, held = (epoch, generation), self._held
             self._term = term
             self._source.restore(history)
+            self._source.skip(skips)
             if held is not None and held.term == term and held.intake.ended is not None:
                 # It ended before it was known where its stream begins.
                 self._leave()
@@ -173,6 +181,7 @@ class Shard:
                     self._host,
                     self._source.process,
                     self._counters,
+                    destination=self._wiring.destination,
                 )
             else:
                 intake = held.intake
@@ -217,9 +226,23 @@ class Shard:
         return self._host.clock_s() >= self._asked_at_s + self._wiring.silence_max_s
 
     def poll(
-        self, epoch: int, generation: int, items_max: int, wait_s: float, done: int = NOTHING
+        self,
+        epoch: int,
+        generation: int,
+        items_max: int,
+        wait_s: float,
+        done: int = NOTHING,
+        skips: Sequence[SkippedEvent] | None = None,
     ) -> ShardReport:
         """Return new headers or a new low watermark, waiting `wait_s` for either; first `free` up to `done`.
+
+        Args:
+            epoch: of the group.
+            generation: of the group, in that epoch.
+            items_max: most headers.
+            wait_s: how long to wait, seconds.
+            done: the last sequence that the ring may drop.
+            skips: the events that operators have left out; None: as before.
 
         Raises:
             ShardUnavailable: this shard is not open under that generation.
@@ -228,6 +251,9 @@ class Shard:
         self._asked_at_s = self._host.clock_s()
         if done != NOTHING:
             held.intake.ring.ack(done, held.rollback_generation)
+        if skips is not None:
+            self._source.skip(skips)
+            held.intake.retry()
         with held.polling:
             return self._report(held, items_max, wait_s)
 

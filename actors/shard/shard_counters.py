@@ -103,6 +103,7 @@ class ShardCounters:
             "zero_dates": read.zero_dates,
             "invalid_text": read.invalid_text,
             "ignored_events": dict(read.ignored_events),
+            "skipped_events": dict(read.skipped_events),
             "unsupported_events": dict(self._unsupported),
             "contradicted_definitions": dict(self._contradicted),
             "reconnects": self._reconnects,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
 
 from actors.parse.files.files_reader import FilesReader, FilesSource, locate
+from actors.parse.grammar.skips import Skips
 from actors.parse.schema.definition import TableDefinition
 from actors.parse.server.definitions.source_definitions import SourceDefinitions
 from actors.parse.server.described import Described, described, shown_now
@@ -27,6 +29,7 @@ from actors.sink.route import Route
 from actors.sink.sink import Sink
 from merge.errors import CanalGroupError, UsageError
 from merge.rows.row_key import RowKey
+from merge.skips.skipped_event import SkippedEvent
 from merge.values.chunk import Chunk, TableName
 from merge.values.history_text import HistoryText
 from merge.values.position import Position
@@ -57,6 +60,8 @@ class ShardSource:
         #: the servers, and what is known of their tables; None for files
         self._hosts: SourceHosts | None = None
         self._definitions: SourceDefinitions | None = None
+        #: what operators have left out; replaced as a whole
+        self._skipped: tuple[SkippedEvent, ...] = ()
         if not isinstance(wiring.source, FilesSource):
             self._hosts = SourceHosts([wiring.source, *wiring.standbys], wiring.detecting)
             self._definitions = SourceDefinitions(
@@ -76,7 +81,14 @@ class ShardSource:
         """Return a new reader that reports to an intake."""
         wiring = self._wiring
         if isinstance(wiring.source, FilesSource):
-            return FilesReader(wiring.source, self._sink.select, wiring.limits, intake, begin=wiring.start)
+            return FilesReader(
+                wiring.source,
+                self._sink.select,
+                wiring.limits,
+                intake,
+                begin=wiring.start,
+                skips=self._skips,
+            )
         assert self._hosts is not None, "a shard without files has servers"
         return SourceReader(
             self._hosts.current,
@@ -90,7 +102,15 @@ class ShardSource:
             definitions=self._definitions,
             hosts=self._hosts,
             ring=intake.ring,
+            skips=self._skips,
         )
+
+    def skip(self, events: Iterable[SkippedEvent]) -> None:
+        """Leave these events out, and no others, from the next stream on."""
+        self._skipped = tuple(events)
+
+    def _skips(self, server: str) -> Skips:
+        return Skips.of_server(self._skipped, server)
 
     def process(self, chunk: Chunk) -> Chunk:
         """Return what is stored of a chunk: what consumers see, with its ids, if they order the group.

@@ -46,3 +46,5 @@ class ShardWiring:
     fallback_us: int = FALLBACK_US
     #: how long the first rows after a statement wait for the source's own definition, seconds
     confirm_s: float = CONFIRM_S
+    #: the instance, for the commands that its errors name
+    destination: str = ""

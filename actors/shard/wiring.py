@@ -98,4 +98,5 @@ def shard_wiring(settings: InstanceSettings, shard: ShardSettings) -> ShardWirin
         fallback_us=int(reader.fallback_s * 1e6),
         confirm_s=reader.confirm_s,
         silence_max_s=max(SILENCE_MIN_S, session_s),
+        destination=settings.destination,
     )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from actors.sink.sink import TABLES_MAX
 from actors.sink.table_rule import KEPT, TableRule
-from merge.values.chunk import Chunk, StatementSource, TableName, TableRows, rows_schema
+from merge.values.chunk import Chunk, StatementKind, StatementSource, TableName, TableRows, rows_schema
 from merge.values.header import Flag, Headers
 
 
@@ -91,9 +91,10 @@ class Processing:
         return (chunk.statements.filter(pa.array(kept)) if sources else None), sources
 
     def _keeps(self, source: StatementSource) -> bool:
-        """Return whether a statement is kept for any of its tables."""
+        """Return whether a statement is kept for any of its tables; a mark always is."""
         rules = map(self._known, source.names)
-        return any(source.kind in (KEPT if rule is None else rule.kinds) for rule in rules)
+        kept = any(source.kind in (KEPT if rule is None else rule.kinds) for rule in rules)
+        return kept or source.kind is StatementKind.SKIP
 
 
 def counted(headers: Headers, tables: Sequence[TableRows], statements: Any) -> Headers:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from actors.store.ring import Stored
 from merge.rows.assemble import ShardRows, ShardTable
 from merge.rows.table_filter import TableFilter
+from merge.skips.skip_mark import SkipMark
 from merge.values.chunk import ABSENT, Op, TableName, names_of
 
 #: slices that are smaller on average are combined into one batch: a quiet source makes chunks of single
@@ -165,9 +166,12 @@ def _slice(rows: pa.RecordBatch, part: Stored) -> _Slice:
 
 
 def _said(statements: _Slice, matches: Callable[[TableName], bool]) -> _Slice:
-    """Return the statements on wanted tables; they are few, so names are compared one by one."""
-    said = statements.rows.select(["schema", "table", "tables"]).to_pylist()
-    wanted = [any(map(matches, names_of(each))) for each in said]
+    """Return the statements on wanted tables, and what tells of events that were left out.
+
+    They are few, so names are compared one by one.
+    """
+    said = statements.rows.select(["schema", "table", "tables", "sql"]).to_pylist()
+    wanted = [any(map(matches, names_of(each))) or SkipMark.is_one(each["sql"]) for each in said]
     if all(wanted):
         return statements
     return _Slice(statements.rows.filter(pa.array(wanted, pa.bool_())), statements.sequence[wanted])

@@ -1,4 +1,4 @@
-"""`canal-group shard hold|skip|resume|add|remove`: the shards of a running instance."""
+"""`canal-group shard hold|skip|resume|skip-event|add|remove`: the shards of a running instance."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from canal_group.command.operator_command import operated
 from canal_group.command.options.exit_code import ExitCode
 from canal_group.operator import Operator
 from merge.errors import ConfigError
+from merge.skips.skipped_event import SkippedEvent, Unit
 from merge.values.start import parse_shard_start
 
 app = typer.Typer(
@@ -46,6 +47,27 @@ def resume(operator: Operator, shard: Shard) -> None:
     state = operator.resume(shard)
     far = "; the group waits for it again once it has caught up" if state["skipped"] else ""
     typer.echo(f"the settings apply to {shard} again{far}")
+
+
+@app.command(name="skip-event")
+@operated
+def skip_event(
+    operator: Operator,
+    shard: Shard,
+    at: Annotated[
+        str, typer.Option("--at", help="The event: FILE:POS, as the shard's error says.", show_default=False)
+    ],
+    whole_transaction: Annotated[
+        bool, typer.Option("--whole-transaction", help="Leave out the rest of its transaction, too.")
+    ] = False,
+) -> None:
+    """Leave out the event at which a shard has stopped; each consumer gets a mark that says so."""
+    event = operator.skip_event(shard, at, whole_transaction=whole_transaction)
+    if event.pop("already"):
+        typer.echo(f"left out already: {SkippedEvent.from_dict(event)}")
+        return
+    what = "transaction" if event["unit"] is Unit.TRANSACTION else "event"
+    typer.echo(f"{shard} goes on without the {what} at {at}; each consumer gets a mark in its place")
 
 
 @app.command()

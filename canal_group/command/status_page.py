@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from merge.skips.skipped_event import SkippedEvent
 from merge.values.loss import Loss
 
 _GAP = 2
@@ -85,6 +86,8 @@ def _print_group(out: Console, destination: str, group: dict[str, Any]) -> None:
     if group["held_by"] is not None:
         why = f" for {group['held_since_s']:.1f} s: {group['held_why']}"
         out.print(Text.assemble("held by shard ", (group["held_by"], "bold"), why))
+    for each in map(SkippedEvent.from_dict, group.get("skipped_events", ())):
+        out.print(Text(f"left out: {each}"))
 
 
 def _print_ddl(out: Console, ddl: dict[str, Any]) -> None:

@@ -146,6 +146,10 @@ class Binlog:
             if record[13] and gtids.holds(self.names[record[12]], np.array([record[13]]))[0]
         )
 
+    def place(self, index: int) -> tuple[str, int]:
+        """Return file and offset at which the transaction of a header begins."""
+        return self.names[self.records[index][9]], self.records[index][10]
+
     def run(self, indexes: list[int]) -> HeaderRun:
         """Return headers."""
         return HeaderRun(np.array([self.records[index] for index in indexes], dtype=HEADER), self.names)

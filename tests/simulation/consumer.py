@@ -13,6 +13,7 @@ from merge.delivery.ledger import Batch
 from merge.errors import (
     AckOutOfOrder,
     CanalGroupError,
+    CorruptEvent,
     FencedError,
     NotSubscribed,
     PositionPurged,
@@ -102,6 +103,9 @@ class Consumer(Process):
                 await self.sleep(RETRY_US)
             except PositionPurged as error:
                 self._invariants.stranded(self.client_id, error.message)
+                await self.sleep(5 * RETRY_US)
+            except CorruptEvent as error:
+                self.note("waits for an operator: {}", error.message)
                 await self.sleep(5 * RETRY_US)
 
     async def _unsubscribe(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from merge.errors import (
     CanalGroupError,
+    CorruptEvent,
     DataError,
     FencedError,
     NotSubscribed,
@@ -95,7 +96,7 @@ class RangeReader(Process):
                 await self._subscribe()
                 while True:
                     await self._turn()
-            except (NotSubscribed, FencedError, RolledBack, RetryableError) as error:
+            except (NotSubscribed, FencedError, RolledBack, RetryableError, CorruptEvent) as error:
                 self.note("begins again: {}", error.message)
                 await self.sleep(2 * RETRY_US)
             except PositionPurged as error:

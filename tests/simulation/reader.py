@@ -10,7 +10,7 @@ from actors.parse.server.listener import position_after
 from actors.parse.server.source import SourceAddress
 from actors.parse.server.starts.start import goes_by_gtid
 from actors.shard.intake import Intake
-from merge.errors import PositionPurged, RetryableError, ShardUnavailable, SourceUnavailable
+from merge.errors import CorruptEvent, PositionPurged, RetryableError, ShardUnavailable, SourceUnavailable
 from merge.values.chunk import Chunk
 from merge.values.position import Position
 from simulation.binlog import Binlog
@@ -113,7 +113,7 @@ class BinlogReader:
             slow = 10 if self._process.slow_until_us > self._process.loop.now_us else 1
             coming = [index for index in range(at, len(binlog.records)) if index not in passed_over]
             if coming:
-                read = coming[: chance.randrange(1, CHUNK_MAX + 1)]
+                read = self._readable(binlog, coming[: chance.randrange(1, CHUNK_MAX + 1)])
                 run = binlog.run(read)
                 chunk = Chunk(run.headers, run.names, ())
                 self._listener.chunk_read(chunk)
@@ -127,6 +127,25 @@ class BinlogReader:
                 self._stirred.clear()
                 source.news.then(self._stirred.set)
                 self._stirred.wait(slow * HEARTBEAT_US / 1e6)
+
+    def _readable(self, binlog: Binlog, indexes: list[int]) -> list[int]:
+        """Return the headers up to the first that cannot be read, unless that is left out.
+
+        Raises:
+            CorruptEvent: there are none.
+        """
+        for count, index in enumerate(indexes):
+            if binlog.order[index] not in self._source.bad:
+                continue
+            file, offset = binlog.place(index)
+            if self._process.skips(self.server).at(file, 0, offset):
+                self._source.left_out.add((self.server, binlog.order[index]))
+                continue
+            if count:
+                return indexes[:count]
+            place = {"file": file, "offset": offset, "skippable": 1}
+            raise CorruptEvent(f"{self._process.name} cannot read {file}:{offset}.", **place)
+        return indexes
 
     def _check_there(self, binlog: Binlog) -> None:
         if self._source.away or self._source.active is not binlog:

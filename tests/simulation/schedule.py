@@ -55,6 +55,7 @@ class Fault(StrEnum):
     RANGES = "a reader of offset ranges restarts at its checkpoint"
     BUSY_TABLE = "a table that nobody keeps is busy, and its binlog is purged"
     FAILOVER = "source fails over to a replica with another order"
+    BAD_EVENT = "an event cannot be read, and an operator leaves it out"
 
 
 FAULTS = tuple(Fault)

@@ -30,6 +30,7 @@ from merge.delivery.ledger import Batch
 from merge.errors import CanalGroupError, ShardUnavailable
 from merge.events import Resume
 from merge.group import Group, GroupSettings
+from merge.skips.skipped_event import parse_place
 from merge.values.member import Policy, Role
 from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition, Position
@@ -65,6 +66,8 @@ class Surroundings:
     settings: GroupSettings
     #: names of the shards that have an actor
     made: list[str] = field(default_factory=list)
+    #: what is kept beside the cursors, and outlives servers
+    histories: MemoryHistoryStore = field(default_factory=MemoryHistoryStore)
 
 
 @lru_cache
@@ -208,6 +211,20 @@ class Server(Process):
             self.around.invariants.policy_given(machine.epoch, state["index"], policy)
         return state
 
+    async def stopped_at(self, name: str) -> str:
+        """Return the event at which a shard has stopped, as its error says; empty: it has not."""
+        machine = self.candidate.serving().machine
+        error = machine.stop_of(name).error
+        details = {} if error is None else error.details
+        return f"{details['file']}:{details['offset']}" if details.get("skippable") else ""
+
+    async def skip_event(self, name: str, at: str) -> dict[str, Any]:
+        """Leave out an event at which a shard has stopped."""
+        file, offset = parse_place(at)
+        return await self.calls.skip_event(
+            name, file, offset, whole_transaction=False, by="operator", at_us=0
+        )
+
     async def add_shard(self, name: str) -> dict[str, Any]:
         """Let one more shard join."""
         return await self.calls.add_shard(definition(name), None)
@@ -293,8 +310,8 @@ class _Parts:
         return WatchedCursors(store, around.invariants)
 
     def history_store(self, settings: InstanceSettings, elected_by: Coordinator) -> SchemaHistoryStore:  # noqa: ARG002  the port's signature
-        """Return a store that is not used: the world's tables do not change."""
-        return MemoryHistoryStore()
+        """Return the world's store, which has what is left out: the world's tables do not change."""
+        return self._server.around.histories
 
     def group_settings(self, settings: InstanceSettings) -> GroupSettings:
         """Return the world's settings with the shards that are known."""
@@ -330,10 +347,10 @@ class _Channel:
         self._call = partial(server.around.network.call, server, shard)
 
     async def open(
-        self, epoch: int, generation: int, position: Position | None, history: str | None
+        self, epoch: int, generation: int, position: Position | None, history: str | None, skips: Any = ()
     ) -> Position:
         """Let it read on from `position`."""
-        opened: Position = await self._call("open", epoch, generation, position, history)
+        opened: Position = await self._call("open", epoch, generation, position, history, skips)
         return opened
 
     async def rpc(self) -> _Line:
@@ -352,10 +369,10 @@ class _Line:
         self._call = partial(call, line=Line())
 
     def poll(
-        self, epoch: int, generation: int, items_max: int, wait_s: float, done: int
+        self, epoch: int, generation: int, items_max: int, wait_s: float, done: int, skips: Any = None
     ) -> asyncio.Future[ShardReport]:
         """Return what the shard reports."""
-        return self._call("poll", epoch, generation, items_max, wait_s, done)
+        return self._call("poll", epoch, generation, items_max, wait_s, done, skips)
 
     def free(self, epoch: int, generation: int, sequence: int) -> None:
         """Free the ring up to and including `sequence`."""

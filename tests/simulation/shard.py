@@ -6,6 +6,7 @@ from typing import Any
 
 from actors.parse.files.files_reader import FilesSource
 from actors.parse.grammar.chunk_builder import Limits
+from actors.parse.grammar.skips import Skips
 from actors.shard.intake import Intake
 from actors.shard.shard import Shard as RealShard
 from actors.shard.shard_wiring import ShardWiring
@@ -59,6 +60,10 @@ class Shard(Process):
     def _reader(self, intake: Intake) -> BinlogReader:
         return BinlogReader(self, self.source, intake)
 
+    def skips(self, server: str) -> Skips:
+        """Return what operators have left out of a server's binlog."""
+        return self.shard._source._skips(server)
+
     @property
     def held(self) -> int:
         """Number of headers in its ring."""
@@ -84,10 +89,12 @@ class Shard(Process):
 
         Thread(self, work)
 
-    def open(self, epoch: int, generation: int, position: Position | None, history: str | None) -> Position:
+    def open(
+        self, epoch: int, generation: int, position: Position | None, history: str | None, skips: Any
+    ) -> Position:
         """Open the stream after `position`."""
         self.note("is to read from {} for {}", position, (epoch, generation))
-        return self.shard.open(epoch, generation, position, history)
+        return self.shard.open(epoch, generation, position, history, skips)
 
     def poll(self, *arguments: Any) -> Any:
         """Return new headers or a new low watermark."""

@@ -40,7 +40,15 @@ def test_every_fault_is_among_the_seeds():
 
 
 @pytest.mark.parametrize(
-    "fault", [Fault.FUTURE_STAMP, Fault.UNSUBSCRIBE, Fault.PURGE, Fault.RANGES, Fault.FAILOVER]
+    "fault",
+    [
+        Fault.FUTURE_STAMP,
+        Fault.UNSUBSCRIBE,
+        Fault.PURGE,
+        Fault.RANGES,
+        Fault.FAILOVER,
+        Fault.BAD_EVENT,
+    ],
 )
 def test_a_rare_fault_does_what_it_says(fault):
     outcomes = [simulate(seed, (fault, fault, Fault.KILL_GROUP), telling=True) for seed in range(1, 6)]

@@ -174,6 +174,8 @@ class World:
         if schedule.offset_ranges:
             self.consumers.append(RangeReader(loop, self.network, self.invariants, self.servers))
         self.operator = Operator(loop, self.network, self.servers)
+        #: shards whose errors an operator looks at
+        self.watched: set[int] = set()
         #: number of cursor writes at the last check whether everything is delivered
         self._writes_seen = -1
         #: the shard that the group does not wait for in the end
@@ -422,6 +424,14 @@ def _shard_policy(world: World, happening: Happening) -> None:
     world.later(happening, lambda: world.operator.spawn(world.operator.give(name, Policy.RESUME)))
 
 
+def _bad_event(world: World, happening: Happening) -> None:
+    source = _one(world.sources, happening)
+    source.spoils = True
+    if source.index not in world.watched:
+        world.watched.add(source.index)
+        world.operator.spawn(world.operator.leave_out(f"s{source.index}"))
+
+
 def _shard_leaves(world: World, happening: Happening) -> None:
     name = f"s{_one(world.sources, happening).index}"
     world.operator.spawn(world.operator.remove(name, now=happening.lasting_us % 3 == 0))
@@ -471,6 +481,7 @@ _FAULTS: dict[Fault, Callable[[World, Happening], Any]] = {
     Fault.SHARD_POLICY: _shard_policy,
     Fault.SHARD_LEAVES: _shard_leaves,
     Fault.FAILOVER: _fail_over,
+    Fault.BAD_EVENT: _bad_event,
 }
 
 

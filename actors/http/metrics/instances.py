@@ -158,6 +158,7 @@ class InstanceFamilies(Families):
     def _add_events(self, of: tuple[str, ...], counters: Mapping[str, Any]) -> None:
         typed = {
             "ignored_events": "Events of unknown types that their server marked as ignorable, by type.",
+            "skipped_events": "Events that an operator has left out, each time that they were read, by type.",
             "unsupported_events": "Stops at an event that this version does not read, by the event's type.",
         }
         for name, what in typed.items():

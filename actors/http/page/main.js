@@ -221,7 +221,7 @@ function showShards(state) {
         shard.position ?? "–",
         shard.ring ? `${shard.ring.put - shard.ring.ack} / ${short(shard.ring.bytes)}B` : "–",
       ],
-      note: shard.error ?? group.error ?? "",
+      note: shard.error ?? group.error ?? leftOut(state, name),
       actions: [
         ...(group.policy
           ? [give("resume", "Do as the settings say again?")]
@@ -243,6 +243,13 @@ function showShards(state) {
     };
   });
   fill(at("shards"), ["Shard", "State", "Lag", "Frontier, UTC", "Position", "Ring", "Actions"], rows);
+}
+
+function leftOut(state, shard) {
+  const events = (state.group.skipped_events ?? []).filter((event) => event.shard === shard);
+  return events
+    .map((each) => `left out: the ${each.unit} at ${each.file}:${each.offset}, by ${each.by} at ${day(each.at_us)} UTC`)
+    .join("; ");
 }
 
 function showClients(state) {

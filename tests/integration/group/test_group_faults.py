@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import time
 
 import pytest
 import ray
+from integration.parse.test_parse_reader import await_true
 from integration.shared_servers import SharedShop
-from integration.shop import Reading, Shop, in_background, kill
+from integration.shop import DEADLINE_S, Reading, Shop, in_background, kill
 from integration.zookeeper_fixtures import eventually
+from typer.testing import CliRunner
 
 import canal_group
+from canal_group.command.cli import app
+from canal_group.operator import Operator
+from canal_group.shapes.flat_message import flat_messages
+from canal_group.shapes.maps import tidied
+from merge.rows.canal.entries import EVENTS
 
 
 def until_rolled_back(consumer: canal_group.Consumer) -> None:
@@ -185,3 +194,75 @@ def test_a_standby_server_takes_over_with_a_higher_epoch(shop: Shop):
                 reading.until(shop.rows)
                 assert successor.status()["group"]["epoch"] > first_epoch
     reading.check(shop)
+
+
+def command(shop: SharedShop, *words: str) -> str:
+    result = CliRunner().invoke(app, [*words, "-d", shop.destination, "-g", shop.instance.uri])
+    assert result.exit_code == 0, result.output or result.exception
+    return result.output
+
+
+def test_a_shard_is_taken_past_a_statement_by_the_command_that_its_error_names(served: SharedShop):
+    shop, (server, _) = served, served.servers
+    operator = Operator(shop.instance.uri, shop.destination)
+    with (
+        shop.connect(client_id="all") as consumer,
+        shop.connect(client_id="one", filter=r"shop\.none") as other,
+    ):
+        server.execute(
+            "SET SESSION binlog_format = 'STATEMENT'",
+            "INSERT INTO shop_0.orders VALUES (1, 'a secret', 1)",
+            "SET SESSION binlog_format = 'ROW'",
+            "ALTER TABLE shop_0.orders ADD COLUMN extra INT FIRST",
+            "INSERT INTO shop_0.orders VALUES (7, 2, 'after', 2)",
+        )
+
+        def state() -> dict[str, object]:
+            return next(each for each in operator.status()["shards"] if each["shard"] == "s0")
+
+        await_true(lambda: state()["state"] == "stopped", "the statement stops its shard")
+        named = re.search(r"canal-group (shard skip-event .*--at \S+:\d+)$", str(state()["error"]))
+        assert named is not None, state()["error"]
+        words = named[1].split()
+        assert words[2:4] == ["-d", shop.destination]
+        words = [*words[:2], *words[4:]]
+        at = words[-1]
+        with pytest.raises(canal_group.UsageError, match=f"has not stopped at .*, but at {at}"):
+            operator.skip_event("s0", f"{at}1")
+        assert "each consumer gets a mark" in command(shop, *words)
+        assert "already" in command(shop, *words)
+        found: list[dict[str, object]] = []
+        while not any(row["op"] == "INSERT" for row in found):
+            batch = consumer.get_without_ack(timeout=DEADLINE_S)
+            assert batch is not None, found
+            rows = batch.envelope(definitions=True)
+            found += rows.to_pylist()
+            flat = [json.loads(each) for each in flat_messages(tidied(rows), 0).to_pylist()]
+            entries = batch.canal_entries().to_pylist()
+            consumer.ack(batch.batch_id)
+            if any(canal_group.SkipMark.of_sql(each["sql"]) for each in flat):
+                said = next(each for each in flat if canal_group.SkipMark.of_sql(each["sql"]))
+                assert (said["type"], said["data"], said["table"]) == ("QUERY", None, "")
+                assert any(each["event_type"] == EVENTS.index("QUERY") for each in entries)
+        marks = [mark for row in found if (mark := canal_group.SkipMark.of_sql(row["sql"]))]
+        assert [row["op"] for row in found] == ["QUERY", "ALTER", "INSERT"]
+        (mark,) = marks
+        assert (mark.shard, f"{mark.file}:{mark.from_offset}", mark.verb, mark.table) == (
+            "s0",
+            at,
+            "INSERT",
+            "shop.orders",
+        )
+        assert mark.to_offset > mark.from_offset
+        assert mark.gtid == found[0]["gtid"] != ""
+        assert "secret" not in str(found)
+        assert dict(found[2]["after"])["note"] == "after"  # type: ignore[call-overload]
+        alone = other.get(timeout=DEADLINE_S)
+        assert alone is not None
+        assert [row["sql"] for row in alone.envelope().to_pylist()] == [found[0]["sql"]], (
+            "filters let it pass"
+        )
+        assert "left out" in command(shop, "status")
+        await_true(lambda: state()["counters"]["skipped_events"] == {"QUERY (2)": 1}, "it is counted")  # type: ignore[index]
+        with pytest.raises(canal_group.UsageError, match="no shard nobody"):
+            operator.skip_event("nobody", at)

@@ -24,6 +24,7 @@ OPERATIONS = {
     "shard_add": {"shard": {}},
     "shard_remove": {"shard": "s1"},
     "shard_policy": {"shard": "s1", "policy": "skip"},
+    "shard_skip_event": {"shard": "s1", "at": "mysql-bin.000001:4"},
     "schema_show": {"shard": None},
     "schema_rebuild": {"shard": "s1"},
     "schema_joined": {"table": "shop.orders"},

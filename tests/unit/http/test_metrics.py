@@ -31,7 +31,7 @@ def whole_state(destination="shop"):
         "state": "streaming",
         "error": None,
         "skew_us": -250_000,
-        "counters": counters.describe(ReadCounts(7, 1, 2, {"unknown type 99": 3})),
+        "counters": counters.describe(ReadCounts(7, 1, 2, {"unknown type 99": 3}, {"QUERY (2)": 5})),
         "ring": RingStore(RingBounds()).describe(),
         "failover": {"switches": 2},
         "shares_dump": True,
@@ -142,7 +142,11 @@ def test_values_are_in_base_units():
     assert value(families, "servers") == 2
     assert value(families, "client_cursor_timestamp_seconds", client_id="1001") == 0.5
     assert value(families, "shard_lossy_values", "shard_lossy_values_total", kind="invalid_text") == 2
-    for name, kind, count in (("ignored", "unknown type 99", 3), ("unsupported", "unknown type 43", 1)):
+    for name, kind, count in (
+        ("ignored", "unknown type 99", 3),
+        ("skipped", "QUERY (2)", 5),
+        ("unsupported", "unknown type 43", 1),
+    ):
         family = f"shard_{name}_events"
         assert value(families, family, f"{family}_total", type=kind) == count
     assert value(families, "gateway_errors", "gateway_errors_total", request="ack", error="RolledBack") == 1

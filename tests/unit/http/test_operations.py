@@ -28,6 +28,7 @@ PATHS = {
     "schema_show": ("GET", "/shards/{shard}/schema"),
     "schema_joined": ("GET", "/tables/{table}"),
     "schema_resolve": ("PUT", "/tables/{table}/columns/{column}/type"),
+    "shard_skip_event": ("POST", "/shards/{shard}/events/skip"),
     "schema_rebuild": ("POST", "/shards/{shard}/schema/rebuild"),
 }
 
