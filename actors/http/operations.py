@@ -15,6 +15,7 @@ from fastapi import APIRouter, Body, Query, Request
 
 from actors.admission.access import Grant
 from actors.admission.audit_log import AuditLog
+from actors.admission.calls import Calls
 from actors.gateway.operator_requests import audited
 from actors.http.callers import Callers
 from actors.http.errors import NotFound
@@ -40,6 +41,8 @@ class Operations:
     callers: Callers
     audit_log: AuditLog
     recent_log: RecentLog
+    #: asked of actors and sources: they take as long as those do
+    questions: Calls
 
     def router(self) -> APIRouter:
         """Return the paths."""
@@ -145,20 +148,23 @@ class Operations:
         self, request: Request, destination: str, at: Annotated[str, Query(max_length=100)]
     ) -> dict[str, Any]:
         """Return the position of each shard at a start: `earliest`, `latest`, a time, or `-2h`."""
-        served, _ = self.callers.reader(request, destination)
-        found = GroupPosition.from_json(served.requests.answers["locate"]({"where": at}))
+        served, grant = self.callers.reader(request, destination)
+        with self.questions.one_of(grant.name):
+            found = GroupPosition.from_json(served.requests.answers["locate"]({"where": at}))
         return {shard: str(position) for shard, position in found.shards.items()}
 
     def schema(self, request: Request, destination: str, shard: str) -> Any:
         """Return what a shard knows of its source's tables."""
-        served, _ = self.callers.operator(request, destination, "schema show")
+        served, grant = self.callers.operator(request, destination, "schema show")
         check_shard(served, shard)
-        return served.requests.answers["schema_show"]({"shard": shard})
+        with self.questions.one_of(grant.name):
+            return served.requests.answers["schema_show"]({"shard": shard})
 
     def joined(self, request: Request, destination: str, table: str) -> Any:
         """Return the joined schema of a table, and what each shard has of it."""
-        served, _ = self.callers.operator(request, destination, "schema joined")
-        return served.requests.answers["schema_joined"]({"table": table})
+        served, grant = self.callers.operator(request, destination, "schema joined")
+        with self.questions.one_of(grant.name):
+            return served.requests.answers["schema_joined"]({"table": table})
 
     # ---- changing --------------------------------------------------------------------------------------
 
@@ -262,10 +268,11 @@ class Operations:
         request, served, grant = caller
         host = request.client.host if request.client is not None else "unknown"
         who = f"{grant.name} at {host}"
-        try:
-            return self.audit_log.changing(who, "http", served.destination, what, details, change)
-        finally:
-            served.changed()
+        with self.questions.one_of(grant.name):
+            try:
+                return self.audit_log.changing(who, "http", served.destination, what, details, change)
+            finally:
+                served.changed()
 
 
 def check_shard(served: Served, shard: str) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
+from actors.admission.calls import Calls
 from actors.http.callers import Callers
 from actors.http.errors import Malformed
 from actors.http.operations import check_shard
@@ -25,6 +26,8 @@ class Traces:
     """Answers the paths of `canal-group trace`. Safe to use from several threads."""
 
     callers: Callers
+    #: those that are being answered
+    questions: Calls
 
     def router(self) -> APIRouter:
         """Return the paths."""
@@ -35,11 +38,12 @@ class Traces:
 
     def transaction(self, request: Request, destination: str, gtid: str, shard: str | None = None) -> Any:
         """Return where a transaction is: which shards have read it, in the group, and at each client id."""
-        served, _ = self.callers.operator(request, destination, "trace")
+        served, grant = self.callers.operator(request, destination, "trace")
         _check_form(parse_gtid_set, gtid)
         if shard is not None:
             check_shard(served, shard)
-        return served.requests.answers["trace"]({"gtid": gtid, "shard": shard})
+        with self.questions.one_of(grant.name):
+            return served.requests.answers["trace"]({"gtid": gtid, "shard": shard})
 
     def changes(
         self,
@@ -50,11 +54,14 @@ class Traces:
         shard: str | None = None,
     ) -> Any:
         """Return where the last changes of a row are in the sources' binlogs: `key=shop.orders:42`."""
-        served, _ = self.callers.operator(request, destination, "trace")
+        served, grant = self.callers.operator(request, destination, "trace")
         _check_form(RowKey.parse, key)
         if shard is not None:
             check_shard(served, shard)
-        return served.requests.answers["trace_key"]({"key": key, "bytes_max": within_bytes, "shard": shard})
+        with self.questions.one_of(grant.name):
+            return served.requests.answers["trace_key"](
+                {"key": key, "bytes_max": within_bytes, "shard": shard}
+            )
 
 
 def _check_form(parse: Callable[[str], object], text: str) -> None:
