@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import NoReturn, Protocol, TypeVar
 
 from canal_group.zookeeper.stop_mark import StopMark
+from merge.values.client_id import checked_client_id
 from merge.values.loss import Loss
 from merge.values.position import GroupPosition
 
@@ -214,6 +215,14 @@ class Subscription:
     dropped: bool = False
     #: what its sources had purged before it got it
     losses: tuple[Loss, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the client id: one that is stored is shown to everybody.
+
+        Raises:
+            UsageError: it cannot be one.
+        """
+        checked_client_id(self.client_id)
 
 
 class CursorStore(Protocol):

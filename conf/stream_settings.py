@@ -22,6 +22,7 @@ from conf.value import (
 )
 from merge.order.commit_time import CommitTimeOf, CommitTimes
 from merge.order.dead_shard import DeadShard, DeadShardKind
+from merge.values.client_id import COUNT_MAX
 
 
 class RouteSettings(Settings):
@@ -243,6 +244,8 @@ class ConsumerSettings(Settings):
     drop_after_s: Seconds | None = None
     #: a consumer may have the sources read again at most so far before the others, in commit time
     apart_max_s: Seconds = 3600.0
+    #: client ids that a destination may have
+    client_ids_max: Count = COUNT_MAX
 
     @model_validator(mode="after")
     def _one_policy(self) -> ConsumerSettings:

@@ -50,6 +50,7 @@ from merge.order.stream_status import describe_stream
 from merge.order.timeline import AHEAD_MAX_US
 from merge.trace import trace
 from merge.values.chunk import TableName
+from merge.values.client_id import COUNT_MAX
 from merge.values.loss import Purged
 from merge.values.member import Role
 
@@ -82,6 +83,8 @@ class GroupSettings:
     apart_max_us: int | None = None
     #: where a client id goes on whose position a source has purged
     purged: Purged = Purged.FAIL
+    #: client ids that there may be
+    client_ids_max: int = COUNT_MAX
     #: which of the statements that say the same of tables with one name are delivered
     ddl: DdlRule = DdlRule.EVERY
 
@@ -107,6 +110,7 @@ class Group:
             settings.drop_after_us,
             settings.apart_max_us,
             settings.purged,
+            settings.client_ids_max,
         )
         self._consumers = Consumers(settings.destination, self._stream, self._subscribers, settings.lease_us)
         #: instructions that wait until every cursor has the current shards

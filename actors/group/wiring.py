@@ -239,6 +239,7 @@ def group_settings(settings: InstanceSettings) -> GroupSettings:
         drop_after_us=int(consumer.drop_after_s * 1e6) if consumer.drop_after_s is not None else None,
         apart_max_us=int(consumer.apart_max_s * 1e6),
         purged=Purged(merge.purged),
+        client_ids_max=consumer.client_ids_max,
         ddl=DdlRule(merge.ddl),
         ahead_max_us=int(merge.ahead_max_s * 1e6),
         ids_within_us=merge.ids_within_us,

@@ -14,12 +14,13 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.base import RequestResponseEndpoint
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from actors.admission.audit_log import AuditLog
 from actors.admission.calls import ALL_QUESTIONS_MAX, QUESTIONS_MAX, Calls
 from actors.http import errors
+from actors.http.ascii_json import AsciiJson
 from actors.http.body_limit import BodyLimit
 from actors.http.callers import Callers
 from actors.http.instance_files import InstanceFiles
@@ -72,6 +73,7 @@ class App:
             title="canal-group",
             version=version("canal-group"),
             description="Operate the instances of a canal-group server.",
+            default_response_class=AsciiJson,
             docs_url=None,
             redoc_url=None,
         )
@@ -117,21 +119,21 @@ class App:
         """Say that this process answers; nothing is asked of it, and no thread is needed."""
         return {"live": True}
 
-    async def ready(self) -> JSONResponse:
+    async def ready(self) -> Response:
         """Say whether each given file is served, stood by for, or refused by name; 503 if one is not.
 
         It names no instance: no token is needed, so that whatever starts and stops servers may ask.
         """
         return await asyncio.get_running_loop().run_in_executor(self._probes, self._ready)
 
-    def _ready(self) -> JSONResponse:
+    def _ready(self) -> Response:
         starting = self._starting()
         states = [served.state() for served in self._served().values()]
         ready = [_is_ready(state) for state in states]
         active = sum(bool(state["group"].get("active")) for state in states)
         is_ready = all(ready) and not starting
         body = {"ready": is_ready, "instances": len(states), "active": active}
-        return JSONResponse(body, 200 if is_ready else 503)
+        return AsciiJson(body, 200 if is_ready else 503)
 
 
 def _is_ready(state: Mapping[str, Any]) -> bool:

@@ -18,11 +18,12 @@ from actors.admission.audit_log import AuditLog
 from actors.admission.calls import Calls
 from actors.gateway.operator_requests import audited
 from actors.http.callers import Callers
-from actors.http.errors import NotFound
+from actors.http.errors import Malformed, NotFound
 from actors.http.recent_log import PAGE_LINES_MAX, RecentLog
 from actors.http.served import Served
 from canal_group.zookeeper.stop_mark import StopMark
-from merge.errors import AccessDenied
+from merge.errors import AccessDenied, UsageError
+from merge.values.client_id import checked_client_id
 from merge.values.position import GroupPosition
 
 #: how long a stop waits until no server serves, seconds
@@ -282,7 +283,16 @@ def check_shard(served: Served, shard: str) -> None:
         raise NotFound(f"{served.destination} has no shard {shard}.", hint=f"It has {', '.join(known)}.")
 
 
+def check_form(parse: Callable[[str], object], text: str) -> None:
+    """Raise Malformed unless a text can be parsed."""
+    try:
+        parse(text)
+    except UsageError as error:
+        raise Malformed(error.message, hint=error.hint) from error
+
+
 def _client(served: Served, client_id: str) -> dict[str, Any]:
+    check_form(checked_client_id, client_id)
     found = served.requests.client(client_id)
     if found is None:
         raise NotFound(f"{served.destination} has no client {client_id}.", hint="Its state lists them.")

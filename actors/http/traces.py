@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -10,10 +9,8 @@ from fastapi import APIRouter, Query, Request
 
 from actors.admission.calls import Calls
 from actors.http.callers import Callers
-from actors.http.errors import Malformed
-from actors.http.operations import check_shard
+from actors.http.operations import check_form, check_shard
 from actors.shard.row_search import SEARCH_BYTES_MAX
-from merge.errors import UsageError
 from merge.rows.row_key import RowKey
 from merge.values.gtid import parse_gtid_set
 
@@ -39,7 +36,7 @@ class Traces:
     def transaction(self, request: Request, destination: str, gtid: str, shard: str | None = None) -> Any:
         """Return where a transaction is: which shards have read it, in the group, and at each client id."""
         served, grant = self.callers.operator(request, destination, "trace")
-        _check_form(parse_gtid_set, gtid)
+        check_form(parse_gtid_set, gtid)
         if shard is not None:
             check_shard(served, shard)
         with self.questions.one_of(grant.name):
@@ -55,17 +52,10 @@ class Traces:
     ) -> Any:
         """Return where the last changes of a row are in the sources' binlogs: `key=shop.orders:42`."""
         served, grant = self.callers.operator(request, destination, "trace")
-        _check_form(RowKey.parse, key)
+        check_form(RowKey.parse, key)
         if shard is not None:
             check_shard(served, shard)
         with self.questions.one_of(grant.name):
             return served.requests.answers["trace_key"](
                 {"key": key, "bytes_max": within_bytes, "shard": shard}
             )
-
-
-def _check_form(parse: Callable[[str], object], text: str) -> None:
-    try:
-        parse(text)
-    except UsageError as error:
-        raise Malformed(error.message, hint=error.hint) from error

@@ -17,6 +17,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from merge.values.loss import Loss
+from merge.values.printable import printable
 
 _GAP = 2
 _INDENT = 2
@@ -47,6 +48,7 @@ def print_status(state: dict[str, Any], *, wide: bool = False) -> None:
         wide: whether to print all columns, on lines of any length.
     """
     out = Console(highlight=False, markup=False, emoji=False, soft_wrap=wide)
+    state = printable(state)
     group = state["group"]
     known = {shard["shard"]: shard for shard in group.get("shards", [])}
     shards = [_shard(shard, known.get(shard["shard"], {}), state["now_us"]) for shard in state["shards"]]

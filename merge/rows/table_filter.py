@@ -16,6 +16,7 @@ from merge.errors import ConfigError
 from merge.rows.pattern import MEMORY_MAX, READERS_MEMORY_MAX, PatternList, check_pattern
 from merge.rows.pattern_syntax import PatternSyntax
 from merge.values.chunk import TableName
+from merge.values.printable import UNPRINTABLE
 
 #: a reader's filter is no longer, characters
 READERS_FILTER_MAX = 4_096
@@ -50,7 +51,8 @@ class TableFilter:
         """Return the filter that a reader brings, within the bounds of what everybody may have to wait for.
 
         Raises:
-            ConfigError: it is too long, or too large, or an expression is no regular expression.
+            ConfigError: it is too long, or too large, cannot be printed, or an expression is no regular
+                expression.
         """
         if len(white) > READERS_FILTER_MAX:
             raise ConfigError(
@@ -58,6 +60,9 @@ class TableFilter:
                 hint="Write one expression for many tables, or filter in the instance file.",
                 setting="filter",
             )
+        if UNPRINTABLE.search(" ".join(white.split())):
+            # Everybody who asks for the state is shown it.
+            raise ConfigError("The filter has control characters.", setting="filter")
         return cls(white, memory_max=READERS_MEMORY_MAX)
 
     def matches(self, name: TableName) -> bool:

@@ -1,7 +1,8 @@
 import pytest
 
-from canal_group.zookeeper.tree import RESERVED, Tree
+from canal_group.zookeeper.tree import Tree
 from merge.errors import ConfigError, UsageError
+from merge.values.client_id import RESERVED
 
 
 def test_paths_are_canals():
