@@ -20,9 +20,9 @@ from conf.value import (
     Text,
     unfit,
 )
+from merge.delivery.client_id import COUNT_MAX
 from merge.order.commit_time import CommitTimeOf, CommitTimes
 from merge.order.dead_shard import DeadShard, DeadShardKind
-from merge.values.client_id import COUNT_MAX
 
 
 class RouteSettings(Settings):

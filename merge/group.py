@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from merge.delivery.batch_limits import BatchLimits
+from merge.delivery.client_id import COUNT_MAX
 from merge.delivery.consumers import Consumers
 from merge.delivery.subscribers import Subscribers
 from merge.errors import CanalGroupError, PositionPurged, PositionRefused, UsageError
@@ -50,7 +51,6 @@ from merge.order.stream_status import describe_stream
 from merge.order.timeline import AHEAD_MAX_US
 from merge.trace import trace
 from merge.values.chunk import TableName
-from merge.values.client_id import COUNT_MAX
 from merge.values.loss import Purged
 from merge.values.member import Role
 

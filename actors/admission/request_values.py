@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from merge.delivery.client_id import checked_client_id
 from merge.errors import UsageError
-from merge.values.client_id import checked_client_id
 
 #: how long a request may wait for rows, seconds
 WAIT_MAX_S = 30.0

@@ -22,8 +22,8 @@ from actors.http.errors import Malformed, NotFound
 from actors.http.recent_log import PAGE_LINES_MAX, RecentLog
 from actors.http.served import Served
 from canal_group.zookeeper.stop_mark import StopMark
+from merge.delivery.client_id import checked_client_id
 from merge.errors import AccessDenied, UsageError
-from merge.values.client_id import checked_client_id
 from merge.values.position import GroupPosition
 
 #: how long a stop waits until no server serves, seconds

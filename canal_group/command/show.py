@@ -11,7 +11,7 @@ from rich.table import Table
 
 from canal_group.command.json_line import json_line
 from canal_group.command.status_page import clock
-from merge.values.printable import escaped
+from merge.printable import escaped
 
 
 def print_lines(rows: pa.Table) -> None:

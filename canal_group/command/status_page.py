@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from merge.printable import printable
 from merge.values.loss import Loss
-from merge.values.printable import printable
 
 _GAP = 2
 _INDENT = 2

@@ -16,7 +16,7 @@ from canal_group.command.operator_command import operated
 from canal_group.command.status_page import clock
 from canal_group.operator import Operator
 from merge.errors import RetryableError
-from merge.values.printable import escaped, printable
+from merge.printable import escaped, printable
 
 
 @operated

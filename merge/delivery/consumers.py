@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from merge.delivery.client_id import checked_client_id
 from merge.delivery.cursor_writes import OWN_CALL
 from merge.delivery.phase import Phase
 from merge.delivery.subscriber import Subscriber
@@ -41,7 +42,6 @@ from merge.events import (
 )
 from merge.instructions import Instruction, LeaseConsumer, Refuse, ReleaseConsumer, Reply
 from merge.order.stream import Stream
-from merge.values.client_id import checked_client_id
 from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition
 

@@ -13,13 +13,13 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from merge.delivery.batch_limits import BatchLimits
+from merge.delivery.client_id import COUNT_MAX
 from merge.delivery.phase import Phase
 from merge.delivery.subscriber import Subscriber
 from merge.errors import AccessDenied, DataError, UsageError
 from merge.events import ConsumerState
 from merge.instructions import Instruction
 from merge.order.stream import Stream
-from merge.values.client_id import COUNT_MAX
 from merge.values.loss import Purged, found_at_us
 from merge.values.offset_range import reaches_back
 from merge.values.position import ANY_SERVER, GroupPosition, Position

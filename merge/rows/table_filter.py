@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from merge.errors import ConfigError
+from merge.printable import UNPRINTABLE
 from merge.rows.pattern import MEMORY_MAX, READERS_MEMORY_MAX, PatternList, check_pattern
 from merge.rows.pattern_syntax import PatternSyntax
 from merge.values.chunk import TableName
-from merge.values.printable import UNPRINTABLE
 
 #: a reader's filter is no longer, characters
 READERS_FILTER_MAX = 4_096
@@ -60,10 +60,15 @@ class TableFilter:
                 hint="Write one expression for many tables, or filter in the instance file.",
                 setting="filter",
             )
+        made = cls(white, memory_max=READERS_MEMORY_MAX)
         if UNPRINTABLE.search(" ".join(white.split())):
             # Everybody who asks for the state is shown it.
-            raise ConfigError("The filter has control characters.", setting="filter")
-        return cls(white, memory_max=READERS_MEMORY_MAX)
+            raise ConfigError(
+                "The filter has control characters.",
+                hint="Write the names of tables as they are printed.",
+                setting="filter",
+            )
+        return made
 
     def matches(self, name: TableName) -> bool:
         """Return whether the table is wanted."""

@@ -16,7 +16,7 @@ from prometheus_client.core import HistogramMetricFamily, SummaryMetricFamily
 from actors.gateway.gateway_counters import DURATIONS_S
 from actors.http.metrics.families import Families
 from actors.shard.shard_counters import QUANTILES
-from merge.values.printable import printable
+from merge.printable import printable
 
 _INSTANCE = ("destination",)
 _SHARD = ("destination", "shard")

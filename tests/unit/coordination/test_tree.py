@@ -1,8 +1,8 @@
 import pytest
 
 from canal_group.zookeeper.tree import Tree
+from merge.delivery.client_id import RESERVED
 from merge.errors import ConfigError, UsageError
-from merge.values.client_id import RESERVED
 
 
 def test_paths_are_canals():

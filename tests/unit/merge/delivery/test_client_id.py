@@ -17,8 +17,8 @@ from actors.meta.file import FileCursorStore
 from actors.ports import Subscription
 from canal_group.zookeeper.tree import Tree
 from merge import events as ev
+from merge.delivery.client_id import RESERVED, checked_client_id, is_client_id
 from merge.errors import CanalGroupError, ConfigError, UsageError
-from merge.values.client_id import RESERVED, checked_client_id, is_client_id
 
 STRANGE = [
     "",
