@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import NoReturn, Protocol, TypeVar
 
 from canal_group.zookeeper.stop_mark import StopMark
+from merge.delivery.client_id import checked_client_id
 from merge.values.loss import Loss
 from merge.values.position import GroupPosition
 
@@ -216,6 +217,14 @@ class Subscription:
     losses: tuple[Loss, ...] = ()
     #: where the cursor was before it passed only transactions of which nothing is kept; None: it did not
     quiet_since: GroupPosition | None = None
+
+    def __post_init__(self) -> None:
+        """Check the client id: one that is stored is shown to everybody.
+
+        Raises:
+            UsageError: it cannot be one.
+        """
+        checked_client_id(self.client_id)
 
 
 class CursorStore(Protocol):

@@ -20,6 +20,7 @@ from conf.value import (
     Text,
     unfit,
 )
+from merge.delivery.client_id import COUNT_MAX
 from merge.order.commit_time import CommitTimeOf, CommitTimes
 from merge.order.dead_shard import DeadShard, DeadShardKind
 
@@ -245,6 +246,8 @@ class ConsumerSettings(Settings):
     apart_max_s: Seconds = 3600.0
     #: how often a cursor passes transactions of which nothing is kept, without its consumer
     quiet_s: Seconds = 5.0
+    #: client ids that a destination may have
+    client_ids_max: Count = COUNT_MAX
 
     @model_validator(mode="after")
     def _one_policy(self) -> ConsumerSettings:

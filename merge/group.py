@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from merge.delivery.batch_limits import BatchLimits
+from merge.delivery.client_id import COUNT_MAX
 from merge.delivery.consumers import Consumers
 from merge.delivery.subscribers import Subscribers
 from merge.errors import CanalGroupError, PositionPurged, PositionRefused, UsageError
@@ -85,6 +86,8 @@ class GroupSettings:
     purged: Purged = Purged.FAIL
     #: how often cursors pass what nothing is kept of; at each tick while a ring is full
     quiet_us: int = 5_000_000
+    #: client ids that there may be
+    client_ids_max: int = COUNT_MAX
     #: which of the statements that say the same of tables with one name are delivered
     ddl: DdlRule = DdlRule.EVERY
 
@@ -110,6 +113,7 @@ class Group:
             settings.drop_after_us,
             settings.apart_max_us,
             settings.purged,
+            settings.client_ids_max,
         )
         self._consumers = Consumers(settings.destination, self._stream, self._subscribers, settings.lease_us)
         #: when cursors last passed what nothing is kept of

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from merge.delivery.client_id import checked_client_id
 from merge.errors import UsageError
 
 #: how long a request may wait for rows, seconds
@@ -82,7 +83,7 @@ def client_id(body: Mapping[str, Any]) -> str | None:
     """Return under which client id something is asked; None: under none.
 
     Raises:
-        UsageError: it is no text, or too long to be one.
+        UsageError: it is not a text, or cannot be a client id.
     """
     if "client_id" not in body:
         return None
@@ -90,7 +91,7 @@ def client_id(body: Mapping[str, Any]) -> str | None:
     if not isinstance(value, str) or len(value) > NAME_MAX:
         # Nobody's client id is no way around those that a token is for.
         raise _unfit("client_id", value, f"a text of at most {NAME_MAX} characters")
-    return value
+    return checked_client_id(value)
 
 
 def _unfit(name: str, value: Any, expected: str) -> UsageError:

@@ -6,44 +6,21 @@ the call's own method begins, and every method asks for it first.
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyarrow import flight
 
 from actors.admission.access import Grant, Grants
+from actors.admission.calls import Calls
 
 _NAME = "token"
 #: calls of one client that are answered at once; each holds a thread
 CALLS_MAX = 512
 
 
-class _Calls:
-    """Calls that are being answered, by the names of their grants. Safe to use from several threads."""
-
-    def __init__(self, calls_max: int) -> None:
-        self._calls_max = calls_max
-        self._counts: Counter[str] = Counter()
-        self._lock = threading.Lock()
-
-    def begin(self, name: str) -> bool:
-        """Return whether one more may be answered; it is counted then, until it ends."""
-        with self._lock:
-            if self._counts[name] >= self._calls_max:
-                return False
-            self._counts[name] += 1
-            return True
-
-    def end(self, name: str) -> None:
-        """Take note that one was answered."""
-        with self._lock:
-            self._counts[name] -= 1
-
-
 class _Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow is untyped
-    def __init__(self, grants: Grants, token: str, calls: _Calls) -> None:
+    def __init__(self, grants: Grants, token: str, calls: Calls) -> None:
         super().__init__()
         self._grants, self._token, self._calls = grants, token, calls
         #: the name that the call is counted under; None: it is not counted
@@ -77,7 +54,7 @@ class TokenMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # 
     def __init__(self, grants: Grants, calls_max: int = CALLS_MAX) -> None:
         super().__init__()
         self._grants = grants
-        self._calls = _Calls(calls_max)
+        self._calls = Calls(calls_max)
 
     @property
     def middleware(self) -> dict[str, TokenMiddleware]:

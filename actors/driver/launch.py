@@ -16,6 +16,7 @@ from ray.exceptions import GetTimeoutError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
+from actors.admission.calls import ALL_QUESTIONS_MAX, QUESTIONS_MAX
 from actors.admission.gateway_tls import GatewayTls
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.driver import local_ray
@@ -54,9 +55,9 @@ _COMMON: dict[str, Any] = {
 }
 _SHARD: dict[str, Any] = {
     **_COMMON,
-    # An open that waits for its source must not delay status. Rows and polls have servers of
-    # their own.
-    "concurrency_groups": {"status": 1, "describe": 1},
+    # An open that waits for its source must not delay status, nor a search of its binlogs what is known of a
+    # table. Rows and polls have servers of their own.
+    "concurrency_groups": {"status": 1, "describe": QUESTIONS_MAX, "search": ALL_QUESTIONS_MAX},
 }
 _GROUP: dict[str, Any] = {
     **_COMMON,

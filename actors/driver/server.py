@@ -47,6 +47,8 @@ class Server:
         self._owns_ray = False
         #: what was said last of a file, and of a destination's role: nothing is said twice
         self._complaints: dict[Path, str] = {}
+        #: the instance files that there were when they were looked for last; None: they were not yet
+        self._given: frozenset[Path] | None = None
         self._roles: dict[Path, str] = {}
 
     @property
@@ -58,6 +60,14 @@ class Server:
     def instances(self) -> dict[Path, Instance]:
         """The instances, by file; may be asked from any thread."""
         return dict(self._instances)
+
+    @property
+    def starting(self) -> bool:
+        """Whether a given file is neither started nor refused by name yet; may be asked from any thread."""
+        given = self._given
+        return given is None or any(
+            file not in self._instances and file not in self._complaints for file in given
+        )
 
     def start(self, file: Path, settings: InstanceSettings) -> None:
         """Start an instance.
@@ -86,6 +96,7 @@ class Server:
         Returns:
             Whether anything was started or stopped.
         """
+        self._given = frozenset({*found.settings, *found.errors})
         todo = changes(self.running, found)
         refused, restart = dict(todo.refused), dict(todo.restart)
         for file, settings in todo.adopt.items():

@@ -16,6 +16,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from pyarrow import flight
 
 from actors.admission.access import Grant, Grants
 from actors.admission.audit_log import AuditLog
+from actors.admission.calls import ALL_QUESTIONS_MAX, QUESTIONS_MAX, Calls
 from actors.admission.connection_guard import ConnectionGuard, ConnectionLimits
 from actors.admission.gateway_tls import GatewayTls
 from actors.admission.request_values import client_id, whole, whole_or_none
@@ -39,7 +41,7 @@ from actors.gateway.delivery_lease import DeliveryLease
 from actors.gateway.gateway_counters import GatewayCounters
 from actors.gateway.group_handle import GroupHandle
 from actors.gateway.joined_schemas import JoinedSchemas
-from actors.gateway.operator_requests import CHANGING, OperatorRequests, audited
+from actors.gateway.operator_requests import CHANGING, OperatorRequests, audited, may_search
 from actors.gateway.requests import READING, Requests, seen_by
 from actors.gateway.shard_actors import ShardActors
 from actors.process.imports import freeze_imports
@@ -100,6 +102,7 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         self._requests = Requests(wiring.destination, wiring.lease_s, self._group, operator, self._rows)
         self._audit_log = None if wiring.audit_log is None else AuditLog(wiring.audit_log)
         self._counters = GatewayCounters({*self._requests.names, "shared_memory", ROWS, *CANAL_PACKETS})
+        self._questions = Calls(QUESTIONS_MAX, ALL_QUESTIONS_MAX)
         self._shared_memory = SharedMemoryServer(self._offer)
         self._guard = ConnectionGuard(wiring.connections)
         if wiring.canal is not None:
@@ -151,7 +154,8 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
             body = {**body, "by": grant.name}
 
         def answer() -> Any:
-            return self._requests.answer(request, body, may_disturb=grant.may_disturb)
+            with self._questions.one_of(grant.name) if may_search(request, body) else nullcontext():
+                return self._requests.answer(request, body, may_disturb=grant.may_disturb)
 
         if self._audit_log is None or request not in CHANGING:
             return answer()

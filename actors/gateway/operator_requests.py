@@ -37,6 +37,8 @@ CHANGING: dict[str, tuple[str, ...]] = {
     "schema_rebuild": ("shard",),
     "schema_resolve": ("table", "column", "type"),
 }
+#: requests that may search every shard's binlogs, and take as long
+_SLOW = frozenset({"locate", "rewind", "trace", "trace_key"})
 #: characters of a value in the audit log
 AUDITED_CHARS_MAX = 500
 
@@ -50,6 +52,11 @@ def audited(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         key: value if isinstance(value, bool) else str(value)[:AUDITED_CHARS_MAX]
         for key, value in told.items()
     }
+
+
+def may_search(name: str, body: Mapping[str, Any]) -> bool:
+    """Return whether a request may take as long as a search of binlogs."""
+    return name in _SLOW or (name == "subscribe" and body.get("start") not in (None, "latest"))
 
 
 class OperatorRequests:

@@ -42,6 +42,9 @@ READING = frozenset(
     }
 )
 
+#: subscriptions whose filter is kept; those of others are asked for again
+FILTERS_MAX = 1_024
+
 
 class Requests:
     """Answers requests by their names. Safe to use from several threads.
@@ -157,6 +160,8 @@ class Requests:
         with self._lock:
             self._filters = {key: kept for key, kept in self._filters.items() if key[0] != body["client_id"]}
             self._filters[body["client_id"], epoch] = table_filter
+            if len(self._filters) > FILTERS_MAX:
+                del self._filters[next(iter(self._filters))]
         return {"epoch": epoch, "cursor": cursor.to_json(), "lease_s": self._lease_s}
 
     def _explained(self, error: ServerUnavailable) -> ServerUnavailable:

@@ -22,6 +22,8 @@ from merge.values.start import At, parse_start
 
 #: how long a shard may search its binlogs for a time, seconds
 SEARCH_TIMEOUT_S = 60.0
+#: methods that may search them: a shard runs these side by side, and nothing else waits for them
+_SEARCHES = frozenset({"locate", "changes_of"})
 
 
 class ShardQuestions:
@@ -196,9 +198,10 @@ class ShardQuestions:
         if only is not None and only not in shards:
             raise UsageError(f"{self._destination} has no shard {only}.", hint=f"It has {', '.join(shards)}.")
         shards = [shard for shard in shards if only in (None, shard)]
+        group_of = "search" if method in _SEARCHES else "describe"
         asked = [
             getattr(self._shards.actor(shard), method)
-            .options(concurrency_group="describe")
+            .options(concurrency_group=group_of)
             .remote(*arguments, **named)
             for shard in shards
         ]

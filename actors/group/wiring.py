@@ -240,6 +240,7 @@ def group_settings(settings: InstanceSettings) -> GroupSettings:
         apart_max_us=int(consumer.apart_max_s * 1e6),
         quiet_us=int(consumer.quiet_s * 1e6),
         purged=Purged(merge.purged),
+        client_ids_max=consumer.client_ids_max,
         ddl=DdlRule(merge.ddl),
         ahead_max_us=int(merge.ahead_max_s * 1e6),
         ids_within_us=merge.ids_within_us,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,13 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.base import RequestResponseEndpoint
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from actors.admission.audit_log import AuditLog
+from actors.admission.calls import ALL_QUESTIONS_MAX, QUESTIONS_MAX, Calls
 from actors.http import errors
+from actors.http.ascii_json import AsciiJson
 from actors.http.body_limit import BodyLimit
 from actors.http.callers import Callers
 from actors.http.instance_files import InstanceFiles
@@ -44,6 +48,7 @@ class App:
         files: returns the instance files, by destination.
         writable: whether they may be replaced.
         hosts: names by which this service may be addressed, against DNS rebinding; "*": any.
+        starting: returns whether an instance file was given that is neither started nor refused by name.
     """
 
     def __init__(
@@ -56,14 +61,19 @@ class App:
         *,
         writable: bool,
         hosts: list[str],
+        starting: Callable[[], bool] = lambda: False,
     ) -> None:
         self._served = served
+        self._starting = starting
+        #: of /ready alone, which must not wait for what others ask
+        self._probes = ThreadPoolExecutor(1, thread_name_prefix="ready")
         self._callers = callers
         self._audit_log = audit_log
         app = self.asgi = FastAPI(
             title="canal-group",
             version=version("canal-group"),
             description="Operate the instances of a canal-group server.",
+            default_response_class=AsciiJson,
             docs_url=None,
             redoc_url=None,
         )
@@ -74,8 +84,9 @@ class App:
         app.add_exception_handler(RequestValidationError, errors.answer_malformed)
         app.add_exception_handler(HTTPException, errors.answer_plain)
         app.add_exception_handler(Exception, errors.answer_defect)
-        app.include_router(Operations(callers, audit_log, recent_log).router())
-        app.include_router(Traces(callers).router())
+        questions = Calls(QUESTIONS_MAX, ALL_QUESTIONS_MAX)
+        app.include_router(Operations(callers, audit_log, recent_log, questions).router())
+        app.include_router(Traces(callers, questions).router())
         app.include_router(InstanceFiles(callers, audit_log, files, writable).router())
         app.get("/metrics", summary="Metrics of every instance that the caller may read")(self.metrics)
         app.get("/api/instances/{destination}/metrics", summary="Metrics of one instance")(self.metrics_of)
@@ -83,7 +94,7 @@ class App:
         app.get("/", include_in_schema=False)(self.page)
         app.mount("/page", StaticFiles(directory=_PAGE), name="page")
         app.get("/live", summary="Whether this process answers")(self.live)
-        app.get("/ready", summary="Whether each instance is served, or stood by for")(self.ready)
+        app.get("/ready", summary="Whether each given file is served, stood by for, or refused")(self.ready)
 
     def page(self) -> FileResponse:
         """Return the page; it holds nothing but what the package holds, so no token is needed."""
@@ -104,20 +115,25 @@ class App:
         operated = {one.destination for one, grant in self._callers.readable(request) if grant.operate}
         return [line for line in self._audit_log.lines if line.get("destination") in operated]
 
-    def live(self) -> dict[str, bool]:
-        """Say that this process answers; nothing is asked of it."""
+    async def live(self) -> dict[str, bool]:
+        """Say that this process answers; nothing is asked of it, and no thread is needed."""
         return {"live": True}
 
-    def ready(self) -> JSONResponse:
-        """Say whether each instance is active or standing by; 503 if one is neither, or its gateway is away.
+    async def ready(self) -> Response:
+        """Say whether each given file is served, stood by for, or refused by name; 503 if one is not.
 
         It names no instance: no token is needed, so that whatever starts and stops servers may ask.
         """
+        return await asyncio.get_running_loop().run_in_executor(self._probes, self._ready)
+
+    def _ready(self) -> Response:
+        starting = self._starting()
         states = [served.state() for served in self._served().values()]
         ready = [_is_ready(state) for state in states]
         active = sum(bool(state["group"].get("active")) for state in states)
-        body = {"ready": all(ready), "instances": len(states), "active": active}
-        return JSONResponse(body, 200 if all(ready) else 503)
+        is_ready = all(ready) and not starting
+        body = {"ready": is_ready, "instances": len(states), "active": active}
+        return AsciiJson(body, 200 if is_ready else 503)
 
 
 def _is_ready(state: Mapping[str, Any]) -> bool:

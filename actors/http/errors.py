@@ -7,8 +7,8 @@ from typing import Any
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
 
+from actors.http.ascii_json import AsciiJson
 from actors.process.stranger_log import stranger_log
 from merge.errors import (
     AccessDenied,
@@ -56,7 +56,7 @@ _STATUSES: tuple[tuple[type[CanalGroupError], int], ...] = (
 )
 
 
-def answer_ours(_: Request, error: Exception) -> JSONResponse:
+def answer_ours(_: Request, error: Exception) -> AsciiJson:
     """Return the answer for an error of this project."""
     assert isinstance(error, CanalGroupError), "registered for these"
     status = next((code for kind, code in _STATUSES if isinstance(error, kind)), 500)
@@ -65,31 +65,31 @@ def answer_ours(_: Request, error: Exception) -> JSONResponse:
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, RetryableError):
         headers["Retry-After"] = str(max(1, round(float(error.details.get("retry_after_s", 1) or 1))))
-    return JSONResponse(_body(type(error).__name__, error.message, error.hint), status, headers)
+    return AsciiJson(_body(type(error).__name__, error.message, error.hint), status, headers)
 
 
-def answer_malformed(_: Request, error: Exception) -> JSONResponse:
+def answer_malformed(_: Request, error: Exception) -> AsciiJson:
     """Return the answer for a request whose parameters or body are not as they should be."""
     assert isinstance(error, RequestValidationError), "registered for these"
     first: dict[str, Any] = dict(error.errors()[0])
     where = ".".join(str(part) for part in first["loc"] if part != "body") or "The body"
     if first["type"] == "json_invalid":
-        return JSONResponse(_body("UsageError", "The body is not JSON.", "Send one JSON object."), 400)
-    return JSONResponse(_body("UsageError", f"{where}: {first['msg']}.", "See /openapi.json."), 400)
+        return AsciiJson(_body("UsageError", "The body is not JSON.", "Send one JSON object."), 400)
+    return AsciiJson(_body("UsageError", f"{where}: {first['msg']}.", "See /openapi.json."), 400)
 
 
-def answer_plain(_: Request, error: Exception) -> JSONResponse:
+def answer_plain(_: Request, error: Exception) -> AsciiJson:
     """Return the answer for what the framework refuses: an unknown path, a method that a path lacks."""
     assert isinstance(error, HTTPException), "registered for these"
     body = _body("UsageError", f"{error.detail}.", "See /openapi.json.")
-    return JSONResponse(body, error.status_code, error.headers)
+    return AsciiJson(body, error.status_code, error.headers)
 
 
-def answer_defect(request: Request, error: Exception) -> JSONResponse:
+def answer_defect(request: Request, error: Exception) -> AsciiJson:
     """Return the answer for an error that nobody expected; the log has it, the caller only its type."""
     _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     what = f"The request failed with an internal error ({type(error).__name__})."
-    return JSONResponse(_body("CanalGroupError", what, "See the server's log."), 500)
+    return AsciiJson(_body("CanalGroupError", what, "See the server's log."), 500)
 
 
 def _body(name: str, message: str, hint: str) -> dict[str, str]:

@@ -13,8 +13,8 @@ import uvicorn
 from actors.admission.connection_guard import ConnectionGuard, ConnectionLimits
 from merge.errors import ConfigError
 
-#: requests that are answered at once; one more is told to try again
-REQUESTS_MAX = 64
+#: connections of callers that were let in; those of others are bounded by `ConnectionLimits`
+CONNECTIONS_MAX = 256
 #: seconds after which a silent connection is closed
 KEEP_ALIVE_S = 15
 #: seconds that requests may take to end when it is closed
@@ -48,13 +48,13 @@ class Listener:
         port = bound.getsockname()[1]
         self.url = f"{'http' if cert is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
         #: closes connections that bring no request that is let in
-        self.guard = ConnectionGuard(ConnectionLimits())
+        self.guard = ConnectionGuard(ConnectionLimits(connections_max=CONNECTIONS_MAX))
+        # Connections are the guard's: uvicorn's own limit counts silent ones, and refuses the new one.
         config = uvicorn.Config(
             app,
             log_config=None,
             access_log=False,
             server_header=False,
-            limit_concurrency=REQUESTS_MAX,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=int(CLOSE_S),
             lifespan="off",

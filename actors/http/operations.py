@@ -15,13 +15,15 @@ from fastapi import APIRouter, Body, Query, Request
 
 from actors.admission.access import Grant
 from actors.admission.audit_log import AuditLog
+from actors.admission.calls import Calls
 from actors.gateway.operator_requests import audited
 from actors.http.callers import Callers
-from actors.http.errors import NotFound
+from actors.http.errors import Malformed, NotFound
 from actors.http.recent_log import PAGE_LINES_MAX, RecentLog
 from actors.http.served import Served
 from canal_group.zookeeper.stop_mark import StopMark
-from merge.errors import AccessDenied
+from merge.delivery.client_id import checked_client_id
+from merge.errors import AccessDenied, UsageError
 from merge.values.position import GroupPosition
 
 #: how long a stop waits until no server serves, seconds
@@ -42,6 +44,8 @@ class Operations:
     callers: Callers
     audit_log: AuditLog
     recent_log: RecentLog
+    #: asked of actors and sources: they take as long as those do
+    questions: Calls
 
     def router(self) -> APIRouter:
         """Return the paths."""
@@ -150,20 +154,23 @@ class Operations:
         self, request: Request, destination: str, at: Annotated[str, Query(max_length=100)]
     ) -> dict[str, Any]:
         """Return the position of each shard at a start: `earliest`, `latest`, a time, or `-2h`."""
-        served, _ = self.callers.reader(request, destination)
-        found = GroupPosition.from_json(served.requests.answers["locate"]({"where": at}))
+        served, grant = self.callers.reader(request, destination)
+        with self.questions.one_of(grant.name):
+            found = GroupPosition.from_json(served.requests.answers["locate"]({"where": at}))
         return {shard: str(position) for shard, position in found.shards.items()}
 
     def schema(self, request: Request, destination: str, shard: str) -> Any:
         """Return what a shard knows of its source's tables."""
-        served, _ = self.callers.operator(request, destination, "schema show")
+        served, grant = self.callers.operator(request, destination, "schema show")
         check_shard(served, shard)
-        return served.requests.answers["schema_show"]({"shard": shard})
+        with self.questions.one_of(grant.name):
+            return served.requests.answers["schema_show"]({"shard": shard})
 
     def joined(self, request: Request, destination: str, table: str) -> Any:
         """Return the joined schema of a table, and what each shard has of it."""
-        served, _ = self.callers.operator(request, destination, "schema joined")
-        return served.requests.answers["schema_joined"]({"table": table})
+        served, grant = self.callers.operator(request, destination, "schema joined")
+        with self.questions.one_of(grant.name):
+            return served.requests.answers["schema_joined"]({"table": table})
 
     # ---- changing --------------------------------------------------------------------------------------
 
@@ -283,10 +290,11 @@ class Operations:
         request, served, grant = caller
         host = request.client.host if request.client is not None else "unknown"
         who = f"{grant.name} at {host}"
-        try:
-            return self.audit_log.changing(who, "http", served.destination, what, details, change)
-        finally:
-            served.changed()
+        with self.questions.one_of(grant.name):
+            try:
+                return self.audit_log.changing(who, "http", served.destination, what, details, change)
+            finally:
+                served.changed()
 
 
 def check_shard(served: Served, shard: str) -> None:
@@ -296,7 +304,16 @@ def check_shard(served: Served, shard: str) -> None:
         raise NotFound(f"{served.destination} has no shard {shard}.", hint=f"It has {', '.join(known)}.")
 
 
+def check_form(parse: Callable[[str], object], text: str) -> None:
+    """Raise Malformed unless a text can be parsed."""
+    try:
+        parse(text)
+    except UsageError as error:
+        raise Malformed(error.message, hint=error.hint) from error
+
+
 def _client(served: Served, client_id: str) -> dict[str, Any]:
+    check_form(checked_client_id, client_id)
     found = served.requests.client(client_id)
     if found is None:
         raise NotFound(f"{served.destination} has no client {client_id}.", hint="Its state lists them.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
@@ -72,12 +72,16 @@ class HttpService:
     Args:
         server: whose instances are shown.
         settings: where it listens.
+        starting: returns whether a given file is neither started nor refused yet; None: until the server has
+            an instance.
 
     Raises:
         ConfigError: it cannot listen there, or its certificate cannot be used.
     """
 
-    def __init__(self, server: Running, settings: HttpSettings) -> None:
+    def __init__(
+        self, server: Running, settings: HttpSettings, starting: Callable[[], bool] | None = None
+    ) -> None:
         settings.check()
         self._server = server
         self._known: dict[Path, tuple[Instance, Served]] = {}
@@ -86,6 +90,7 @@ class HttpService:
         bound = _bound(settings)
         self._recent_log = RecentLog()
         callers = Callers(self._served, self._admitted, anybody=is_loopback(settings.host))
+        begins = starting or (lambda: not server.instances)
         hosts = _LOOPBACK_HOSTS if is_loopback(settings.host) else ["*"]
         app = App(
             self._served,
@@ -95,6 +100,7 @@ class HttpService:
             self._files,
             writable=settings.edit,
             hosts=hosts,
+            starting=lambda: self._closing.is_set() or begins(),
         )
         self._listener = Listener(app.asgi, bound, settings.host, cert=settings.cert, key=settings.key)
         self.url = self._listener.url

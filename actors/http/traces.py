@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
+from actors.admission.calls import Calls
 from actors.http.callers import Callers
-from actors.http.errors import Malformed
-from actors.http.operations import check_shard
+from actors.http.operations import check_form, check_shard
 from actors.shard.row_search import SEARCH_BYTES_MAX
-from merge.errors import UsageError
 from merge.rows.row_key import RowKey
 from merge.values.gtid import parse_gtid_set
 
@@ -25,6 +23,8 @@ class Traces:
     """Answers the paths of `canal-group trace`. Safe to use from several threads."""
 
     callers: Callers
+    #: those that are being answered
+    questions: Calls
 
     def router(self) -> APIRouter:
         """Return the paths."""
@@ -35,11 +35,12 @@ class Traces:
 
     def transaction(self, request: Request, destination: str, gtid: str, shard: str | None = None) -> Any:
         """Return where a transaction is: which shards have read it, in the group, and at each client id."""
-        served, _ = self.callers.operator(request, destination, "trace")
-        _check_form(parse_gtid_set, gtid)
+        served, grant = self.callers.operator(request, destination, "trace")
+        check_form(parse_gtid_set, gtid)
         if shard is not None:
             check_shard(served, shard)
-        return served.requests.answers["trace"]({"gtid": gtid, "shard": shard})
+        with self.questions.one_of(grant.name):
+            return served.requests.answers["trace"]({"gtid": gtid, "shard": shard})
 
     def changes(
         self,
@@ -50,15 +51,11 @@ class Traces:
         shard: str | None = None,
     ) -> Any:
         """Return where the last changes of a row are in the sources' binlogs: `key=shop.orders:42`."""
-        served, _ = self.callers.operator(request, destination, "trace")
-        _check_form(RowKey.parse, key)
+        served, grant = self.callers.operator(request, destination, "trace")
+        check_form(RowKey.parse, key)
         if shard is not None:
             check_shard(served, shard)
-        return served.requests.answers["trace_key"]({"key": key, "bytes_max": within_bytes, "shard": shard})
-
-
-def _check_form(parse: Callable[[str], object], text: str) -> None:
-    try:
-        parse(text)
-    except UsageError as error:
-        raise Malformed(error.message, hint=error.hint) from error
+        with self.questions.one_of(grant.name):
+            return served.requests.answers["trace_key"](
+                {"key": key, "bytes_max": within_bytes, "shard": shard}
+            )

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+
+from merge.printable import escaped
 
 #: fields of a record, passed as `extra`, that say what it is about
 FIELDS = ("destination", "shard", "client", "epoch")
@@ -21,7 +22,6 @@ MESSAGE_CHARS_MAX = 8_192
 #: characters of a traceback
 EXCEPTION_CHARS_MAX = 32_768
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _PLAIN = logging.Formatter()
 
 
@@ -58,10 +58,10 @@ def json_line(entry: Mapping[str, Any]) -> str:
 
 def text_line(entry: Mapping[str, Any]) -> str:
     """Return an entry as a line for people; a traceback follows in lines of its own."""
-    about = "".join(f" {field}={_escaped(str(entry[field]))}" for field in FIELDS if field in entry)
-    line = f"{entry['time']} {entry['level']} {entry['logger']}{about}: {_escaped(entry['message'])}"
+    about = "".join(f" {field}={escaped(str(entry[field]))}" for field in FIELDS if field in entry)
+    line = f"{entry['time']} {entry['level']} {entry['logger']}{about}: {escaped(entry['message'])}"
     if "exception" in entry:
-        line += "".join(f"\n  {_escaped(each)}" for each in entry["exception"].splitlines())
+        line += "".join(f"\n  {escaped(each)}" for each in entry["exception"].splitlines())
     return line
 
 
@@ -103,7 +103,3 @@ def _cut_begin(text: str, chars_max: int) -> str:
     if len(text) <= chars_max:
         return text
     return f"({len(text) - chars_max} characters before) ...{text[-chars_max:]}"
-
-
-def _escaped(text: str) -> str:
-    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)

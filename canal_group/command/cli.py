@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,6 +33,7 @@ from canal_group.command.options.login_options import (
     secret,
     zookeeper_login,
 )
+from canal_group.command.output import echo, labelled, note
 from canal_group.command.position_command import position
 from canal_group.command.relay_command import relay
 from canal_group.command.rewind_command import rewind
@@ -69,7 +69,7 @@ def main() -> None:
     try:
         app()
     except CanalGroupError as error:
-        _err.print(f"[red]{type(error).__name__}[/red]: {error}")
+        labelled(_err, type(error).__name__, "red", f": {error}")
         sys.exit(exit_code_of(error))
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
@@ -119,12 +119,11 @@ def check(
     bytes_max = None if decode is None else parse_size(decode)
     out = Console(highlight=False, soft_wrap=True, stderr=as_json)
     settings = load_instance(config)
-    out.print(
-        f"[green]ok[/green]    {config}: destination {settings.destination}, {len(settings.shards)} shards"
-    )
+    ok, warn, fail = (("ok    ", "green"), ("warn  ", "yellow"), ("FAIL  ", "red"))
+    labelled(out, *ok, f"{config}: destination {settings.destination}, {len(settings.shards)} shards")
     if show_settings:
         for key, value in describe(settings).items():
-            out.print(f"      {key} = {value}", markup=False)
+            labelled(out, "      ", "", f"{key} = {value}")
     failed = not _check_gateway(out, config, settings)
     sources = [
         (each, source)
@@ -135,21 +134,20 @@ def check(
         where = f"{shard.name} ({source.place})"
         try:
             if isinstance(source, FilesSource):
-                out.print(f"[green]ok[/green]    {where}: {len(listed(source.files))} files")
+                labelled(out, *ok, f"{where}: {len(listed(source.files))} files")
                 continue
             checks = [*preflight(source, start_by=shard.start_by), *check_filter(settings.filter, source)]
         except CanalGroupError as error:
             failed = True
-            out.print(f"[red]FAIL[/red]  {where}: {error}")
+            labelled(out, *fail, f"{where}: {error}")
             continue
         for found in checks:
             failed |= not found.ok
-            advised = "[yellow]warn[/yellow]" if found.fix else "[green]ok[/green]  "
-            label = advised if found.ok else "[red]FAIL[/red]"
+            label = (warn if found.fix else ok) if found.ok else fail
             mend = f". Fix it with: {found.fix}" if found.fix else ""
-            out.print(f"{label}  {where}: {found.name}: {found.found}{mend}")
+            labelled(out, *label, f"{where}: {found.name}: {found.found}{mend}")
     if bytes_max is not None:
-        failed |= not check_decoding(settings, files or (), bytes_max, typer.echo, as_json=as_json)
+        failed |= not check_decoding(settings, files or (), bytes_max, echo, as_json=as_json)
     if failed:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -160,11 +158,11 @@ def _check_gateway(out: Console, config: Path, settings: InstanceSettings) -> bo
     from conf.cautions import cautions
 
     for sentence in cautions(settings):
-        out.print(f"[yellow]warn[/yellow]  {config}: {sentence}")
+        labelled(out, "warn  ", "yellow", f"{config}: {sentence}")
     try:
         gateway_tls(settings)
     except CanalGroupError as error:
-        out.print(f"[red]FAIL[/red]  {config}: {error}")
+        labelled(out, "FAIL  ", "red", f"{config}: {error}")
         return False
     return True
 
@@ -282,7 +280,7 @@ def status(
 
         def show(state: dict[str, Any]) -> None:
             if as_json:
-                typer.echo(json.dumps(state))
+                echo(json.dumps(state))
             else:
                 print_status(state, wide=wide)
 
@@ -317,7 +315,7 @@ def binlog(
     password = secret(password_env, "--password-env")
     server = server_at(lookup, password or "", ssl_ca) if lookup is not None else None
     with _quiet_interrupt():
-        show(files, typer.echo, note=partial(typer.echo, err=True), as_json=as_json, lookup=server)
+        show(files, echo, note=note, as_json=as_json, lookup=server)
 
 
 @app.command()

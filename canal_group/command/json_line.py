@@ -1,14 +1,13 @@
-"""JSON lines: one object on one line, for any program that splits text into lines."""
+"""JSON lines: one object on one line, for any program that splits text into lines, and for terminals."""
 
 from __future__ import annotations
 
 import json
 
-#: characters that JSON does not escape and that some readers take for the end of a line: str.splitlines does,
-#: and older JavaScript did
-_LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
+from merge.printable import UNPRINTABLE
 
 
 def json_line(value: object) -> str:
-    """Return a value as JSON without any line end in it; other characters are not escaped."""
-    return json.dumps(value, ensure_ascii=False).translate(_LINE_ENDS)
+    """Return a value as JSON with escapes for what must not be printed, such as any end of a line."""
+    text = json.dumps(value, ensure_ascii=False)
+    return UNPRINTABLE.sub(lambda found: f"\\u{ord(found.group()):04x}", text)

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from canal_group.command.options.exit_code import ExitCode, exit_code_of
+from canal_group.command.output import echo, note
 from merge.errors import CanalGroupError
 
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -56,16 +57,16 @@ def position(
                     found = beginning(start, source, connection, server_facts(source, connection))
         except CanalGroupError as error:
             codes.add(exit_code_of(error))
-            _err.print(f"{each.name}: {error}", markup=False)
+            note(f"{each.name}: {error}")
             continue
         shown: dict[str, Any] = {"shard": each.name, **found.to_dict()}
         if as_json:
-            typer.echo(json.dumps(shown))
+            echo(json.dumps(shown))
         else:
-            typer.echo(f"{each.name}  {found}")
+            echo(f"{each.name}  {found}")
             for name, value in (("GTID set", str(found.gtid_set)), ("commit before", _time(found.commit_us))):
                 if value:
-                    typer.echo(f"  {name}: {value}")
+                    echo(f"  {name}: {value}")
     # What an operator has to do goes before what may pass.
     if ExitCode.FAILED in codes:
         raise typer.Exit(ExitCode.FAILED)

@@ -54,7 +54,7 @@ def _measured(publisher: Publisher) -> Iterator[None]:
     if settings.metrics is None:
         yield
         return
-    from canal_group.command.relay_metrics import answered
+    from actors.http.relay_metrics import answered
 
     with answered(settings, settings.metrics, publisher.counters) as url:
         _log.info("metrics at %s", url)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from canal_group.command.operator_command import operated
+from canal_group.command.output import echo
 from canal_group.operator import Operator
 from merge.values.position import GroupPosition
 
@@ -37,9 +38,9 @@ def rewind(
         )
     moved = operator.rewind(client_id, to)
     for word in ("from", "to"):
-        typer.echo(f"{word}:")
+        echo(f"{word}:")
         for line in _lines(moved[word]):
-            typer.echo(f"  {line}")
+            echo(f"  {line}")
 
 
 def _lines(cursor: str | None) -> list[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
+from canal_group.command.json_line import json_line
 from canal_group.command.operator_command import operated
+from canal_group.command.output import echo
 from canal_group.operator import Operator
 from merge.errors import UsageError
 
@@ -40,12 +41,12 @@ def show(
         wanted = [each for each in tables if table in (None, f"{each['schema']}.{each['table']}")]
         if as_json:
             for each in wanted:
-                typer.echo(json.dumps({"shard": name, **each}, ensure_ascii=False))
+                echo(json_line({"shard": name, **each}))
             continue
-        typer.echo(f"{name}: {len(wanted)} tables")
+        echo(f"{name}: {len(wanted)} tables")
         for each in wanted:
             for line in _lines(each):
-                typer.echo(f"  {line}")
+                echo(f"  {line}")
 
 
 @app.command()
@@ -64,7 +65,7 @@ def rebuild(
             err=True,
         )
     operator.rebuild_schema(shard)
-    typer.echo(f"{shard} begins a new schema history with the next statement or table that needs it")
+    echo(f"{shard} begins a new schema history with the next statement or table that needs it")
 
 
 @app.command(name="joined")
@@ -77,10 +78,10 @@ def show_joined(
     """Show the columns that a table has for consumers, and what they are in each shard."""
     found = operator.joined_schema(table)
     if as_json:
-        typer.echo(json.dumps(found, ensure_ascii=False))
+        echo(json_line(found))
         return
     for line in joined_lines(found):
-        typer.echo(line)
+        echo(line)
 
 
 @app.command()
@@ -104,7 +105,7 @@ def resolve(
     if (kind is None) != undo:
         raise UsageError("Name either --type or --undo.")
     for line in joined_lines(operator.resolve_column(table, column, kind)):
-        typer.echo(line)
+        echo(line)
 
 
 def joined_lines(found: Mapping[str, Any]) -> list[str]:

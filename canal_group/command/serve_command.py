@@ -88,7 +88,7 @@ def _serve(
     # The HTTP service may wait for actors that do not answer: it ends after the groups were handed over.
     with contextlib.ExitStack() as stack, Server(log=log_level, audit_log=audit_log) as server:
         if listen is not None:
-            service = stack.enter_context(HttpService(server, listen))
+            service = stack.enter_context(HttpService(server, listen, lambda: server.starting))
             _log.info("page, metrics and REST API: %s", service.url)
         for file, settings in files.fixed.items():
             server.start(file, settings)

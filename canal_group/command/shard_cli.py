@@ -11,6 +11,7 @@ import typer
 
 from canal_group.command.operator_command import operated
 from canal_group.command.options.exit_code import ExitCode
+from canal_group.command.output import echo
 from canal_group.operator import Operator
 from merge.errors import ConfigError
 from merge.skips.skipped_event import SkippedEvent, Unit
@@ -29,7 +30,7 @@ Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait unti
 def hold(operator: Operator, shard: Shard) -> None:
     """Let the group wait for a shard that is silent, whatever the settings say."""
     operator.hold(shard)
-    typer.echo(f"{shard} holds the group whenever it is silent, until `shard resume {shard}`")
+    echo(f"{shard} holds the group whenever it is silent, until `shard resume {shard}`")
 
 
 @app.command()
@@ -37,7 +38,7 @@ def hold(operator: Operator, shard: Shard) -> None:
 def skip(operator: Operator, shard: Shard) -> None:
     """Let the group go on without a shard; its rows may then be flagged late."""
     operator.skip(shard)
-    typer.echo(f"the group goes on without {shard}, whose rows may be late, until `shard resume {shard}`")
+    echo(f"the group goes on without {shard}, whose rows may be late, until `shard resume {shard}`")
 
 
 @app.command()
@@ -46,7 +47,7 @@ def resume(operator: Operator, shard: Shard) -> None:
     """Apply the settings to a shard again, after `hold` or `skip`."""
     state = operator.resume(shard)
     far = "; the group waits for it again once it has caught up" if state["skipped"] else ""
-    typer.echo(f"the settings apply to {shard} again{far}")
+    echo(f"the settings apply to {shard} again{far}")
 
 
 @app.command(name="skip-event")
@@ -85,11 +86,9 @@ def add(
     """Add a shard to a running instance, whose stream continues."""
     operator.add(_definition(config, shard, start))
     if not operator.joined(shard, wait_s):
-        typer.echo(
-            f"{shard} has not joined yet; `canal-group status -d {operator.destination}` shows if it does"
-        )
+        echo(f"{shard} has not joined yet; `canal-group status -d {operator.destination}` shows if it does")
         raise typer.Exit(ExitCode.UNAVAILABLE)
-    typer.echo(f"{shard} has joined; add it to the instance file of every server, after the other shards")
+    echo(f"{shard} has joined; add it to the instance file of every server, after the other shards")
 
 
 @app.command()
@@ -105,13 +104,11 @@ def remove(
     if now:
         at = ", ".join(f"client {client} at {place}" for client, place in state["left_at"].items())
         rows = state["rows_dropped"]
-        typer.echo(
-            f"{shard} has left: {at or 'no client had a cursor'}; {rows} rows that were read are dropped"
-        )
+        echo(f"{shard} has left: {at or 'no client had a cursor'}; {rows} rows that were read are dropped")
     elif operator.left(shard, wait_s):
-        typer.echo(f"{shard} has left; remove it from the instance file of every server")
+        echo(f"{shard} has left; remove it from the instance file of every server")
     else:
-        typer.echo(f"{shard} leaves when what it has committed is acknowledged; --now drops that instead")
+        echo(f"{shard} leaves when what it has committed is acknowledged; --now drops that instead")
         raise typer.Exit(ExitCode.UNAVAILABLE)
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from canal_group.command.json_line import json_line
 from canal_group.command.status_page import clock
+from merge.printable import escaped
 
 
 def print_lines(rows: pa.Table) -> None:
@@ -28,7 +29,8 @@ def print_table(rows: pa.Table) -> None:
     for row in rows.to_pylist():
         image = row["sql"] or _changes(row["before"], row["after"])
         name = f"{row['schema']}.{row['table']}"
-        table.add_row(str(row["seq"]), clock(row["commit_us"]), row["shard"], name, row["op"], image)
+        cells = (str(row["seq"]), clock(row["commit_us"]), row["shard"], name, row["op"], image)
+        table.add_row(*map(escaped, cells))
     Console(highlight=False, markup=False, emoji=False).print(table)
 
 

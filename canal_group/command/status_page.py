@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from merge.printable import printable
 from merge.skips.skipped_event import SkippedEvent
 from merge.values.loss import Loss
 
@@ -48,6 +49,7 @@ def print_status(state: dict[str, Any], *, wide: bool = False) -> None:
         wide: whether to print all columns, on lines of any length.
     """
     out = Console(highlight=False, markup=False, emoji=False, soft_wrap=wide)
+    state = printable(state)
     group = state["group"]
     known = {shard["shard"]: shard for shard in group.get("shards", [])}
     shards = [_shard(shard, known.get(shard["shard"], {}), state["now_us"]) for shard in state["shards"]]

@@ -17,6 +17,7 @@ from canal_group.command.options.login_options import (
     ZookeeperKey,
     zookeeper_login,
 )
+from canal_group.command.output import echo
 from canal_group.zookeeper.login import ZooKeeperLogin
 from canal_group.zookeeper.stop_mark import StopMark
 from merge.errors import ConfigError
@@ -54,7 +55,7 @@ def stop(
     by = f"{getpass.getuser()}@{socket.gethostname()}"
     mark = StopMark(by, datetime.now(UTC).isoformat(timespec="seconds"), reason)
     told = _switch(destination, config, zookeeper, prefix, login).stop(mark, wait_s)
-    typer.echo(f"{destination} is {told}")
+    echo(f"{destination} is {told}")
 
 
 def start(
@@ -71,9 +72,9 @@ def start(
     login = zookeeper_login(zookeeper_auth_env, zookeeper_ca, zookeeper_cert, zookeeper_key)
     mark = _switch(destination, config, zookeeper, prefix, login).start()
     if mark is None:
-        typer.echo(f"{destination} was not stopped")
+        echo(f"{destination} was not stopped")
     else:
-        typer.echo(f"{destination} may be served again; it was {mark}")
+        echo(f"{destination} may be served again; it was {mark}")
 
 
 def _switch(

@@ -16,6 +16,7 @@ from canal_group.command.operator_command import operated
 from canal_group.command.status_page import clock
 from canal_group.operator import Operator
 from merge.errors import RetryableError
+from merge.printable import escaped, printable
 
 
 @operated
@@ -25,7 +26,7 @@ def top(
     times: Annotated[int, typer.Option(min=0, help="Stop after so many looks; 0: never.")] = 0,
 ) -> None:
     """Show shards, rates, lag and clients of a running instance until Ctrl-C."""
-    out = Console(highlight=False)
+    out = Console(highlight=False, markup=False, emoji=False)
     try:
         if out.is_terminal:
             with Live(console=out, screen=True, auto_refresh=False) as live:
@@ -46,7 +47,7 @@ def _frames(operator: Operator, every_s: float, times: int) -> Iterator[Renderab
         try:
             state = operator.status()
         except RetryableError as error:
-            yield Text(str(error), "red")
+            yield Text(escaped(str(error)), "red")
         else:
             yield frame(state, before)
             before = state
@@ -63,6 +64,7 @@ def frame(state: dict[str, Any], before: dict[str, Any] | None) -> RenderableTyp
         state: as `canal-group status --json` prints it.
         before: the state that was shown last, for rates; None: there is none.
     """
+    state = printable(state)
     group = state["group"]
     return Group(_head(state, group), _shards(state, before), _clients(state, before))
 

@@ -9,6 +9,7 @@ import typer
 
 from canal_group.command.check.decode_check import parse_size
 from canal_group.command.operator_command import operated
+from canal_group.command.output import echo
 from canal_group.operator import Operator
 
 
@@ -38,7 +39,7 @@ def trace(
     else:
         said = key_lines(operator.trace_key(str(key), parse_size(within), shard), within, operator.status())
     for line in said:
-        typer.echo(line)
+        echo(line)
 
 
 def key_lines(found: dict[str, Any], within: str, state: dict[str, Any]) -> list[str]:

@@ -20,10 +20,8 @@ from __future__ import annotations
 
 import re
 
-from merge.errors import ConfigError, UsageError
-
-#: children of a destination that are not client ids; `parse` is canal's own
-RESERVED = frozenset({"cluster", "epoch", "parse", "running", "schema", "stopped"})
+from merge.delivery.client_id import checked_client_id, is_client_id
+from merge.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _PATH = re.compile(r"(/[A-Za-z0-9_.-]*[A-Za-z0-9_-])+")
@@ -71,7 +69,7 @@ class Tree:
 
     def is_client(self, name: str) -> bool:
         """Return whether a child of the destination's node is a client id."""
-        return name not in RESERVED and _NAME.fullmatch(name) is not None
+        return is_client_id(name)
 
     def client(self, client_id: str) -> str:
         """Return the node of a client id.
@@ -79,13 +77,7 @@ class Tree:
         Raises:
             UsageError: the client id is not a valid node name, or is reserved.
         """
-        if not self.is_client(client_id):
-            taken = ", ".join(sorted(RESERVED))
-            raise UsageError(
-                f"{client_id!r} is not a client id.",
-                hint=f"Use letters, digits, dots, hyphens and underscores; {taken} are reserved.",
-            )
-        return f"{self.destination}/{client_id}"
+        return f"{self.destination}/{checked_client_id(client_id)}"
 
     def client_running(self, client_id: str) -> str:
         """Return the node that says which consumer holds a client id."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from merge.delivery.client_id import checked_client_id
 from merge.delivery.cursor_writes import OWN_CALL
 from merge.delivery.phase import Phase
 from merge.delivery.subscriber import Subscriber
@@ -113,9 +114,12 @@ class Consumers:
                 assert_never(event)
 
     def _subscribe(self, event: SubscribeRequested) -> list[Instruction]:
+        checked_client_id(event.client_id)
         self._check_not_leasing(event.client_id)
         subscriber = self._subscribers.find(event.client_id)
-        if subscriber is not None:
+        if subscriber is None:
+            self._subscribers.check_count({each.client_id for each in self._leasing.values()})
+        else:
             subscriber.writes.check_not_forgetting()
             subscriber.lease.check_free(event.holder, self._lease_us, event.at_us)
         start = self._start(event, subscriber)

@@ -11,11 +11,12 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from merge.delivery.batch_limits import BatchLimits
+from merge.delivery.client_id import COUNT_MAX
 from merge.delivery.phase import Phase
 from merge.delivery.subscriber import Subscriber
 from merge.errors import AccessDenied, DataError, UsageError
@@ -40,6 +41,7 @@ class Subscribers:
         apart_max_us: a client may have the shards opened again at most so far before the other clients, in
             commit time; None: any distance.
         purged: where a client id goes on whose position a source has purged.
+        count_max: client ids that there may be; stored ones are kept, however many they are.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Subscribers:
         drop_after_us: int | None = None,
         apart_max_us: int | None = None,
         purged: Purged = Purged.FAIL,
+        count_max: int = COUNT_MAX,
     ) -> None:
         self._stream = stream
         self._epoch = epoch
@@ -59,6 +62,7 @@ class Subscribers:
         self._drop_after_us = drop_after_us
         self._apart_max_us = apart_max_us
         self._purged = purged
+        self._count_max = count_max
         self._by_id: dict[str, Subscriber] = {}
         #: whether a client id has subscribed since the election, or before
         self.had_any = False
@@ -75,6 +79,24 @@ class Subscribers:
     def all(self) -> list[Subscriber]:
         """Every subscriber."""
         return list(self._by_id.values())
+
+    def check_count(self, coming: Collection[str]) -> None:
+        """Return if there may be one more client id.
+
+        Args:
+            coming: those whose subscription has begun; some may be there already.
+
+        Raises:
+            UsageError: there are as many as there may be.
+        """
+        count = len(self._by_id.keys() | coming)
+        if count >= self._count_max:
+            raise UsageError(
+                f"The destination has {count} client ids, as many as it may have.",
+                hint="Have one that is not used unsubscribe, remove it on the server's page, or raise "
+                "consumer.client_ids_max.",
+                client_ids_max=self._count_max,
+            )
 
     def find_or_make(self, client_id: str) -> Subscriber:
         """Return the subscriber of a client id; make one if it has none."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from merge.errors import ConfigError
+from merge.printable import UNPRINTABLE
 from merge.rows.pattern import MEMORY_MAX, READERS_MEMORY_MAX, PatternList, check_pattern
 from merge.rows.pattern_syntax import PatternSyntax
 from merge.values.chunk import TableName
@@ -50,7 +51,8 @@ class TableFilter:
         """Return the filter that a reader brings, within the bounds of what everybody may have to wait for.
 
         Raises:
-            ConfigError: it is too long, or too large, or an expression is no regular expression.
+            ConfigError: it is too long, or too large, cannot be printed, or an expression is no regular
+                expression.
         """
         if len(white) > READERS_FILTER_MAX:
             raise ConfigError(
@@ -58,7 +60,15 @@ class TableFilter:
                 hint="Write one expression for many tables, or filter in the instance file.",
                 setting="filter",
             )
-        return cls(white, memory_max=READERS_MEMORY_MAX)
+        made = cls(white, memory_max=READERS_MEMORY_MAX)
+        if UNPRINTABLE.search(" ".join(white.split())):
+            # Everybody who asks for the state is shown it.
+            raise ConfigError(
+                "The filter has control characters.",
+                hint="Write the names of tables as they are printed.",
+                setting="filter",
+            )
+        return made
 
     def matches(self, name: TableName) -> bool:
         """Return whether the table is wanted."""

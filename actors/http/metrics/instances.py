@@ -16,6 +16,7 @@ from prometheus_client.core import HistogramMetricFamily, SummaryMetricFamily
 from actors.gateway.gateway_counters import DURATIONS_S
 from actors.http.metrics.families import Families
 from actors.shard.shard_counters import QUANTILES
+from merge.printable import printable
 
 _INSTANCE = ("destination",)
 _SHARD = ("destination", "shard")
@@ -31,7 +32,7 @@ class InstanceFamilies(Families):
 
     def __init__(self, states: Iterable[Mapping[str, Any]]) -> None:
         super().__init__(_INSTANCE)
-        for state in states:
+        for state in map(printable, states):
             self._add_group(state)
             merged = {shard["shard"]: shard for shard in state["group"].get("shards", ())}
             for shard in state["shards"]:

@@ -10,6 +10,7 @@ import typer
 
 from canal_group.command.options.exit_code import ExitCode
 from canal_group.command.options.login_options import secret
+from canal_group.command.output import echo
 
 if TYPE_CHECKING:
     from canal_group.migration.compare.canal_client import CanalServer
@@ -77,7 +78,7 @@ def compare(
         found = compare(own, theirs, sink, rows_max=rows_max, idle_s=idle_s)
     for name, comparison in found.items():
         for line in result_lines(name, comparison, as_json=as_json):
-            typer.echo(line)
+            echo(line)
     if not all(comparison.ok for comparison in found.values()):
         raise typer.Exit(ExitCode.FAILED)
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from canal_group.command.output import echo
 from merge.errors import ConfigError
 
 
@@ -51,8 +52,8 @@ def import_files(
     found.secrets.write(also={} if relay is None else {relay: relay_text(found)})
     typer.echo(text, nl=False)
     for answer in found.answers:
-        typer.echo(str(answer), err=True)
+        echo(str(answer), err=True)
     for path in found.secrets.new:
-        typer.echo(f"wrote {path}", err=True)
+        echo(f"wrote {path}", err=True)
     todo = len(found.report.left_to_do)
-    typer.echo(f"{todo} of {len(found.answers)} answers are left to do; next: canal-group check", err=True)
+    echo(f"{todo} of {len(found.answers)} answers are left to do; next: canal-group check", err=True)

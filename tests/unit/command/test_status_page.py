@@ -189,3 +189,21 @@ def test_a_ddl_statement_that_waits_is_named(capsys, monkeypatch):
     said = " ".join(words(lines))
     assert "ALTER shop.orders since 03:04:05.678, statement 00c0ffee00c0ffee" in said
     assert "first at s0 bin.000001:4 0-1-7: s0 (2), s1 (1) has it, waits for s2" in said
+
+
+EVIL = "x\x1b[1A\x1b[2Kok\nclient admin  consumer none\x9b2J\u202e\udcff"
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_what_others_said_forges_no_line_and_steers_no_terminal(capsys, monkeypatch, wide):
+    told = state(
+        shard("s0", f"{EVIL}:4", 0.1, EVIL, policy=EVIL, policy_since_s=1.0),
+        clients=({**CLIENT, "client_id": EVIL, "holder": EVIL, "error": EVIL},),
+        held_by=EVIL,
+        held_since_s=1.0,
+        held_why=EVIL,
+    )
+    lines = printed(capsys, monkeypatch, told, 80, wide=wide)
+    assert all(line.isprintable() for line in lines)
+    assert not any(line.startswith("client admin") for line in lines)
+    assert sum(line.startswith("client ") for line in lines) == 1

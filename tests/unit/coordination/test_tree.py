@@ -1,6 +1,7 @@
 import pytest
 
-from canal_group.zookeeper.tree import RESERVED, Tree
+from canal_group.zookeeper.tree import Tree
+from merge.delivery.client_id import RESERVED
 from merge.errors import ConfigError, UsageError
 
 

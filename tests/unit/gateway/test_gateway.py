@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from pyarrow import flight
 from ray.exceptions import RayActorError
 
 from actors.admission.access import READER, Grant, Grants
+from actors.admission.calls import QUESTIONS_MAX
 from actors.gateway import group_handle
 from actors.gateway.address import GatewayAddress
 from actors.gateway.gateway import GatewayServer, GatewayWiring
@@ -21,7 +24,7 @@ from canal_group.shared_memory.client import SharedMemoryClient
 from canal_group.shared_memory.wire import SharedMemoryAddress
 from conf.listeners.gateway_settings import GatewaySettings
 from conf.load import build_instance
-from merge.errors import AccessDenied, CanalGroupError, UsageError
+from merge.errors import AccessDenied, CanalGroupError, ServerUnavailable, UsageError
 
 
 class NoGroup:
@@ -67,6 +70,36 @@ def test_a_request_of_many_brackets_is_refused_in_a_sentence(monkeypatch: pytest
         with pytest.raises(flight.FlightError, match="The ticket is malformed: RecursionError"):
             client.do_get(flight.Ticket(deep))
     assert "The request 'get' is malformed: RecursionError" in result.body.to_pybytes().decode()
+
+
+def test_searches_of_one_caller_leave_some_to_others(monkeypatch: pytest.MonkeyPatch):
+    """Also a subscription from a time; what searches nothing is answered beside them."""
+    monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
+    grants = Grants.of([(name, Grant(name, operate=True)) for name in ("a", "b")])
+    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 1_000_000, 10.0)
+    go_on, busy = threading.Event(), threading.Semaphore(0)
+
+    def search(_: dict[str, object]) -> str:
+        busy.release()
+        assert go_on.wait(60)
+        return "found"
+
+    with GatewayServer(wiring, "group", "shard/", ["s0"]) as gateway, ThreadPoolExecutor(8) as pool:
+        gateway._requests._answers["locate"] = search
+        a, b = (GatewayClient(f"grpc://127.0.0.1:{gateway.port}", "shop", name) for name in ("a", "b"))
+        asked = [pool.submit(a.ask, "locate", where="-2h") for _ in range(QUESTIONS_MAX)]
+        asked.append(pool.submit(b.ask, "locate", where="-2h"))
+        try:
+            assert all(busy.acquire(timeout=60) for _ in asked), "they run side by side"
+            with pytest.raises(ServerUnavailable, match="a may have 4"):
+                a.ask("trace", gtid="0-1-1")
+            with pytest.raises(ServerUnavailable, match="a may have 4"):
+                a.ask("subscribe", client_id="reader", holder="x", start="-2h")
+            with pytest.raises(UsageError, match="no action 'dance'"):
+                a.ask("dance")
+        finally:
+            go_on.set()
+        assert [each.result() for each in asked] == ["found"] * len(asked)
 
 
 def test_a_token_is_for_its_client_ids_also_where_rows_are_lent(monkeypatch: pytest.MonkeyPatch):

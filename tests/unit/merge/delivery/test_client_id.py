@@ -1,0 +1,105 @@
+"""Client ids: one rule at every listener and in every store, and a bound on their number."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from builders import Source, Tx, World
+
+from actors.admission import request_values
+from actors.http.errors import Malformed
+from actors.http.operations import _client
+from actors.meta.file import FileCursorStore
+from actors.ports import Subscription
+from canal_group.zookeeper.tree import Tree
+from merge import events as ev
+from merge.delivery.client_id import RESERVED, checked_client_id, is_client_id
+from merge.errors import CanalGroupError, ConfigError, UsageError
+
+STRANGE = [
+    "",
+    " ",
+    "..",
+    "a/b",
+    "a b",
+    "a\n",
+    "\x1b[2K",
+    "\x9b2J",
+    "\udcff",
+    "a\u202eb",
+    "a\u2028",
+    "ä",
+    "a" * 129,
+    *RESERVED,
+]
+
+
+def by_the_machine(name: str) -> None:
+    world = World.of(Source(Tx(10)))
+    world.subscribe()
+    call = world.request_subscribe(name)
+    assert not world.leasing, "it never reaches the coordinator"
+    world.result(call)
+
+
+def by_http(name: str) -> None:
+    served: Any = SimpleNamespace(requests=None)
+    try:
+        _client(served, name)
+    except Malformed as error:
+        raise UsageError(error.message) from error
+
+
+DOORS = {
+    "the rule": checked_client_id,
+    "the gateway": lambda name: request_values.client_id({"client_id": name}),
+    "HTTP": by_http,
+    "ZooKeeper": lambda name: Tree("shop").client(name),
+    "every store": lambda name: Subscription(name, "", None),
+    "the group": by_the_machine,
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+@pytest.mark.parametrize("door", DOORS)
+def test_what_is_no_client_id_gets_through_nowhere(door: str, name: str):
+    assert not is_client_id(name)
+    with pytest.raises(UsageError, match=r"not a (client id|text of at most)") as refused:
+        DOORS[door](name)
+    assert str(refused.value).isprintable()
+
+
+def test_a_client_id_that_somebody_wrote_into_the_file_stops_the_instance_in_a_sentence(tmp_path: Path):
+    store = FileCursorStore("shop", tmp_path)
+    entries = {"\x1b[2K": {"cursor": None, "filter": ""}}
+    store.file.write_text(json.dumps({"epoch": 1, "subscriptions": entries}))
+    with pytest.raises(ConfigError, match=r"does not hold cursors .*not a client id"):
+        store.load()
+
+
+def test_a_new_client_id_beyond_the_bound_is_refused_and_says_what_to_do():
+    world = World.of(Source(Tx(10)), client_ids_max=2)
+    world.subscribe("a")
+    leased = world.request_subscribe("b")
+    refused = world.request_subscribe("c")
+    with pytest.raises(UsageError, match=r"has 2 client ids.*consumer\.client_ids_max"):
+        world.result(refused)
+    world.lease()
+    world.save()
+    world.result(leased)
+    world.subscribe("a"), world.subscribe("b")
+    assert {each["client_id"] for each in world.group.describe(world.now_us)["clients"]} == {"a", "b"}
+
+
+def test_a_removed_client_id_leaves_its_place_to_another():
+    world = World.of(Source(Tx(10)), client_ids_max=1)
+    world.subscribe("a")
+    with pytest.raises(CanalGroupError):
+        world.subscribe("b")
+    call = world.call()
+    world.tell(ev.UnsubscribeRequested(call, "a", world.epochs["a"], world.now_us))
+    world.subscribe("b")
