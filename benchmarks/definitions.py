@@ -73,8 +73,8 @@ def _make(server: DatabaseServer, begin: int, end: int) -> None:
 
 def _apart(server: DatabaseServer, count: int) -> dict[str, Any]:
     """Measure in processes of their own, which know nothing of others' tables."""
-    where = server.address("root")  # it writes rows, too
-    address = SourceAddress("s1", where.host, where.port, where.user, where.password, _SERVER_ID)
+    where = server.address()
+    address = SourceAddress("s1", where.host, where.port, "root", "", _SERVER_ID)  # it writes rows, too
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
         first, stored = pool.apply(_first, (address, count))
