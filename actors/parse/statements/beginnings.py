@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 
 from actors.parse.schema.clauses.tokens import Kind as TokenKind
-from actors.parse.schema.clauses.tokens import Token, tokens_in
+from actors.parse.schema.clauses.tokens import Token, lexer_of
 from actors.parse.schema.clauses.words import Words
 from actors.parse.schema.statement import Statement
 
@@ -82,15 +82,9 @@ class FirstWords(Words):
 
     def __init__(self, statement: Statement) -> None:
         self.statement = statement
-        self._more = tokens_in(statement)
-        self._tokens = [next(self._more)]
-        self._at = 0
-
-    def peek(self, ahead: int = 0) -> Token:
-        """Return a token without taking it; after the last one is END."""
-        while len(self._tokens) <= self._at + ahead and self._tokens[-1].kind is not TokenKind.END:
-            self._tokens.append(next(self._more))
-        return super().peek(ahead)
+        self._ahead: list[Token] = []
+        self._items = 0
+        self._lexer = lexer_of(statement)
 
 
 def kind_of(words: Words) -> Kind:

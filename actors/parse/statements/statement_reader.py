@@ -23,6 +23,7 @@ _QUERIES = ("SELECT", "WITH", "VALUES", "TABLE")
 _SCHEMAS = ("DATABASE", "SCHEMA")
 #: words of an ALTER TABLE that a second table follows: of EXCHANGE PARTITION, and of MariaDB's CONVERT
 _OTHER_TABLE = (("WITH", "TABLE"), ("TO", "TABLE"), ("CONVERT", "TABLE"))
+_BEFORE_TABLE = [first for first, _ in _OTHER_TABLE]
 #: names in RENAME a TO b
 _ONE_PAIR = 2
 _SAVEPOINT = re.compile(r"(SAVEPOINT|ROLLBACK TO) `((?:[^`]|``)+)`")
@@ -207,18 +208,15 @@ def _has_query(words: Words) -> bool:
 
     Columns, partitions and values of options stand in parentheses; outside of them these words are no names.
     """
-    while words.peek().kind is not TokenKind.END:
+    while words.skip_to("(", "AS", *_QUERIES):
         if words.sees("("):
-            ahead = 1
-            while words.peek(ahead).word == "(":
-                ahead += 1
-            if words.peek(ahead).word in _QUERIES:
+            if words.sees_query():
                 return True
             words.skip_group()
-        elif words.sees_any("AS", *_QUERIES) and not words.sees("WITH", "SYSTEM"):
-            return True
-        else:
+        elif words.sees("WITH", "SYSTEM"):
             words.take()
+        else:
+            return True
     return False
 
 
@@ -283,18 +281,15 @@ def _alter_table(words: Words, found: list[Change]) -> None:
         return
     words.skip_if_exists()
     found.append(_change(words, "ALTER"))
-    while words.peek().kind is not TokenKind.END:
-        if words.sees("("):
-            words.skip_group()
-        elif words.skip("."):  # after it comes a name
-            words.take()
-        elif words.skip("RENAME") and not words.sees_any("COLUMN", "INDEX", "KEY"):
-            words.skip_any("TO", "AS", "=")
-            target = _change(words, "RENAME")
-            found[:] = [found[0]._replace(op="RENAME"), target]
+    while words.skip_to("RENAME", *_BEFORE_TABLE, flat=True):
+        if words.skip("RENAME"):
+            if not words.sees_any("COLUMN", "INDEX", "KEY"):
+                words.skip_any("TO", "AS", "=")
+                target = _change(words, "RENAME")
+                found[:] = [found[0]._replace(op="RENAME"), target]
         elif any(words.skip(*each) for each in _OTHER_TABLE):
             found.append(_change(words, "ALTER"))
-        elif words.peek().kind is not TokenKind.END:
+        else:
             words.take()
 
 

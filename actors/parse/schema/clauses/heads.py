@@ -77,15 +77,7 @@ IDLE = {
 
 def is_without_rows(words: Words) -> bool:
     """Return whether an object without rows follows; DEFINER, ALGORITHM and such may come before its kind."""
-    ahead = 0
-    while words.peek(ahead).kind is not Kind.END:
-        token = words.peek(ahead)
-        if token.kind is Kind.WORD and token.text.upper() in OBJECTS_WITHOUT_ROWS:
-            return True
-        if token.kind is Kind.WORD and token.text.upper() in ("TABLE", "SELECT"):
-            return False
-        ahead += 1
-    return False
+    return words.finds(*OBJECTS_WITHOUT_ROWS, "TABLE", "SELECT") in OBJECTS_WITHOUT_ROWS
 
 
 def skip_modifiers(words: Words) -> None:
@@ -119,10 +111,8 @@ def all_names(words: Words) -> list[SourceName]:
 def later_names(words: Words) -> list[SourceName]:
     """Return the name that the rest of an ALTER TABLE may give the table."""
     found = []
-    while not words.ended:
-        if not words.skip("RENAME"):
-            words.take()
-            continue
+    while words.skip_to("RENAME"):
+        words.take()
         if words.sees_any("COLUMN", "INDEX", "KEY"):
             continue
         words.skip_any("TO", "AS", "=")

@@ -8,20 +8,24 @@ from collections.abc import Set as AbstractSet
 from typing import TypeVar
 
 from actors.parse.charsets.statement_text import charset_of_client, is_whole, printable
-from actors.parse.schema.clauses.tokens import Kind, Token, UnreadableError, tokens_of
+from actors.parse.schema.clauses.tokens import Kind, Token, UnreadableError, lexer_of
 from actors.parse.schema.definition import SourceName
 from actors.parse.schema.statement import Statement
 
 _Item = TypeVar("_Item")
 #: words of a statement that are noted as not understood
 PASSED_OVER_MAX = 8
+#: names, values and clauses in the lists of one statement: more than the values of any ENUM and the columns of any table
+ITEMS_MAX = 100_000
+#: of a number, without zeros before it: no size and no count has more
+_DIGITS_MAX = 20
 _SHOWN_CHARS = 40
 _SUPPLEMENTARY = re.compile("[\U00010000-\U0010ffff]")
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "TABLE")
 
 
 class Words:
-    """Reads a statement from left to right.
+    """Reads a statement from left to right; it holds no more of its tokens than it looks ahead.
 
     Args:
         statement: what is read.
@@ -34,23 +38,28 @@ class Words:
     def __init__(self, statement: Statement, *, shown: bool = False) -> None:
         self.statement = statement
         self.shown = shown
-        self._tokens = tokens_of(statement)
-        while len(self._tokens) > 1 and self._tokens[-2].word == ";":
-            del self._tokens[-2]
-        self._at = 0
         #: the first words of what was not understood and has no meaning for rows
         self.passed_over: list[str] = []
+        #: tokens that were looked at, and not taken
+        self._ahead: list[Token] = []
+        self._items = 0
+        self._lexer = lexer_of(statement)
+        self._lexer.trim()
 
     def peek(self, ahead: int = 0) -> Token:
         """Return a token without taking it; after the last one is END."""
-        return self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
+        while len(self._ahead) <= ahead:
+            if self._ahead and self._ahead[-1].kind is Kind.END:
+                return self._ahead[-1]
+            self._ahead.append(self._lexer.next())
+        return self._ahead[ahead]
 
     def take(self) -> Token:
         """Take any token."""
         token = self.peek()
         if token.kind is Kind.END:
             raise self.unexpected()
-        self._at += 1
+        del self._ahead[0]
         return token
 
     @property
@@ -60,24 +69,27 @@ class Words:
 
     def sees(self, *words: str) -> bool:
         """Return whether these keywords, or symbols, come next; quoted names are none."""
-        return all(self._is(self.peek(ahead), word) for ahead, word in enumerate(words))
+        for ahead, word in enumerate(words):  # noqa: SIM110 - a generator costs as much as three tokens
+            if self.peek(ahead).word != word:
+                return False
+        return True
 
     def sees_any(self, *words: str) -> bool:
         """Return whether one of these keywords, or symbols, comes next."""
-        return any(self._is(self.peek(), word) for word in words)
+        return self.peek().word in words
 
     def skip(self, *words: str) -> bool:
         """Take these keywords if they come next; return whether they did."""
         found = self.sees(*words)
         if found:
-            self._at += len(words)
+            del self._ahead[: len(words)]
         return found
 
     def skip_any(self, *words: str) -> bool:
         """Take one of these keywords if it comes next; return whether it did."""
-        found = self.sees_any(*words)
+        found = self.peek().word in words
         if found:
-            self._at += 1
+            del self._ahead[0]
         return found
 
     def expect(self, *words: str) -> None:
@@ -136,7 +148,11 @@ class Words:
         if token.kind is not Kind.NUMBER or "e" in token.text.lower():
             raise self.unexpected("a whole number should come")
         # The servers read 19.5 where a whole number should be, and take 19.
-        return int(self.take().text.partition(".")[0] or 0)
+        digits = token.text.partition(".")[0].lstrip("0")
+        if len(digits) > _DIGITS_MAX:
+            raise self.unexpected(f"a number of at most {_DIGITS_MAX} digits should come")
+        self.take()
+        return int(digits or 0)
 
     def skip_if_exists(self) -> bool:
         """Take IF EXISTS or IF NOT EXISTS if it comes; return whether it did."""
@@ -149,11 +165,30 @@ class Words:
             UnreadableError: no parenthesis comes, or it is not closed.
         """
         self.expect("(")
-        depth = 1
-        while depth:
-            token = self.take()
-            if token.kind is Kind.SYMBOL:
-                depth += (token.text == "(") - (token.text == ")")
+        self._rewind()
+        self._lexer.skip_group()
+
+    def skip_to(self, *words: str, flat: bool = False) -> bool:
+        """Take everything up to one of these keywords or symbols; return whether one came.
+
+        Args:
+            words: in upper case.
+            flat: whether to pass over what is in parentheses, and names after a dot.
+
+        Raises:
+            UnreadableError: a parenthesis that is passed over is not closed.
+        """
+        self._rewind()
+        self._ahead = [self._lexer.skip_to(frozenset(words), flat)]
+        return not self.ended
+
+    def finds(self, *words: str) -> str:
+        """Return which of these keywords comes first in what is left, and take nothing; empty: none does."""
+        here = self.peek()
+        self._rewind()
+        found = self._lexer.skip_to(frozenset(words), False)  # noqa: FBT003 - of a compiled method
+        self._lexer.go_to(here)
+        return found.word
 
     def skip_item(self) -> None:
         """Take everything up to the next comma, or the end of the list, which has no meaning for rows."""
@@ -162,10 +197,13 @@ class Words:
 
     def sees_query(self) -> bool:
         """Return whether a query comes next, maybe in parentheses."""
-        ahead = 0
-        while self.peek(ahead).word == "(":
-            ahead += 1
-        return self.peek(ahead).word in _QUERY_WORDS
+        here = self.peek()
+        if here.word != "(":
+            return here.word in _QUERY_WORDS
+        self._rewind()
+        found = self._lexer.after_parentheses()
+        self._lexer.go_to(here)
+        return found.word in _QUERY_WORDS
 
     def sees_option(self) -> bool:
         """Return whether an option with an equals sign comes next."""
@@ -201,12 +239,27 @@ class Words:
 
     def skip_rest(self) -> None:
         """Take everything."""
-        self._at = len(self._tokens) - 1
+        self.skip_to()
+
+    def count(self) -> None:
+        """Count something that a statement has any number of, and that is held.
+
+        Raises:
+            UnreadableError: there are more than any statement has.
+        """
+        self._items += 1
+        if self._items > ITEMS_MAX:
+            raise UnreadableError(f"it lists more than {ITEMS_MAX:,} names, values or clauses")
 
     def listed(self, item: Callable[[], _Item]) -> list[_Item]:
-        """Take items between commas."""
+        """Take items between commas.
+
+        Raises:
+            UnreadableError: there are too many, or one is not understood.
+        """
         items = [item()]
         while self.skip(","):
+            self.count()
             items.append(item())
         return items
 
@@ -225,6 +278,8 @@ class Words:
         sql = printable(self.statement.sql[token.at : token.at + _SHOWN_CHARS])
         return UnreadableError(f"at character {token.at}, {sql!r}: {wanted}")
 
-    @staticmethod
-    def _is(token: Token, word: str) -> bool:
-        return token.word == word
+    def _rewind(self) -> None:
+        """Let the lexer go on at the next token, whatever was looked at."""
+        if self._ahead:
+            self._lexer.go_to(self._ahead[0])
+            self._ahead.clear()
