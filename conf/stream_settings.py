@@ -104,6 +104,8 @@ class ReaderSettings(Settings):
     #: how long the first rows of a table after a statement on it wait for the source to confirm what was
     #: understood of the statement, at most a minute; 0: they do not wait, it is compared later
     confirm_s: Annotated[float, Field(ge=0, le=60)] = 5.0
+    #: characters of the longest statement that is read; of a longer one it is known only what it names
+    statement_chars_max: Annotated[int, Field(ge=1024)] = 1 << 20
     #: when a source with semi-synchronous replication is told that a transaction is safe here: never; when
     #: it is in the ring; when every client id's cursor is past it
     semi_sync: Annotated[Literal["off", "ring", "cursor"], BeforeValidator(_off)] = "off"

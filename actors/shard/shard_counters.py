@@ -104,6 +104,7 @@ class ShardCounters:
             "invalid_text": read.invalid_text,
             "ignored_events": dict(read.ignored_events),
             "skipped_events": dict(read.skipped_events),
+            "long_statements": read.long_statements,
             "unsupported_events": dict(self._unsupported),
             "contradicted_definitions": dict(self._contradicted),
             "reconnects": self._reconnects,

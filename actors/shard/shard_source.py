@@ -65,7 +65,11 @@ class ShardSource:
         if not isinstance(wiring.source, FilesSource):
             self._hosts = SourceHosts([wiring.source, *wiring.standbys], wiring.detecting)
             self._definitions = SourceDefinitions(
-                self._name, self._sink.select, always=wiring.follows_tables, confirm_s=wiring.confirm_s
+                self._name,
+                self._sink.select,
+                always=wiring.follows_tables,
+                confirm_s=wiring.confirm_s,
+                statement_chars_max=wiring.limits.statement_chars_max,
             )
 
     @property

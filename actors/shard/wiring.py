@@ -89,7 +89,11 @@ def shard_wiring(settings: InstanceSettings, shard: ShardSettings) -> ShardWirin
             size=store.size,
             memunit_bytes=store.memunit_bytes,
         ),
-        limits=Limits(bytes_max=reader.chunk_bytes_max, rows_max=reader.chunk_rows_max),
+        limits=Limits(
+            bytes_max=reader.chunk_bytes_max,
+            rows_max=reader.chunk_rows_max,
+            statement_chars_max=reader.statement_chars_max,
+        ),
         margin_us=settings.merge.margin_ms * 1000,
         order_by=settings.merge.order_by or {},
         follows_tables=settings.merge.ddl == "last",

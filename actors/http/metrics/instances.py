@@ -125,6 +125,7 @@ class InstanceFamilies(Families):
         count("decoded_bytes", "Bytes of decoded rows in memory.", counters["decoded_bytes"])
         count("transactions", "Transactions stored.", counters["transactions"])
         count("statements", "Statements stored.", counters["statements"])
+        count("long_statements", "Statements too long to be read.", counters["long_statements"])
         count("reconnects", "Connections that were lost or failed.", counters["reconnects"])
         self._add_events(of, counters)
         self._add_definitions(of, shard, counters)

@@ -28,11 +28,11 @@ UTF8MB4 = 45
 _ESCAPES = "canal_group_kept_bytes"
 _ESCAPED = re.compile("[\ud800-\udfff]")
 _SURROGATE = 0xDC00
+#: a name in quotes; servers have names of 64 characters, each of which may be a quote that is doubled
+_QUOTED = "`(?:[^`]|``){1,64}`"
 #: what the servers make of CREATE TABLE ... SELECT, and ... LIKE of a temporary table: UTF-8 for any client.
 #: What a client writes like this, as dumps do, and in another charset, is hardly ever valid UTF-8.
-_GENERATED = re.compile(
-    r"CREATE (?:OR REPLACE )?TABLE (?:IF NOT EXISTS )?(?:`(?:[^`]|``)+`\.)?`(?:[^`]|``)+` \(\n  `"
-)
+_GENERATED = re.compile(rf"CREATE (?:OR REPLACE )?TABLE (?:IF NOT EXISTS )?(?:{_QUOTED}\.)?{_QUOTED} \(\n  `")
 #: the servers take this character of these charsets for a backslash, but not when they read SQL
 _WIDE_BACKSLASH = {"sjis": ("shift_jis", b"\x81\x5f"), "ujis": ("euc_jp", b"\xa1\xc0")}
 #: this charset has letters in place of these; also of the backquote, which encloses names all the same

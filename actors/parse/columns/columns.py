@@ -43,6 +43,8 @@ class Losses:
     ignored_events: Counter[str] = field(default_factory=Counter)
     #: events that an operator has left out, by the name of their type
     skipped_events: Counter[str] = field(default_factory=Counter)
+    #: statements that are too long to be read, see `Limits.statement_chars_max`
+    long_statements: int = 0
 
 
 def fields_of(table: TableMap) -> list[Any]:

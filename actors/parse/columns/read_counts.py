@@ -23,6 +23,8 @@ class ReadCounts:
     ignored_events: Mapping[str, int] = field(default_factory=dict)
     #: events that an operator has left out, by the name of their type
     skipped_events: Mapping[str, int] = field(default_factory=dict)
+    #: statements that were too long to be read
+    long_statements: int = 0
 
     @classmethod
     def of(cls, read_bytes: int, losses: Losses) -> ReadCounts:
@@ -33,6 +35,7 @@ class ReadCounts:
             losses.invalid_text,
             dict(losses.ignored_events),
             dict(losses.skipped_events),
+            losses.long_statements,
         )
 
     def __add__(self, other: ReadCounts) -> ReadCounts:
@@ -43,4 +46,5 @@ class ReadCounts:
             self.invalid_text + other.invalid_text,
             Counter(self.ignored_events) + Counter(other.ignored_events),
             Counter(self.skipped_events) + Counter(other.skipped_events),
+            self.long_statements + other.long_statements,
         )

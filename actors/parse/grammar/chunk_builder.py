@@ -35,10 +35,13 @@ from merge.values.chunk import (
 from merge.values.ddl_mark import DdlMark
 from merge.values.header import HEADER, Headers, gtid_text
 
+#: characters of the longest statement that is read, by default
+STATEMENT_CHARS_MAX = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a chunk is full."""
+    """When a chunk is full, and which statements are too long."""
 
     #: bytes of rows events
     bytes_max: int = 4 << 20
@@ -46,6 +49,8 @@ class Limits:
     rows_max: int = 32_768
     #: headers, the only cost of a transaction without a selected row
     headers_max: int = 8_192
+    #: characters of the longest statement that is read; of a longer one it is known only what it names
+    statement_chars_max: int = STATEMENT_CHARS_MAX
 
 
 #: name, table map and columns of a table; columns, because a lookup may answer differently for one table map
@@ -83,7 +88,7 @@ class ChunkBuilder:
     """Gathers headers and rows of one shard's stream."""
 
     def __init__(self, limits: Limits | None = None) -> None:
-        limits = limits or Limits()
+        self.limits = limits = limits or Limits()
         #: what was lost or changed in decoding since the beginning
         self.losses = Losses()
         #: counts, headers and the open transaction; shared with the fast path

@@ -12,9 +12,11 @@ A statement that cannot be cut into tokens is identified by its text.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 
-from actors.parse.schema.clauses.tokens import Kind, Token, UnreadableError, tokens_of
+from actors.parse.schema.clauses.tokens import Kind
+from actors.parse.schema.clauses.words import Words
 from actors.parse.schema.statement import Statement
 from merge.values.chunk import TableName
 
@@ -38,29 +40,35 @@ def statement_id(op: str, name: TableName, source: TableName, statement: Stateme
         route: returns what consumers call a table of the source, or None if it is left out.
     """
     try:
-        words = list(_words(tokens_of(statement), source, statement.schema, route))
-    except UnreadableError:
-        words = [statement.sql.strip()]
-    text = _BETWEEN.join([op, name.schema, name.table, *words])
-    digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
-    return (int.from_bytes(digest, "big") >> 1) or 1
+        return _number((op, *name), _words(Words(statement), source, statement.schema, route))
+    except Exception:  # noqa: BLE001 - whatever a text does to its reader, the text is not understood
+        return _number((op, *name), [statement.sql.strip()])
 
 
-def _words(tokens: list[Token], source: TableName, schema: str, route: Route) -> Iterator[str]:
+def _number(head: Iterable[str], words: Iterable[str]) -> int:
+    """Return the number of what is hashed."""
+    digest = hashlib.blake2b(digest_size=8)
+    between = ""
+    for each in itertools.chain(head, words):
+        digest.update((between + each).encode(errors="surrogatepass"))
+        between = _BETWEEN
+    return (int.from_bytes(digest.digest(), "big") >> 1) or 1
+
+
+def _words(words: Words, source: TableName, schema: str, route: Route) -> Iterator[str]:
     """Yield what counts of a statement's tokens."""
-    at, last, own = 0, "", False
-    end = next(at for at in range(len(tokens) - 1, -1, -1) if tokens[at].kind is not Kind.END) + 1
-    while end and tokens[end - 1].kind is Kind.SYMBOL and tokens[end - 1].text == ";":
-        end -= 1
-    while at < end:
-        token = tokens[at]
+    last, own = "", False
+    while not words.ended:
+        token = words.take()
         if token.kind not in _NAMES:
-            yield f"{len(token.text)}:{token.text}" if token.kind is Kind.TEXT else token.text
-            at, last = at + 1, ""
+            text = token.text
+            yield f"{len(text)}:{text}" if token.kind is Kind.TEXT else text
+            last = ""
             continue
-        qualified = at + 2 < end and _is_dot(tokens[at + 1]) and tokens[at + 2].kind in _NAMES
-        found = TableName(token.text, tokens[at + 2].text) if qualified else TableName(schema, token.text)
-        at += 3 if qualified else 1
+        qualified = words.sees(".") and words.peek(1).kind in _NAMES
+        if qualified:
+            words.take()
+        found = TableName(token.text, words.take().text) if qualified else TableName(schema, token.text)
         if _same(found, source) and (qualified or not own):
             own = True
             last = ""
@@ -72,7 +80,7 @@ def _words(tokens: list[Token], source: TableName, schema: str, route: Route) ->
             yield _routed(found, source.schema if qualified else found.schema, route)
             last = ""
         else:
-            last = token.text.upper()
+            last = found.table.upper()
             yield last
 
 
@@ -89,7 +97,3 @@ def _same(one: TableName, other: TableName) -> bool:
 
 def _folded(name: str) -> str:
     return name.lower()
-
-
-def _is_dot(token: Token) -> bool:
-    return token.kind is Kind.SYMBOL and token.text == "."

@@ -301,6 +301,8 @@ class Transactions:
             self._on_control(control, query.sql, event)
             return
         statement = self._tables.statement(query)
+        if len(query.sql) > self._builder.limits.statement_chars_max:
+            self._builder.losses.long_statements += 1
         reading = read_statement(statement)
         match reading.kind:
             case Kind.ROWS | Kind.UNKNOWN:

@@ -36,9 +36,11 @@ XA_EVENT_BYTES = 256
 _PREPARE = struct.Struct("<?Iii")
 _STATEMENT = re.compile(
     r"XA\s+(?P<verb>START|BEGIN|END|PREPARE|COMMIT|ROLLBACK)\s+"
-    r"X'(?P<gtrid>[0-9A-F]*)'\s*,\s*X'(?P<bqual>[0-9A-F]*)'\s*,\s*(?P<format>\d+)\s*(?P<one>ONE\s+PHASE)?",
+    r"X'(?P<gtrid>[0-9A-F]*)'\s*,\s*X'(?P<bqual>[0-9A-F]*)'\s*,\s*(?P<format>\d{1,20})\s*(?P<one>ONE\s+PHASE)?",
     re.IGNORECASE,
 )
+#: characters of the longest, and more: two names of 64 bytes in hexadecimal, a number, and the words
+_STATEMENT_CHARS = 1024
 
 
 class Xid(NamedTuple):
@@ -67,7 +69,8 @@ def parse_xa_statement(sql: str) -> XaStatement:
     Raises:
         UnsupportedEvent: no server writes such a statement.
     """
-    match = _STATEMENT.search(sql)
+    # What servers write is short; so is what is searched, whatever a statement has.
+    match = _STATEMENT.search(sql, 0, _STATEMENT_CHARS)
     if match is None or len(match["gtrid"]) % 2 or len(match["bqual"]) % 2:
         raise UnsupportedEvent(f"An XA statement is not understood: {sql[:100]!r}.")
     xid = Xid(bytes.fromhex(match["gtrid"]), bytes.fromhex(match["bqual"]), int(match["format"]))

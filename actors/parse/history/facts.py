@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any, NamedTuple, TypeAlias
 
 from actors.parse.history.touches import Touches
+from actors.parse.schema.catalog import Applied, Catalog
 from actors.parse.schema.definition import SourceName
 from actors.parse.schema.held import Held, View, held_from_json, version_from_json
 from actors.parse.schema.statement import Statement
@@ -42,11 +43,23 @@ class Change(NamedTuple):
     statement: Statement
     #: None: not known yet
     touches: Touches | None = None
+    #: why only what it touches is known; its text is its beginning then, and is not read. Empty: it is read
+    unread: str = ""
 
     @property
     def order(self) -> Order:
         """What facts of one server are sorted by."""
         return file_order(self.end.file), self.end.offset, 0
+
+    def apply(self, catalog: Catalog) -> Applied:
+        """Apply it to a catalog; what is unread makes unknown what it touches. Never raises."""
+        if not self.unread:
+            return catalog.apply(self.statement)
+        assert self.touches is not None, "what it touches is known"
+        touches = self.touches
+        if touches.all:
+            return catalog.forget_all(self.unread)
+        return catalog.forget(touches.names, touches.schemas, touches.gone, self.unread)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object; what is as usual is left out."""
@@ -57,7 +70,9 @@ class Change(NamedTuple):
         if said.default_collations is not None:
             known["default_collations"] = dict(said.default_collations)
         touches = {} if self.touches is None else {"touches": self.touches.to_json()}
-        return {"at": [self.end.file, self.end.offset], "server": list(said.server), **known, **touches}
+        unread = {"unread": self.unread} if self.unread else {}
+        at = [self.end.file, self.end.offset]
+        return {"at": at, "server": list(said.server), **known, **touches, **unread}
 
 
 class Learned(NamedTuple):
@@ -109,4 +124,4 @@ def fact_from_json(server: str, data: Mapping[str, Any]) -> Fact:
     said = {name: data[name] for name in _STATEMENT_FIELDS & set(data)}
     statement = Statement(**{"sql": "", "schema": "", **said}, server=version_from_json(data["server"]))
     touches = Touches.from_json(data["touches"]) if "touches" in data else None
-    return Change(end, statement, touches)
+    return Change(end, statement, touches, str(data.get("unread", "")))

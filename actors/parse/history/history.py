@@ -367,7 +367,7 @@ class SchemaHistory:
                 self._catalog.set(fact.held)
             self._followed.pop(self._catalog.key(fact.held.name), None)
             return
-        applied = self._catalog.apply(fact.statement)
+        applied = fact.apply(self._catalog)
         if applied.any_unknown:
             self._followed.clear()
         for name in applied.names:
@@ -386,7 +386,7 @@ class SchemaHistory:
             if isinstance(fact, Learned):
                 self._first.set(fact.held)
             else:
-                self._first.apply(fact.statement)
+                fact.apply(self._first)
         self._begin = folded[-1].end
         del self._facts[:count]
         self._applied -= count

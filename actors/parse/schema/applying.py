@@ -95,13 +95,23 @@ class Applying:
             else:
                 self._dispatch(words)
             self._holdings.pass_over(words.passed_over)
-        except UnreadableError as error:
-            reason = f"{self._statement.beginning} is not understood: {error}."
-            if words is None or not self._concerned:
-                self._holdings.forget_all(reason)
-                return
-            for name in [*self._concerned, *later_names(words)]:
-                self._holdings.forget(name, reason)
+        except Exception as error:  # noqa: BLE001 - whatever a text does to its reader, the text is not understood
+            self._forget(words, error)
+
+    def _forget(self, words: Words | None, error: Exception) -> None:
+        """Hold the tables as unknown that a statement concerns which is not understood."""
+        why = str(error) if isinstance(error, UnreadableError) else f"{type(error).__name__}: {error}"
+        reason = f"{self._statement.beginning} is not understood: {why}."
+        concerned = self._concerned
+        try:
+            if words is not None and concerned:
+                concerned = [*concerned, *later_names(words)]
+        except Exception:  # noqa: BLE001 - as above
+            concerned = []
+        if words is None or not concerned:
+            self._holdings.forget_all(reason)
+        for name in concerned:
+            self._holdings.forget(name, reason)
 
     def _lose(self) -> None:
         """Hold as not known what a statement may have changed that an operator has left out."""

@@ -121,13 +121,35 @@ class Catalog:
         """Say that a schema exists, and its default collation; None: it is not known."""
         self._holdings.set_schema(schema, collation)
 
+    def forget(
+        self, names: Iterable[SourceName], collations: Iterable[str], schemas: Iterable[str], reason: str
+    ) -> Applied:
+        """Hold something as not known because of a statement that is not read.
+
+        Args:
+            names: of tables.
+            collations: schemas whose default collation it may have set.
+            schemas: schemas of which any name may be concerned.
+            reason: why, a sentence.
+        """
+        self._holdings.begin()
+        for schema in schemas:
+            self._holdings.forget_schema(schema, reason)
+        for schema in collations:
+            self._holdings.set_schema(schema, None)
+        for name in names:
+            self._holdings.forget(name, reason)
+        return self._holdings.applied
+
     def forget_schema(self, schema: str, reason: str) -> None:
         """Hold every name of a schema, and its default collation, as not known."""
         self._holdings.forget_schema(schema, reason)
 
-    def forget_all(self, reason: str) -> None:
+    def forget_all(self, reason: str) -> Applied:
         """Hold every name, and every schema's default collation, as not known."""
+        self._holdings.begin()
         self._holdings.forget_all(reason)
+        return self._holdings.applied
 
     def schemas_to_json(self) -> dict[str, Any]:
         """Return what is known of schemas, as a JSON object; `load_schemas` takes it."""
@@ -152,7 +174,7 @@ class Catalog:
         """Read a table that was shown."""
         try:
             found = self.show(Statement(shown.text, shown.schema, shown.server))
-        except ValueError as error:
+        except Exception as error:  # noqa: BLE001 - whatever a text does to its reader, the text is not understood
             reason = f"What the source shows of it is not understood: {error}."
             return UnknownTable(shown.schema, shown.table, reason)
         # The text may have a name that the table had before.

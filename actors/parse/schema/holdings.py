@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from actors.parse.schema.definition import SourceName, TableDefinition, UnknownTable
 from actors.parse.schema.held import Held, NoTable, Resolved, ShownTable, View
@@ -45,6 +45,22 @@ class Applied:
         return frozenset((*self.changed, *self.created, *self.dropped, *self.unknown, *pairs))
 
 
+@dataclass(slots=True)
+class _Record:
+    """What `Applied` has, while a statement is applied."""
+
+    changed: list[SourceName] = field(default_factory=list)
+    created: list[SourceName] = field(default_factory=list)
+    dropped: list[SourceName] = field(default_factory=list)
+    renamed: list[tuple[SourceName, SourceName]] = field(default_factory=list)
+    unknown: list[SourceName] = field(default_factory=list)
+    conditional: list[SourceName] = field(default_factory=list)
+    schemas: list[str] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    any_unknown: bool = False
+    reason: str = ""
+
+
 class Holdings:
     """Holds tables and views by name.
 
@@ -65,11 +81,11 @@ class Holdings:
         self.unsure: dict[str, str] = {}
         #: why any name may be; empty: none is
         self.all_unknown = ""
-        self._applied = Applied()
+        self._record = _Record()
 
     def begin(self) -> None:
         """Begin a record."""
-        self._applied = Applied()
+        self._record = _Record()
 
     def pass_over(self, words: list[str]) -> None:
         """Record words that were not understood, and have no meaning for rows."""
@@ -78,7 +94,19 @@ class Holdings:
     @property
     def applied(self) -> Applied:
         """The record since `begin`."""
-        return self._applied
+        record = self._record
+        return Applied(
+            tuple(record.changed),
+            tuple(record.created),
+            tuple(record.dropped),
+            tuple(record.renamed),
+            tuple(record.unknown),
+            tuple(record.conditional),
+            tuple(record.schemas),
+            tuple(record.gone),
+            record.any_unknown,
+            record.reason,
+        )
 
     def copy_from(self, other: Holdings) -> None:
         """Hold what another one holds."""
@@ -114,20 +142,20 @@ class Holdings:
     def create(self, name: SourceName, table: TableDefinition) -> None:
         """Hold a new table, or another one of the name."""
         self.tables[self.key(name)] = table
-        self._applied = replace(self._applied, created=(*self._applied.created, name))
+        self._record.created.append(name)
 
     def create_view(self, name: SourceName) -> None:
         """Hold a view."""
         key, view = self.key(name), View(*name)
         if self.tables.get(key) != view:
             self.tables[key] = view
-            self._applied = replace(self._applied, created=(*self._applied.created, name))
+            self._record.created.append(name)
 
     def change(self, name: SourceName, table: TableDefinition | UnknownTable) -> None:
         """Hold another definition of a table; one that is not known is another one all the same."""
         if isinstance(table, UnknownTable) or self.get(name) != table:
             self.tables[self.key(name)] = table
-            self._applied = replace(self._applied, changed=(*self._applied.changed, name))
+            self._record.changed.append(name)
 
     def drop(self, name: SourceName) -> None:
         """Hold a table or view no more."""
@@ -135,7 +163,7 @@ class Holdings:
         if self.get(name) is None:
             return
         self._free(key, name)
-        self._applied = replace(self._applied, dropped=(*self._applied.dropped, name))
+        self._record.dropped.append(name)
 
     def _free(self, key: SourceName, name: SourceName) -> None:
         if self._unsure(key):
@@ -165,7 +193,7 @@ class Holdings:
             else:
                 self._free(self.key(old), old)
                 self.tables[self.key(new)] = replace(found, schema=new.schema, table=new.table)
-            self._applied = replace(self._applied, renamed=(*self._applied.renamed, (old, new)))
+            self._record.renamed.append((old, new))
 
     def forget(self, name: SourceName, reason: str, *, conditional: bool = False) -> None:
         """Hold a name as that of a table that is not known.
@@ -176,18 +204,18 @@ class Holdings:
             conditional: whether a table was created just now, or was there already.
         """
         self.tables[self.key(name)] = UnknownTable(name.schema, name.table, reason)
-        applied = self._applied
-        self._applied = replace(
-            applied,
-            unknown=(*applied.unknown, name),
-            conditional=(*applied.conditional, name) if conditional else applied.conditional,
-            reason=reason,
-        )
+        self._record.unknown.append(name)
+        if conditional:
+            self._record.conditional.append(name)
+        self._record.reason = reason
 
     def forget_schema(self, name: str, reason: str) -> None:
         """Hold every name of a schema as not known."""
         folded = self._fold(name)
-        self.tables = {key: held for key, held in self.tables.items() if key.schema != folded}
+        gone = {key: held for key, held in self.tables.items() if key.schema == folded}
+        for key, held in gone.items():
+            del self.tables[key]
+            self._record.unknown.append(held.name)
         self.unsure[folded] = reason
         self.schemas[folded] = None
 
@@ -197,7 +225,7 @@ class Holdings:
         self.tables.clear()
         self.unsure.clear()
         self.schemas = dict.fromkeys(self.schemas)
-        self._applied = replace(self._applied, any_unknown=True, reason=reason)
+        self._record.any_unknown, self._record.reason = True, reason
 
     def has_schema(self, name: str) -> bool:
         """Return whether a schema exists, as far as is known."""
@@ -212,7 +240,7 @@ class Holdings:
         folded = self._fold(name)
         if folded not in self.schemas or self.schemas[folded] != collation:
             self.schemas[folded] = collation
-            self._applied = replace(self._applied, schemas=(*self._applied.schemas, name))
+            self._record.schemas.append(name)
 
     def drop_schema(self, name: str) -> None:
         """Hold nothing of a schema any more."""
@@ -222,8 +250,8 @@ class Holdings:
         gone = {key: held for key, held in self.tables.items() if key.schema == folded}
         for key, held in gone.items():
             del self.tables[key]
-            self._applied = replace(self._applied, dropped=(*self._applied.dropped, held.name))
+            self._record.dropped.append(held.name)
         if self.all_unknown:
             self.unsure[folded] = ""
         if gone or known:
-            self._applied = replace(self._applied, gone=(*self._applied.gone, name))
+            self._record.gone.append(name)

@@ -14,8 +14,8 @@ from actors.parse.charsets.statement_text import printable
 _VERSION = re.compile(r"^(?:5\.5\.5-(?=1))?(\d+)\.(\d+)\.(\d+)")
 
 
-#: of a statement in a message
-_SHOWN_CHARS = 120
+#: of a statement in a message, and what is enough of it for that
+_SHOWN_CHARS, BEGINNING_CHARS = 120, 400
 
 
 class ServerVersion(NamedTuple):
@@ -122,5 +122,5 @@ class Statement:
     @property
     def beginning(self) -> str:
         """The first words of its text, in quotes, for messages."""
-        text = " ".join(printable(self.sql[:400]).split())
+        text = " ".join(printable(self.sql[:BEGINNING_CHARS]).split())
         return repr(text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "...")

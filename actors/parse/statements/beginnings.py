@@ -9,9 +9,7 @@ from __future__ import annotations
 from enum import Enum
 
 from actors.parse.schema.clauses.tokens import Kind as TokenKind
-from actors.parse.schema.clauses.tokens import Token, lexer_of
 from actors.parse.schema.clauses.words import Words
-from actors.parse.schema.statement import Statement
 
 
 class Kind(Enum):
@@ -72,19 +70,6 @@ BEGINNINGS = {tuple(each.split()): kind for kind, texts in _BY_KIND.items() for 
 _LONGEST = max(map(len, BEGINNINGS))
 _EXPLAINS = ("EXPLAIN", "DESCRIBE", "DESC")
 _ANALYZED_TABLES = ("TABLE", "TABLES", "LOCAL", "NO_WRITE_TO_BINLOG")
-
-
-class FirstWords(Words):
-    """Reads a statement only as far as it is asked for: one that changes rows may have megabytes of them.
-
-    So a fault in its text is found where the reading comes to it. A semicolon at its end is a token.
-    """
-
-    def __init__(self, statement: Statement) -> None:
-        self.statement = statement
-        self._ahead: list[Token] = []
-        self._items = 0
-        self._lexer = lexer_of(statement)
 
 
 def kind_of(words: Words) -> Kind:

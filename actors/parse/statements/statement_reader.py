@@ -5,16 +5,15 @@ It reads the statement's tokens, as the server that logged it cut them. Names: c
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from typing import NamedTuple
 
 from actors.parse.charsets.statement_text import printable
 from actors.parse.schema.clauses.tokens import Kind as TokenKind
 from actors.parse.schema.clauses.tokens import UnreadableError
-from actors.parse.schema.clauses.words import Words
+from actors.parse.schema.clauses.words import FirstWords, Words
 from actors.parse.schema.statement import Statement
-from actors.parse.statements.beginnings import FirstWords, Kind, kind_of
+from actors.parse.statements.beginnings import Kind, kind_of
 from actors.parse.statements.native_functions import calls_stored
 
 _INDEX_WORDS = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "ONLINE", "OFFLINE")
@@ -26,7 +25,6 @@ _OTHER_TABLE = (("WITH", "TABLE"), ("TO", "TABLE"), ("CONVERT", "TABLE"))
 _BEFORE_TABLE = [first for first, _ in _OTHER_TABLE]
 #: names in RENAME a TO b
 _ONE_PAIR = 2
-_SAVEPOINT = re.compile(r"(SAVEPOINT|ROLLBACK TO) `((?:[^`]|``)+)`")
 
 
 class Change(NamedTuple):
@@ -67,6 +65,7 @@ _CONTROL = {
     "COMMIT": Reading(Kind.COMMIT),
     "ROLLBACK": Reading(Kind.ROLLBACK),
 }
+_SAVEPOINTS = {"SAVEPOINT ": Kind.SAVEPOINT, "ROLLBACK TO ": Kind.ROLLBACK_TO}
 _CONTROL_CHARS = max(map(len, _CONTROL))
 
 
@@ -78,20 +77,25 @@ def read_control(sql: str) -> Reading | None:
         return Reading(Kind.XA)
     if not sql.startswith(("SAVEPOINT ", "ROLLBACK TO ")):
         return None
-    match = _SAVEPOINT.fullmatch(sql)
-    if match is None:
+    verb, _, name = sql.partition("`")
+    kind = _SAVEPOINTS.get(verb)
+    inner = name[:-1].replace("``", "")
+    if kind is None or not name.endswith("`") or not name[1:] or "`" in inner:
         return None
-    kind = Kind.SAVEPOINT if match[1] == "SAVEPOINT" else Kind.ROLLBACK_TO
-    return Reading(kind, savepoint=_compared(match[2].replace("``", "`")))
+    return Reading(kind, savepoint=_compared(name[:-1].replace("``", "`")))
 
 
 def read_statement(statement: Statement) -> Reading:
-    """Return what a statement is and does; UNKNOWN if its beginning cannot be read."""
+    """Return what a statement is and does; UNKNOWN if its beginning cannot be read. Never raises."""
     try:
-        words = FirstWords(statement)
-        kind = kind_of(words)
-    except UnreadableError:
+        return _read(statement)
+    except Exception:  # noqa: BLE001 - whatever a text does to its reader, the text is not understood
         return Reading(Kind.UNKNOWN)
+
+
+def _read(statement: Statement) -> Reading:
+    words = FirstWords(statement)
+    kind = kind_of(words)
     match kind:
         case Kind.SAVEPOINT | Kind.ROLLBACK_TO:
             return Reading(kind, savepoint=_savepoint(words))
@@ -115,7 +119,8 @@ def _savepoint(words: Words) -> str:
 
 def _compared(name: str) -> str:
     """Return a savepoint's name as servers compare it: without case and accents."""
-    letters = unicodedata.normalize("NFD", name)
+    # Character by character: what is normalized as a whole is also sorted, which takes long for many accents.
+    letters = (each for char in name for each in unicodedata.normalize("NFD", char))
     return "".join(each for each in letters if not unicodedata.combining(each)).upper()
 
 

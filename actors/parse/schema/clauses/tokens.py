@@ -3,7 +3,7 @@
 Comments are left out. Executable comments (`/*!80023 ... */`, `/*M!100200 ... */`) are part of the statement
 if the server executes them, else they are comments as well.
 
-This is the only lexer of source SQL. It is compiled (`actors.parse.native.sql_lexer`): what a source sends may
+This is the only lexer of a source's SQL. It is compiled (`actors.parse.native.sql_lexer`): a statement may
 have megabytes, and each character is read once.
 
 sqlglot's tokenizer is not used: it loses escapes in texts (a line feed becomes `n`), splits names that begin

@@ -15,7 +15,7 @@ from actors.parse.schema.statement import Statement
 _Item = TypeVar("_Item")
 #: words of a statement that are noted as not understood
 PASSED_OVER_MAX = 8
-#: names, values and clauses in the lists of one statement: more than the values of any ENUM and the columns of any table
+#: what one statement may list: more than an ENUM has values (65,535) and a table columns (4,096)
 ITEMS_MAX = 100_000
 #: of a number, without zeros before it: no size and no count has more
 _DIGITS_MAX = 20
@@ -186,7 +186,7 @@ class Words:
         """Return which of these keywords comes first in what is left, and take nothing; empty: none does."""
         here = self.peek()
         self._rewind()
-        found = self._lexer.skip_to(frozenset(words), False)  # noqa: FBT003 - of a compiled method
+        found = self._lexer.skip_to(frozenset(words), False)
         self._lexer.go_to(here)
         return found.word
 
@@ -283,3 +283,17 @@ class Words:
         if self._ahead:
             self._lexer.go_to(self._ahead[0])
             self._ahead.clear()
+
+
+class FirstWords(Words):
+    """Reads a statement only as far as it is asked for: one that changes rows may have megabytes of them.
+
+    So a fault in its text is found where the reading comes to it. A semicolon at its end is a token.
+    """
+
+    def __init__(self, statement: Statement) -> None:
+        self.statement = statement
+        self.shown = False
+        self._ahead: list[Token] = []
+        self._items = 0
+        self._lexer = lexer_of(statement)

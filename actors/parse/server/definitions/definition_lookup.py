@@ -18,7 +18,6 @@ from actors.parse.server.definitions.confirming import Confirming
 from actors.parse.server.definitions.learning import Learning
 from actors.parse.server.definitions.lost import lost
 from actors.parse.server.definitions.present import PresentReader
-from actors.parse.statements.logged_statement import statement_of
 from merge.errors import UnsupportedEvent
 from merge.values.position import Position
 
@@ -104,7 +103,9 @@ class DefinitionLookup:
         # It is still to be applied.
         history = self._needed(self._place()[0])
         if history is not None:
-            change = Change(Place(self._reader.facts.identity, file, end), statement_of(query, self._version))
+            change = self._reader.scope.change(
+                Place(self._reader.facts.identity, file, end), query, self._version
+            )
             self._missed -= self._keeper.apply(history, change)
 
     def lose(self, query: Query | None, file: str, end: int) -> None:
@@ -151,7 +152,9 @@ class DefinitionLookup:
             SourceUnavailable, SourceUnfit, PositionPurged: see `PresentReader`.
         """
         history = self._known() or self._begin(*self._place())
-        found = self._definition(history, SourceName(table.schema, table.table))
+        name = SourceName(table.schema, table.table)
+        self._reader.scope.see(name)
+        found = self._definition(history, name)
         if not isinstance(found, TableDefinition):
             if table.named:
                 return None
@@ -202,12 +205,13 @@ class DefinitionLookup:
             changes = self._reader.changes(base.position, place, by_gtid=True) if base.gap else []
             if changes is not None:
                 for change in changes:
-                    base.catalog.apply(change.statement)
+                    change.apply(base.catalog)
                 history.begin_with(place, base.catalog)
                 self._keeper.begin(history)
                 return history
         with self._reader.asking() as asked:
             end, listed = asked.end(), asked.listed()
+        self._reader.scope.see(*listed.tables)
         changes = self._learning.statements(begin, place, end)
         history.begin(place, Present(listed.tables, listed.views, listed.schemas, changes))
         self._learning.read_first(history, begin, place)

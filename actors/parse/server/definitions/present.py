@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pymysql
@@ -21,10 +21,11 @@ from actors.parse.history.facts import Change, Place
 from actors.parse.schema.catalog import Catalog
 from actors.parse.schema.definition import SourceName, TableDefinition
 from actors.parse.schema.held import ShownTable, View
-from actors.parse.schema.statement import ServerVersion, Statement
+from actors.parse.schema.statement import ServerVersion
 from actors.parse.server.binlog_stream import BinlogStream
 from actors.parse.server.clock import SourceClock
 from actors.parse.server.definitions.lost import lost
+from actors.parse.server.definitions.scope import Scope
 from actors.parse.server.low_watermarks import CaughtUp
 from actors.parse.server.source import (
     ServerFacts,
@@ -36,8 +37,8 @@ from actors.parse.server.source import (
 )
 from actors.parse.server.starts.scan import scanner
 from actors.parse.server.starts.start import latest_position
-from actors.parse.statements.logged_statement import statement_of
 from merge.errors import SourceUnavailable, UnsupportedEvent
+from merge.values.chunk import TableName
 from merge.values.position import Position, file_order
 
 #: statements between a place and now that are held, and characters of them
@@ -155,11 +156,13 @@ class PresentReader:
         address: the server.
         facts: what it reports about itself.
         skips: what is left out of its binlog.
+        scope: which of its statements are read.
     """
 
     address: SourceAddress
     facts: ServerFacts
     skips: SkipsOf = no_skips
+    scope: Scope = field(default_factory=lambda: Scope(TableName))
 
     @property
     def version(self) -> ServerVersion:
@@ -222,7 +225,7 @@ class PresentReader:
         by_gtid: bool = False,
     ) -> tuple[list[Change], bool]:
         """Return the statements up to a place, and whether the binlog reaches it."""
-        recorder = _Recorder(self.facts.identity, self.version, after, until)
+        recorder = _Recorder(self, after, until)
         stream = BinlogStream(
             scanner(self.address, "definitions"),
             begin,
@@ -258,9 +261,10 @@ class PresentReader:
 class _Recorder(NoLookup):
     """Records the statements that a stream passes on its way."""
 
-    def __init__(self, server: str, version: ServerVersion, after: Place | None, until: Place) -> None:
-        self._server = server
-        self._version = version
+    def __init__(self, reader: PresentReader, after: Place | None, until: Place) -> None:
+        self._server = reader.facts.identity
+        self._version = reader.version
+        self._scope = reader.scope
         self._after = after
         self._until = until
         self._chars = 0
@@ -272,23 +276,22 @@ class _Recorder(NoLookup):
         Raises:
             UnsupportedEvent: there are too many.
         """
-        self._record(statement_of(found, self._version), file, end)
+        self._record(self._scope.change(Place(self._server, file, end), found, self._version))
 
     def lose(self, found: Query | None, file: str, end: int) -> None:
         """Record that a statement is left out."""
         statement = lost(found, self._version)
         if statement is not None:
-            self._record(statement, file, end)
+            self._record(Change(Place(self._server, file, end), statement))
 
-    def _record(self, statement: Statement, file: str, end: int) -> None:
-        place = Place(self._server, file, end)
-        if (self._after is not None and self._after.reaches(place)) or not self._until.reaches(place):
+    def _record(self, change: Change) -> None:
+        if (self._after is not None and self._after.reaches(change.end)) or not self._until.reaches(change.end):
             return
-        self._chars += len(statement.sql)
+        self._chars += len(change.statement.sql)
         if len(self.changes) == CHANGES_MAX or self._chars > CHANGES_CHARS_MAX:
             raise UnsupportedEvent(
                 f"More than {CHANGES_MAX:,} statements that define something, or {CHANGES_CHARS_MAX:,} "
                 f"characters of them, come before {self._until.file}:{self._until.offset}.",
                 hint="Start at a later position, or SET GLOBAL binlog_row_metadata = FULL; on the source.",
             )
-        self.changes.append(Change(place, statement))
+        self.changes.append(change)

@@ -18,6 +18,7 @@ import logging
 import threading
 from collections.abc import Callable
 
+from actors.parse.grammar.chunk_builder import STATEMENT_CHARS_MAX
 from actors.parse.grammar.skips import SkipsOf, no_skips
 from actors.parse.grammar.tables import Select
 from actors.parse.history.facts import Change, Place
@@ -27,6 +28,7 @@ from actors.parse.schema.definition import SourceName, TableDefinition, UnknownT
 from actors.parse.server.definitions.base import Base
 from actors.parse.server.definitions.definition_lookup import DefinitionLookup
 from actors.parse.server.definitions.present import PresentReader
+from actors.parse.server.definitions.scope import Scope
 from actors.parse.server.source import ServerFacts, SourceAddress
 from merge.errors import PositionPurged, PositionRefused
 from merge.values.chunk import TableName
@@ -50,15 +52,23 @@ class SourceDefinitions:
         always: whether they are followed even if every table map says what is needed.
         confirm_s: how long the first rows after a statement wait for the source's own definition; 0: not at
             all, it is compared later.
+        statement_chars_max: characters of the longest statement that is read.
     """
 
     def __init__(
-        self, shard: str, select: Select, *, always: bool = False, confirm_s: float = CONFIRM_S
+        self,
+        shard: str,
+        select: Select,
+        *,
+        always: bool = False,
+        confirm_s: float = CONFIRM_S,
+        statement_chars_max: int = STATEMENT_CHARS_MAX,
     ) -> None:
         self.always = always
         self.confirm_s = confirm_s
         self._shard = shard
         self._select = select
+        self._scope = Scope(select, statement_chars_max)
         self._lock = threading.RLock()
         self._histories = Histories()
         #: what was stored, and has not been looked at yet
@@ -156,9 +166,11 @@ class SourceDefinitions:
             DataError: what was stored cannot be read.
             SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
         """
-        reader = PresentReader(address, facts, skips)
+        reader = PresentReader(address, facts, skips, self._scope)
         with self._lock:
             self._load(reader)
+            for each in self._histories:
+                self._scope.see(*each.names(), *each.first.names())
         history, base = None, None
         if start.is_of(facts.identity):
             history = self._at(Place(facts.identity, start.file, start.offset), start, reader)
