@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import ray
@@ -64,8 +65,9 @@ class ShardActors:
         names = (
             [shard["shard"] for shard in grouped if shard["role"] != "left"] if grouped else self._launched
         )
+        known = {shard["shard"]: shard for shard in grouped}
         asked: list[tuple[str, Any]] = [(name, self._ask(name)) for name in names]
-        return [self._answer(name, reference) for name, reference in asked]
+        return [self._answer(name, reference, known.get(name, {})) for name, reference in asked]
 
     def _ask(self, shard: str) -> Any:
         try:
@@ -73,12 +75,22 @@ class ShardActors:
         except ShardUnavailable as error:
             return error
 
-    def _answer(self, shard: str, reference: Any) -> dict[str, Any]:
+    def _answer(self, shard: str, reference: Any, known: Mapping[str, Any]) -> dict[str, Any]:
         try:
             if isinstance(reference, CanalGroupError):
                 raise reference
             with translated(f"Shard {shard}"):
                 state: dict[str, Any] = ray.get(reference, timeout=STATUS_TIMEOUT_S)
         except CanalGroupError as error:
-            return {"shard": shard, "state": "unavailable", "error": str(error)}
+            return {"shard": shard, "state": "unavailable", "error": f"{error}{_last_answer(known)}"}
         return state
+
+
+def _last_answer(known: Mapping[str, Any]) -> str:
+    """Return a sentence on when a shard answered its group last, and what it was reading; empty: not known."""
+    answered_us = known.get("answered_us")
+    if not answered_us:
+        return ""
+    when = datetime.fromtimestamp(answered_us / 1e6, UTC).isoformat(" ", "milliseconds")
+    reading = known["reading"] or "nothing was read yet"
+    return f" It answered its group last at {when}: {reading}."

@@ -107,8 +107,10 @@ class ActiveGroup:
     def publish(self) -> None:
         """Store the current state as `snapshot`."""
         if not self._over:
-            described = self.machine.describe(self._host.now_us())
-            self.snapshot = {**described, "skipped_events": self.skips.describe()}
+            state = self.machine.describe(self._host.now_us())
+            answers = self._shards.answers()
+            shards = [{**shard, **answers.get(shard["shard"], {})} for shard in state["shards"]]
+            self.snapshot = {**state, "shards": shards, "skipped_events": self.skips.describe()}
 
     def check_active(self) -> float:
         """Return for how many seconds this server may deliver.

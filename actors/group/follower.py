@@ -31,6 +31,8 @@ POLL_EVERY_S = 0.01
 REOPEN_S = 0.2
 #: how long an acknowledged sequence waits for a poll that carries it to the ring, seconds
 FREE_WITHIN_S = 0.05
+#: how long a poll may be without an answer before that is logged, seconds; longer than `POLL_WAIT_S`
+SILENT_S = 5.0
 
 
 class Follower:
@@ -72,6 +74,10 @@ class Follower:
         self._done = self._told = NOTHING
         #: the RPC connection to the shard, once it is open
         self._rpc: ShardRpc | None = None
+        #: when the shard answered last, and what it was reading then, as it said; 0 and empty: it has not
+        self.answered_us, self.reading = 0, ""
+        #: timer that is set while an answer is awaited
+        self._silence: asyncio.TimerHandle
         #: timer that is set while the ring has to be told
         self._telling: asyncio.TimerHandle | None = None
 
@@ -152,11 +158,33 @@ class Follower:
         while True:
             asked_us = self._now_us()
             done, skips = self._to_tell(), self._new_skips()
-            report = await rpc.poll(self._epoch, self._generation, POLL_HEADERS_MAX, POLL_WAIT_S, done, skips)
+            self._expect(SILENT_S)
+            try:
+                report = await rpc.poll(
+                    self._epoch, self._generation, POLL_HEADERS_MAX, POLL_WAIT_S, done, skips
+                )
+            finally:
+                self._silence.cancel()
+            self.answered_us, self.reading = self._now_us(), report.reading
             if report.history is not None:
                 await self._histories.save(self._name, report.history)
             self._pass_on(report, asked_us)
             await asyncio.sleep(max(0.0, POLL_EVERY_S - (self._now_us() - asked_us) / 1e6))
+
+    def _expect(self, delay_s: float, waited_s: float = 0.0) -> None:
+        """Log it if the shard does not answer within some seconds, and again whenever that has doubled."""
+
+        def silent() -> None:
+            silent_s = waited_s + delay_s
+            _log.warning(
+                "has not answered for %.0f s; when it did last: %s",
+                silent_s,
+                self.reading or "nothing was read yet",
+                extra={"shard": self._name},
+            )
+            self._expect(silent_s, silent_s)
+
+        self._silence = asyncio.get_running_loop().call_later(delay_s, silent)
 
     def _pass_on(self, report: ShardReport, asked_us: int) -> None:
         if report.error is not None:

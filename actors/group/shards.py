@@ -66,6 +66,14 @@ class GroupShards:
         self._followers[shard] = follower
         self._following[shard] = self._start(follower.follow(position))
 
+    def answers(self) -> dict[str, dict[str, Any]]:
+        """Return when each shard answered last, and what it was reading then, by its name."""
+        return {
+            self._channels[shard][0]: {"answered_us": each.answered_us, "reading": each.reading}
+            for shard, each in self._followers.items()
+            if each.answered_us
+        }
+
     def free(self, shard: int, sequence: int) -> None:
         """Let a shard's ring drop everything up to and including `sequence`, soon."""
         self._followers[shard].free(sequence)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from actors.parse.grammar.reading import Reading
 from actors.parse.server.listener import Reader
 from actors.ports import Host
 from actors.process.host import OS_HOST
@@ -32,6 +33,8 @@ _log = logging.getLogger(__name__)
 
 #: pause of a shard that stopped at its data before it retries the same position, seconds
 RETRY_STOPPED_S = 5.0
+#: how long an event is read before the shard says so, seconds
+SLOW_S = 1.0
 
 
 class IntakeState(StrEnum):
@@ -168,6 +171,11 @@ class Intake:
         _, handed_out, stored = self.ring.cursors
         return frontier_us if handed_out == stored == put else None
 
+    @property
+    def reading(self) -> Reading | None:
+        """Which event is being read, and since when; None: not known."""
+        return self._reader.reading
+
     def wait_stopped(self, timeout_s: float) -> None:
         """Wait this many seconds, or until the intake is closed."""
         self._closing.wait(timeout_s)
@@ -187,12 +195,13 @@ class Intake:
 
     def describe(self) -> dict[str, Any]:
         """Return the intake's state as a JSON object."""
-        latest = self._reader.position or self._opened
+        latest, reading = self._reader.position or self._opened, self._reader.reading
         return {
             "state": self.state.value,
             "error": str(self.error) if self.error is not None else None,
             "server_version": self.server_version,
             "shares_dump": self._reader.shares_dump,
+            "reading": str(reading) if reading is not None and reading.for_s >= SLOW_S else None,
             "skew_us": self.skew_us,
             "position": str(latest) if latest is not None else None,
             "gtid_set": str(latest.gtid_set) if latest is not None else "",

@@ -36,3 +36,5 @@ class ShardReport:
     history: HistoryText | None = None
     #: what consumers call its tables; None: as before, or not known
     tables: frozenset[str] | None = None
+    #: what the shard is reading, for the case that it does not answer any more; empty: not known
+    reading: str = ""

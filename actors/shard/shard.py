@@ -26,7 +26,7 @@ from actors.process.host import OS_HOST
 from actors.process.imports import freeze_imports
 from actors.process.log import ActorLog
 from actors.process.loop_thread import LoopThread
-from actors.shard.intake import Intake, IntakeState
+from actors.shard.intake import SLOW_S, Intake, IntakeState
 from actors.shard.report import NOTHING, ShardReport
 from actors.shard.shard_counters import ShardCounters
 from actors.shard.shard_source import ShardSource
@@ -55,6 +55,8 @@ REPEAT_S = 1.0
 POLLS_MAX = 2
 #: interval at which a shard checks whether its group is silent, seconds; after a pause it checks at once
 WATCH_S = 1.0
+#: how long an event is read before it is logged, seconds
+SLOWEST_S = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -114,6 +116,8 @@ class Shard:
         #: (epoch, generation) of the group that is served, even if nothing is read for it
         self._term = (0, 0)
         self._asking = host.lock()
+        #: how long an event has to be read to be logged next, seconds
+        self._slow_s = SLOWEST_S
         self._rpc_server: RowServer | None = None
         self._rpc_address: RpcAddress | None = None
         host.start(self._watch, f"watch-{self._name}")
@@ -210,6 +214,7 @@ class Shard:
     def _watch(self) -> None:
         """Close the source when no request has come for a long time; runs until the process ends."""
         while True:
+            self._say_what_is_slow()
             left_s = self._asked_at_s + self._wiring.silence_max_s - self._host.clock_s()
             if left_s > 0:
                 self._pause.wait(min(left_s, WATCH_S))
@@ -221,6 +226,16 @@ class Shard:
                     )
                     self._leave()
             self._pause.wait(WATCH_S)
+
+    def _say_what_is_slow(self) -> None:
+        """Log an event that takes long, once when it has, and again whenever it has taken twice as long."""
+        held = self._held
+        reading = None if held is None else held.intake.reading
+        if reading is None or reading.for_s < SLOW_S:
+            self._slow_s = SLOWEST_S
+        elif reading.for_s >= self._slow_s:
+            self._slow_s = 2 * reading.for_s
+            _log.warning("is busy: %s", reading, extra={"shard": self._name})
 
     def _silent(self) -> bool:
         return self._host.clock_s() >= self._asked_at_s + self._wiring.silence_max_s
@@ -287,6 +302,7 @@ class Shard:
             created=intake.created(run),
             history=history,
             tables=self._tables_of(held),
+            reading=str(intake.reading or ""),
         )
 
     def _tables_of(self, held: _Held) -> frozenset[str] | None:

@@ -201,7 +201,16 @@ def _shard(shard: dict[str, Any], merged: dict[str, Any], now_us: int) -> _Shard
         name=shard["shard"],
         source=shard.get("source", "-"),
         state=shard["state"],
-        notes=", ".join(filter(None, (_notes(merged), "shared dump" if shard.get("shares_dump") else ""))),
+        notes=", ".join(
+            filter(
+                None,
+                (
+                    _notes(merged),
+                    "shared dump" if shard.get("shares_dump") else "",
+                    shard.get("reading") or "",
+                ),
+            )
+        ),
         position=shard.get("position") or "-",
         acked=merged.get("acked_position") or "-",
         frontier=clock(frontier_us),

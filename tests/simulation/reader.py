@@ -50,6 +50,7 @@ class BinlogReader:
         self._address = SourceAddress(process.name, "simulated", 0, "canal", "", 0)
         self.server = ""
         self.shares_dump = False
+        self.reading = None
         self.position: Position | None = None
 
     def run(self, start: Position | None) -> None:

@@ -210,7 +210,7 @@ function showShards(state) {
       policy,
       () => change(`${policy} ${name}`, text, "POST", `${path}/${policy}`),
     ];
-    const state_ = [shard.state, group.role === "member" ? "" : group.role, group.skipped ? "skipped" : "", group.policy ?? "", shard.shares_dump ? "shared dump" : ""];
+    const state_ = [shard.state, group.role === "member" ? "" : group.role, group.skipped ? "skipped" : "", group.policy ?? "", shard.shares_dump ? "shared dump" : "", shard.reading ?? ""];
     return {
       key: name,
       cells: [

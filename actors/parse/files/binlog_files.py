@@ -35,6 +35,7 @@ from actors.parse.formats.event_types import EventType
 from actors.parse.formats.events import CHECKSUM_NONE, IN_USE_FLAG, MAGIC
 from actors.parse.grammar.binlog_decoder import BinlogDecoder
 from actors.parse.grammar.chunk_builder import ChunkBuilder, Limits
+from actors.parse.grammar.reading import Reading
 from actors.parse.grammar.skips import Skips
 from actors.parse.grammar.tables import Select
 from actors.parse.native.file_events import FileBuffer
@@ -159,6 +160,11 @@ class BinlogFiles:
     def events(self) -> Counter[int]:
         """How many events of each type were read."""
         return self._unusual + Counter(self._decoder.run_counts())
+
+    @property
+    def reading(self) -> Reading:
+        """Which event is being read, see `BinlogDecoder.reading`."""
+        return self._decoder.reading
 
     @property
     def prepared(self) -> int:

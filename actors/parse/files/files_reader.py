@@ -28,6 +28,7 @@ from actors.parse.files.beginning import beginning
 from actors.parse.files.binlog_files import BinlogFiles, files_in, gap_in, require_one_name
 from actors.parse.files.file_tail import FileTail
 from actors.parse.grammar.chunk_builder import Limits
+from actors.parse.grammar.reading import Reading
 from actors.parse.grammar.skips import SkipsOf, no_skips
 from actors.parse.grammar.tables import Select
 from actors.parse.server.listener import Listener, position_after
@@ -119,6 +120,8 @@ class FilesReader:
         self.created: dict[str, int] = {}
         #: what was read so far, see `Reader`
         self.counts = ReadCounts()
+        #: what is read now; None: nothing is
+        self._files: BinlogFiles | None = None
 
     def run(self, start: Position | None) -> None:
         """Read from `start` on (None: as `begin` says), then wait for `stop`.
@@ -140,6 +143,12 @@ class FilesReader:
     def stop(self) -> None:
         """End the run soon: at the next chunk."""
         self._stopped.set()
+
+    @property
+    def reading(self) -> Reading | None:
+        """Which event is being read, see `Reader`."""
+        files = self._files
+        return None if files is None else files.reading
 
     def source_now_us(self) -> int | None:
         """Return this machine's time of day: the clock that stamped the files is not known."""
@@ -204,7 +213,7 @@ class FilesReader:
 
     def _hand_over(self, files: Sequence[Path], lookup: TableLookup) -> None:
         assert self.position is not None, "the files are open"
-        read = BinlogFiles(
+        self._files = read = BinlogFiles(
             files,
             self._select,
             self._limits,

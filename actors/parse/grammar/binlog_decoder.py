@@ -21,6 +21,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import struct
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -44,6 +45,7 @@ from actors.parse.formats.payload import parse_payload
 from actors.parse.formats.row_fragments import RowFragments
 from actors.parse.grammar.chunk_builder import ChunkBuilder
 from actors.parse.grammar.lead_in import LeadIn
+from actors.parse.grammar.reading import Reading
 from actors.parse.grammar.skips import Parts, Skips
 from actors.parse.grammar.tables import Select, Tables
 from actors.parse.grammar.transactions import Transactions
@@ -128,6 +130,8 @@ class BinlogDecoder:
         #: name and beginning of the last event, and whether it can be left out
         self._last = "an event", start.offset
         self._skippable = False
+        #: since when it is being read, `time.monotonic`; 0: it was read, or the fast path reads
+        self._busy_s = 0.0
 
     @property
     def offset(self) -> int:
@@ -139,6 +143,12 @@ class BinlogDecoder:
         if not 0 <= offset <= OFFSET_MAX:
             raise CorruptEvent(f"Offset {offset} is impossible: no file is that long.")
         self._fast_path.offset = offset
+
+    @property
+    def reading(self) -> Reading:
+        """Which event is being read, or up to where everything was read; may be asked in any thread."""
+        (event, begin), since_s = self._last, self._busy_s
+        return Reading(self.file, begin, event, since_s) if since_s else Reading(self.file, self.offset)
 
     @property
     def mariadb(self) -> bool:
@@ -259,6 +269,7 @@ class BinlogDecoder:
         return self._with_place(error, name, self.offset)
 
     def _located(self, read: Callable[[], _T]) -> _T:
+        self._busy_s = time.monotonic()
         try:
             return read()
         except DataError as error:
@@ -276,6 +287,8 @@ class BinlogDecoder:
                 defect=type(error).__name__,
             )
             raise self._with_place(defect, *self._last) from error
+        finally:
+            self._busy_s = 0.0
 
     def _with_place(self, error: DataError, name: str, offset: int) -> DataError:
         if "skippable" in error.details:  # another stream has read ahead for this one, up to that event

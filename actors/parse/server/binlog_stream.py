@@ -18,6 +18,7 @@ from actors.parse.formats.event_types import EventType
 from actors.parse.formats.events import CHECKSUM_NONE, MAGIC, parse_header
 from actors.parse.grammar.binlog_decoder import BinlogDecoder
 from actors.parse.grammar.chunk_builder import ChunkBuilder, Limits
+from actors.parse.grammar.reading import Reading
 from actors.parse.grammar.skips import Skips
 from actors.parse.grammar.tables import Select
 from actors.parse.server.clock import STALE_US, SourceClock
@@ -147,6 +148,11 @@ class BinlogStream:
     def reading_at(self) -> tuple[str, int, int]:
         """File, beginning of the open transaction, and end of the event that is being read."""
         return self._decoder.file, self._decoder.begun_at, self._decoder.offset
+
+    @property
+    def reading(self) -> Reading:
+        """Which event is being read, see `BinlogDecoder.reading`."""
+        return self._decoder.reading
 
     @property
     def place(self) -> tuple[str, int] | None:

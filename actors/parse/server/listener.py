@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from actors.parse.columns.read_counts import ReadCounts
+from actors.parse.grammar.reading import Reading
 from actors.parse.server.binlog_stream import resume_after
 from merge.errors import RetryableError
 from merge.values.chunk import Chunk
@@ -58,6 +59,10 @@ class Reader(Protocol):
     @property
     def counts(self) -> ReadCounts:
         """What was read so far; may be called from any thread."""
+
+    @property
+    def reading(self) -> Reading | None:
+        """Which event is being read, and since when; None: not known. May be asked in any thread."""
 
     def source_now_us(self) -> int | None:
         """Return the time of the clock that stamps commits, microseconds since 1970 UTC; None if unknown."""

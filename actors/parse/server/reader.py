@@ -28,6 +28,7 @@ import pymysql
 from actors.parse.columns.read_counts import ReadCounts
 from actors.parse.formats.events import MAGIC
 from actors.parse.grammar.chunk_builder import Limits
+from actors.parse.grammar.reading import Reading
 from actors.parse.grammar.skips import SkipsOf, no_skips
 from actors.parse.grammar.tables import Select
 from actors.parse.server.back_off import BackOff
@@ -205,6 +206,12 @@ class SourceReader:
         with self._lock:
             stream = self._stream
             return self._ended_counts if stream is None else self._ended_counts + stream.counts
+
+    @property
+    def reading(self) -> Reading | None:
+        """Which event is being read, see `Reader`."""
+        with self._lock:
+            return None if self._stream is None else self._stream.reading
 
     @property
     def shares_dump(self) -> bool:
