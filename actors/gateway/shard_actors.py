@@ -87,7 +87,7 @@ class ShardActors:
 
 
 def _last_answer(known: Mapping[str, Any]) -> str:
-    """Return a sentence on when a shard answered its group last, and what it was reading; empty: not known."""
+    """Return a sentence on a shard's last answer to its group, and what it was reading; empty: not known."""
     answered_us = known.get("answered_us")
     if not answered_us:
         return ""

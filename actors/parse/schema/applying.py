@@ -24,7 +24,7 @@ from actors.parse.schema.clauses.heads import (
 )
 from actors.parse.schema.clauses.keys import KeyKind, read_index, skip_using
 from actors.parse.schema.clauses.tokens import Kind, UnreadableError
-from actors.parse.schema.clauses.words import Words
+from actors.parse.schema.clauses.words import CLAUSE, Words
 from actors.parse.schema.definition import (
     PRIMARY,
     ColumnDefinition,
@@ -152,8 +152,8 @@ class Applying:
 
     def _dispatch(self, words: Words) -> None:
         if words.skip("SET", "STATEMENT"):  # MariaDB's settings of one statement
-            while not words.skip("FOR"):
-                words.take()
+            words.skip_to("FOR", flat=True)
+            words.take()
         token = words.peek()
         by_word = self._by_word.get(token.text.upper()) if token.kind is Kind.WORD else None
         if by_word is not None:
@@ -386,7 +386,7 @@ class Applying:
 
     def _drop_all(self, words: Words, *, view: bool) -> None:
         if_exists = words.skip_if_exists()
-        names = words.listed(words.table_name)
+        names = words.listed(words.table_name, CLAUSE)
         words.skip_any("RESTRICT", "CASCADE")
         if words.skip("WAIT"):
             words.number()
@@ -400,7 +400,7 @@ class Applying:
     def _drop_sequences(self, words: Words) -> None:
         """Drop sequences; MariaDB also logs names of tables, which stay."""
         words.skip_if_exists()
-        for name in words.listed(words.table_name):
+        for name in words.listed(words.table_name, CLAUSE):
             held = self._holdings.get(name)
             if not isinstance(held, TableDefinition) or held.columns == _SEQUENCE:
                 self._holdings.drop(name)
@@ -452,7 +452,7 @@ class Applying:
             words.expect("TO")
             return old, words.table_name()
 
-        pairs = words.listed(pair)
+        pairs = words.listed(pair, CLAUSE)
         if not words.ended:
             raise words.unexpected()
         if self._statement.thread_specific:

@@ -59,6 +59,7 @@ class _Record:
     gone: list[str] = field(default_factory=list)
     any_unknown: bool = False
     reason: str = ""
+    passed_over: tuple[str, ...] = ()
 
 
 class Holdings:
@@ -89,7 +90,7 @@ class Holdings:
 
     def pass_over(self, words: list[str]) -> None:
         """Record words that were not understood, and have no meaning for rows."""
-        self._applied = replace(self._applied, passed_over=tuple(words))
+        self._record.passed_over = tuple(words)
 
     @property
     def applied(self) -> Applied:
@@ -106,6 +107,7 @@ class Holdings:
             tuple(record.gone),
             record.any_unknown,
             record.reason,
+            record.passed_over,
         )
 
     def copy_from(self, other: Holdings) -> None:

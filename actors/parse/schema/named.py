@@ -57,7 +57,8 @@ def named_in(statement: Statement) -> Named:
 
 
 def _read(words: Words, found: Named) -> None:
-    if words.skip("SET", "STATEMENT") and words.skip_to("FOR"):
+    if words.skip("SET", "STATEMENT"):
+        words.skip_to("FOR", flat=True)
         words.take()
     if words.skip("CREATE"):
         _create(words, found)

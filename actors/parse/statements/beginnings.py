@@ -95,11 +95,8 @@ def kind_of(words: Words) -> Kind:
 def _skip_prefix(words: Words) -> bool:
     """Skip what runs the statement after it: settings of MariaDB, a query plan that is measured."""
     if words.skip("SET", "STATEMENT"):
-        while not words.skip("FOR"):
-            if words.sees("("):
-                words.skip_group()
-            else:
-                words.take()
+        words.skip_to("FOR", flat=True)
+        words.take()
         return True
     explains = words.sees_any(*_EXPLAINS) and words.peek(1).word == "ANALYZE"
     measures = words.sees("ANALYZE") and words.peek(1).word not in _ANALYZED_TABLES

@@ -23,6 +23,8 @@ _SCHEMAS = ("DATABASE", "SCHEMA")
 #: words of an ALTER TABLE that a second table follows: of EXCHANGE PARTITION, and of MariaDB's CONVERT
 _OTHER_TABLE = (("WITH", "TABLE"), ("TO", "TABLE"), ("CONVERT", "TABLE"))
 _BEFORE_TABLE = [first for first, _ in _OTHER_TABLE]
+#: tables that a statement changes, at most: those that it names after them are not told of
+CHANGES_MAX = 10_000
 #: names in RENAME a TO b
 _ONE_PAIR = 2
 
@@ -271,7 +273,7 @@ def _drop_index(words: Words, found: list[Change]) -> None:
 def _drop_tables(words: Words, found: list[Change]) -> None:
     words.skip_if_exists()
     found.append(_change(words, "ERASE"))
-    while words.skip(","):
+    while words.skip(",") and len(found) < CHANGES_MAX:
         found.append(_change(words, "ERASE"))
 
 
@@ -309,7 +311,7 @@ def _rename_tables(words: Words, found: list[Change]) -> None:
         words.skip("NOWAIT")
         words.expect("TO")
         found += [old, _change(words, "RENAME")]
-        if not words.skip(","):
+        if not words.skip(",") or len(found) >= CHANGES_MAX:
             return
 
 

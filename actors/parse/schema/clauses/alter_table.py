@@ -11,7 +11,7 @@ from actors.parse.schema.clauses.columns import read_column, skip_default
 from actors.parse.schema.clauses.create_table import keys_of, read_period
 from actors.parse.schema.clauses.keys import read_key, sees_key
 from actors.parse.schema.clauses.table_options import read_engine, skip_table_option
-from actors.parse.schema.clauses.words import Words
+from actors.parse.schema.clauses.words import CLAUSE, Words
 from actors.parse.schema.definition import PRIMARY
 from actors.parse.schema.names import folded
 
@@ -82,6 +82,7 @@ class _Clauses:
         while not words.ended:
             if words.skip(","):
                 continue
+            words.count(CLAUSE)
             renames = words.sees("RENAME") and words.peek(1).word not in _RENAMED_PARTS
             # Indexes are switched on or off, or partitions are changed: no new table is made.
             self._alter.others |= not renames and words.peek(1).word not in ("KEYS", "PARTITION")
@@ -136,7 +137,7 @@ class _Clauses:
             words.skip("COLUMN")
             if_not_exists = words.skip_if_exists()
             if words.sees("("):
-                words.in_parentheses(lambda: self._element(if_not_exists=if_not_exists))
+                words.in_parentheses(lambda: self._element(if_not_exists=if_not_exists), CLAUSE)
             else:
                 self._place("", words.column_name(), if_exists=if_not_exists)
 

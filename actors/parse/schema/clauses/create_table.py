@@ -9,7 +9,7 @@ from actors.parse.schema.clauses.columns import ColumnWords, read_column
 from actors.parse.schema.clauses.keys import KeyKind, KeyPart, KeyWords, read_key, sees_key
 from actors.parse.schema.clauses.table_options import read_engine, skip_table_option
 from actors.parse.schema.clauses.tokens import UnreadableError
-from actors.parse.schema.clauses.words import Words
+from actors.parse.schema.clauses.words import CLAUSE, Words
 from actors.parse.schema.definition import ColumnDefinition, TableDefinition
 from actors.parse.schema.draft import Draft
 
@@ -87,7 +87,7 @@ def read_table(words: Words, charsets: Charsets) -> TableWords:
     """
     table = TableWords(CharsetClauses(charsets))
     if words.sees("(") and not words.sees_query():
-        words.in_parentheses(lambda: _element(words, charsets, table))
+        words.in_parentheses(lambda: _element(words, charsets, table), CLAUSE)
     _read_options(words, table)
     return table
 

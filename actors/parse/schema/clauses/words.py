@@ -15,8 +15,10 @@ from actors.parse.schema.statement import Statement
 _Item = TypeVar("_Item")
 #: words of a statement that are noted as not understood
 PASSED_OVER_MAX = 8
-#: what one statement may list: more than an ENUM has values (65,535) and a table columns (4,096)
-ITEMS_MAX = 100_000
+#: what one statement may list, each item with its weight: more than an ENUM has values (65,535)
+WEIGHT_MAX = 131_072
+#: weight of what is more than a value: more of it fits than a table has columns (4,096), with its keys
+CLAUSE = 24
 #: of a number, without zeros before it: no size and no count has more
 _DIGITS_MAX = 20
 _SHOWN_CHARS = 40
@@ -30,21 +32,23 @@ class Words:
     Args:
         statement: what is read.
         shown: whether it is the text of SHOW CREATE TABLE, which says NOT NULL wherever it is meant.
+        whole: whether to see first that all of it can be cut into tokens; semicolons at its end are left out then.
 
     Raises:
         UnreadableError: it cannot be cut into tokens.
     """
 
-    def __init__(self, statement: Statement, *, shown: bool = False) -> None:
+    def __init__(self, statement: Statement, *, shown: bool = False, whole: bool = True) -> None:
         self.statement = statement
         self.shown = shown
         #: the first words of what was not understood and has no meaning for rows
         self.passed_over: list[str] = []
         #: tokens that were looked at, and not taken
         self._ahead: list[Token] = []
-        self._items = 0
+        self._weight = 0
         self._lexer = lexer_of(statement)
-        self._lexer.trim()
+        if whole:
+            self._lexer.trim()
 
     def peek(self, ahead: int = 0) -> Token:
         """Return a token without taking it; after the last one is END."""
@@ -241,32 +245,36 @@ class Words:
         """Take everything."""
         self.skip_to()
 
-    def count(self) -> None:
+    def count(self, weight: int) -> None:
         """Count something that a statement has any number of, and that is held.
 
         Raises:
-            UnreadableError: there are more than any statement has.
+            UnreadableError: there is more than any statement has.
         """
-        self._items += 1
-        if self._items > ITEMS_MAX:
-            raise UnreadableError(f"it lists more than {ITEMS_MAX:,} names, values or clauses")
+        self._weight += weight
+        if self._weight > WEIGHT_MAX:
+            raise UnreadableError("it lists more names, values or clauses than a table has")
 
-    def listed(self, item: Callable[[], _Item]) -> list[_Item]:
+    def listed(self, item: Callable[[], _Item], weight: int = 1) -> list[_Item]:
         """Take items between commas.
+
+        Args:
+            item: takes one.
+            weight: of one.
 
         Raises:
             UnreadableError: there are too many, or one is not understood.
         """
         items = [item()]
         while self.skip(","):
-            self.count()
+            self.count(weight)
             items.append(item())
         return items
 
-    def in_parentheses(self, item: Callable[[], _Item]) -> list[_Item]:
-        """Take a list in parentheses."""
+    def in_parentheses(self, item: Callable[[], _Item], weight: int = 1) -> list[_Item]:
+        """Take a list in parentheses, see `listed`."""
         self.expect("(")
-        items = self.listed(item)
+        items = self.listed(item, weight)
         self.expect(")")
         return items
 
@@ -292,8 +300,4 @@ class FirstWords(Words):
     """
 
     def __init__(self, statement: Statement) -> None:
-        self.statement = statement
-        self.shown = False
-        self._ahead: list[Token] = []
-        self._items = 0
-        self._lexer = lexer_of(statement)
+        super().__init__(statement, whole=False)
