@@ -62,10 +62,6 @@ class Lexer:
     def __init__(
         self, sql: str, *, mariadb: bool, version: int, ansi_quotes: bool, escapes: bool
     ) -> None: ...
-    @property
-    def steps(self) -> int:
-        """How many characters were read, counting those that were read again."""
-
     def next(self) -> Token:
         """Take the next token; at the end, one of kind END."""
 

@@ -171,8 +171,6 @@ cdef class Lexer:
     cdef int _code
     cdef Py_ssize_t _begin
     cdef bint _was_in_executable, _was_after_dot
-    #: characters that were read, also those that were read again
-    cdef readonly Py_ssize_t steps
 
     def __init__(self, str sql, *, bint mariadb, int version, bint ansi_quotes, bint escapes):
         self._sql = sql
@@ -256,9 +254,7 @@ cdef class Lexer:
 
     cdef int _step(self) except -1:
         """Read the next token, and leave out the comments before it; return its code."""
-        cdef Py_ssize_t before = self._at
         self._code = self._read()
-        self.steps += self._at - before + 1
         return self._code
 
     cdef int _read(self) except -1:
