@@ -1,0 +1,184 @@
+"""What a shard says of an event that takes long, and what is said of a shard that does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+from binlog_bytes import File
+
+from actors.gateway.shard_actors import ShardActors
+from actors.group import follower as follower_module
+from actors.group.follower import Follower
+from actors.parse.columns.table_lookup import NoLookup
+from actors.parse.files.binlog_files import BinlogFiles
+from actors.parse.files.files_reader import FilesReader, FilesSource
+from actors.parse.grammar.chunk_builder import Limits
+from actors.process.host import OS_HOST
+from actors.shard import intake as intake_module
+from actors.shard import shard as shard_module
+from actors.shard.report import ShardReport
+from actors.shard.shard import Shard
+from actors.shard.shard_wiring import ShardWiring
+from actors.store.ring import BatchMode, RingBounds
+from canal_group.command.status_page import print_status
+from conf.stream_settings import FilterSettings
+from merge.errors import ShardUnavailable
+from merge.values.chunk import TableName
+
+DEADLINE_S = 20.0
+NAME = "mysql-bin.000001"
+
+
+def a_file(folder):
+    file = File("10.11.6-MariaDB-log", checksum=False)
+    begin = len(file.data)
+    return file.query("CREATE TABLE t (a INT)").write(folder / NAME), begin
+
+
+class Slow(NoLookup):
+    """Takes its time with a statement, until `go_on` is set."""
+
+    def __init__(self):
+        self.busy, self.go_on = threading.Event(), threading.Event()
+
+    def redefine(self, _query, _file, _end):
+        self.busy.set()
+        assert self.go_on.wait(DEADLINE_S)
+
+
+@pytest.fixture
+def slow():
+    lookup = Slow()
+    yield lookup
+    lookup.go_on.set()
+
+
+def test_an_event_is_named_while_it_is_read(tmp_path, slow):
+    path, begin = a_file(tmp_path)
+    files = BinlogFiles([path], TableName, lookup=slow)
+    assert str(files.reading) == f"read up to {NAME}:4"
+    thread = threading.Thread(target=lambda: list(files))
+    thread.start()
+    assert slow.busy.wait(DEADLINE_S)
+    assert str(files.reading).startswith(f"reading QUERY (2) at {NAME}:{begin} for ")
+    slow.go_on.set()
+    thread.join()
+    assert str(files.reading) == f"read up to {NAME}:{path.stat().st_size}"
+
+
+def test_a_shard_says_what_keeps_it_busy(tmp_path, slow, monkeypatch, caplog):
+    """1. a statement takes long; 2. status, reports and log name it with its place; 3. after it none does."""
+    monkeypatch.setattr(intake_module, "SLOW_S", 0.01)
+    for name, value in {"SLOW_S": 0.01, "SLOWEST_S": 0.05, "WATCH_S": 0.01}.items():
+        monkeypatch.setattr(shard_module, name, value)
+    monkeypatch.setattr(FilesReader, "_lookup", lambda _: _Given(slow))
+    _, begin = a_file(tmp_path)
+    ring = RingBounds(mode=BatchMode.ITEMS, size=1 << 16)
+    source = FilesSource("s0", str(tmp_path))
+    shard = Shard(ShardWiring(source, FilterSettings(), ring, Limits(), 0, "earliest", "auto", 60.0))
+    try:
+        shard.open(1, 1, None)
+        assert slow.busy.wait(DEADLINE_S)
+        place = f"reading QUERY (2) at {NAME}:{begin} for "
+        until(lambda: any(place in record.getMessage() for record in caplog.records))
+        assert shard.status()["reading"].startswith(place)
+        assert shard.poll(1, 1, 10, 0.0).reading.startswith(place)
+        slow.go_on.set()
+        until(lambda: shard.status()["reading"] is None)
+    finally:
+        slow.go_on.set()
+        shard.close(1 << 40)
+
+
+class _Given:
+    """A lookup that is there already."""
+
+    def __init__(self, lookup):
+        self._lookup = lookup
+
+    def __enter__(self):
+        return self._lookup
+
+    def __exit__(self, *_):
+        pass
+
+
+class FallingSilent:
+    """A shard that answers one poll."""
+
+    def __init__(self):
+        self.polls = 0
+
+    async def open(self, _epoch, _generation, position, _history):
+        return position
+
+    async def rpc(self):
+        return self
+
+    def poll(self, *_arguments: Any):
+        self.polls += 1
+        future: asyncio.Future[ShardReport] = asyncio.get_running_loop().create_future()
+        if self.polls == 1:
+            future.set_result(ShardReport(None, None, None, reading=f"reading QUERY at {NAME}:4 for 0.1 s"))
+        return future
+
+    def close(self):
+        pass
+
+
+class NoHistories:
+    async def load(self, _name):
+        return None
+
+
+def test_a_group_says_what_a_silent_shard_was_reading(monkeypatch, caplog):
+    monkeypatch.setattr(follower_module, "SILENT_S", 0.02)
+
+    def said():
+        return [each.getMessage() for each in caplog.records if "has not answered" in each.getMessage()]
+
+    async def main():
+        follower = Follower(0, "s0", FallingSilent(), (1, 1), lambda _: None, NoHistories(), OS_HOST)
+        following = asyncio.create_task(follower.follow(None))
+        await asyncio.to_thread(until, lambda: len(said()) > 1)
+        following.cancel()
+        await asyncio.wait([following])
+        assert follower._silence.cancelled(), "it is not waited for any more"
+        return follower
+
+    follower = asyncio.run(main())
+    assert f"reading QUERY at {NAME}:4 for 0.1 s" in said()[0]
+    assert follower.answered_us
+    assert follower.reading == f"reading QUERY at {NAME}:4 for 0.1 s"
+
+
+def test_the_state_of_a_shard_that_does_not_answer_says_what_it_was_reading():
+    error = ShardUnavailable("Shard s0 did not answer within 10 s.")
+    known = {"answered_us": 1_767_323_045_678_000, "reading": f"read up to {NAME}:4"}
+    state = ShardActors("p-", ["s0"])._answer("s0", error, known)
+    assert state["state"] == "unavailable"
+    assert state["error"].endswith(
+        f"It answered its group last at 2026-01-02 03:04:05.678+00:00: read up to {NAME}:4."
+    )
+    assert ShardActors("p-", ["s0"])._answer("s0", error, {})["error"] == str(error)
+
+
+def test_the_status_page_names_what_a_shard_is_reading(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    reading = f"reading QUERY at {NAME}:4711 for 12.0 s"
+    shard = {"shard": "s0", "state": "streaming", "error": None, "position": f"{NAME}:4", "reading": reading}
+    group = {"active": False, "shards": [], "clients": []}
+    print_status({"destination": "shop", "now_us": 1, "group": group, "shards": [shard]})
+    assert f"  {reading}" in capsys.readouterr().out.splitlines()
+
+
+def until(holds):
+    """Wait until something holds."""
+    deadline, pause = time.monotonic() + DEADLINE_S, threading.Event()
+    while not holds():
+        assert time.monotonic() < deadline
+        pause.wait(0.01)
