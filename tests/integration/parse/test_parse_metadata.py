@@ -184,3 +184,40 @@ def test_a_definition_that_contradicts_the_rows_is_refused(unprepared, source_ad
         reading(source_address(unprepared), start=start) as recorder,
     ):
         await_true(lambda: recorder.error, "the reader stops")
+
+
+@pytest.mark.parametrize("reads", ["backlog", "live"])
+def test_statements_of_others_stop_nobody(unprepared, source_address, reads):
+    """Who may create tables in a schema that is left out writes what is hard to read; kept rows go on."""
+    quotes = "'" * 60_000
+    size = 15 << 20
+    statements = [
+        "CREATE TABLE app.t (id INT PRIMARY KEY)",
+        "INSERT INTO app.t VALUES (1)",
+        "DROP DATABASE IF EXISTS own",
+        "CREATE DATABASE own",
+        f"CREATE TABLE own.a (c VARCHAR({'0' * 5_000}9), KEY i (c))",
+        f"DROP INDEX i ON own.a -- {quotes}",
+        f"CREATE TABLE own.b (c INT) /* {quotes} */",
+        f"/* {'*' * size} */ CREATE TABLE own.c (c INT)",
+        f"CREATE VIEW own.d AS SELECT '{'x' * 1_000_000}' AS a",
+        f"CREATE TABLE own.e (c INT CHECK (1 = 1{' + 1' * 500}))",
+        "INSERT INTO app.t VALUES (2)",
+        "ALTER TABLE app.t ADD COLUMN v INT",
+        "INSERT INTO app.t VALUES (3, 30)",
+    ]
+    if reads == "live":  # a kept table that only the source can tell of
+        statements += [
+            f"ALTER TABLE app.t /* {'*' * (2 << 20)} */ CHANGE v w INT",
+            "INSERT INTO app.t VALUES (4, 40)",
+        ]
+    start = end_of(unprepared, source_address)
+    if reads == "backlog":
+        unprepared.execute(*statements)
+    with reading(source_address(unprepared), start=start) as recorder:
+        if reads == "live":
+            await_true(lambda: recorder.of("caught_up") or recorder.error, "the history begins")
+            unprepared.execute(*statements)
+        await_rows(recorder, "t", 4 if reads == "live" else 3)
+    assert after(recorder, "t")[:3] == [{"id": 1}, {"id": 2}, {"id": 3, "v": 30}]
+    assert after(recorder, "t")[3:] == ([{"id": 4, "w": 40}] if reads == "live" else [])
