@@ -199,6 +199,28 @@ def test_a_statement_takes_little_memory(parts, server, chars):
     assert peak <= MEMORY_FACTOR * len(statement.sql.encode(errors="surrogatepass")) + MEMORY_BYTES
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"CREATE TABLE t ({','.join(f'c{number} INT' for number in range(25_000))})",
+        f"CREATE TABLE t (a INT{', KEY (a)' * 25_000})",
+        f"CREATE TABLE t (a ENUM({','.join(f'{chr(39)}v{number}{chr(39)}' for number in range(25_000))}))",
+        f"ALTER TABLE t {', ADD c INT' * 25_000}",
+        f"RENAME TABLE {','.join(f'a{number} TO b{number}' for number in range(25_000))}",
+        f"DROP TABLE {','.join(f't{number}' for number in range(25_000))}",
+    ],
+    ids=lambda sql: sql[:24],
+)
+def test_long_lists_take_little_memory(sql):
+    tracemalloc.start()
+    try:
+        read(Statement(sql, "app", MARIADB))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak <= MEMORY_FACTOR * len(sql) + MEMORY_BYTES
+
+
 def lexed(sql: str) -> None:
     """Read a statement with the lexer alone."""
     with contextlib.suppress(UnreadableError):
