@@ -285,3 +285,12 @@ def test_a_value_is_in_the_charset_of_the_connection(client, connection, kind, e
     """The client sends bytes of its charset, which the server converts to the connection's."""
     session = {"client_collation": client, "connection_collation": connection}
     assert text_after(f"CREATE TABLE t (a {kind})", **session) == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(f"{'0' * 5_000}9", "a varchar(9)"), ("9" * 5_000, "unknown"), (f"9.{'9' * 5_000}", "a varchar(9)")],
+    ids=["zeros", "nines", "fraction"],
+)
+def test_a_size_may_have_any_number_of_digits(size, expected):
+    assert text_after(f"CREATE TABLE t (a VARCHAR({size}))") == expected
