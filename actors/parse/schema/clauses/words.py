@@ -32,7 +32,7 @@ class Words:
     Args:
         statement: what is read.
         shown: whether it is the text of SHOW CREATE TABLE, which says NOT NULL wherever it is meant.
-        whole: whether to see first that all of it can be cut into tokens; semicolons at its end are left out then.
+        whole: whether all of it is cut into tokens first; then semicolons at its end are left out.
 
     Raises:
         UnreadableError: it cannot be cut into tokens.
