@@ -294,7 +294,7 @@ def _alter_table(words: Words, found: list[Change]) -> None:
                 words.skip_any("TO", "AS", "=")
                 target = _change(words, "RENAME")
                 found[:] = [found[0]._replace(op="RENAME"), target]
-        elif any(words.skip(*each) for each in _OTHER_TABLE):
+        elif len(found) < CHANGES_MAX and any(words.skip(*each) for each in _OTHER_TABLE):
             found.append(_change(words, "ALTER"))
         else:
             words.take()
