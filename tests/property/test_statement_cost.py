@@ -210,6 +210,7 @@ def test_a_statement_takes_little_memory(parts, server, chars):
             f"ALTER TABLE t {', ADD c INT' * 25_000}",
             f"RENAME TABLE {','.join(f'a{number} TO b{number}' for number in range(25_000))}",
             f"DROP TABLE {','.join(f't{number}' for number in range(25_000))}",
+            f"ALTER TABLE t {','.join(f'RENAME TO t{number}' for number in range(50_000))}",
         ],
     ),
     ids=lambda sql: sql[:24],

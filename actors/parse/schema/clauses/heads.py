@@ -29,6 +29,8 @@ OBJECTS_WITHOUT_ROWS = {
     "VIEW",
 }
 INDEX_WORDS = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "INDEX", "ONLINE", "OFFLINE")
+#: new names of tables in one statement
+NEW_NAMES_MAX = 1000
 #: statements that define no table; those that change rows are not this package's to judge
 IDLE = {
     "ANALYZE",
@@ -109,9 +111,15 @@ def all_names(words: Words) -> list[SourceName]:
 
 
 def later_names(words: Words) -> list[SourceName]:
-    """Return the name that the rest of an ALTER TABLE may give the table."""
-    found = []
+    """Return the name that the rest of an ALTER TABLE may give the table.
+
+    Raises:
+        UnreadableError: there are more than any statement has.
+    """
+    found: list[SourceName] = []
     while words.skip_to("RENAME"):
+        if len(found) == NEW_NAMES_MAX:
+            raise words.unexpected("a table has too many new names")
         words.take()
         if words.sees_any("COLUMN", "INDEX", "KEY"):
             continue
