@@ -285,7 +285,9 @@ class _Recorder(NoLookup):
             self._record(Change(Place(self._server, file, end), statement))
 
     def _record(self, change: Change) -> None:
-        if (self._after is not None and self._after.reaches(change.end)) or not self._until.reaches(change.end):
+        if (self._after is not None and self._after.reaches(change.end)) or not self._until.reaches(
+            change.end
+        ):
             return
         self._chars += len(change.statement.sql)
         if len(self.changes) == CHANGES_MAX or self._chars > CHANGES_CHARS_MAX:
