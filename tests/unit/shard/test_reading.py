@@ -113,7 +113,7 @@ class FallingSilent:
     def __init__(self):
         self.polls = 0
 
-    async def open(self, _epoch, _generation, position, _history):
+    async def open(self, _epoch, _generation, position, *_stored):
         return position
 
     async def rpc(self):
@@ -135,6 +135,14 @@ class NoHistories:
         return None
 
 
+class NoSkips:
+    async def of(self, _name):
+        return ()
+
+    def known(self, _name):
+        return ()
+
+
 def test_a_group_says_what_a_silent_shard_was_reading(monkeypatch, caplog):
     monkeypatch.setattr(follower_module, "SILENT_S", 0.02)
 
@@ -142,7 +150,9 @@ def test_a_group_says_what_a_silent_shard_was_reading(monkeypatch, caplog):
         return [each.getMessage() for each in caplog.records if "has not answered" in each.getMessage()]
 
     async def main():
-        follower = Follower(0, "s0", FallingSilent(), (1, 1), lambda _: None, NoHistories(), OS_HOST)
+        follower = Follower(
+            0, "s0", FallingSilent(), (1, 1), lambda _: None, NoHistories(), NoSkips(), OS_HOST
+        )
         following = asyncio.create_task(follower.follow(None))
         await asyncio.to_thread(until, lambda: len(said()) > 1)
         following.cancel()
