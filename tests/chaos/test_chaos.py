@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -94,9 +95,10 @@ def test_what_it_started_ends_with_it_when_it_is_interrupted(tmp_path: Path):
 def descendants(pid: int) -> list[int]:
     """Return the ids of a process's living descendants."""
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found += [int(child), *descendants(int(child))]
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended since it was listed
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += [int(child), *descendants(int(child))]
     return found
 
 
