@@ -10,12 +10,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from typing import Any
 
 from merge.errors import UsageError
 from merge.values.gtid import NO_GTIDS, GtidSet, parse_gtid_set
+from merge.values.last_transaction import LastTransaction
 
 #: `server` of a position that has no file and offset in any server's binlog: only its GTID set counts
 ANY_SERVER = "*"
@@ -80,6 +81,9 @@ class Position:
     #: id of the server that committed the transaction of `commit_us` first, if `commit_us` is the time of
     #: that commit and the transaction has no GTID; 0 unknown. By both it is found on another server
     origin_id: int = 0
+    #: the transaction of `commit_us`, which is looked for where a stream continues: numbers may be given
+    #: again; None unknown. Comparisons of positions ignore it
+    last: LastTransaction | None = None
 
     def is_of(self, server: str) -> bool:
         """Return whether `file` and `offset` may belong to the binlog of `server`."""
@@ -110,7 +114,7 @@ class Position:
         return f"{self.file}:{self.offset}{inside}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the position as a JSON object; unknown `created_s` and `origin_id` are left out."""
+        """Return the position as a JSON object, without what is not known of the last three fields."""
         value: dict[str, Any] = {
             "file": self.file,
             "offset": self.offset,
@@ -124,6 +128,8 @@ class Position:
             value["created_s"] = self.created_s
         if self.origin_id:
             value["origin_id"] = self.origin_id
+        if self.last is not None:
+            value["last"] = asdict(self.last)
         return value
 
     @classmethod
@@ -144,6 +150,7 @@ class Position:
                 server=str(value.get("server", "")),
                 created_s=whole(value.get("created_s", 0)),
                 origin_id=whole(value.get("origin_id", 0)),
+                last=_last(value["last"]) if "last" in value else None,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(
@@ -152,6 +159,18 @@ class Position:
             ) from error
         file_order(position.file)
         return position
+
+
+def _last(value: Mapping[str, Any]) -> LastTransaction:
+    gtid = str(value["gtid"])
+    parse_gtid_set(gtid)
+    return LastTransaction(
+        gtid=gtid,
+        commit_us=whole(value["commit_us"]),
+        server=str(value["server"]),
+        file=str(value["file"]),
+        begin_offset=whole(value["begin_offset"]),
+    )
 
 
 def oldest(positions: Sequence[Position]) -> Position:
@@ -184,6 +203,7 @@ def oldest(positions: Sequence[Position]) -> Position:
         server=ANY_SERVER,
         created_s=0,
         origin_id=0,
+        last=None,
     )
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from merge.values.gtid import GtidSet
 from merge.values.header import Flag, Headers, origin_of
+from merge.values.last_transaction import LastTransaction
 from merge.values.position import GroupPosition, Position
 
 
@@ -109,4 +110,5 @@ def _at_end(
         key_us=int(last["key_us"]),
         server=server,
         origin_id=origin_of(names[last["gtid_source"]], int(last["gtid_number"])),
+        last=LastTransaction.of(last, names, server),
     )

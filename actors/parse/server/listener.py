@@ -14,6 +14,7 @@ from actors.parse.server.binlog_stream import resume_after
 from merge.errors import RetryableError
 from merge.values.chunk import Chunk
 from merge.values.header import Flag
+from merge.values.last_transaction import LastTransaction
 from merge.values.position import Position
 from merge.values.progress import gtids_after
 
@@ -86,4 +87,10 @@ def position_after(before: Position, chunk: Chunk, server: str, created: Mapping
     ends = np.flatnonzero(chunk.headers["flags"] & Flag.END)
     gtids = gtids_after(before.gtid_set, chunk.headers, ends, chunk.names)
     after = resume_after(chunk)
-    return replace(after, gtid_set=gtids, server=server, created_s=created.get(after.file, 0))
+    return replace(
+        after,
+        gtid_set=gtids,
+        server=server,
+        created_s=created.get(after.file, 0),
+        last=LastTransaction.of(chunk.headers[ends[-1]], chunk.names, server) if len(ends) else before.last,
+    )

@@ -53,6 +53,7 @@ from actors.parse.server.source import (
 )
 from actors.parse.server.starts.beginning import beginning
 from actors.parse.server.starts.by_time import FALLBACK_US
+from actors.parse.server.starts.identity import Identity
 from actors.parse.server.starts.read_place import ReadPlace
 from actors.parse.server.starts.start import StartBy, require_not_reset
 from merge.errors import (
@@ -293,8 +294,9 @@ class SourceReader:
             try:
                 with self._lock:
                     self._stream = stream
+                stream.begin()
+                Identity(self._address, control, facts, begin).require(by_gtid=by_gtid)
                 if self._opened is None:
-                    stream.begin()
                     self._open(self._place.begun(stream))
                 if not self._stopped.is_set():
                     self._listener.connected(stream.clock.skew_us, facts.version)
@@ -313,6 +315,7 @@ class SourceReader:
                     another = isinstance(error, PositionRefused) or "expected_created_s" in error.details
                     if another and not by_gtid:
                         require_not_reset(self._address, control, facts, self._place.known)
+                        Identity(self._address, control, facts, self._place.known).require_end()
                     raise
             finally:
                 with self._lock:

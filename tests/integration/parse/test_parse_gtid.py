@@ -17,7 +17,7 @@ from canal_group.demo.database.mariadb import MariaDbServer
 from canal_group.demo.database.mysql import MySqlServer
 from canal_group.demo.database.server_process import ServerMissingError
 from canal_group.demo.database.servers import start_all
-from merge.errors import PositionPurged, ShardUnavailable, SourceUnfit
+from merge.errors import PositionPurged, PositionRefused, ShardUnavailable, SourceUnfit
 from merge.values.gtid import NO_GTIDS, parse_gtid_set
 from merge.values.position import Position
 
@@ -128,9 +128,15 @@ def test_a_stream_by_gtid_goes_on_inside_a_transaction(make, source_address):
         position = position_after(opened, fragment, opened.server, {})
         assert 0 < position.rows_into_transaction < count
         insert(server, count + 1)
-        with reading(address, start=replace(position, file="elsewhere.000099"), start_by="gtid") as again:
+        with reading(address, start=position, start_by="gtid") as again:
             await_rows(again, "g", count - position.rows_into_transaction + 1)
         assert ids_of(again) == list(range(position.rows_into_transaction + 1, count + 2))
+        astray = replace(position, file="elsewhere.000099")
+        with (
+            pytest.raises(PositionRefused, match="inside a transaction of it"),
+            reading(address, start=astray, start_by="gtid") as again,
+        ):
+            await_true(lambda: again.error is not None, "the error")
 
 
 def test_tagged_gtids(source_address):

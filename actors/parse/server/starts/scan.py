@@ -105,7 +105,7 @@ class Scan:
             SourceUnavailable, SourceUnfit: the source does not answer, or refuses.
         """
         self._require_file(file)
-        gtids, before_us, last = self._gtids_before(file), 0, len(MAGIC)
+        gtids, before_us, last = self.gtids_before(file), 0, len(MAGIC)
         end = latest_position(self.address, self.connection, self.facts)
         stop = end if end.file == file else None
         with self._stream(file) as stream:
@@ -195,10 +195,10 @@ class Scan:
         with translated(self.address):
             return SourceClock.measure(self.connection)
 
-    def _gtids_before(self, file: str) -> GtidSet:
-        """Return the GTIDs before a file of a MySQL server, as the file says."""
+    def gtids_before(self, file: str) -> GtidSet:
+        """Return the GTIDs before a file, as the file says."""
         if self.facts.mariadb:
-            return NO_GTIDS
+            return gtids_at(self.address, self.connection, file, len(MAGIC))
         shown = query(self.address, self.connection, f"SHOW BINLOG EVENTS IN '{file}' LIMIT {_HEAD_EVENTS}")
         for event in shown:
             if event["Event_type"] == "Previous_gtids" and event["Info"]:

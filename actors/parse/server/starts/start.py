@@ -98,7 +98,7 @@ def require_contained(
         SourceUnfit: it has no transaction of any source in the position's GTID set.
     """
     gtids = position.gtid_set
-    executed = _executed(address, connection, facts)
+    executed = executed_gtids(address, connection, facts)
     if executed.contains(gtids):
         return
     if not _sources(gtids) & _known_sources(address, connection, facts, executed):
@@ -152,7 +152,9 @@ def _wrote_other_ones(
     return not query(address, connection, "SHOW REPLICA STATUS")
 
 
-def _executed(address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts) -> GtidSet:
+def executed_gtids(
+    address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts
+) -> GtidSet:
     """Return the GTIDs of the transactions that a server has; on MariaDB its own and replicated ones."""
     if not facts.mariadb:
         return _gtids(query_one(address, connection, "SELECT @@global.gtid_executed AS gtids")["gtids"])
@@ -203,11 +205,11 @@ def past_purged(
     oldest = earliest_position(address, connection, facts)
     (base, number), (oldest_base, oldest_number) = file_order(position.file), file_order(oldest.file)
     if base == oldest_base and number > oldest_number:
-        executed = _executed(address, connection, facts)
+        executed = executed_gtids(address, connection, facts)
         raise DataError(
             f"The source of shard {address.name} has no {position.file}, though it has the older "
             f"{oldest.file}: the binary logs were reset, or another server answers. "
-            f"{_both(executed, position.gtid_set)}",
+            f"{both_sets(executed, position.gtid_set)}",
             hint=_PURGED_HINT,
             shard=address.name,
             file=position.file,
@@ -236,12 +238,12 @@ def require_not_reset(
     gtids = position.gtid_set
     if not facts.gtids or not gtids or isinstance(gtids, MariaDbGtidSet) != facts.mariadb:
         return
-    executed = _executed(address, connection, facts)
+    executed = executed_gtids(address, connection, facts)
     if executed.contains(gtids):
         return
     raise PositionRefused(
         f"The source of shard {address.name} at {address} lacks transactions that were read: it was reset "
-        f"or restored from an older copy. {_both(executed, gtids)} The position is {position}.",
+        f"or restored from an older copy. {both_sets(executed, gtids)} The position is {position}.",
         hint="Read a server that has these transactions, or move the client ids to a position of this one: "
         "canal-group rewind.",
         shard=address.name,
@@ -252,7 +254,8 @@ def require_not_reset(
     )
 
 
-def _both(executed: GtidSet, gtids: GtidSet) -> str:
+def both_sets(executed: GtidSet, gtids: GtidSet) -> str:
+    """Return the GTIDs that a server has and those of a position, as a sentence of an error."""
     return f"It executed {executed or 'nothing'}, the position is after {gtids or 'unknown GTIDs'}."
 
 
@@ -350,7 +353,13 @@ def oldest_file(address: SourceAddress) -> str | None:
 
 def binlog_files(address: SourceAddress, connection: pymysql.Connection[Any]) -> list[str]:
     """Return the names of a source's binlog files, the oldest first."""
-    return [str(row["Log_name"]) for row in query(address, connection, "SHOW BINARY LOGS")]
+    return list(binlog_sizes(address, connection))
+
+
+def binlog_sizes(address: SourceAddress, connection: pymysql.Connection[Any]) -> dict[str, int]:
+    """Return the bytes of a source's binlog files by name, the oldest first."""
+    rows = query(address, connection, "SHOW BINARY LOGS")
+    return {str(row["Log_name"]): row.number("File_size") for row in rows}
 
 
 def gtids_at(address: SourceAddress, connection: pymysql.Connection[Any], file: str, offset: int) -> GtidSet:

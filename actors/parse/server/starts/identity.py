@@ -1,0 +1,248 @@
+"""Identity: whether what a server has under the numbers of a position is what was read.
+
+A number is not an identity. A server that lost the end of its binlog, that was reset, or that took the server
+id of another one, gives GTIDs again: by their numbers its new transactions seem to be read. So on every
+connection the last transaction before the position is looked for, before anything is handed over:
+
+- in the file of the position, if the server has that: the file has to be of the same creation and reach to
+  the position, and the transaction has to begin where it began, with its GTID and its commit time;
+- else by its GTID, which has to have its commit time. MariaDB and MySQL replicate that; it is whole seconds
+  on MariaDB. On MySQL the time of the first commit is compared. A position that was read from a replica may
+  hold the replica's time instead: then the first commit is not later than that, but for what clocks differ.
+
+A server that has purged the transaction, or never logged it, cannot be compared. No transaction that it
+still has is left out then on the word of a number: it is read if all that it has is new, else refused.
+
+A position without its last transaction is not compared: before the first transaction of a new stream, after
+GTIDs that an operator chose, and where client ids are positioned on servers with different orders.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+import pymysql
+
+from actors.parse.formats.events import MAGIC
+from actors.parse.server.dump.dump_request import OFFSET_MAX
+from actors.parse.server.source import ServerFacts, SourceAddress
+from actors.parse.server.starts.logged import Logged, LoggedTransactions
+from actors.parse.server.starts.scan import Scan, scanner
+from actors.parse.server.starts.start import binlog_files, binlog_sizes, both_sets, executed_gtids
+from merge.errors import PositionRefused
+from merge.values.gtid import parse_gtid_set
+from merge.values.last_transaction import LastTransaction
+from merge.values.position import Position
+
+_log = logging.getLogger(__name__)
+
+#: by how much the clocks of two servers may differ where the time of one is compared with that of the other
+_CLOCKS_US = 5_000_000
+_HINT = (
+    "Compare the tables of the range with the source, and load again what differs. Then move the client ids "
+    "to a position of this server (canal-group rewind), or read a server that has what was read."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Compares a position with one server.
+
+    Args:
+        address: the server.
+        connection: an open connection to it, for queries.
+        facts: what it reports about itself.
+        position: where a stream continues on it.
+    """
+
+    address: SourceAddress
+    connection: pymysql.Connection[Any]
+    facts: ServerFacts
+    position: Position
+
+    def require(self, *, by_gtid: bool) -> None:
+        """Return if the server's transactions before the position are those that were read.
+
+        Args:
+            by_gtid: whether the stream is requested by GTID; else the server has sent the description of the
+                position's file, and accepted its offset.
+
+        Raises:
+            PositionRefused: they are not, or it cannot be known; the error has the range in doubt.
+            SourceUnavailable: the server does not answer.
+        """
+        position, last = self.position, self.position.last
+        if not by_gtid:
+            if last is not None and self._begins_here(last):
+                self._require_place(last.begin_offset)
+            self._require_open()
+            return
+        if position.server == self.facts.identity:
+            sizes = binlog_sizes(self.address, self.connection)
+            if position.file in sizes:
+                self._require_reached(sizes)
+                here = last is not None and self._begins_here(last)
+                at = last.begin_offset if last is not None and here else position.offset
+                self._require_place(at)
+                self._require_open()
+                return
+        if position.rows_into_transaction:
+            self._refuse(f"has no {position.file}, and the position is inside a transaction of it")
+        if last is not None and last.gtid:
+            self._require_elsewhere(last)
+
+    def require_end(self) -> None:
+        """Return unless the server has lost the end of the position's file.
+
+        Raises:
+            PositionRefused: the file is shorter than the position.
+        """
+        sizes = binlog_sizes(self.address, self.connection)
+        if self.position.is_of(self.facts.identity) and self.position.file in sizes:
+            self._require_reached(sizes)
+
+    # ---- in the file of the position -------------------------------------------------------------------
+
+    def _begins_here(self, last: LastTransaction) -> bool:
+        """Return whether a transaction begins in the file of the position."""
+        position = self.position
+        return (last.server, last.file) == (position.server, position.file)
+
+    def _require_reached(self, sizes: dict[str, int]) -> None:
+        file, offset = self.position.file, self.position.offset
+        size = sizes[file]
+        if size >= offset:
+            return
+        later = list(sizes)[list(sizes).index(file) + 1 :]
+        kept = Scan(self.address, self.connection, self.facts).gtids_before(later[0]) if later else None
+        after = f", which are the transactions after {kept}" if kept else ""
+        self._refuse(
+            f"has lost the end of {file}: it has {size} bytes, and {offset} were read",
+            f"{file}:{size} to {offset}{after}",
+        )
+
+    def _require_place(self, offset: int) -> None:
+        """Return if the file was created when the position says, and its last transaction begins there."""
+        position, last = self.position, self.position.last
+        if offset > OFFSET_MAX:
+            return
+        with self._logged(position.file, offset) as logged:
+            created_s = logged.created()
+            if position.created_s and created_s != position.created_s:
+                self._refuse(
+                    f"has a {position.file} that was created at {_time(created_s)}, not at "
+                    f"{_time(position.created_s)}: the binary logs were reset, or it is another server with "
+                    "the same id"
+                )
+            if last is None or not self._begins_here(last):
+                return
+            found = next(iter(logged), None)
+        if found is None or found.gtid != last.gtid or last.commit_us not in found[2:4]:
+            self._refuse(f"has {_named(found)} at {last.file}:{last.begin_offset}, not {_told(last)}")
+
+    def _require_open(self) -> None:
+        """Return if the transaction begins at the position of which rows were read before it."""
+        position = self.position
+        if not position.rows_into_transaction or position.offset > OFFSET_MAX:
+            return
+        with self._logged(position.file, position.offset) as logged:
+            if next(iter(logged), None) is None:
+                self._refuse(
+                    f"has no transaction at {position.file}:{position.offset}, of which the first "
+                    f"{position.rows_into_transaction} rows were read",
+                    f"the rows that were read of {position}",
+                )
+
+    # ---- by GTID ---------------------------------------------------------------------------------------
+
+    def _require_elsewhere(self, last: LastTransaction) -> None:
+        """Return if the server has the transaction under its GTID, or leaves none out because of it."""
+        files, wanted = binlog_files(self.address, self.connection), parse_gtid_set(last.gtid)
+        scan = Scan(self.address, self.connection, self.facts)
+        begin = bisect_left(files, True, key=lambda file: scan.gtids_before(file).contains(wanted))
+        if not begin:
+            oldest = scan.gtids_before(files[0])
+            if not oldest.contains(self.position.gtid_set):
+                self._refuse(f"has purged {_told(last)}, and still has others that are counted as read")
+            self._warn(last, f"it has purged the transactions up to {oldest}")
+            return
+        numbers: dict[str, list[int]] = defaultdict(list)
+        with self._logged(files[begin - 1], len(MAGIC)) as logged:
+            for found in logged:
+                if found.gtid == last.gtid:
+                    if not self._same(last, found):
+                        self._refuse(f"has {_named(found)}, not {_told(last)}")
+                    return
+                numbers[found.source].append(found.number)
+        gtids = self.position.gtid_set
+        if any(gtids.holds(name, np.array(each)).any() for name, each in numbers.items()):
+            self._refuse(f"has not logged {_told(last)}, and has others that are counted as read")
+        self._warn(last, "it has not logged it")
+
+    def _same(self, last: LastTransaction, found: Logged) -> bool:
+        """Return whether a transaction of the same GTID has the time of the one that was read."""
+        if found.original_us == last.commit_us:
+            return True
+        first = self.facts.mariadb or found.source.partition(":")[0] == last.server
+        return not first and found.original_us <= last.commit_us + _CLOCKS_US
+
+    def _warn(self, last: LastTransaction, why: str) -> None:
+        _log.warning(
+            "%s cannot be compared with %s, because %s: the stream continues with what it has after %s",
+            _told(last),
+            self.address.place,
+            why,
+            self.position.gtid_set,
+            extra={"shard": self.address.name},
+        )
+
+    # ---- both ------------------------------------------------------------------------------------------
+
+    def _logged(self, file: str, offset: int) -> LoggedTransactions:
+        return LoggedTransactions(scanner(self.address, "identity"), self.facts.identity, file, offset)
+
+    def _refuse(self, what: str, doubt: str = "") -> NoReturn:
+        """Raise the refusal.
+
+        Args:
+            what: what the server has instead, as the rest of a sentence.
+            doubt: which transactions are in doubt; empty: all up to the position.
+        """
+        position = self.position
+        executed = executed_gtids(self.address, self.connection, self.facts)
+        last = position.last
+        doubt = doubt or f"the transactions up to {last.gtid if last and last.gtid else position}"
+        raise PositionRefused(
+            f"The source of shard {self.address.name} at {self.address} {what}. In doubt are {doubt}: "
+            "what was read of them may not be on this server, and what it has instead was not read. "
+            f"{both_sets(executed, position.gtid_set)} The position is {position}.",
+            hint=_HINT,
+            shard=self.address.name,
+            file=position.file,
+            offset=position.offset,
+            executed=str(executed),
+            gtid_set=str(position.gtid_set),
+            in_doubt=doubt,
+        )
+
+
+def _told(last: LastTransaction) -> str:
+    return f"{last.gtid or 'the transaction'} of {_time_us(last.commit_us)}, which was read"
+
+
+def _named(found: Logged | None) -> str:
+    return "no transaction" if found is None else f"{found.gtid or 'one'} of {_time_us(found.original_us)}"
+
+
+def _time(seconds: int) -> str:
+    return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _time_us(time_us: int) -> str:
+    return f"{_time(time_us // 1_000_000)[:-4]}.{time_us % 1_000_000:06} UTC"
