@@ -19,10 +19,12 @@ GTIDs that an operator chose, and where client ids are positioned on servers wit
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import logging
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -35,7 +37,7 @@ from actors.parse.server.source import ServerFacts, SourceAddress
 from actors.parse.server.starts.logged import Logged, LoggedTransactions
 from actors.parse.server.starts.scan import Scan, scanner
 from actors.parse.server.starts.start import binlog_files, binlog_sizes, both_sets, executed_gtids
-from merge.errors import PositionRefused
+from merge.errors import DataError, PositionRefused, SourceUnfit
 from merge.values.gtid import parse_gtid_set
 from merge.values.last_transaction import LastTransaction
 from merge.values.position import Position
@@ -132,7 +134,7 @@ class Identity:
         position, last = self.position, self.position.last
         if offset > OFFSET_MAX:
             return
-        with self._logged(position.file, offset) as logged:
+        with self._logged(position.file, offset) as logged, self._named():
             created_s = logged.created()
             if position.created_s and created_s != position.created_s:
                 self._refuse(
@@ -144,14 +146,14 @@ class Identity:
                 return
             found = next(iter(logged), None)
         if found is None or found.gtid != last.gtid or last.commit_us not in found[2:4]:
-            self._refuse(f"has {_named(found)} at {last.file}:{last.begin_offset}, not {_told(last)}")
+            self._refuse(f"has {_shown(found)} at {last.file}:{last.begin_offset}, not {_told(last)}")
 
     def _require_open(self) -> None:
         """Return if the transaction begins at the position of which rows were read before it."""
         position = self.position
         if not position.rows_into_transaction or position.offset > OFFSET_MAX:
             return
-        with self._logged(position.file, position.offset) as logged:
+        with self._logged(position.file, position.offset) as logged, self._named():
             if next(iter(logged), None) is None:
                 self._refuse(
                     f"has no transaction at {position.file}:{position.offset}, of which the first "
@@ -177,7 +179,7 @@ class Identity:
             for found in logged:
                 if found.gtid == last.gtid:
                     if not self._same(last, found):
-                        self._refuse(f"has {_named(found)}, not {_told(last)}")
+                        self._refuse(f"has {_shown(found)}, not {_told(last)}")
                     return
                 numbers[found.source].append(found.number)
         gtids = self.position.gtid_set
@@ -206,6 +208,18 @@ class Identity:
 
     def _logged(self, file: str, offset: int) -> LoggedTransactions:
         return LoggedTransactions(scanner(self.address, "identity"), self.facts.identity, file, offset)
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """Turn a server's own refusal of a file and offset into ours."""
+        try:
+            yield
+        except DataError as error:
+            if isinstance(error, PositionRefused | SourceUnfit):
+                raise
+            self._refuse(
+                f"does not have the transaction before {self.position}, which was read: {error.message}"
+            )
 
     def _refuse(self, what: str, doubt: str = "") -> NoReturn:
         """Raise the refusal.
@@ -236,7 +250,7 @@ def _told(last: LastTransaction) -> str:
     return f"{last.gtid or 'the transaction'} of {_time_us(last.commit_us)}, which was read"
 
 
-def _named(found: Logged | None) -> str:
+def _shown(found: Logged | None) -> str:
     return "no transaction" if found is None else f"{found.gtid or 'one'} of {_time_us(found.original_us)}"
 
 

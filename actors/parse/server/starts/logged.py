@@ -74,7 +74,8 @@ class LoggedTransactions:
         found = self._connection.facts.identity
         if found != server:
             raise SourceUnavailable(
-                f"Two servers answer for shard {self._address.name} at {self._address}: {server}, then {found}.",
+                f"Two servers answer for shard {self._address.name} at {self._address}: {server}, then "
+                f"{found}.",
                 shard=self._address.name,
             )
 
