@@ -55,6 +55,7 @@ from actors.parse.server.starts.beginning import beginning
 from actors.parse.server.starts.by_time import FALLBACK_US
 from actors.parse.server.starts.identity import Identity
 from actors.parse.server.starts.read_place import ReadPlace
+from actors.parse.server.starts.server_log import ServerLog
 from actors.parse.server.starts.start import StartBy, require_not_reset
 from merge.errors import (
     DataError,
@@ -289,13 +290,14 @@ class SourceReader:
             at = replayed if lead_in is None else (lead_in, len(MAGIC))
             lookup = self._definitions.lookup(self._address, facts, self._known_at(facts), self._skips)
             stream = self._opened_stream(begin, at, control, facts, lookup, by_gtid=by_gtid)
+            log = ServerLog(self._address, control, facts)
             # Only now is it known which server sends the stream.
             self._place.reached(begin, facts.identity, by_gtid=by_gtid)
             try:
                 with self._lock:
                     self._stream = stream
                 stream.begin()
-                Identity(self._address, control, facts, begin).require(by_gtid=by_gtid)
+                Identity(self._address, facts, log, begin).require(by_gtid=by_gtid)
                 if self._opened is None:
                     self._open(self._place.begun(stream))
                 if not self._stopped.is_set():
@@ -315,7 +317,7 @@ class SourceReader:
                     another = isinstance(error, PositionRefused) or "expected_created_s" in error.details
                     if another and not by_gtid:
                         require_not_reset(self._address, control, facts, self._place.known)
-                        Identity(self._address, control, facts, self._place.known).require_end()
+                        Identity(self._address, facts, log, self._place.known).require_end()
                     raise
             finally:
                 with self._lock:

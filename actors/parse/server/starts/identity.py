@@ -20,36 +20,67 @@ GTIDs that an operator chose, and where client ids are positioned on servers wit
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import logging
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn, Protocol
 
 import numpy as np
-import pymysql
 
 from actors.parse.formats.events import MAGIC
 from actors.parse.server.dump.dump_request import OFFSET_MAX
 from actors.parse.server.source import ServerFacts, SourceAddress
-from actors.parse.server.starts.logged import Logged, LoggedTransactions
-from actors.parse.server.starts.scan import Scan, scanner
-from actors.parse.server.starts.start import binlog_files, binlog_sizes, both_sets, executed_gtids
+from actors.parse.server.starts.logged import Logged
+from actors.parse.server.starts.start import both_sets
 from merge.errors import DataError, PositionRefused, SourceUnfit
-from merge.values.gtid import parse_gtid_set
+from merge.values.gtid import GtidSet, parse_gtid_set
 from merge.values.last_transaction import LastTransaction
 from merge.values.position import Position
 
 _log = logging.getLogger(__name__)
 
+_SECOND_US = 1_000_000
+#: greatest time that is shown: cursors come from clients, and may hold any number
+_TIME_MAX_US = 2**62
 #: by how much the clocks of two servers may differ where the time of one is compared with that of the other
-_CLOCKS_US = 5_000_000
+_CLOCKS_US = 5 * _SECOND_US
 _HINT = (
     "Compare the tables of the range with the source, and load again what differs. Then move the client ids "
     "to a position of this server (canal-group rewind), or read a server that has what was read."
 )
+
+
+class LoggedFile(Protocol):
+    """The transactions of a file from an offset on, up to what the server has now."""
+
+    def created(self) -> int:
+        """Return when the file was created, seconds since 1970."""
+
+    def __iter__(self) -> Iterator[Logged]:
+        """Yield the transactions."""
+
+
+class SourceLog(Protocol):
+    """The binlog of one server, and what it has executed. Each call may raise SourceUnavailable."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """Return the bytes of its files by name, the oldest first."""
+
+    def gtids_before(self, file: str) -> GtidSet:
+        """Return the GTIDs before a file."""
+
+    def executed(self) -> GtidSet:
+        """Return the GTIDs of the transactions that it has."""
+
+    def read(self, file: str, offset: int) -> AbstractContextManager[LoggedFile]:
+        """Open a file at an offset.
+
+        Raises:
+            DataError: it does not have that, which it may also say when the file is read.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +89,14 @@ class Identity:
 
     Args:
         address: the server.
-        connection: an open connection to it, for queries.
         facts: what it reports about itself.
+        log: what it has.
         position: where a stream continues on it.
     """
 
     address: SourceAddress
-    connection: pymysql.Connection[Any]
     facts: ServerFacts
+    log: SourceLog
     position: Position
 
     def require(self, *, by_gtid: bool) -> None:
@@ -81,17 +112,15 @@ class Identity:
         """
         position, last = self.position, self.position.last
         if not by_gtid:
-            if last is not None and self._begins_here(last):
-                self._require_place(last.begin_offset)
+            if self._last_here is not None:
+                self._require_place()
             self._require_open()
             return
         if position.server == self.facts.identity:
-            sizes = binlog_sizes(self.address, self.connection)
+            sizes = self.log.sizes()
             if position.file in sizes:
                 self._require_reached(sizes)
-                here = last is not None and self._begins_here(last)
-                at = last.begin_offset if last is not None and here else position.offset
-                self._require_place(at)
+                self._require_place()
                 self._require_open()
                 return
         if position.rows_into_transaction:
@@ -105,44 +134,48 @@ class Identity:
         Raises:
             PositionRefused: the file is shorter than the position.
         """
-        sizes = binlog_sizes(self.address, self.connection)
+        sizes = self.log.sizes()
         if self.position.is_of(self.facts.identity) and self.position.file in sizes:
             self._require_reached(sizes)
 
     # ---- in the file of the position -------------------------------------------------------------------
 
-    def _begins_here(self, last: LastTransaction) -> bool:
-        """Return whether a transaction begins in the file of the position."""
-        position = self.position
-        return (last.server, last.file) == (position.server, position.file)
+    @property
+    def _last_here(self) -> LastTransaction | None:
+        """The last transaction, if it begins in the file of the position."""
+        position, last = self.position, self.position.last
+        if last is None or (last.server, last.file) != (position.server, position.file):
+            return None
+        return last
 
-    def _require_reached(self, sizes: dict[str, int]) -> None:
+    def _require_reached(self, sizes: Mapping[str, int]) -> None:
         file, offset = self.position.file, self.position.offset
         size = sizes[file]
         if size >= offset:
             return
         later = list(sizes)[list(sizes).index(file) + 1 :]
-        kept = Scan(self.address, self.connection, self.facts).gtids_before(later[0]) if later else None
+        kept = self.log.gtids_before(later[0]) if later else None
         after = f", which are the transactions after {kept}" if kept else ""
         self._refuse(
             f"has lost the end of {file}: it has {size} bytes, and {offset} were read",
             f"{file}:{size} to {offset}{after}",
         )
 
-    def _require_place(self, offset: int) -> None:
-        """Return if the file was created when the position says, and its last transaction begins there."""
-        position, last = self.position, self.position.last
+    def _require_place(self) -> None:
+        """Return if the file was created when the position says, and has its last transaction."""
+        position, last = self.position, self._last_here
+        offset = position.offset if last is None else last.begin_offset
         if offset > OFFSET_MAX:
             return
-        with self._logged(position.file, offset) as logged, self._named():
+        with self.log.read(position.file, offset) as logged, self._named():
             created_s = logged.created()
             if position.created_s and created_s != position.created_s:
+                times = (_time(each * _SECOND_US) for each in (created_s, position.created_s))
                 self._refuse(
-                    f"has a {position.file} that was created at {_time(created_s)}, not at "
-                    f"{_time(position.created_s)}: the binary logs were reset, or it is another server with "
-                    "the same id"
+                    f"has a {position.file} that was created at {' and not at '.join(times)}: the binary "
+                    "logs were reset, or it is another server with the same id"
                 )
-            if last is None or not self._begins_here(last):
+            if last is None:
                 return
             found = next(iter(logged), None)
         if found is None or found.gtid != last.gtid or last.commit_us not in found[2:4]:
@@ -153,7 +186,7 @@ class Identity:
         position = self.position
         if not position.rows_into_transaction or position.offset > OFFSET_MAX:
             return
-        with self._logged(position.file, position.offset) as logged, self._named():
+        with self.log.read(position.file, position.offset) as logged, self._named():
             if next(iter(logged), None) is None:
                 self._refuse(
                     f"has no transaction at {position.file}:{position.offset}, of which the first "
@@ -165,17 +198,16 @@ class Identity:
 
     def _require_elsewhere(self, last: LastTransaction) -> None:
         """Return if the server has the transaction under its GTID, or leaves none out because of it."""
-        files, wanted = binlog_files(self.address, self.connection), parse_gtid_set(last.gtid)
-        scan = Scan(self.address, self.connection, self.facts)
-        begin = bisect_left(files, True, key=lambda file: scan.gtids_before(file).contains(wanted))
+        files, wanted = list(self.log.sizes()), parse_gtid_set(last.gtid)
+        begin = bisect_left(files, True, key=lambda file: self.log.gtids_before(file).contains(wanted))
         if not begin:
-            oldest = scan.gtids_before(files[0])
+            oldest = self.log.gtids_before(files[0])
             if not oldest.contains(self.position.gtid_set):
                 self._refuse(f"has purged {_told(last)}, and still has others that are counted as read")
             self._warn(last, f"it has purged the transactions up to {oldest}")
             return
         numbers: dict[str, list[int]] = defaultdict(list)
-        with self._logged(files[begin - 1], len(MAGIC)) as logged:
+        with self.log.read(files[begin - 1], len(MAGIC)) as logged:
             for found in logged:
                 if found.gtid == last.gtid:
                     if not self._same(last, found):
@@ -206,9 +238,6 @@ class Identity:
 
     # ---- both ------------------------------------------------------------------------------------------
 
-    def _logged(self, file: str, offset: int) -> LoggedTransactions:
-        return LoggedTransactions(scanner(self.address, "identity"), self.facts.identity, file, offset)
-
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:
         """Turn a server's own refusal of a file and offset into ours."""
@@ -229,7 +258,7 @@ class Identity:
             doubt: which transactions are in doubt; empty: all up to the position.
         """
         position = self.position
-        executed = executed_gtids(self.address, self.connection, self.facts)
+        executed = self.log.executed()
         last = position.last
         doubt = doubt or f"the transactions up to {last.gtid if last and last.gtid else position}"
         raise PositionRefused(
@@ -247,16 +276,12 @@ class Identity:
 
 
 def _told(last: LastTransaction) -> str:
-    return f"{last.gtid or 'the transaction'} of {_time_us(last.commit_us)}, which was read"
+    return f"{last.gtid or 'the transaction'} of {_time(last.commit_us)}, which was read"
 
 
 def _shown(found: Logged | None) -> str:
-    return "no transaction" if found is None else f"{found.gtid or 'one'} of {_time_us(found.original_us)}"
+    return "no transaction" if found is None else f"{found.gtid or 'one'} of {_time(found.original_us)}"
 
 
-def _time(seconds: int) -> str:
-    return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _time_us(time_us: int) -> str:
-    return f"{_time(time_us // 1_000_000)[:-4]}.{time_us % 1_000_000:06} UTC"
+def _time(time_us: int) -> str:
+    return f"{np.datetime64(min(time_us, _TIME_MAX_US), 'us')}Z"

@@ -1,0 +1,385 @@
+"""Servers that give numbers again, and a reader that has to notice. Each transaction has an identity.
+
+A schedule is of a seed: servers commit, replicate, rotate, purge, lose the end of their log, are reset, are
+restored from a copy, or take another one's id, and a reader connects to them with the product's rules. A
+replica does not go on with a source whose transactions it has otherwise under the same numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from random import Random
+
+import numpy as np
+
+from actors.parse.server.listener import position_after
+from actors.parse.server.source import ServerFacts, SourceAddress
+from actors.parse.server.starts.identity import Identity
+from actors.parse.server.starts.logged import Logged
+from actors.parse.server.starts.start import StartBy, goes_by_gtid
+from merge.errors import DataError
+from merge.values.chunk import Chunk
+from merge.values.gtid import NO_GTIDS, GtidSet
+from merge.values.header import HEADER, WHOLE
+from merge.values.position import Position
+
+_HEAD, _SECOND_US = 4, 1_000_000
+_ADDRESS = SourceAddress("s0", "simulated", 0, "canal", "", 0)
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """A transaction as one server's log has it."""
+
+    #: who it is, whatever its number; the reader does not see it
+    identity: int
+    source: str
+    number: int
+    commit_us: int
+    original_us: int
+    begin: int
+    end: int
+
+
+@dataclass
+class File:
+    """A file of a log."""
+
+    name: str
+    created_s: int
+    gtids_before: GtidSet
+    transactions: list[Transaction] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self.transactions[-1].end if self.transactions else _HEAD
+
+
+class Server:
+    """One server and its log, as `SourceLog`.
+
+    Args:
+        name: identity: MySQL's uuid, or MariaDB's server id.
+        base: base name of its files.
+        mariadb: whether it numbers and stamps as MariaDB does.
+        now_us: its clock.
+    """
+
+    def __init__(self, name: str, base: str, now_us: int, *, mariadb: bool) -> None:
+        self.name, self.base, self.mariadb = name, base, mariadb
+        self.gtids: GtidSet = NO_GTIDS
+        self.files: list[File] = []
+        #: what it has executed, by source and number
+        self.history: dict[tuple[str, int], int] = {}
+        self._rotations = count(1)
+        self.rotate(now_us)
+
+    @property
+    def facts(self) -> ServerFacts:
+        """What the product knows of it."""
+        version = "10.11.6-MariaDB" if self.mariadb else "8.4.0"
+        return ServerFacts(version, 1, self.name, {} if self.mariadb else {"gtid_mode": "ON"})
+
+    @property
+    def transactions(self) -> list[tuple[File, Transaction]]:
+        """What it still has, in its order."""
+        return [(file, each) for file in self.files for each in file.transactions]
+
+    # ---- what happens to it
+
+    def commit(self, identity: int, now_us: int, chance: Random) -> None:
+        """Commit a transaction under the next number."""
+        source = f"0-{self.name}" if self.mariadb else self.name
+        number = next(each for each in count(1) if not self.gtids.holds(source, np.array([each]))[0])
+        stamp_us = now_us // _SECOND_US * _SECOND_US if self.mariadb else now_us
+        self._write(identity, source, number, stamp_us, stamp_us, chance)
+
+    def replicate(self, theirs: Server, now_us: int, chance: Random) -> None:
+        """Commit what another server has and this one counts as missing, if it lacks nothing of before."""
+        if not theirs.history.items() >= self.history.items() or not self.gtids.contains(
+            theirs.files[0].gtids_before
+        ):
+            return
+        for _, each in theirs.transactions:
+            if not self.gtids.holds(each.source, np.array([each.number]))[0]:
+                here_us = each.original_us if self.mariadb else now_us
+                self._write(each.identity, each.source, each.number, here_us, each.original_us, chance)
+
+    def _write(
+        self, identity: int, source: str, number: int, commit_us: int, original_us: int, chance: Random
+    ) -> None:
+        file = self.files[-1]
+        # Two sizes: places of different histories coincide often.
+        end = file.size + chance.choice((100, 100, 150))
+        file.transactions.append(
+            Transaction(identity, source, number, commit_us, original_us, file.size, end)
+        )
+        self.gtids = self.gtids.add(source, [number])
+        self.history[source, number] = identity
+
+    def rotate(self, now_us: int) -> None:
+        """Begin a new file."""
+        name = f"{self.base}.{next(self._rotations):06}"
+        self.files.append(File(name, now_us // _SECOND_US, self.gtids))
+
+    def purge(self) -> None:
+        """Let go of all files but the last."""
+        del self.files[:-1]
+
+    def lose_end(self, now_us: int, chance: Random) -> None:
+        """Lose the end of the last file, and begin a new one."""
+        file = self.files[-1]
+        kept = chance.randrange(len(file.transactions) + 1)
+        for each in file.transactions[kept:]:
+            del self.history[each.source, each.number]
+        del file.transactions[kept:]
+        self.gtids = file.gtids_before
+        for each in file.transactions:
+            self.gtids = self.gtids.add(each.source, [each.number])
+        self.rotate(now_us)
+
+    def reset(self, now_us: int) -> None:
+        """Forget everything, and number from 1."""
+        self.gtids, self.files, self.history, self._rotations = NO_GTIDS, [], {}, count(1)
+        self.rotate(now_us)
+
+    def restored(self, now_us: int) -> Server:
+        """Return a copy that goes on by itself."""
+        other = copy.deepcopy(self)
+        other.rotate(now_us)
+        return other
+
+    # ---- what the product asks
+
+    def sizes(self) -> Mapping[str, int]:
+        """Return the bytes of its files."""
+        return {file.name: file.size for file in self.files}
+
+    def gtids_before(self, file: str) -> GtidSet:
+        """Return the GTIDs before a file."""
+        return self._file(file).gtids_before
+
+    def executed(self) -> GtidSet:
+        """Return what it has executed."""
+        return self.gtids
+
+    @contextlib.contextmanager
+    def read(self, file: str, offset: int) -> Iterator[OpenFile]:
+        """Open a file."""
+        yield OpenFile(self._file(file), offset)
+
+    def _file(self, name: str) -> File:
+        return next(file for file in self.files if file.name == name)
+
+
+@dataclass(frozen=True)
+class OpenFile:
+    """A file that is read from an offset on."""
+
+    file: File
+    offset: int
+
+    def created(self) -> int:
+        """Return when it was created."""
+        return self.file.created_s
+
+    def __iter__(self) -> Iterator[Logged]:
+        begins = {_HEAD, *(each.begin for each in self.file.transactions), self.file.size}
+        if self.offset not in begins:
+            raise DataError("no event begins there")
+        for each in self.file.transactions:
+            if each.begin >= self.offset:
+                yield Logged(each.source, each.number, each.commit_us, each.original_us, each.begin)
+
+
+class Reader:
+    """A reader of one shard, whose cursor is moved by what it reads."""
+
+    def __init__(self, server: Server) -> None:
+        file = server.files[0]
+        self.position = Position(file.name, _HEAD, server=server.name, created_s=file.created_s)
+        self.delivered: set[int] = set()
+
+    def follow(self, server: Server, start_by: StartBy, chance: Random) -> bool:
+        """Read some of what a server has after the position.
+
+        Returns:
+            False: it cannot be read now: it lags, has purged what follows, or nothing says what was read.
+
+        Raises:
+            DataError: the product refuses.
+        """
+        position = self.position
+        if not (position.gtid_set or position.is_of(server.name)):
+            return False
+        by_gtid = goes_by_gtid(_ADDRESS, server.facts, position, start_by)
+        if by_gtid:
+            first, held = server.files[0].gtids_before, position.gtid_set
+            if not (server.gtids.contains(held) and held.contains(first)):
+                return False
+            coming = [
+                (file, each)
+                for file, each in server.transactions
+                if not held.holds(each.source, np.array([each.number]))[0]
+            ]
+        else:
+            if position.file not in server.sizes():
+                return False
+            coming = self._after(server)
+        Identity(_ADDRESS, server.facts, server, position).require(by_gtid=by_gtid)
+        # Not always to its end.
+        for file, each in coming[: chance.choice((1, 2, 100, 100))]:
+            self.delivered.add(each.identity)
+            self._move(server, file, each)
+        if chance.random() < 0.3 and len(coming) <= 1:
+            end = server.files[-1]
+            self.position = replace(
+                self.position, file=end.name, offset=end.size, server=server.name, created_s=end.created_s
+            )
+        return True
+
+    def _after(self, server: Server) -> list[tuple[File, Transaction]]:
+        """Return what follows a file and offset, as the server and the decoder see them."""
+        position = self.position
+        at = list(server.sizes()).index(position.file)
+        if position.created_s != server.files[at].created_s:
+            raise DataError("created at another time")
+        ends = {_HEAD, *(each.end for each in server.files[at].transactions)}
+        if position.offset not in ends:
+            raise DataError("beyond the end, or inside an event")
+        return [
+            (file, each)
+            for number, file in enumerate(server.files[at:])
+            for each in file.transactions
+            if number or each.begin >= position.offset
+        ]
+
+    def _move(self, server: Server, file: File, each: Transaction) -> None:
+        row = (0, 0, int(WHOLE), 1, 0, 1, 1, each.commit_us, each.commit_us, 0, each.begin, each.end, 1)
+        headers = np.array([(*row, each.number, 0, 0)], dtype=HEADER)
+        chunk = Chunk(headers, (file.name, each.source), ())
+        created = {each.name: each.created_s for each in server.files}
+        self.position = position_after(self.position, chunk, server.name, created)
+
+
+@dataclass
+class Played:
+    """What became of a schedule."""
+
+    read: int = 0
+    refused: int = 0
+    unavailable: int = 0
+    #: transactions that a server had, and that were left out as if they had been read
+    left_out: list[str] = field(default_factory=list)
+
+
+HARMLESS = ("commit", "commit", "commit", "replicate", "rotate", "purge", "fail_over", "read", "read", "read")
+HARMFUL = ("lose_end", "reset", "promote", "keep_copy", "restore")
+
+
+class World:
+    """Two servers, of which one is the primary, and a reader of the primary.
+
+    Args:
+        seed: of all that happens.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.chance, self.played = Random(seed), Played()
+        self.now_us = 1_700_000_000 * _SECOND_US
+        self._identities = count(1)
+        mariadb = self.chance.random() < 0.6
+        names = ("1", "2") if mariadb else tuple(f"00000000-0000-0000-0000-00000000000{n}" for n in (1, 2))
+        bases = ("bin", self.chance.choice(("bin", "other")))
+        self.primary, self.replica = (
+            Server(name, base, self.now_us, mariadb=mariadb) for name, base in zip(names, bases, strict=True)
+        )
+        self._copies: list[Server] = []
+        self._start_by: StartBy = self.chance.choice(("auto", "gtid"))
+        self._reader = Reader(self.primary)
+
+    def commit(self) -> None:
+        """Commit a transaction."""
+        self.primary.commit(next(self._identities), self.now_us, self.chance)
+
+    def replicate(self) -> None:
+        """Let the replica catch up."""
+        self.replica.replicate(self.primary, self.now_us, self.chance)
+
+    def rotate(self) -> None:
+        """Begin a new file."""
+        self.now_us += _SECOND_US
+        self.primary.rotate(self.now_us)
+
+    def purge(self) -> None:
+        """Let go of old files."""
+        self.primary.purge()
+
+    def fail_over(self) -> None:
+        """Fail over to a replica that has everything, if it has."""
+        self.replicate()
+        if self.replica.history == self.primary.history:
+            self.primary, self.replica = self.replica, self.primary
+
+    def lose_end(self) -> None:
+        """Lose the end of the primary's log."""
+        self.primary.lose_end(self.now_us, self.chance)
+
+    def reset(self) -> None:
+        """Reset the primary's log."""
+        self.primary.reset(self.now_us)
+
+    def promote(self) -> None:
+        """Promote the replica, whatever it lacks; it may take the primary's id."""
+        self.primary, self.replica = self.replica, self.primary
+        if self.chance.random() < 0.5:
+            self.primary.name = self.replica.name
+
+    def keep_copy(self) -> None:
+        """Keep a copy of the primary."""
+        self._copies.append(copy.deepcopy(self.primary))
+
+    def restore(self) -> None:
+        """Replace the primary by a copy."""
+        if self._copies:
+            self.primary = self.chance.choice(self._copies).restored(self.now_us)
+
+    def read(self) -> None:
+        """Let the reader connect to the primary, and ask that for what was left out."""
+        reader, server, before = self._reader, self.primary, self._reader.position
+        try:
+            if not reader.follow(server, self._start_by, self.chance):
+                self.played.unavailable += 1
+                return
+        except DataError:
+            self.played.refused += 1
+            return
+        self.played.read += 1
+        after = reader.position
+        for file, each in server.transactions:
+            here = after.server == server.name and file.name == after.file and each.end <= after.offset
+            counted = after.gtid_set.holds(each.source, np.array([each.number]))[0]
+            if (here or counted) and each.identity not in reader.delivered:
+                self.played.left_out.append(f"{each} of {server.name}, read from {before} to {after}")
+
+
+def play(seed: int, *, harmless: bool = False) -> Played:
+    """Play the schedule of a seed.
+
+    Args:
+        seed: of all that happens.
+        harmless: whether no number is ever given again.
+    """
+    world = World(seed)
+    chance = world.chance
+    for _ in range(chance.randrange(5, 40)):
+        what = chance.choice(HARMLESS if harmless else (*HARMLESS, *HARMFUL))
+        # A server needs more than a second to come back.
+        world.now_us += chance.randrange(1, 400_000) + (what in HARMFUL) * 2 * _SECOND_US
+        getattr(world, what)()
+    return world.played
