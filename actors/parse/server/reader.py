@@ -290,14 +290,13 @@ class SourceReader:
             at = replayed if lead_in is None else (lead_in, len(MAGIC))
             lookup = self._definitions.lookup(self._address, facts, self._known_at(facts), self._skips)
             stream = self._opened_stream(begin, at, control, facts, lookup, by_gtid=by_gtid)
-            log = ServerLog(self._address, control, facts)
             # Only now is it known which server sends the stream.
             self._place.reached(begin, facts.identity, by_gtid=by_gtid)
             try:
                 with self._lock:
                     self._stream = stream
                 stream.begin()
-                Identity(self._address, facts, log, begin).require(by_gtid=by_gtid)
+                self._identity(control, facts).require(by_gtid=by_gtid)
                 if self._opened is None:
                     self._open(self._place.begun(stream))
                 if not self._stopped.is_set():
@@ -311,19 +310,42 @@ class SourceReader:
                     self._dump_server.lost(error.message)
                 elif isinstance(error, PositionPurged) and replayed is not None:
                     self._replays = False
-                elif isinstance(error, PositionPurged):
-                    self._place.get_past(error, lead_in, control, facts, by_gtid=by_gtid)
                 else:
-                    another = isinstance(error, PositionRefused) or "expected_created_s" in error.details
-                    if another and not by_gtid:
-                        require_not_reset(self._address, control, facts, self._place.known)
-                        Identity(self._address, facts, log, self._place.known).require_end()
-                    raise
+                    self._recover(error, lead_in, control, facts, by_gtid=by_gtid)
             finally:
                 with self._lock:
                     self._stream = None
                     self._ended_counts += stream.counts
                 stream.close()
+
+    def _identity(self, control: pymysql.Connection[Any], facts: ServerFacts) -> Identity:
+        return Identity(self._address, facts, ServerLog(self._address, control, facts), self._place.known)
+
+    def _recover(
+        self,
+        error: SourceUnavailable | DataError,
+        lead_in: str | None,
+        control: pymysql.Connection[Any],
+        facts: ServerFacts,
+        *,
+        by_gtid: bool,
+    ) -> None:
+        """Find where to continue although a stream ended.
+
+        Raises:
+            SourceUnavailable, DataError: there is nowhere to continue, or not yet; says why.
+        """
+        if isinstance(error, PositionPurged):
+            if by_gtid:
+                # MySQL also says so of what it has executed, and has lost from the end of its log.
+                self._identity(control, facts).require(by_gtid=True)
+            self._place.get_past(error, lead_in, control, facts, by_gtid=by_gtid)
+            return
+        another = isinstance(error, PositionRefused) or "expected_created_s" in error.details
+        if another and not by_gtid:
+            require_not_reset(self._address, control, facts, self._place.known)
+            self._identity(control, facts).require_end()
+        raise error
 
     def _opened_stream(
         self,
