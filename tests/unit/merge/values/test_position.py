@@ -1,15 +1,18 @@
 """Positions compare within one source, and are one text each."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from merge.errors import UsageError
 from merge.values.gtid import NO_GTIDS, parse_gtid_set
+from merge.values.last_transaction import LastTransaction
 from merge.values.offset_range import same_places
 from merge.values.position import ANY_SERVER, GroupPosition, Position, file_order, oldest
 
 A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+B = "4e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
 def test_positions_compare_by_file_number_offset_and_rows():
@@ -87,6 +90,23 @@ def test_when_its_file_was_created_is_kept_and_does_not_count_for_its_place():
     assert same_places(here, there)
 
 
+LAST = {"gtid": "0-1-5", "commit_us": 9, "server": "1", "file": "bin.000001", "begin_offset": 4}
+
+
+def test_the_last_transaction_is_kept_and_does_not_count_for_a_place():
+    """A position that only its GTIDs describe has none: its set has no last one."""
+    known = Position("bin.000002", 8, last=LastTransaction(**LAST))
+    unknown = replace(known, last=None)
+    assert known.to_dict()["last"] == LAST
+    assert Position.from_dict(known.to_dict()) == known
+    assert "last" not in unknown.to_dict()
+    assert known <= unknown <= known
+    assert same_places(GroupPosition({"a": known}), GroupPosition({"a": unknown}))
+    sets = parse_gtid_set(f"{A}:1-3"), parse_gtid_set(f"{A}:1-2,{B}:1")
+    apart = [replace(known, gtid_set=each, server=server) for each, server in zip(sets, "ab", strict=True)]
+    assert oldest(apart).last is None
+
+
 def test_what_a_position_does_not_say_is_unknown():
     position = Position.from_dict({"file": "bin.000001", "offset": 4})
     assert position == Position("bin.000001", 4)
@@ -113,6 +133,11 @@ def test_what_a_position_does_not_say_is_unknown():
         {"file": "bin.000001\n", "offset": 4},
         {"file": "bin", "offset": 4},
         {"file": "bin.000001", "offset": 4, "gtid_set": "nonsense"},
+        {"file": "bin.000001", "offset": 4, "last": None},
+        {"file": "bin.000001", "offset": 4, "last": {}},
+        {"file": "bin.000001", "offset": 4, "last": {**LAST, "gtid": "nonsense"}},
+        {"file": "bin.000001", "offset": 4, "last": {**LAST, "commit_us": 1.5}},
+        {"file": "bin.000001", "offset": 4, "last": {**LAST, "begin_offset": -1}},
     ],
 )
 def test_other_objects_are_no_positions(value):

@@ -111,6 +111,18 @@ def test_positions_tell_when_their_files_were_created():
         assert on.ack.shards["a"].created_s == created_s
 
 
+def test_positions_tell_which_transaction_was_the_last():
+    """Inside a transaction it is the one before."""
+    headers, names = merged(Source(Tx(10, (3,)), Tx(30, (2, 2))), Source(Tx(20), server=1))
+    inside = Progress.at(START).past(headers[:3], names, SHARDS, ("one", "two"))
+    a, b = inside.ack.shards["a"].last, inside.ack.shards["b"].last
+    assert a == inside.end.shards["a"].last
+    assert (a.gtid[-2:], a.commit_us, a.server, a.file, a.begin_offset) == (":1", 10, "one", "bin.000001", 4)
+    assert (b.commit_us, b.server) == (20, "two")
+    after = inside.past(headers[3:], names, SHARDS, ("one", "two")).ack.shards["a"].last
+    assert (after.gtid[-2:], after.commit_us, after.begin_offset) == (":2", 30, 104)
+
+
 def test_both_positions_are_of_the_server_that_the_headers_are_of():
     headers, names = merged(Source(Tx(10), Tx(20, (1, 1))), Source())
     for count, server in ((1, "new"), (2, "newer")):
