@@ -183,6 +183,8 @@ class Faults:
         free = [one for one in (*sources[first:], *sources[:first]) if id(one) not in busy]
         if happening.fault is Fault.FAILOVER_SOURCE:
             free = [one for one in free if one.paired]
+        if happening.fault is Fault.LOSE_SOURCE:
+            free = [one for one in free if not one.paired]
         return next(iter(free), None)
 
     def _ways(self, done: Done) -> tuple[str, list[Proxy]]:

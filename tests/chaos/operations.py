@@ -43,6 +43,8 @@ class Operations:
         self.windows: list[Window] = []
         #: how often each was completed
         self.done: dict[str, int] = {}
+        #: sources whose rows under numbers that were given again were left out in silence
+        self.left_out: list[str] = []
 
     def begin(self, happening: Happening, source: Source | None) -> Back:
         """Run an operation, which may take long; return the function that ends it.
@@ -63,6 +65,7 @@ class Operations:
             Fault.FAILOVER_SOURCE: self._fail_over,
             Fault.PURGE_SOURCE: purge,
             Fault.SKIP_SOURCE: self._skip,
+            Fault.LOSE_SOURCE: self._lose_end,
         }[happening.fault](source)
 
     # ---- sources ---------------------------------------------------------------------------------------
@@ -105,6 +108,28 @@ class Operations:
     def _all_in(self, source: Source, server: int, file: str) -> bool:
         """Return whether all clients are positioned in a server's file, or in a later one."""
         return all(_is_in(position, source, server, file) for position in self._world.positions())
+
+    def _lose_end(self, source: Source) -> Back:
+        """Let a source lose the end of its binlog after all clients have it, and give its numbers again.
+
+        The source is asked whether its new rows are followed. The audit finds them if they are delivered, as
+        nobody wrote them, so a shard that streams meanwhile leaves them out. Then it has its end again.
+        """
+        writer = self._world.writers[source.index]
+        writer.gate.acquire()
+        if not self._await(lambda: self._world.acknowledged(source, writer.record)) or not source.lose_end():
+            return writer.gate.release
+        self._count("lost_ends")
+
+        def back() -> None:
+            try:
+                if source.is_followed() and self._operate(lambda operator: _streams(operator, source), 1.0):
+                    self.left_out.append(f"{source.name} was streamed after its binlog had lost its end.")
+                source.regain_end()
+            finally:
+                writer.gate.release()
+
+        return back
 
     # ---- clocks ----------------------------------------------------------------------------------------
 
@@ -188,6 +213,12 @@ class Operations:
 
     def _count(self, what: str, by: int = 1) -> None:
         self.done[what] = self.done.get(what, 0) + by
+
+
+def _streams(operator: Operator, source: Source) -> bool:
+    return any(
+        each["name"] == source.name and each["state"] == "streaming" for each in operator.status()["shards"]
+    )
 
 
 def _is_in(position: GroupPosition | None, source: Source, server: int, file: str) -> bool:

@@ -28,7 +28,7 @@ from chaos.world import CLIENT, RANGES, NotReadyError, World
 
 CLIENTS: Final = (CLIENT, RANGES)
 #: counts that the line always has, even if they are 0
-OPERATIONS: Final = ("failovers", "purges", "clock_steps", "joins", "skips")
+OPERATIONS: Final = ("failovers", "purges", "clock_steps", "joins", "skips", "lost_ends")
 #: how long the writers may take for their current transactions, and the large one, seconds
 _WRITERS_S: Final = 60.0
 #: how long the writers continue after the last fault, seconds, so that transactions follow each fault
@@ -103,7 +103,9 @@ def play(seed: int, minutes: float, say: Callable[[str], None], folder: Path) ->
             say(f"what the servers say: {json.dumps(world.states(), default=str)}")
         say(f"seed {seed}: drained after {time.monotonic() - begun_s:.0f} s")
         world.end_consumers()
+        left_out = faults.operations.left_out
         findings = _audited(world, _truth(world, faults, quiet_us), faults.done)
+        findings += Findings(lost=len(left_out), words=tuple(left_out))
         for words in findings.words:
             say(f"wrong: {words}")
         hit = Counter(done.happening.fault for done in faults.done if done.whom)

@@ -60,10 +60,11 @@ class Fault(StrEnum):
     STEP_ACTORS = "step actors"
     SKIP_SOURCE = "skip source"
     JOIN_SHARD = "join shard"
+    LOSE_SOURCE = "lose source"
 
     @property
     def verb(self) -> str:
-        """The verb: kill, pause, cut, freeze, end; failover, purge, step, skip, join."""
+        """The verb: kill, pause, cut, freeze, end; failover, purge, step, skip, join, lose."""
         return self.value.partition(" ")[0]
 
     @property
@@ -79,7 +80,7 @@ class Fault(StrEnum):
     @property
     def is_operation(self) -> bool:
         """Whether it is an operation that takes a while and runs concurrently with other faults."""
-        return self.verb in {"failover", "purge", "step", "skip", "join"}
+        return self.verb in {"failover", "purge", "step", "skip", "join", "lose"}
 
 
 @dataclass(frozen=True, slots=True)

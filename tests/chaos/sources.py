@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +11,13 @@ from typing import Any, Final
 
 from canal_group.demo.database.mariadb import MariaDbServer
 from canal_group.demo.database.mysql import MySqlServer
-from canal_group.demo.database.server_process import CANAL_PASSWORD, CANAL_USER, DatabaseServer
+from canal_group.demo.database.server_process import (
+    CANAL_PASSWORD,
+    CANAL_USER,
+    DatabaseServer,
+    copy_sparse,
+)
+from canal_group.demo.load.tables import ORDERS, schema_name
 from chaos.clocks import S_US, Clock
 from chaos.lateness import Dial
 from chaos.proxy import Proxy
@@ -21,6 +29,11 @@ _PAIRED: Final = ("--log-slave-updates", "--skip-slave-start")
 #: difference of a replica's `server_id` from its source's
 REPLICA: Final = 100
 _POLL_S: Final = 0.05
+#: transactions that the end of a binlog has, at most, when it is lost
+_LOST_MAX: Final = 5
+_DUMPS: Final = (
+    "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%' AND TIME >= 2"
+)
 
 
 class SourceError(RuntimeError):
@@ -174,6 +187,46 @@ class Source:
         before = len(self.server.execute("SHOW BINARY LOGS"))
         self.server.execute(f"PURGE BINARY LOGS TO '{to}'")
         return before - len(self.server.execute("SHOW BINARY LOGS"))
+
+    def lose_end(self) -> int:
+        """Lose the end of the binlog, as in a power loss, and write other rows under its numbers.
+
+        No writer may run until `regain_end`, and no replica.
+
+        Returns:
+            How many transactions were lost; 0: the last file has none.
+        """
+        file = str(self.server.execute("SHOW BINARY LOGS")[-1][0])
+        events = self.server.execute(f"SHOW BINLOG EVENTS IN '{file}'")
+        begins = [int(each[1]) for each in events if str(each[2]) == "Gtid"][-_LOST_MAX:]
+        if not begins:
+            return 0
+        self.server.kill()
+        data = self.server.folder / "data"
+        copy_sparse(data, self._kept)
+        os.truncate(data / file, begins[0])
+        self.server.start()
+        table = f"{schema_name(self.index)}.{ORDERS.source(self.index)}"
+        again = f"UPDATE {table} SET written_us = written_us + 1 ORDER BY id LIMIT 1"
+        self.server.execute(*[again] * (len(begins) + 1))
+        return len(begins)
+
+    def is_followed(self) -> bool:
+        """Return whether somebody has been reading the server's binlog for two seconds."""
+        ((dumps,),) = self.server.execute(_DUMPS)
+        return bool(dumps)
+
+    def regain_end(self) -> None:
+        """Undo `lose_end`, and what was written since."""
+        self.server.kill()
+        data = self.server.folder / "data"
+        shutil.rmtree(data)
+        self._kept.rename(data)
+        self.server.start()
+
+    @property
+    def _kept(self) -> Path:
+        return self.server.folder / "kept"
 
     def close(self) -> None:
         """End its servers."""

@@ -204,6 +204,7 @@ class World:
             "port": source.proxy.port,
             "user": CANAL_USER,
             "password_file": str(password),
+            "start_by": "gtid" if source.index % 2 else "auto",
         }
 
     def _consumer(self, client_id: str, module: str, **more: str) -> Program:

@@ -210,7 +210,7 @@ class DatabaseServer(ABC):
         fresh = not datadir.exists()
         if fresh:
             self.folder.mkdir(parents=True, exist_ok=True)
-            _copy_sparse(self.template(), datadir)
+            copy_sparse(self.template(), datadir)
         self._process = start_child([*self.command(datadir), *self.options], self.log_path)
         self._await_answer()
         if fresh:
@@ -317,7 +317,7 @@ def make_with(command: Sequence[str], program: str) -> None:
         raise ServerFailedError(f"{program} failed: {(done.stdout + done.stderr)[-_LOG_TAIL_CHARS:]}")
 
 
-def _copy_sparse(source: Path, target: Path) -> None:
+def copy_sparse(source: Path, target: Path) -> None:
     """Copy a folder; where files are mostly holes, as log files and tablespaces are, holes stay holes."""
     copy = shutil.which("cp")
     sparse = [copy, "-a", "--sparse=always", str(source), str(target)] if copy else []
