@@ -122,14 +122,30 @@ class Operations:
         self._count("lost_ends")
 
         def back() -> None:
+            def follows() -> bool:
+                return source.is_followed() and self._is(source, "streaming")
+
             try:
-                if source.is_followed() and self._operate(lambda operator: _streams(operator, source), 1.0):
+                # A server that is away meanwhile does neither.
+                self._await(lambda: self._is(source, "stopped") or follows())
+                if follows():
                     self.left_out.append(f"{source.name} was streamed after its binlog had lost its end.")
                 source.regain_end()
             finally:
                 writer.gate.release()
 
         return back
+
+    def _is(self, source: Source, state: str) -> bool:
+        """Return whether the active server says now that a shard is in a state."""
+
+        def told(operator: Operator) -> bool:
+            return any(
+                each["shard"] == source.name and each["state"] == state
+                for each in operator.status()["shards"]
+            )
+
+        return self._operate(told, within_s=0.0)
 
     # ---- clocks ----------------------------------------------------------------------------------------
 
@@ -213,12 +229,6 @@ class Operations:
 
     def _count(self, what: str, by: int = 1) -> None:
         self.done[what] = self.done.get(what, 0) + by
-
-
-def _streams(operator: Operator, source: Source) -> bool:
-    return any(
-        each["name"] == source.name and each["state"] == "streaming" for each in operator.status()["shards"]
-    )
 
 
 def _is_in(position: GroupPosition | None, source: Source, server: int, file: str) -> bool:
