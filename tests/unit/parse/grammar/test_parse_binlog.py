@@ -556,6 +556,18 @@ def test_a_transaction_that_its_file_does_not_end_was_rolled_back():
         cut.feed([*events[: first_rows + 1], rotate], spliced=True)
 
 
+@pytest.mark.parametrize("kept", [2, 5])
+def test_a_transaction_whose_rows_were_read_before_and_that_its_file_does_not_end_is_refused(kept):
+    """The rows of the next transaction are not taken for its own, nor is it dropped in silence."""
+    events, rotate = events_of("big_transaction"), events_of("all_types")[-1]
+    second = [i for i, e in enumerate(events) if e[4] == EventType.GTID][1]
+    begin = struct.unpack_from("<I", events[second], 13)[0] - len(events[second])
+    reading = Reading(start=Position(FILE, begin, rows_into_transaction=100))
+    reading.decoder.offset = 4
+    with pytest.raises(CorruptEvent, match="its first rows were handed over already"):
+        reading.feed([*events[: second + kept], rotate], spliced=True)
+
+
 def test_offsets_go_on_beyond_four_gigabytes():
     """log_pos has 32 bits: what counts is the running offset."""
     event = next(e for e in events_of("all_types") if e[4] == EventType.GTID)
