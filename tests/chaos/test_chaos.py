@@ -24,7 +24,7 @@ from canal_group.demo.database.server_process import ServerMissingError
 from chaos.schedule import JOINS_MAX, STEP_S, Fault, cast_of, schedule_of
 
 #: seeds and their minutes; each has what sources go through. `make soak` also plays others
-PLAYED = [(35599, 0.5), (406, 1.2)]
+PLAYED = [(35599, 0.5), (611, 1.2)]
 #: seconds that a seed may take: its faults, start, drain and audit
 A_SEED_S = 420
 WRONG = (
