@@ -65,10 +65,10 @@ def skip_event(
     """Leave out the event at which a shard has stopped; each consumer gets a mark that says so."""
     event = operator.skip_event(shard, at, whole_transaction=whole_transaction)
     if event.pop("already"):
-        typer.echo(f"left out already: {SkippedEvent.from_dict(event)}")
+        echo(f"left out already: {SkippedEvent.from_dict(event)}")
         return
     what = "transaction" if event["unit"] is Unit.TRANSACTION else "event"
-    typer.echo(f"{shard} goes on without the {what} at {at}; each consumer gets a mark in its place")
+    echo(f"{shard} goes on without the {what} at {at}; each consumer gets a mark in its place")
 
 
 @app.command()
