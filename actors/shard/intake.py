@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import shlex
+import traceback
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
@@ -35,6 +36,8 @@ _log = logging.getLogger(__name__)
 RETRY_STOPPED_S = 5.0
 #: how long an event is read before the shard says so, seconds
 SLOW_S = 1.0
+#: frames of a traceback that its log line has
+_FRAMES_MAX = 8
 
 
 class IntakeState(StrEnum):
@@ -265,10 +268,13 @@ class Intake:
             except CanalGroupError as error:
                 self._stop_at(error)
             except Exception as error:  # noqa: BLE001  a thread's end must not be silent, whatever ended it
-                _log.exception("reader failed", extra={"shard": self._shard})
+                # The text of an error that nobody foresaw may hold a value of the source.
+                where = "".join(traceback.format_tb(error.__traceback__)[-_FRAMES_MAX:])
+                kind = type(error).__name__
+                _log.error("reader failed: %s at\n%s", kind, where, extra={"shard": self._shard})  # noqa: TRY400
                 self._stop_at(
                     DataError(
-                        f"Shard {self._shard} stopped: {type(error).__name__}: {error}",
+                        f"Shard {self._shard} stopped: {kind}.",
                         hint="This is a defect of canal-group; the shard's log holds the traceback.",
                         shard=self._shard,
                     )

@@ -86,7 +86,7 @@ class OrderIds:
             raise self._error(
                 chunk,
                 table,
-                f"{column} of a row in {table.name} is {int(ids[first])}, and ids are from 1 to {ID_MAX}",
+                f"{column} of a row in {table.name} is not an id, which is from 1 to {ID_MAX}",
                 "Name a column of global ids in merge.order_by, or continue after this transaction.",
                 first,
             )

@@ -153,7 +153,7 @@ def parse_query(body: bytes, *, packed: bool = False, loads: bool = False, flags
     try:
         schema = body[schema_at : sql_at - 1].decode("utf-8")
     except UnicodeDecodeError as wrong:
-        raise CorruptEvent(f"The name of a statement's schema is not UTF-8 ({wrong}).") from wrong
+        raise CorruptEvent("The name of a statement's schema is not UTF-8.") from wrong
     return Query(
         schema,
         statement_text(sql, client_collation(status)),

@@ -274,7 +274,9 @@ class BinlogDecoder:
             return read()
         except DataError as error:
             raise self._with_place(error, *self._last) from error
-        except (struct.error, IndexError, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
+            raise self._with_place(CorruptEvent("A name in the event is not UTF-8."), *self._last) from error
+        except (struct.error, IndexError) as error:
             corrupt = CorruptEvent(f"The event is too short ({error}).")
             raise self._with_place(corrupt, *self._last) from error
         except CanalGroupError:

@@ -93,22 +93,22 @@ class Statements:
             mark = self._tables.mark(statement, change.op, name, source) if change.table else None
             self._builder.mark_ddl(mark)
 
-    def require_read(self, statement: Statement, kind: Kind) -> None:
+    def require_read(self, statement: Statement, reading: Reading) -> None:
         """Return if a statement may be handed on that changes rows which are not in the binlog, or may do so.
 
         Raises:
-            UnsupportedEvent: it may not.
+            UnsupportedEvent: it may not. Its text holds values, which the error does not show.
         """
         if self._verbatim:
             return
-        if kind is Kind.UNKNOWN:
-            raise UnsupportedEvent(
-                f"A statement in the binlog is not known, and may change rows: {statement.sql[:100]!r}.",
-                hint=_UNKNOWN_HINT,
-            )
+        names = [f"{change.schema}.{change.table}" for change in reading.changes]
+        title = f"{statement.title} on {names[0]}" if names else statement.title
+        if reading.kind is Kind.UNKNOWN:
+            what, hint = f"is not known, and may change rows: {title}", _UNKNOWN_HINT
+        else:
+            what, hint = f"changes rows: {title}", REFUSED[EventType.EXECUTE_LOAD_QUERY]
         raise UnsupportedEvent(
-            f"A statement in the binlog changes rows: {statement.sql[:100]!r}.",
-            hint=REFUSED[EventType.EXECUTE_LOAD_QUERY],
+            f"A statement in the binlog {what}.", hint=hint, table=names[0] if names else None
         )
 
     def change_rows(self, statement: Statement, reading: Reading) -> None:
@@ -139,7 +139,7 @@ class Statements:
         if progress > max(since, 0):
             self._undo(
                 f"ROLLBACK TO {name}",
-                f"Rows after savepoint {name!r} were rolled back, but are in the binlog.",
+                "Rows after a savepoint were rolled back, but are in the binlog.",
                 since,
                 undo,
             )

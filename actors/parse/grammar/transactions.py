@@ -306,7 +306,7 @@ class Transactions:
         reading = read_statement(statement)
         match reading.kind:
             case Kind.ROWS | Kind.UNKNOWN:
-                self._statements.require_read(statement, reading.kind)
+                self._statements.require_read(statement, reading)
                 self._on_text(query, statement, reading, event)
             case Kind.DEFINITION | Kind.TEMPORARY | Kind.ACCOUNT | Kind.OTHER:
                 self._on_text(query, statement, reading, event)
@@ -385,7 +385,7 @@ class Transactions:
                 self._xa.decide(statement.xid)
                 self._end(event)
             case _:
-                raise UnsupportedEvent(f"XA {statement.verb} is not expected in a binlog: {sql[:100]!r}.")
+                raise UnsupportedEvent(f"XA {statement.verb} is not expected in a binlog.")
 
     def _committed(self, statement: XaStatement, sql: str) -> list[RowsEvent]:
         try:

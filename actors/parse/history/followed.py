@@ -18,7 +18,7 @@ BEYOND = re.compile("[\U00010000-\U0010ffff]")
 class Followed:
     """A definition that nothing but statements speaks for."""
 
-    #: the beginning of the last one that changed the table, and where it ends
+    #: what messages call the last one that changed the table, and where it ends
     statement: str
     since: Place
     #: where the first rows were read with it; None: none were
@@ -64,7 +64,7 @@ def differences(held: TableDefinition, shown: TableDefinition) -> list[str]:
     """Return what of a table's rows two definitions disagree on, a phrase each, at most five."""
     ours, theirs = held.logged, shown.logged
     found = [
-        f"column {place} is {_column(one)}, and the source shows {_column(other)}"
+        f"column {place} is {_column(one)}, and the source shows {_column(other)}{_other_values(one, other)}"
         for place, (one, other) in enumerate(zip(ours, theirs, strict=False), start=1)
         if _meaning(one) != _meaning(other)
     ]
@@ -106,7 +106,7 @@ def _meaning(column: ColumnDefinition) -> tuple[object, ...]:
 def _column(column: ColumnDefinition) -> str:
     sizes = [size for size in (column.length, column.precision, column.scale, column.decimals) if size]
     size = f"({','.join(map(str, sizes))})" if sizes else ""
-    values = f"({','.join(map(repr, column.values))})" if column.values else ""
+    values = f" of {len(column.values)} values" if column.values else ""
     words = [
         f"`{column.name}` {column.type}{size}{values}",
         "unsigned" if column.unsigned else "",
@@ -114,6 +114,11 @@ def _column(column: ColumnDefinition) -> str:
         charset_of(column.collation).name if column.collation != BINARY_COLLATION else "",
     ]
     return " ".join(word for word in words if word)
+
+
+def _other_values(one: ColumnDefinition, other: ColumnDefinition) -> str:
+    """Return the words for values of ENUM or SET that differ: they are texts of the source, and not shown."""
+    return ", with other values" if one.values and other.values and one.values != other.values else ""
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -148,7 +148,7 @@ class SchemaHistory:
             if not touches:
                 continue
             found.append(change)
-            reason = f"{change.statement.beginning} has changed it since."
+            reason = f"{change.statement.title} has changed it since."
             if touches.all:
                 first.forget_all(reason)
             for schema in touches.gone:
@@ -375,7 +375,7 @@ class SchemaHistory:
             before = self._followed.pop(key, None)
             if isinstance(self._catalog.resolved(name), TableDefinition):
                 rows_from = None if before is None else before.rows_from
-                self._followed[key] = Followed(fact.statement.beginning, fact.end, rows_from)
+                self._followed[key] = Followed(fact.statement.title, fact.end, rows_from)
 
     def _fold(self) -> None:
         if not self._applied or (len(self._facts) <= FACTS_MAX and self._chars <= FACTS_CHARS_MAX):

@@ -100,8 +100,8 @@ class Applying:
 
     def _forget(self, words: Words | None, error: Exception) -> None:
         """Hold the tables as unknown that a statement concerns which is not understood."""
-        why = str(error) if isinstance(error, UnreadableError) else f"{type(error).__name__}: {error}"
-        reason = f"{self._statement.beginning} is not understood: {why}."
+        why = str(error) if isinstance(error, UnreadableError) else type(error).__name__
+        reason = f"{self._statement.title} is not understood: {why}."
         concerned = self._concerned
         try:
             if words is not None and concerned:
@@ -200,7 +200,7 @@ class Applying:
             return False
         if held is None and not self._statement.says_effect:
             return True
-        reason = f"{self._statement.beginning} has created it, or did nothing because it was there."
+        reason = f"{self._statement.title} has created it, or did nothing because it was there."
         self._holdings.forget(name, reason, conditional=True)
         return False
 
@@ -340,7 +340,7 @@ class Applying:
         for other in alter.taken_in:
             self._holdings.drop(other)
         if alter.target is not None:
-            self._holdings.rename([(name, alter.target)], self._statement.beginning, if_exists=if_exists)
+            self._holdings.rename([(name, alter.target)], self._statement.title, if_exists=if_exists)
 
     def _convert_default(self, name: SourceName) -> int | None:
         """Return what CONVERT TO CHARACTER SET DEFAULT means; None: not known.
@@ -412,7 +412,7 @@ class Applying:
             self._holdings.drop(name)
         elif isinstance(held, UnknownTable):
             other = "table" if view else "view"
-            reason = f"{self._statement.beginning} has dropped it, unless it is a {other}."
+            reason = f"{self._statement.title} has dropped it, unless it is a {other}."
             self._holdings.change(name, replace(held, reason=reason))
 
     def _drop_index(self, words: Words) -> None:
@@ -458,6 +458,6 @@ class Applying:
         if self._statement.thread_specific:
             # At least one of them is a temporary table; if there is another one, it may be any.
             for name in {name for pair in pairs for name in pair} if len(pairs) > 1 else ():
-                self._holdings.forget(name, f"{self._statement.beginning} renames temporary tables as well.")
+                self._holdings.forget(name, f"{self._statement.title} renames temporary tables as well.")
             return
-        self._holdings.rename(pairs, self._statement.beginning, if_exists=if_exists)
+        self._holdings.rename(pairs, self._statement.title, if_exists=if_exists)

@@ -134,7 +134,7 @@ class Key:
         plain = _checked(Key, data, {"columns", "prefixes"})
         prefixes = tuple(_objects(data.get("prefixes", ())))
         if not all(type(prefix) is int for prefix in prefixes):
-            raise ValueError(f"Field prefixes is {prefixes!r:.100}, which are no numbers.")
+            raise ValueError("Field prefixes holds what is no number.")
         return Key(**plain, columns=tuple(_texts(data.get("columns", ()))), prefixes=prefixes)
 
 
@@ -252,7 +252,7 @@ class UnknownTable:
 
     schema: str
     table: str
-    #: what made it unknown, a sentence with the statement's beginning; empty: the source was not asked yet
+    #: what made it unknown, a sentence with the statement's title; empty: the source was not asked yet
     reason: str
 
     @property
@@ -274,7 +274,7 @@ def _without_defaults(value: Any) -> dict[str, Any]:
 def _checked(kind: type, data: Any, others: set[str]) -> dict[str, Any]:
     """Return the fields that are plain values, each of its type; `others` are the caller's to read."""
     if not isinstance(data, Mapping):
-        raise ValueError(f"{data!r:.100} is not an object.")  # noqa: TRY004 - one error for all bad input
+        raise ValueError(f"A {type(data).__name__} is not an object.")  # noqa: TRY004 - one error for all bad input
     known = {field.name: field for field in fields(kind)}
     missing = {name for name, field in known.items() if field.default is MISSING} - set(data)
     if missing or set(data) - set(known):
@@ -282,17 +282,17 @@ def _checked(kind: type, data: Any, others: set[str]) -> dict[str, Any]:
     plain = {name: value for name, value in data.items() if name not in others}
     for name, value in plain.items():
         if type(value).__name__ != known[name].type:
-            raise ValueError(f"Field {name} is {value!r:.100}, which is no {known[name].type}.")
+            raise ValueError(f"Field {name} is a {type(value).__name__}, which is no {known[name].type}.")
     return plain
 
 
 def _texts(values: Any) -> list[str]:
     if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
-        raise ValueError(f"{values!r:.100} is not a list of texts.")
+        raise ValueError("A list of texts is none.")
     return list(values)
 
 
 def _objects(values: Any) -> list[Any]:
     if not isinstance(values, list | tuple):
-        raise ValueError(f"{values!r:.100} is not a list.")  # noqa: TRY004 - one error for all bad input
+        raise ValueError(f"A {type(values).__name__} is not a list.")  # noqa: TRY004 - one error for all bad input
     return list(values)

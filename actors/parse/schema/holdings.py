@@ -29,7 +29,7 @@ class Applied:
     gone: tuple[str, ...] = ()
     #: whether the statement may have changed any table: all are unknown now
     any_unknown: bool = False
-    #: why tables are unknown, a sentence with the statement's beginning; else empty
+    #: why tables are unknown, a sentence; else empty
     reason: str = ""
     #: words of it that were not understood, and have no meaning for rows
     passed_over: tuple[str, ...] = ()

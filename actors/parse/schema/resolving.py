@@ -216,7 +216,7 @@ def _reread(value: str, old: int, new: int) -> str:
             data.decode("ascii") if new == BINARY_COLLATION else data.decode(*text_decoder(charset_of(new)))
         )
     except (UnicodeError, LookupError, UnsupportedEvent) as error:
-        raise UnreadableError(f"value {value!r} is no text in the new charset ({error})") from error
+        raise UnreadableError("a value is no text in the new charset") from error
 
 
 def _value(value: str | bytes, collation: int, connection: int | None) -> str:
@@ -231,7 +231,7 @@ def _value(value: str | bytes, collation: int, connection: int | None) -> str:
             codec, errors = text_decoder(charset_of(collation))
             value = value.decode(codec, errors)
         except (UnsupportedEvent, UnicodeError) as error:
-            raise UnreadableError(f"a value given in hexadecimal is no text ({error})") from error
+            raise UnreadableError("a value given in hexadecimal is no text") from error
     if collation == BINARY_COLLATION:
         return value
     charset = charset_of(collation)

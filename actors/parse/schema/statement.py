@@ -6,16 +6,26 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntFlag
+from itertools import islice, takewhile
 from typing import NamedTuple
-
-from actors.parse.charsets.statement_text import printable
 
 #: MariaDB puts 5.5.5- before its version for old replicas
 _VERSION = re.compile(r"^(?:5\.5\.5-(?=1))?(\d+)\.(\d+)\.(\d+)")
 
 
-#: of a statement in a message, and what is enough of it for that
-_SHOWN_CHARS, BEGINNING_CHARS = 120, 400
+#: characters that are enough of a statement for its title
+BEGINNING_CHARS = 1000
+#: words of a title; a name or a value is none of them
+_TITLE_WORDS = frozenset(
+    "ALTER ANALYZE BEGIN BINLOG CALL CHECK CREATE DATABASE DELAYED DELETE DO DROP EVENT EXECUTE FLUSH FULLTEXT FUNCTION"
+    " GRANT IGNORE IMMEDIATE INDEX INSERT INSTALL LOAD DATA LOCAL LOW_PRIORITY OFFLINE ONLINE OPTIMIZE OR PACKAGE"
+    " PREPARE PROCEDURE QUICK RENAME REPAIR REPLACE REVOKE ROLE ROLLBACK SAVEPOINT SCHEMA SELECT SEQUENCE SERVER SET"
+    " SPATIAL STATEMENT TABLE TABLES TABLESPACE TEMPORARY TRIGGER TRUNCATE UNIQUE UPDATE USER VIEW WITH XA".split()
+)
+_TITLE_WORDS_MAX = 4
+_COMMENT = re.compile(r"/\*(?!M?!).*?(?:\*/|\Z)|(?:--|#)[^\n]*", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z_]+")
+_VERB_CHARS_MAX = 16
 
 
 class ServerVersion(NamedTuple):
@@ -120,7 +130,11 @@ class Statement:
         return version >= ((10, 6, 0) if self.server.mariadb else (8, 0, 3))
 
     @property
-    def beginning(self) -> str:
-        """The first words of its text, in quotes, for messages."""
-        text = " ".join(printable(self.sql[:BEGINNING_CHARS]).split())
-        return repr(text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "...")
+    def title(self) -> str:
+        """What messages call it: its first keywords, such as ALTER TABLE, and nothing that its author chose."""
+        text = _COMMENT.sub(" ", self.sql[:BEGINNING_CHARS]).lstrip()
+        words = [word.upper() for word in islice(_WORD.findall(text), _TITLE_WORDS_MAX)]
+        # A verb comes first, also one that is not known.
+        verb = words[:1] if text[:1].isalpha() and words and len(words[0]) <= _VERB_CHARS_MAX else []
+        found = [*verb, *takewhile(_TITLE_WORDS.__contains__, words[len(verb) :])]
+        return " ".join(found) or "a statement"

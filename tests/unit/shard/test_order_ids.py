@@ -104,10 +104,10 @@ def test_a_slice_has_the_ids_of_its_rows():
         (table_of((1, NEW, None, "x"), kind=pa.utf8()), "column id of shop.orders is no integer, but string"),
         (
             table_of((0, NEW, None, 5), (1, NEW, None, -3)),
-            "id of a row in shop.orders is -3, and ids are from 1",
+            "id of a row in shop.orders is not an id, which is from 1",
         ),
-        (table_of((0, NEW, None, 5), (1, NEW, None, 0)), "is 0"),
-        (table_of((1, NEW, None, ID_MAX + 1), kind=pa.uint64()), f"is {ID_MAX + 1}"),
+        (table_of((0, NEW, None, 5), (1, NEW, None, 0)), "is not an id"),
+        (table_of((1, NEW, None, ID_MAX + 1), kind=pa.uint64()), "is not an id"),
         (
             table_of((0, NEW, None, 5), (1, NEW, None, ABSENT)),
             "a row is inserted into shop.orders whose id the source",

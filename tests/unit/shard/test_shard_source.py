@@ -47,7 +47,7 @@ def test_ids_are_of_rows_that_consumers_see():
     read = chunk([(None, PAST), (None, NEVER)], IMPLICIT)
     stored = source_of(order_by={".*": "id"}).process(read)
     assert stored.headers["order_id"].tolist() == [0, 1]
-    with pytest.raises(DataError, match=r"id of a row in shop\.orders is 0"):
+    with pytest.raises(DataError, match=r"id of a row in shop\.orders is not an id"):
         source_of(order_by={".*": "id"}, filter=FilterSettings(history="keep")).process(read)
 
 

@@ -146,7 +146,7 @@ def _literal(words: Words) -> str | bytes:
         # The servers take a question mark for what the charset lacks.
         return words.text().encode(codec, "replace").decode(codec)
     except UnicodeError as error:
-        raise UnreadableError(f"a text cannot be converted to the connection's charset ({error})") from error
+        raise UnreadableError("a text cannot be converted to the connection's charset") from error
 
 
 def _client_bytes(words: Words) -> bytes:
@@ -155,9 +155,7 @@ def _client_bytes(words: Words) -> bytes:
     try:
         return words.take().text.encode(charset.codec, "surrogateescape")
     except UnicodeError as error:
-        raise UnreadableError(
-            f"the bytes of a text of charset {charset.name} are not known ({error})"
-        ) from error
+        raise UnreadableError(f"the bytes of a text of charset {charset.name} are not known") from error
 
 
 def _text(words: Words, charsets: Charsets, word: str) -> Type | None:  # noqa: PLR0911 - one return a word

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import TypeVar
 
-from actors.parse.charsets.statement_text import charset_of_client, is_whole, printable
+from actors.parse.charsets.statement_text import charset_of_client, is_whole
 from actors.parse.schema.clauses.tokens import Kind, Token, UnreadableError, lexer_of
 from actors.parse.schema.definition import SourceName
 from actors.parse.schema.statement import Statement
@@ -279,12 +279,11 @@ class Words:
         return items
 
     def unexpected(self, wanted: str = "it is not understood") -> UnreadableError:
-        """Return the error that says what comes instead of what should."""
+        """Return the error that says where something else comes than should; it quotes nothing."""
         token = self.peek()
         if token.kind is Kind.END:
             return UnreadableError(f"the statement ends, and {wanted}")
-        sql = printable(self.statement.sql[token.at : token.at + _SHOWN_CHARS])
-        return UnreadableError(f"at character {token.at}, {sql!r}: {wanted}")
+        return UnreadableError(f"at character {token.at}: {wanted}")
 
     def _rewind(self) -> None:
         """Let the lexer go on at the next token, whatever was looked at."""

@@ -66,11 +66,11 @@ class Scope:
         """Return why a statement is not read, a sentence; empty: it is."""
         if len(statement.sql) > self._chars_max:
             return (
-                f"{statement.beginning} has {len(statement.sql):,} characters, more than are read "
+                f"{statement.title} has {len(statement.sql):,} characters, more than are read "
                 f"({self._chars_max:,}, reader.statement_chars_max)."
             )
         if named.whole:
-            return f"{statement.beginning} names more than {NAMES_MAX:,} tables."
+            return f"{statement.title} names more than {NAMES_MAX:,} tables."
         if named.tables and not any(folded(name.schema) in self._schemas for name in named.tables):
-            return f"{statement.beginning} concerned no kept table, and was not read."
+            return f"{statement.title} concerned no kept table, and was not read."
         return ""

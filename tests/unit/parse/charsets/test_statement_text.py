@@ -64,7 +64,6 @@ def test_a_name_or_a_value_of_unknown_characters_is_not_known():
         table = created(sql)
         assert isinstance(table, UnknownTable)
         assert "bytes that are not characters of utf8mb4, the client's charset" in table.reason
-        assert r"\xe9" in table.reason
 
 
 def test_a_comment_or_a_default_of_unknown_characters_does_no_harm():

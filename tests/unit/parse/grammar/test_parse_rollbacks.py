@@ -76,7 +76,7 @@ def test_an_old_server_may_have_kept_rows_of_the_same_transaction(tmp_path, end)
 
 
 def test_a_savepoint_that_was_not_set(tmp_path):
-    with pytest.raises(UnsupportedEvent, match=r"savepoint 'B' were rolled back.*The savepoint is not"):
+    with pytest.raises(UnsupportedEvent, match=r"a savepoint were rolled back.*The savepoint is not"):
         read(tmp_path, "SAVEPOINT `a`", 1, "ROLLBACK TO `b`", "COMMIT")
 
 
@@ -95,7 +95,7 @@ def test_rows_of_the_next_transaction_are_not_undone(tmp_path):
 
 
 def test_a_statement_that_no_list_has_is_refused(tmp_path):
-    with pytest.raises(UnsupportedEvent, match=r"not known.*'MERGE INTO t'.*QUERY") as caught:
+    with pytest.raises(UnsupportedEvent, match=r"not known.*: MERGE\. .*QUERY") as caught:
         read(tmp_path, "MERGE INTO t", "COMMIT")
     assert "newer server" in caught.value.hint
     (chunk,) = read(tmp_path, "MERGE INTO t", "COMMIT", verbatim=True)

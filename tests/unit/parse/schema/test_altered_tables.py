@@ -295,7 +295,7 @@ def test_a_text_of_mysql_that_is_defined_while_its_table_is_converted_is_not_gue
     [
         ("ADD e CHAR(3) CHARACTER SET martian", "charset martian is unknown"),
         ("ADD e CHAR(3) COLLATE martian_ci", "collation martian_ci is unknown"),
-        ("ADD e INT FROB", "character 24, 'FROB'"),
+        ("ADD e INT FROB", "at character 24: it is not understood"),
         ("ADD", "the statement ends, and a name should come"),
         ("ADD e VARCHAR(1,2)", "more sizes than one"),
         ("ADD e 'INT'", "a type should come"),
