@@ -271,7 +271,7 @@ class Intake:
                 # The text of an error that nobody foresaw may hold a value of the source.
                 where = "".join(traceback.format_tb(error.__traceback__)[-_FRAMES_MAX:])
                 kind = type(error).__name__
-                _log.error("reader failed: %s at\n%s", kind, where, extra={"shard": self._shard})  # noqa: TRY400
+                _log.error("reader failed: %s at\n%s", kind, where, extra={"shard": self._shard})
                 self._stop_at(
                     DataError(
                         f"Shard {self._shard} stopped: {kind}.",

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from merge.rows.absent import Absent, absent_in
+from merge.rows.moments import filtered
 from merge.values.chunk import ABSENT, Op, absent_type
 
 
@@ -85,7 +86,7 @@ def within(
     """
     kept = inside["before"] | inside["after"]
     if not kept.all():
-        rows, op = rows.filter(pa.array(kept)), op[kept]
+        rows, op = filtered(rows, kept), op[kept]
         images = {side: Images.of(rows, side) for side in ABSENT}
         inside = {side: fits[kept] for side, fits in inside.items()}
     updates = op == Op.UPDATE

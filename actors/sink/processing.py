@@ -41,7 +41,7 @@ class Processing:
         Raises:
             DataError: see `TableRule.apply`.
         """
-        tables = tuple(self._of_table(table) for table in chunk.tables)
+        tables = tuple(self._of_table(table, chunk) for table in chunk.tables)
         statements, sources = self._statements(chunk)
         if statements is chunk.statements and all(
             new is old for new, old in zip(tables, chunk.tables, strict=True)
@@ -72,12 +72,17 @@ class Processing:
             return columns
         return pa.schema(list(rule.schema(source, rows_schema(list(columns), b"[]")).field("after").type))
 
-    def _of_table(self, table: TableRows) -> TableRows:
+    def _of_table(self, table: TableRows, chunk: Chunk) -> TableRows:
         assert table.source is not None, "the parser names the source's table"
         rule = self._known(table.source)
         if rule is None or rule.leaves_rows:
             return table
-        return TableRows(table.name, rule.apply(table.source, table.rows), table.source)
+
+        def place(row: int) -> str:
+            header = chunk.headers[table.rows.column("_header")[row].as_py()]
+            return f"{chunk.names[header['file']]}:{int(header['begin_offset'])}"
+
+        return TableRows(table.name, rule.apply(table.source, table.rows, place), table.source)
 
     def _statements(self, chunk: Chunk) -> tuple[Any, tuple[StatementSource, ...]]:
         if chunk.statements is None:

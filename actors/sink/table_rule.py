@@ -15,7 +15,7 @@ Nothing that is dropped stays in the buffers of the result.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,12 +83,15 @@ class TableRule:
         empty = [pa.array([], each.type) for each in schema]
         return self.apply(source, pa.RecordBatch.from_arrays(empty, schema=schema)).schema
 
-    def apply(self, source: TableName, rows: pa.RecordBatch) -> Any:
+    def apply(
+        self, source: TableName, rows: pa.RecordBatch, place: Callable[[int], str] = "row {}".format
+    ) -> Any:
         """Return what is kept of a batch of the table's rows.
 
         Args:
             source: the table's name in the source.
             rows: see `merge.values.chunk`.
+            place: returns where a row is, by its index, for errors.
 
         Raises:
             DataError: see `schema`; also if a condition reads a column that an image does not say, or a value
@@ -100,19 +103,32 @@ class TableRule:
             return self._applied(source, rows, columns)
         except _REFUSED as error:
             # Arrow's sentence may show a value, which must not leave the shard; one on no rows cannot.
-            why = str(error) if not rows.num_rows else "a value does not fit"
+            why = str(error) if not rows.num_rows else ""
         if rows.num_rows:
             self.schema(source, rows.schema)
+            why = f"a value does not fit, in the transaction at {place(self._first_refused(source, rows, columns))}"
         raise DataError(
             f"The filter's rule {self.match!r} cannot be applied to {source}: {why}.",
             hint="Correct the rule's expressions and masks in filter.tables.",
             table=str(source),
         )
 
+    def _first_refused(self, source: TableName, rows: pa.RecordBatch, columns: list[Any]) -> int:
+        """Return the index of the first row that cannot be read."""
+        begin, end = 0, rows.num_rows
+        while end - begin > 1:
+            middle = (begin + end) // 2
+            try:
+                self._applied(source, rows.slice(begin, middle - begin), columns)
+                begin = middle
+            except _REFUSED:
+                end = middle
+        return begin
+
     def _applied(self, source: TableName, rows: pa.RecordBatch, columns: list[Any]) -> Any:
-        names = [each.name.lower() for each in columns]
-        rows, op, images = self._chosen(source, rows, names)
-        made = {side: self._made(source, image, columns, names) for side, image in images.items()}
+        types = {each.name.lower(): mysql_type_of(each) for each in columns}
+        rows, op, images = self._chosen(source, rows, types)
+        made = {side: self._made(source, image, columns, types) for side, image in images.items()}
         fields, before = made["before"]
         after = made["after"][1]
         kept = np.ones(len(rows), np.bool_)
@@ -126,30 +142,30 @@ class TableRule:
         return result if kept.all() else result.filter(pa.array(kept))
 
     def _chosen(
-        self, source: TableName, rows: pa.RecordBatch, names: list[str]
+        self, source: TableName, rows: pa.RecordBatch, types: Mapping[str, str]
     ) -> tuple[Any, NDArray[np.uint8], dict[str, Images]]:
         """Return the rows that `where` keeps, what they have become, and the images that it keeps of them."""
         images, op = {side: Images.of(rows, side) for side in ABSENT}, rows.column("_op").to_numpy()
         if self.where is None:
             return rows, op, images
-        inside = {side: self._inside(source, image, names) for side, image in images.items()}
+        inside = {side: self._inside(source, image, types) for side, image in images.items()}
         return within(rows, op, images, inside)
 
-    def _inside(self, source: TableName, image: Images, names: list[str]) -> NDArray[np.bool_]:
+    def _inside(self, source: TableName, image: Images, types: Mapping[str, str]) -> NDArray[np.bool_]:
         assert self.where is not None
         if image.missing:
             return image.present
-        self._check_known(source, self.where, image, names)
-        columns = dict(zip(names, image.columns, strict=True))
-        found = fulfilled(self.where, columns, len(image.present))
+        self._check_known(source, self.where, image, types)
+        columns = dict(zip(types, image.columns, strict=True))
+        found = fulfilled(self.where, columns, len(image.present), types)
         return np.asarray(found.to_numpy(zero_copy_only=False)) & image.present
 
     def _made(
-        self, source: TableName, image: Images, columns: list[Any], names: list[str]
+        self, source: TableName, image: Images, columns: list[Any], types: Mapping[str, str]
     ) -> tuple[list[Any], Images]:
         """Return the fields of the result, and an image with them."""
         fields, arrays, places, hidden = [], [], [], ~image.present
-        for place, (column, name) in enumerate(zip(columns, names, strict=True)):
+        for place, (column, name) in enumerate(zip(columns, types, strict=True)):
             if not self._keeps(name):
                 continue
             mask, values = self.masks.get(name), image.columns[place]
@@ -158,15 +174,15 @@ class TableRule:
                 values = pa.nulls(len(hidden), kept.type)
             elif mask is not None:
                 unknown = hidden if image.absent is None else hidden | image.absent[:, place]
-                values = _nulled(mask.apply(values, mysql_type_of(column)), unknown)
+                values = _nulled(mask.apply(values, types[name]), unknown)
             fields.append(kept.with_name(self.renamed.get(name, column.name)))
             arrays.append(values)
             places.append(place)
         absent = None if image.absent is None else image.absent[:, places]
-        values_by_name = dict(zip(names, image.columns, strict=True))
+        values_by_name = dict(zip(types, image.columns, strict=True))
         for added, expression in self.computed.items():
-            self._check_known(source, expression, image, names)
-            values = value_of(expression, values_by_name, len(image.present))
+            self._check_known(source, expression, image, types)
+            values = value_of(expression, values_by_name, len(image.present), types)
             fields.append(pa.field(added, values.type, metadata={MYSQL_TYPE: b"computed"}))
             arrays.append(_nulled(values, hidden))
             absent = None if absent is None else np.pad(absent, ((0, 0), (0, 1)))
@@ -185,12 +201,12 @@ class TableRule:
         ).encode()
 
     def _check_known(
-        self, source: TableName, expression: Expression, image: Images, names: list[str]
+        self, source: TableName, expression: Expression, image: Images, names: Iterable[str]
     ) -> None:
         if image.absent is None:
             return
         for name in columns_of(expression):
-            if (image.absent[:, names.index(name.lower())] & image.present).any():
+            if (image.absent[:, list(names).index(name.lower())] & image.present).any():
                 raise DataError(
                     f"The filter's rule {self.match!r} reads column {name} of {source}, "
                     "which a row image lacks.",

@@ -92,7 +92,7 @@ def _built(node: Any, depth: int) -> Expression:
         return _is(node, depth)
     if kind == "Between" and not node.args.get("symmetric"):
         value, low, high = (_built(node.args[key], depth + 1) for key in ("this", "low", "high"))
-        return Call("and", (Call(">=", (value, low)), Call("<=", (value, high))))
+        return Call("between", (value, low, high))
     return _call(kind, node, depth)
 
 
@@ -141,7 +141,7 @@ def _known(value: Expression) -> Expression:
 def _number(text: str) -> int | float | Decimal:
     if text.isdecimal():
         value = int(text)
-        return value if value < 1 << 63 else Decimal(value)
+        return value if value < 1 << 64 else Decimal(value)
     return float(text) if "e" in text.lower() else Decimal(text)
 
 

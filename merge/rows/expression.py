@@ -1,10 +1,12 @@
 """Expressions: conditions and values of a row, evaluated over whole Arrow columns.
 
-SQL's rules, with these differences: text compares by code points, whatever the column's collation; text is
-not converted to a number; `/` yields a double, and division by zero NULL; an overflow is an error. A
-condition that is NULL is not fulfilled.
+As the server evaluates them in a SELECT, with these differences: text compares by code points, whatever the
+column's collation; what would depend on a session's settings or on the server's rounding is refused, by types,
+before any row is read. Whole numbers are BIGINT, UNSIGNED where one side is; a result that does not fit is an
+error, as at the server. A condition that is NULL is not fulfilled.
 
-`conf.filters.expression_text` makes expressions from text; this module holds their form and meaning.
+`conf.filters.expression_text` makes expressions from text; this module holds their form and meaning,
+`merge.rows.arithmetic` that of numbers, and `merge.rows.moments` that of dates.
 """
 
 from __future__ import annotations
@@ -12,15 +14,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, TypeAlias
+from functools import partial, reduce
+from typing import Any, ClassVar, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from merge.rows.arithmetic import ARITHMETIC, as_alike, is_number, number_of, plain_number
+from merge.rows.moments import (
+    has_odd,
+    is_moment,
+    kept_of,
+    keys_of,
+    moment_of,
+    moment_texts,
+    nulls_of,
+    time_of,
+)
 from merge.rows.text import text
 
-#: wide enough for every BIGINT UNSIGNED
-_UNSIGNED = pa.decimal128(20, 0)
+#: operators that compare two values
+_COMPARING = frozenset({"=", "<>", "<", "<=", ">", ">=", "<=>", "in", "between"})
+#: numbers below it are years of two digits where they are compared with a YEAR
+_LONG_YEAR = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +47,19 @@ class Column:
     name: str
 
 
+Plain: TypeAlias = bool | int | float | Decimal | str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Constant:
     """A value that the expression holds; None is NULL."""
 
-    value: bool | int | float | Decimal | str | None
+    value: Plain
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operator or function and its arguments; its name is a key of `OPERATORS`."""
+    """An operator or function and its arguments; see `OPERATORS`, and `_LAZY` of `_Evaluation`."""
 
     operator: str
     arguments: tuple[Expression, ...]
@@ -57,42 +77,153 @@ def columns_of(expression: Expression) -> Iterator[str]:
             yield from columns_of(argument)
 
 
-def value_of(expression: Expression, columns: Mapping[str, Any], count: int) -> Any:
+def value_of(
+    expression: Expression, columns: Mapping[str, Any], count: int, types: Mapping[str, str] | None = None
+) -> Any:
     """Return an expression's value for each of `count` rows as an Arrow array.
 
     Args:
         expression: what to compute.
         columns: (count,) arrays by lower-case name.
         count: rows.
+        types: the columns' types as the source writes them, by lower-case name; without one that of the array
+            says all.
 
     Raises:
         KeyError: there is no such column.
         pa.ArrowException: the operator does not take values of these types, or a result does not fit.
     """
-    value = _value(expression, columns)
+    if isinstance(expression, Column):
+        return _decoded(columns[expression.name.lower()])
+    value = _Evaluation(columns, types or {}).value(expression)
     if isinstance(value, pa.Scalar):
         return pa.repeat(value, count)
     return value
 
 
-def fulfilled(expression: Expression, columns: Mapping[str, Any], count: int) -> Any:
+def fulfilled(
+    expression: Expression, columns: Mapping[str, Any], count: int, types: Mapping[str, str] | None = None
+) -> Any:
     """Return whether each row fulfils a condition, as a boolean array without nulls; see `value_of`."""
-    return pc.fill_null(_truth(value_of(expression, columns, count)), False)
+    return pc.fill_null(_truth(value_of(expression, columns, count, types)), False)
 
 
-def _value(expression: Expression, columns: Mapping[str, Any]) -> Any:
-    if isinstance(expression, Column):
-        return _plain(columns[expression.name.lower()])
-    if isinstance(expression, Constant):
-        return pa.scalar(expression.value)
-    return OPERATORS[expression.operator](*(_value(each, columns) for each in expression.arguments))
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    columns: Mapping[str, Any]
+    types: Mapping[str, str]
+
+    def value(self, expression: Expression) -> Any:
+        if isinstance(expression, Constant):
+            return _constant(expression.value)
+        if isinstance(expression, Column):
+            return plain_number(_decoded(self.columns[expression.name.lower()]), self._type(expression))
+        if expression.operator in _COMPARING:
+            self._check_compared(expression.arguments)
+        lazy = self._LAZY.get(expression.operator)
+        if lazy is not None:
+            return lazy(self, *expression.arguments)
+        if expression.operator == "concat":
+            return OPERATORS["concat"](*map(self._text, expression.arguments))
+        if expression.operator not in _COMPARING or expression.operator == "<=>":
+            return OPERATORS[expression.operator](*map(self.value, expression.arguments))
+        values = list[Any]()
+        for each in expression.arguments:
+            # NULL on the left decides.
+            values.append(self._needed(each, partial(_are_valid, values)))
+        return OPERATORS[expression.operator](*values)
+
+    def _and(self, one: Expression, two: Expression) -> Any:
+        first = _truth(self.value(one))
+        return pc.and_kleene(first, _truth(self._needed(two, lambda: pc.fill_null(first, True))))
+
+    def _or(self, one: Expression, two: Expression) -> Any:
+        first = _truth(self.value(one))
+        return pc.or_kleene(first, _truth(self._needed(two, lambda: pc.invert(pc.fill_null(first, False)))))
+
+    def _in(self, value: Expression, *listed: Expression) -> Any:
+        found, one = pa.scalar(False), self.value(value)
+        for each in listed:
+            two = self._needed(each, partial(_is_open, one, found))
+            found = pc.or_kleene(found, _compared(pc.equal)(one, two))
+        return found
+
+    def _coalesced(self, *arguments: Expression) -> Any:
+        found = self.value(arguments[0])
+        for each in arguments[1:]:
+            found = _filled(found, self._needed(each, partial(pc.is_null, found)))
+        return found
+
+    _LAZY: ClassVar[dict[str, Callable[..., Any]]] = {
+        "and": _and,
+        "or": _or,
+        "in": _in,
+        "coalesce": _coalesced,
+    }
+
+    def _needed(self, expression: Expression, where: Callable[[], Any]) -> Any:
+        """Return the value of an expression; of rows that do not need it, only if it has one.
+
+        Servers compute from left to right, and an overflow in what they do not compute is no error.
+
+        Args:
+            expression: what to compute.
+            where: returns which rows need it.
+        """
+        try:
+            return self.value(expression)
+        except pa.ArrowInvalid:
+            needed = where()
+            if (needed if isinstance(needed, pa.Scalar) else pc.all(needed)).as_py():
+                raise
+        if isinstance(needed, pa.Scalar):
+            none = _Evaluation({name: array[:0] for name, array in self.columns.items()}, self.types)
+            return pa.scalar(None, none.value(expression).type)
+        kept = np.asarray(needed)
+        some = _Evaluation({name: kept_of(array, kept) for name, array in self.columns.items()}, self.types)
+        part = some.value(expression)
+        return pc.replace_with_mask(pa.nulls(len(kept), part.type), needed, part)
+
+    def _text(self, expression: Expression) -> Any:
+        """Return the text of a value; that of a column is as its type has it."""
+        if not isinstance(expression, Column):
+            return _text(self.value(expression))
+        if self._type(expression) == "bit":
+            raise pa.ArrowTypeError("CONCAT does not take a BIT: the server makes bytes of it")
+        array, name = _decoded(self.columns[expression.name.lower()]), expression.name.lower()
+        mysql_type = self.types.get(name, "")
+        return moment_texts(array, mysql_type) if is_moment(array.type) else _text(array, mysql_type)
+
+    def _type(self, expression: Expression) -> str:
+        """Return the first word of a column's type; empty for anything else."""
+        if not isinstance(expression, Column):
+            return ""
+        return self.types.get(expression.name.lower(), "").lower().partition("(")[0].partition(" ")[0]
+
+    def _check_compared(self, arguments: tuple[Expression, ...]) -> None:
+        """Refuse constants that servers convert in a way of their own to compare them with a column."""
+        types = {self._type(each) for each in arguments}
+        for constant in (each.value for each in arguments if isinstance(each, Constant)):
+            if "bit" in types and isinstance(constant, str):
+                raise pa.ArrowTypeError("a BIT compares with a number, not with a text")
+            if "year" in types and _is_short_year(constant):
+                raise pa.ArrowTypeError("a YEAR compares with a number of four digits")
 
 
-def _plain(array: Any) -> Any:
-    """Return an array in a type that the operators take: ENUM as text, BIGINT UNSIGNED as a decimal."""
-    if pa.types.is_dictionary(array.type):
-        return array.dictionary_decode()
-    return array.cast(_UNSIGNED) if pa.types.is_uint64(array.type) else array
+def _is_short_year(constant: Plain) -> bool:
+    if isinstance(constant, str):
+        return not (constant.isdecimal() and len(constant) == 4)  # noqa: PLR2004  digits of a year
+    return constant is not None and 0 < abs(float(constant)) < _LONG_YEAR
+
+
+def _constant(value: Plain) -> Any:
+    unsigned = type(value) is int and value >= 1 << 63
+    return pa.scalar(value, pa.uint64()) if unsigned else pa.scalar(value)
+
+
+def _decoded(array: Any) -> Any:
+    """Return an array without a dictionary: an ENUM is a text."""
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def _truth(value: Any) -> Any:
@@ -101,77 +232,101 @@ def _truth(value: Any) -> Any:
         return value
     if pa.types.is_null(kind):
         return value.cast(pa.bool_())
-    if not _is_number(kind):
+    if not is_number(kind):
         raise pa.ArrowTypeError(f"{kind} is no condition")
-    return pc.not_equal(value, pa.scalar(0))
-
-
-def _is_number(kind: Any) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    return pc.not_equal(value, pa.scalar(0).cast(kind))
 
 
 def _alike(one: Any, two: Any) -> tuple[Any, Any]:
     """Return both in types that compare: a text constant in the type of the other side, TRUE as 1."""
-    one, two = (each.cast(pa.int8()) if pa.types.is_boolean(each.type) else each for each in (one, two))
+    one, two = (number_of(each) for each in (one, two))
     if pa.types.is_null(one.type):
         one = one.cast(two.type)
     if pa.types.is_null(two.type):
         two = two.cast(one.type)
-    one, two = _as_typed(one, two.type), _as_typed(two, one.type)
-    if pa.types.is_floating(one.type) or pa.types.is_floating(two.type):
-        one, two = (each.cast(pa.float64()) if _is_number(each.type) else each for each in (one, two))
-    if _is_number(one.type) != _is_number(two.type):
+    if is_moment(one.type) or is_moment(two.type):
+        return _moments(one, two)
+    if pa.types.is_duration(one.type) or pa.types.is_duration(two.type):
+        one, two = (_duration(each) for each in (one, two))
+    if is_number(one.type) or is_number(two.type):
+        return as_alike(one, two)
+    if one.type != two.type:
         raise pa.ArrowTypeError(f"{one.type} and {two.type} do not compare")
     return one, two
 
 
-def _as_typed(value: Any, kind: Any) -> Any:
-    constant = isinstance(value, pa.Scalar) and pa.types.is_string(value.type)
-    return value.cast(kind) if constant and not pa.types.is_string(kind) else value
+def _moments(one: Any, two: Any) -> tuple[Any, Any]:
+    """Return dates and times as values that compare: as they are, or their keys if one is in no calendar."""
+    constants = {}
+    for place, each in enumerate((one, two)):
+        if isinstance(each, pa.Scalar) and pa.types.is_string(each.type) and each.is_valid:
+            found = moment_of(each.as_py())
+            if found is None:
+                raise pa.ArrowTypeError("a date compares with a text 'YYYY-MM-DD' or 'YYYY-MM-DD HH:MM:SS'")
+            constants[place] = found
+        elif not is_moment(each.type):
+            raise pa.ArrowTypeError(f"{one.type} and {two.type} do not compare")
+    zones = {each.type.tz is None for each in (one, two) if pa.types.is_timestamp(each.type)}
+    if len(zones) > 1:
+        raise pa.ArrowTypeError("a TIMESTAMP and a DATETIME compare in the zone of a session")
+    if any(isinstance(each, pa.Array) and has_odd(each) for each in (one, two)) or any(
+        scalar is None for _, scalar in constants.values()
+    ):
+        keys = [
+            pa.scalar(constants[place][0]) if place in constants else _keys(each)
+            for place, each in enumerate((one, two))
+        ]
+        return keys[0], keys[1]
+    plain = [
+        constants[place][1] if place in constants else each.cast(pa.timestamp("us"))
+        for place, each in enumerate((one, two))
+    ]
+    return plain[0], plain[1]
+
+
+def _keys(value: Any) -> Any:
+    return (
+        keys_of(pa.array([value.as_py()], value.type))[0] if isinstance(value, pa.Scalar) else keys_of(value)
+    )
+
+
+def _duration(value: Any) -> Any:
+    if pa.types.is_duration(value.type) or not value.is_valid:
+        return value
+    found = time_of(value.as_py()) if isinstance(value, pa.StringScalar) else None
+    if found is None:
+        raise pa.ArrowTypeError("a TIME compares with a text 'HH:MM:SS'")
+    return found
 
 
 def _compared(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda one, two: function(*_alike(one, two))
 
 
+def _is_null(value: Any) -> Any:
+    moments = isinstance(value, pa.Array) and is_moment(value.type)
+    return nulls_of(value) if moments else pc.is_null(value)
+
+
 def _same(one: Any, two: Any) -> Any:
     """Return SQL's `<=>`: NULL is equal to NULL and to nothing else."""
+    both = pc.and_(_is_null(one), _is_null(two))
     one, two = _alike(one, two)
-    both = pc.and_(pc.is_null(one), pc.is_null(two))
     return pc.or_(pc.fill_null(pc.equal(one, two), False), both)
 
 
-def _in(value: Any, *listed: Any) -> Any:
-    found = _compared(pc.equal)(value, listed[0])
-    for each in listed[1:]:
-        found = pc.or_kleene(found, _compared(pc.equal)(value, each))
-    return found
+def _are_valid(values: list[Any]) -> Any:
+    """Return which rows have no NULL in any of some values."""
+    return reduce(pc.and_, (pc.invert(_is_null(each)) for each in values), pa.scalar(True))
 
 
-def _numbers(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return arithmetic that refuses everything but numbers."""
-
-    def computed(*values: Any) -> Any:
-        for value in values:
-            if not _is_number(value.type) and not pa.types.is_null(value.type):
-                raise pa.ArrowTypeError(f"{value.type} is no number")
-        return function(*values)
-
-    return computed
+def _is_open(value: Any, found: Any) -> Any:
+    """Return which rows IN has not decided yet."""
+    return pc.and_(_are_valid([value]), pc.invert(pc.fill_null(found, False)))
 
 
-def _quotient(one: Any, two: Any) -> Any:
-    one, two = one.cast(pa.float64()), two.cast(pa.float64())
-    return pc.divide(one, pc.if_else(pc.equal(two, 0.0), pa.scalar(None, pa.float64()), two))
-
-
-def _remainder(one: Any, two: Any) -> Any:
-    for value in (one, two):
-        if not pa.types.is_integer(value.type) and value.type != _UNSIGNED:
-            raise pa.ArrowTypeError(f"% takes whole numbers, not {value.type}")
-    one, two = one.cast(pa.int64()), two.cast(pa.int64())
-    two = pc.if_else(pc.equal(two, 0), pa.scalar(None, pa.int64()), two)
-    return pc.subtract(one, pc.multiply(pc.divide(one, two), two))
+def _between(value: Any, low: Any, high: Any) -> Any:
+    return pc.and_kleene(_compared(pc.greater_equal)(value, low), _compared(pc.less_equal)(value, high))
 
 
 def _like(value: Any, pattern: Any) -> Any:
@@ -180,17 +335,28 @@ def _like(value: Any, pattern: Any) -> Any:
     return pc.match_like(value, pattern.as_py())
 
 
+def _filled(one: Any, two: Any) -> Any:
+    """Return COALESCE of two values."""
+    if is_moment(one.type) or is_moment(two.type):
+        raise pa.ArrowTypeError("COALESCE does not take dates")
+    if pa.types.is_boolean(one.type) != pa.types.is_boolean(two.type):
+        one, two = number_of(one), number_of(two)
+    if is_number(one.type) and is_number(two.type):
+        one, two = as_alike(one, two)
+    return pc.coalesce(one, two)
+
+
 def _concatenated(*values: Any) -> Any:
-    return pc.binary_join_element_wise(*map(_text, values), "")
+    return pc.binary_join_element_wise(*values, "")
 
 
-def _text(value: Any) -> Any:
+def _text(value: Any, mysql_type: str = "") -> Any:
     """Return the text of a value; TRUE is 1, and bytes are UTF-8."""
     if isinstance(value, pa.Scalar):
         return _text(pa.repeat(value, 1))[0]
     if pa.types.is_binary(value.type):
         return value.cast(pa.utf8())
-    return text(value.cast(pa.int8()) if pa.types.is_boolean(value.type) else value)
+    return text(number_of(value), mysql_type)
 
 
 def _left(value: Any, count: Any) -> Any:
@@ -202,12 +368,10 @@ def _right(value: Any, count: Any) -> Any:
     return pc.utf8_slice_codeunits(value, -wanted) if wanted > 0 else _left(value, pa.scalar(0))
 
 
-#: what each operator computes; arguments are arrays or scalars
+#: what each operator computes of the values of its arguments, which are arrays or scalars
 OPERATORS: dict[str, Callable[..., Any]] = {
-    "and": lambda one, two: pc.and_kleene(_truth(one), _truth(two)),
-    "or": lambda one, two: pc.or_kleene(_truth(one), _truth(two)),
     "not": lambda one: pc.invert(_truth(one)),
-    "is_null": pc.is_null,
+    "is_null": _is_null,
     "=": _compared(pc.equal),
     "<>": _compared(pc.not_equal),
     "<": _compared(pc.less),
@@ -215,20 +379,13 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     ">": _compared(pc.greater),
     ">=": _compared(pc.greater_equal),
     "<=>": _same,
-    "in": _in,
+    "between": _between,
     "like": _like,
-    "+": _numbers(pc.add_checked),
-    "-": _numbers(pc.subtract_checked),
-    "*": _numbers(pc.multiply_checked),
-    "/": _numbers(_quotient),
-    "%": _numbers(_remainder),
-    "negate": _numbers(pc.negate_checked),
-    "abs": _numbers(pc.abs_checked),
+    **ARITHMETIC,
     "lower": pc.utf8_lower,
     "upper": pc.utf8_upper,
     "char_length": pc.utf8_length,
     "concat": _concatenated,
-    "coalesce": pc.coalesce,
     "left": _left,
     "right": _right,
 }

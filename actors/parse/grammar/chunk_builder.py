@@ -23,6 +23,7 @@ from actors.parse.columns.columns import Losses, TableSchema
 from actors.parse.columns.rows import RowsBuilder
 from actors.parse.native.accumulator import Accumulator
 from actors.parse.native.fast_path import FastPath
+from merge.rows.moments import filtered
 from merge.values.chunk import (
     NO_TABLE,
     STATEMENTS,
@@ -81,7 +82,7 @@ class _Gathered:
             found = (header == index) & (ordinal >= begin) & (ordinal < end)
             headers["rows"][index] -= np.count_nonzero(found & ~dropped)
             dropped |= found
-        return rows.filter(pa.array(~dropped))
+        return filtered(rows, ~dropped)
 
 
 class ChunkBuilder:

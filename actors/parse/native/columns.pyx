@@ -1,6 +1,6 @@
 """Columns: the bodies of what `columns.pxd` declares and describes."""
 
-from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport realloc
 from libc.string cimport memcpy, memset
 
@@ -181,7 +181,7 @@ cdef inline int put_sized(const Plan* plan, Target* target, size_t row, Reader* 
 cdef int put_value(
     const Plan* plan, Target* target, size_t row, Reader* reader, size_t* zero_dates
 ) noexcept nogil:
-    """Read the next value into a column's slot; an invalid date becomes null and is counted."""
+    """Read the next value into a column's slot; a date that is none is null, and stays in its slot, and is counted."""
     cdef const uint8_t* data = reader.at
     cdef uint8_t* slot = target.slots + row * plan.width
     cdef bint is_date = True
@@ -222,7 +222,7 @@ cdef int put_value(
         is_date = read_old_datetime(load64(data), <int64_t*>slot)
     elif kind == TIMESTAMP:
         stored = load32(data)
-        (<int64_t*>slot)[0] = <int64_t>stored * SECOND_US
+        (<int64_t*>slot)[0] = <int64_t>stored * SECOND_US if stored else INT64_MIN
         is_date = stored != 0
     elif kind == TIME2:
         (<int64_t*>slot)[0] = read_time2(data, plan.size)
@@ -249,7 +249,7 @@ cdef int put_value(
             return BAD_ENUM
         (<int32_t*>slot)[0] = <int32_t>stored
     if not is_date:
-        put_null(plan, target, row)
+        clear_bit(target.valid, row)
         zero_dates[0] += 1
     reader.at = data + plan.stored
     return FINE

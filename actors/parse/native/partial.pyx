@@ -86,15 +86,15 @@ cdef inline int copy_value(const Plan* plan, const Target* source, Target* targe
     cdef int fault
     if not has_bit(source.valid, row):
         put_null(plan, target, row)
-    elif is_sized(plan):
+    if not is_sized(plan):  # with what is under a null: a date that is none
+        memcpy(target.slots + row * plan.width, source.slots + row * plan.width, plan.width)
+    elif has_bit(source.valid, row):
         ends, offsets = <const int32_t*>source.slots + row, <int32_t*>target.slots + row
         target.data.size, begin = offsets[0] * unit, ends[0] * unit
         fault = append(&target.data, source.data.data + begin, ends[1] * unit - begin)
         if fault:
             return fault
         offsets[1] = <int32_t>(target.data.size // unit)
-    else:
-        memcpy(target.slots + row * plan.width, source.slots + row * plan.width, plan.width)
     return FINE
 
 

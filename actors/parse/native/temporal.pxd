@@ -1,14 +1,15 @@
 """Temporal values: MySQL's stored dates and times to Arrow's days and microseconds since 1970.
 
 Layouts: `my_time_packed_to_binary` and its like in MySQL's mysys/my_time.cc. Fractions of a second follow in
-(digits + 1) / 2 bytes, big-endian. Functions return False for what is no date: a zero or impossible part.
+(digits + 1) / 2 bytes, big-endian. Functions return False for what is no date: a zero or impossible part. They
+write which one it is then, so that conditions order it as the server does: see `merge.rows.moments`.
 
 Before MySQL 5.6 there were no fractions. MariaDB had them before (`mysql56_temporal_format=OFF`, and up to
 10.0): a date and time is one big-endian number, counted in units of the last digit of the fraction. Layouts:
 `Field_time_hires` and its like in MariaDB's field.cc.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT32_MIN, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 
 from actors.parse.native.numbers cimport load_big
 
@@ -43,6 +44,11 @@ cdef inline bint day_of(uint64_t year, uint64_t month, uint64_t day, int64_t* ou
     return True
 
 
+cdef inline int64_t no_date(uint64_t year, uint64_t month, uint64_t day) noexcept nogil:
+    """Return a number by which dates with zero or impossible parts are in the server's order."""
+    return <int64_t>(year << 9 | month << 5 | day)
+
+
 cdef inline int64_t fraction_us(uint64_t stored, size_t size) noexcept nogil:
     """Return a fraction of `size` bytes in microseconds."""
     if size == 1:
@@ -57,6 +63,7 @@ cdef inline bint read_date(const uint8_t* data, int32_t* out) noexcept nogil:
     cdef uint64_t stored = data[0] | data[1] << 8 | <uint64_t>data[2] << 16
     cdef int64_t day = 0
     if not day_of(stored >> 9, stored >> 5 & 15, stored & 31, &day):
+        out[0] = <int32_t>(INT32_MIN + <int64_t>stored)
         return False
     out[0] = <int32_t>day
     return True
@@ -67,17 +74,20 @@ cdef inline bint read_datetime2(const uint8_t* data, size_t fraction, int64_t* o
     cdef uint64_t whole = load_big(data, 5)
     cdef uint64_t months = whole >> 22 & 0x1FFFF
     cdef int64_t day = 0, seconds
-    if not day_of(months // 13, months % 13, whole >> 17 & 31, &day):
-        return False
+    cdef bint is_date = day_of(months // 13, months % 13, whole >> 17 & 31, &day)
+    if not is_date:
+        day = no_date(months // 13, months % 13, whole >> 17 & 31)
     seconds = <int64_t>((whole >> 12 & 31) * 3600 + (whole >> 6 & 63) * 60 + (whole & 63))
     out[0] = day * DAY_US + seconds * SECOND_US + fraction_us(load_big(data + 5, fraction), fraction)
-    return True
+    if not is_date:
+        out[0] += INT64_MIN
+    return is_date
 
 
 cdef inline bint read_timestamp2(const uint8_t* data, size_t fraction, int64_t* out) noexcept nogil:
     """Read 4 bytes of seconds, big-endian, and the fraction; all zeros is the zero date."""
     cdef uint64_t seconds = load_big(data, 4), rest = load_big(data + 4, fraction)
-    out[0] = <int64_t>seconds * SECOND_US + fraction_us(rest, fraction)
+    out[0] = <int64_t>seconds * SECOND_US + fraction_us(rest, fraction) if seconds | rest else INT64_MIN
     return (seconds | rest) != 0
 
 
@@ -97,11 +107,14 @@ cdef inline bint read_old_datetime(uint64_t stored, int64_t* out) noexcept nogil
     """Read decimal digits YYYYMMDDhhmmss."""
     cdef uint64_t date = stored // 1000000, clock = stored % 1000000
     cdef int64_t day = 0, seconds
-    if not day_of(date // 10000, date // 100 % 100, date % 100, &day):
-        return False
+    cdef bint is_date = day_of(date // 10000, date // 100 % 100, date % 100, &day)
+    if not is_date:
+        day = no_date(date // 10000, date // 100 % 100, date % 100)
     seconds = <int64_t>(clock // 10000 * 3600 + clock // 100 % 100 * 60 + clock % 100)
     out[0] = day * DAY_US + seconds * SECOND_US
-    return True
+    if not is_date:
+        out[0] += INT64_MIN
+    return is_date
 
 
 cdef inline int64_t read_old_time(const uint8_t* data) noexcept nogil:
@@ -151,10 +164,13 @@ cdef inline bint read_hires_datetime(
     cdef uint64_t units = <uint64_t>(SECOND_US // unit_us(digits))
     cdef uint64_t stored = load_big(data, size), seconds = stored // units, days = seconds // 86400
     cdef int64_t day = 0
-    if not day_of(days // 32 // 13, days // 32 % 13, days % 32, &day):
-        return False
+    cdef bint is_date = day_of(days // 32 // 13, days // 32 % 13, days % 32, &day)
+    if not is_date:
+        day = no_date(days // 32 // 13, days // 32 % 13, days % 32)
     out[0] = day * DAY_US + <int64_t>(seconds % 86400) * SECOND_US + <int64_t>(stored % units) * unit_us(digits)
-    return True
+    if not is_date:
+        out[0] += INT64_MIN
+    return is_date
 
 
 cdef inline bint read_hires_timestamp(
@@ -162,5 +178,5 @@ cdef inline bint read_hires_timestamp(
 ) noexcept nogil:
     """Read 4 bytes of seconds and the fraction, both big-endian; all zeros is the zero date."""
     cdef uint64_t seconds = load_big(data, 4), rest = load_big(data + 4, size - 4)
-    out[0] = <int64_t>seconds * SECOND_US + <int64_t>rest * unit_us(digits)
+    out[0] = <int64_t>seconds * SECOND_US + <int64_t>rest * unit_us(digits) if seconds | rest else INT64_MIN
     return (seconds | rest) != 0

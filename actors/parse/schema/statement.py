@@ -14,13 +14,72 @@ _VERSION = re.compile(r"^(?:5\.5\.5-(?=1))?(\d+)\.(\d+)\.(\d+)")
 
 
 #: characters that are enough of a statement for its title
-BEGINNING_CHARS = 1000
+BEGINNING_CHARS = 400
 #: words of a title; a name or a value is none of them
 _TITLE_WORDS = frozenset(
-    "ALTER ANALYZE BEGIN BINLOG CALL CHECK CREATE DATABASE DELAYED DELETE DO DROP EVENT EXECUTE FLUSH FULLTEXT FUNCTION"
-    " GRANT IGNORE IMMEDIATE INDEX INSERT INSTALL LOAD DATA LOCAL LOW_PRIORITY OFFLINE ONLINE OPTIMIZE OR PACKAGE"
-    " PREPARE PROCEDURE QUICK RENAME REPAIR REPLACE REVOKE ROLE ROLLBACK SAVEPOINT SCHEMA SELECT SEQUENCE SERVER SET"
-    " SPATIAL STATEMENT TABLE TABLES TABLESPACE TEMPORARY TRIGGER TRUNCATE UNIQUE UPDATE USER VIEW WITH XA".split()
+    [
+        "ALTER",
+        "ANALYZE",
+        "BEGIN",
+        "BINLOG",
+        "CALL",
+        "CHECK",
+        "CREATE",
+        "DATABASE",
+        "DELAYED",
+        "DELETE",
+        "DO",
+        "DROP",
+        "EVENT",
+        "EXECUTE",
+        "FLUSH",
+        "FULLTEXT",
+        "FUNCTION",
+        "GRANT",
+        "IGNORE",
+        "IMMEDIATE",
+        "INDEX",
+        "INSERT",
+        "INSTALL",
+        "LOAD",
+        "DATA",
+        "LOCAL",
+        "LOW_PRIORITY",
+        "OFFLINE",
+        "ONLINE",
+        "OPTIMIZE",
+        "OR",
+        "PACKAGE",
+        "PREPARE",
+        "PROCEDURE",
+        "QUICK",
+        "RENAME",
+        "REPAIR",
+        "REPLACE",
+        "REVOKE",
+        "ROLE",
+        "ROLLBACK",
+        "SAVEPOINT",
+        "SCHEMA",
+        "SELECT",
+        "SEQUENCE",
+        "SERVER",
+        "SET",
+        "SPATIAL",
+        "STATEMENT",
+        "TABLE",
+        "TABLES",
+        "TABLESPACE",
+        "TEMPORARY",
+        "TRIGGER",
+        "TRUNCATE",
+        "UNIQUE",
+        "UPDATE",
+        "USER",
+        "VIEW",
+        "WITH",
+        "XA",
+    ]
 )
 _TITLE_WORDS_MAX = 4
 _COMMENT = re.compile(r"/\*(?!M?!).*?(?:\*/|\Z)|(?:--|#)[^\n]*", re.DOTALL)

@@ -21,6 +21,7 @@ WEIGHT_MAX = 131_072
 CLAUSE = 24
 #: of a number, without zeros before it: no size and no count has more
 _DIGITS_MAX = 20
+#: characters of such a word
 _SHOWN_CHARS = 40
 _SUPPLEMENTARY = re.compile("[\U00010000-\U0010ffff]")
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "TABLE")
