@@ -67,8 +67,10 @@ class ShardSource:
             self._definitions = SourceDefinitions(
                 self._name,
                 self._sink.select,
-                always=wiring.follows_tables,
+                # Rules follow a table through statements.
+                always=wiring.follows_tables or bool(chosen.tables),
                 confirm_s=wiring.confirm_s,
+                protects=self._processing.protects,
                 statement_chars_max=wiring.limits.statement_chars_max,
             )
 
@@ -176,7 +178,9 @@ class ShardSource:
             UnsupportedEvent: a column's type is not known.
         """
         found = [
-            self._processing.columns(each.source, self._view.columns(each.columns, each.special))
+            self._processing.columns(
+                each.source, self._view.columns(each.columns, each.special), each.lineage
+            )
             for each in self._described(name)
         ]
         if not found and name in self.columns:
@@ -186,7 +190,11 @@ class ShardSource:
 
     def _described(self, name: TableName) -> list[Described]:
         followed = [] if self._definitions is None else self._definitions.known_as(name)
-        known = [described(table) for table in followed if isinstance(table, TableDefinition)]
+        known = [
+            described(table, self._definitions.origins(table.name))
+            for table in followed
+            if self._definitions is not None and isinstance(table, TableDefinition)
+        ]
         if known and len(known) == len(followed):
             return known
         source = self._read

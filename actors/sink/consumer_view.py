@@ -101,7 +101,7 @@ class ConsumerView:
         schema = rows_schema([columns[place] for place in places], json.dumps(key).encode())
         before, after = (images[side].only(places) for side in ABSENT)
         rows = put_together(rows, pa.array(op, pa.uint8()), schema, before, after)
-        return TableRows(table.name, rows, table.source)
+        return replace(table, rows=rows, special=None)
 
 
 def _current(image: Images, end: int, table: TableRows) -> NDArray[np.bool_]:

@@ -9,31 +9,56 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import starmap, zip_longest
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from actors.sink.copied_tables import copied_tables
 from actors.sink.sink import TABLES_MAX
 from actors.sink.table_rule import KEPT, TableRule
-from merge.values.chunk import Chunk, StatementKind, StatementSource, TableName, TableRows, rows_schema
+from merge.values.chunk import (
+    Chunk,
+    Lineage,
+    StatementKind,
+    StatementSource,
+    TableName,
+    TableRows,
+    rows_schema,
+)
 from merge.values.header import Flag, Headers
 
 
 class Processing:
-    """The rules of all tables; the first that matches a table applies. Not thread-safe."""
+    """The rules of all tables; the first that matches a table applies."""
 
     def __init__(self, rules: Sequence[TableRule] = ()) -> None:
         self._rules = tuple(rules)
         self._known = lru_cache(maxsize=TABLES_MAX)(self._decide)
 
-    def rule(self, source: TableName) -> TableRule | None:
-        """Return the rule of a table, by its name in the source; None if it has none."""
-        return self._known(source)
+    def rule(self, source: TableName, origins: tuple[TableName, ...] = ()) -> TableRule | None:
+        """Return the rule of a table; None if it has none.
 
-    def _decide(self, source: TableName) -> TableRule | None:
-        return next((rule for rule in self._rules if rule.matches(source)), None)
+        It is the first that matches the table's name in the source, or one of those under which its rows were
+        before, or the name of the table that a migration's tool copies to it.
+
+        Args:
+            source: its name in the source.
+            origins: see `Lineage`.
+        """
+        return self._known(source, origins)
+
+    def protects(self, source: TableName, origins: tuple[TableName, ...]) -> bool:
+        """Return whether columns of a table must not be read through others."""
+        rule = self._known(source, origins)
+        return rule is not None and bool(rule.protected)
+
+    def _decide(self, source: TableName, origins: tuple[TableName, ...]) -> TableRule | None:
+        names = {source, *origins}
+        names |= {TableName(name.schema, table) for name in names for table in copied_tables(name.table)}
+        return next((rule for rule in self._rules if any(map(rule.matches, names))), None)
 
     def apply(self, chunk: Chunk) -> Chunk:
         """Return a chunk with what the rules keep of its rows and statements; its headers count only that.
@@ -57,24 +82,27 @@ class Processing:
             ddls={index: mark for index, mark in chunk.ddls.items() if headers["flags"][index] & Flag.DDL},
         )
 
-    def columns(self, source: TableName, columns: pa.Schema) -> pa.Schema:
+    def columns(self, source: TableName, columns: pa.Schema, lineage: Lineage | None = None) -> pa.Schema:
         """Return the columns of a table that leave the shard, as they leave it.
 
         Args:
             source: the table's name in the source.
             columns: the source's columns.
+            lineage: where their values come from; None: nothing is known.
 
         Raises:
             DataError: see `TableRule.schema`.
         """
-        rule = self._known(source)
+        lineage = lineage or Lineage()
+        rule = self._known(source, lineage.origins)
         if rule is None:
             return columns
-        return pa.schema(list(rule.schema(source, rows_schema(list(columns), b"[]")).field("after").type))
+        schema = rows_schema(list(columns), b"[]")
+        return pa.schema(list(rule.schema(source, schema, lineage).field("after").type))
 
     def _of_table(self, table: TableRows, chunk: Chunk) -> TableRows:
         assert table.source is not None, "the parser names the source's table"
-        rule = self._known(table.source)
+        rule = self._known(table.source, table.lineage.origins)
         if rule is None or rule.leaves_rows:
             return table
 
@@ -82,7 +110,8 @@ class Processing:
             header = chunk.headers[table.rows.column("_header")[row].as_py()]
             return f"{chunk.names[header['file']]}:{int(header['begin_offset'])}"
 
-        return TableRows(table.name, rule.apply(table.source, table.rows, place), table.source)
+        rows = rule.apply(table.source, table.rows, table.lineage, place)
+        return TableRows(table.name, rows, table.source)
 
     def _statements(self, chunk: Chunk) -> tuple[Any, tuple[StatementSource, ...]]:
         if chunk.statements is None:
@@ -97,7 +126,7 @@ class Processing:
 
     def _keeps(self, source: StatementSource) -> bool:
         """Return whether a statement is kept for any of its tables; a mark always is."""
-        rules = map(self._known, source.names)
+        rules = starmap(self._known, zip_longest(source.names, source.origins, fillvalue=()))
         kept = any(source.kind in (KEPT if rule is None else rule.kinds) for rule in rules)
         return kept or source.kind is StatementKind.SKIP
 

@@ -30,7 +30,16 @@ from merge.errors import DataError
 from merge.rows.expression import Expression, columns_of, fulfilled, value_of
 from merge.rows.pattern import PatternList
 from merge.rows.table_filter import split_patterns
-from merge.values.chunk import ABSENT, MYSQL_TYPE, PRIMARY_KEY, Op, TableName, mysql_type_of, rows_schema
+from merge.values.chunk import (
+    ABSENT,
+    MYSQL_TYPE,
+    PRIMARY_KEY,
+    Lineage,
+    Op,
+    TableName,
+    mysql_type_of,
+    rows_schema,
+)
 
 #: how Arrow refuses types and values
 _REFUSED = (pa.ArrowException, ValueError, TypeError, NotImplementedError)
@@ -73,7 +82,12 @@ class TableRule:
         """Return whether the rule is for a table of the source."""
         return bool(self._pattern.matches(str(source)))
 
-    def schema(self, source: TableName, schema: pa.Schema) -> pa.Schema:
+    @property
+    def protected(self) -> frozenset[str]:
+        """The columns whose values must not leave the shard as they are."""
+        return self.black_columns | frozenset(self.masks)
+
+    def schema(self, source: TableName, schema: pa.Schema, lineage: Lineage | None = None) -> pa.Schema:
         """Return the schema of the table's rows after the rule; see `merge.values.chunk`.
 
         Raises:
@@ -81,16 +95,21 @@ class TableRule:
                 take the type of one.
         """
         empty = [pa.array([], each.type) for each in schema]
-        return self.apply(source, pa.RecordBatch.from_arrays(empty, schema=schema)).schema
+        return self.apply(source, pa.RecordBatch.from_arrays(empty, schema=schema), lineage).schema
 
     def apply(
-        self, source: TableName, rows: pa.RecordBatch, place: Callable[[int], str] = "row {}".format
+        self,
+        source: TableName,
+        rows: pa.RecordBatch,
+        lineage: Lineage | None = None,
+        place: Callable[[int], str] = "row {}".format,
     ) -> Any:
         """Return what is kept of a batch of the table's rows.
 
         Args:
             source: the table's name in the source.
             rows: see `merge.values.chunk`.
+            lineage: where the values come from; None: nothing is known.
             place: returns where a row is, by its index, for errors.
 
         Raises:
@@ -98,37 +117,43 @@ class TableRule:
                 does not fit.
         """
         columns = list(rows.schema.field("after").type)
-        self._check_names(source, [each.name for each in columns])
+        kept = self._kept([each.name for each in columns], lineage or Lineage())
+        self._check_names(source, [each.name for each in columns], kept)
         try:
-            return self._applied(source, rows, columns)
+            return self._applied(source, rows, columns, kept)
         except _REFUSED as error:
             # Arrow's sentence may show a value, which must not leave the shard; one on no rows cannot.
             why = str(error) if not rows.num_rows else ""
         if rows.num_rows:
-            self.schema(source, rows.schema)
-            why = f"a value does not fit, in the transaction at {place(self._first_refused(source, rows, columns))}"
+            self.schema(source, rows.schema, lineage)
+            first = place(self._first_refused(source, rows, columns, kept))
+            why = f"a value does not fit, in the transaction at {first}"
         raise DataError(
             f"The filter's rule {self.match!r} cannot be applied to {source}: {why}.",
             hint="Correct the rule's expressions and masks in filter.tables.",
             table=str(source),
         )
 
-    def _first_refused(self, source: TableName, rows: pa.RecordBatch, columns: list[Any]) -> int:
+    def _first_refused(
+        self, source: TableName, rows: pa.RecordBatch, columns: list[Any], kept: frozenset[str]
+    ) -> int:
         """Return the index of the first row that cannot be read."""
         begin, end = 0, rows.num_rows
         while end - begin > 1:
             middle = (begin + end) // 2
             try:
-                self._applied(source, rows.slice(begin, middle - begin), columns)
+                self._applied(source, rows.slice(begin, middle - begin), columns, kept)
                 begin = middle
             except _REFUSED:
                 end = middle
         return begin
 
-    def _applied(self, source: TableName, rows: pa.RecordBatch, columns: list[Any]) -> Any:
+    def _applied(
+        self, source: TableName, rows: pa.RecordBatch, columns: list[Any], wanted: frozenset[str]
+    ) -> Any:
         types = {each.name.lower(): mysql_type_of(each) for each in columns}
         rows, op, images = self._chosen(source, rows, types)
-        made = {side: self._made(source, image, columns, types) for side, image in images.items()}
+        made = {side: self._made(source, image, columns, types, wanted) for side, image in images.items()}
         fields, before = made["before"]
         after = made["after"][1]
         kept = np.ones(len(rows), np.bool_)
@@ -137,7 +162,7 @@ class TableRule:
         for each in Op:
             if each.name.lower() not in self.kinds:
                 kept &= op != each
-        schema = rows_schema(fields, self._primary_key(rows.schema))
+        schema = rows_schema(fields, self._primary_key(rows.schema, wanted))
         result = put_together(rows, pa.array(op, pa.uint8()), schema, before, after)
         return result if kept.all() else result.filter(pa.array(kept))
 
@@ -161,12 +186,17 @@ class TableRule:
         return np.asarray(found.to_numpy(zero_copy_only=False)) & image.present
 
     def _made(
-        self, source: TableName, image: Images, columns: list[Any], types: Mapping[str, str]
+        self,
+        source: TableName,
+        image: Images,
+        columns: list[Any],
+        types: Mapping[str, str],
+        kept_columns: frozenset[str],
     ) -> tuple[list[Any], Images]:
         """Return the fields of the result, and an image with them."""
         fields, arrays, places, hidden = [], [], [], ~image.present
         for place, (column, name) in enumerate(zip(columns, types, strict=True)):
-            if not self._keeps(name):
+            if name not in kept_columns:
                 continue
             mask, values = self.masks.get(name), image.columns[place]
             kept = column if mask is None else mask.field(column)
@@ -188,13 +218,19 @@ class TableRule:
             absent = None if absent is None else np.pad(absent, ((0, 0), (0, 1)))
         return fields, Images(arrays, image.present, absent)
 
-    def _keeps(self, name: str) -> bool:
-        return (not self.white_columns or name in self.white_columns) and name not in self.black_columns
+    def _kept(self, columns: Iterable[str], lineage: Lineage) -> frozenset[str]:
+        """Return the columns that are kept, in lower case.
 
-    def _primary_key(self, schema: pa.Schema) -> bytes:
+        One whose values come from a masked or dropped column is dropped, unless it has a mask of its own.
+        """
+        wanted = self.white_columns or {name.lower() for name in columns}
+        left_out = lineage.reading(self.protected) - set(self.masks)
+        return frozenset(wanted) - self.black_columns - left_out
+
+    def _primary_key(self, schema: pa.Schema, kept: frozenset[str]) -> bytes:
         """Return the primary key's new names; none if it is no key any more."""
         key = [name.lower() for name in json.loads(schema.metadata[PRIMARY_KEY])]
-        whole = all(self._keeps(name) and (name not in self.masks or self.masks[name].unique) for name in key)
+        whole = all(name in kept and (name not in self.masks or self.masks[name].unique) for name in key)
         original = json.loads(schema.metadata[PRIMARY_KEY])
         return json.dumps(
             [self.renamed.get(name.lower(), name) for name in original] if whole else []
@@ -215,14 +251,12 @@ class TableRule:
                     column=name,
                 )
 
-    def _check_names(self, source: TableName, columns: list[str]) -> None:
+    def _check_names(self, source: TableName, columns: list[str], kept: frozenset[str]) -> None:
         known = {name.lower() for name in columns}
         for name in self._named():
             if name.lower() not in known:
                 raise self._refused(source, name, "which the table does not have")
-        result = [
-            self.renamed.get(name.lower(), name).lower() for name in columns if self._keeps(name.lower())
-        ]
+        result = [self.renamed.get(name.lower(), name).lower() for name in columns if name.lower() in kept]
         result += [name.lower() for name in self.computed]
         if not result:
             raise self._refused(source, ", ".join(columns), "and so keeps none of its columns")
@@ -238,9 +272,16 @@ class TableRule:
             yield from columns_of(expression)
 
     def _refused(self, source: TableName, column: str, why: str) -> DataError:
+        hint = ""
+        if not self.matches(source):
+            hint = (
+                f"The rule applies to {source} because the table had a name that it matches, was made like such a "
+                "table, or is a tool's copy of one. Give it an entry of its own before that one in filter.tables, or "
+                "leave it out by filter.black."
+            )
         return DataError(
             f"The filter's rule {self.match!r} names column {column} of {source}, {why}.",
-            hint="Correct filter.tables in the instance file.",
+            hint=hint or "Correct filter.tables in the instance file.",
             table=str(source),
             column=column,
         )

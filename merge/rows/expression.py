@@ -1,7 +1,7 @@
 """Expressions: conditions and values of a row, evaluated over whole Arrow columns.
 
-As the server evaluates them in a SELECT, with these differences: text compares by code points, whatever the
-column's collation; what would depend on a session's settings or on the server's rounding is refused, by types,
+As the server evaluates them in a SELECT. What differs: text compares by code points, whatever the column's
+collation; what would depend on a session's settings or on the server's rounding is refused, by types,
 before any row is read. Whole numbers are BIGINT, UNSIGNED where one side is; a result that does not fit is an
 error, as at the server. A condition that is NULL is not fulfilled.
 
@@ -125,8 +125,8 @@ class _Evaluation:
             return lazy(self, *expression.arguments)
         if expression.operator == "concat":
             return OPERATORS["concat"](*map(self._text, expression.arguments))
-        if expression.operator not in _COMPARING or expression.operator == "<=>":
-            return OPERATORS[expression.operator](*map(self.value, expression.arguments))
+        if expression.operator == "<=>":
+            return _same(*map(self.value, expression.arguments))
         values = list[Any]()
         for each in expression.arguments:
             # NULL on the left decides.
@@ -378,7 +378,6 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "<=": _compared(pc.less_equal),
     ">": _compared(pc.greater),
     ">=": _compared(pc.greater_equal),
-    "<=>": _same,
     "between": _between,
     "like": _like,
     **ARITHMETIC,

@@ -1,10 +1,10 @@
 """Moments: dates and times in the server's order, with dates that no calendar has.
 
 A source may hold dates with zero or impossible parts: 0000-00-00, 2026-00-15, 2026-02-31. Arrow has none, so
-they are null in a column. Under the null, which of them it is stays in the column's slot: the smallest number of
-the slot's type, more `year << 9 | month << 5 | day`, for a DATE; for other types this times the microseconds of
-a day, more the time of day. Under the null of a NULL is 0. Consumers see null; conditions order such dates as
-the server does.
+they are null in a column. Under the null, which of them it is stays in the column's slot: for a DATE the
+smallest number of the slot's type, more `year << 9 | month << 5 | day`; for other types that times the
+microseconds of a day, more the time of day. Under the null of a NULL is 0. Consumers see null; conditions order
+such dates as the server does.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ Statements (DDL) stand in one record batch of `STATEMENTS`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple
@@ -176,6 +176,28 @@ class SpecialColumns:
 
 
 @dataclass(frozen=True, slots=True)
+class Lineage:
+    """Where the values of a table come from, as far as statements say it."""
+
+    #: names that the table had, and those of tables that it was made like or that its rows were in
+    origins: tuple[TableName, ...] = ()
+    #: column -> the columns that its expression or default reads, all in lower case; those that read none are
+    #: left out. None: not known
+    reads: Mapping[str, tuple[str, ...]] | None = None
+
+    def reading(self, columns: Collection[str]) -> frozenset[str]:
+        """Return the columns whose values come from some others, also from them by way of further ones."""
+        found, reads = set[str](), self.reads or {}
+        while more := {
+            name
+            for name, read in reads.items()
+            if name not in found and not {*columns, *found}.isdisjoint(read)
+        }:
+            found |= more
+        return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
 class TableRows:
     """Row changes of one table in one schema version, in the source's order."""
 
@@ -185,6 +207,7 @@ class TableRows:
     source: TableName | None = None
     #: which columns MariaDB fills itself; None: none, or they were left out
     special: SpecialColumns | None = None
+    lineage: Lineage = field(default_factory=Lineage)
 
 
 class StatementSource(NamedTuple):
@@ -193,6 +216,8 @@ class StatementSource(NamedTuple):
     #: what it concerns and the instance keeps, before routes; an empty table name: no table
     names: tuple[TableName, ...]
     kind: StatementKind
+    #: of each of them, see `Lineage`; empty: none is known
+    origins: tuple[tuple[TableName, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

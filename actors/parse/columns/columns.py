@@ -28,7 +28,7 @@ from actors.parse.columns.types.table import TYPES
 from actors.parse.native.images import Layout
 from actors.parse.native.shapes import ColumnBuffers, ColumnPlan
 from merge.errors import UnsupportedEvent
-from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, SpecialColumns, TableName, rows_schema
+from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, Lineage, SpecialColumns, TableName, rows_schema
 
 
 @dataclass(slots=True)
@@ -139,14 +139,20 @@ class TableSchema:
     layout: Layout
     #: for each column
     readings: tuple[Reading, ...]
-    #: the primary key, and the name, the source's type and the role of each column
+    #: the primary key, the name, the source's type and the role of each column, and the lineage
     described: tuple[bytes, ...]
     #: which columns MariaDB fills itself
     special: SpecialColumns | None
+    lineage: Lineage
 
     @classmethod
-    def of(cls, name: TableName, table: TableMap) -> TableSchema:
+    def of(cls, name: TableName, table: TableMap, lineage: Lineage | None = None) -> TableSchema:
         """Return the schema of a table map's rows under the name that consumers see.
+
+        Args:
+            name: it.
+            table: the table map.
+            lineage: where the values come from; None: nothing is known.
 
         Raises:
             UnsupportedEvent: a column's charset cannot be decoded, or its metadata fit no type.
@@ -168,5 +174,6 @@ class TableSchema:
             (each.name.encode(), each.metadata[MYSQL_TYPE], column.role.encode())
             for column, each in zip(table.columns, fields, strict=True)
         )
-        described = (key, *itertools.chain.from_iterable(columns))
-        return cls(name, table, arrow, layout, readings, described, special_of(table.columns))
+        lineage = lineage or Lineage()
+        described = (key, *itertools.chain.from_iterable(columns), repr(lineage).encode())
+        return cls(name, table, arrow, layout, readings, described, special_of(table.columns), lineage)

@@ -1,12 +1,15 @@
 """Special columns: which of a table map's columns MariaDB fills itself.
 
-MariaDB logs them like the others, and no table map says which they are: a lookup does.
+MariaDB logs them like the others, and no table map says which they are: a lookup does. Without one, the last
+columns that have the names and the type of hashes are taken for them: a hash shows which values are equal, and
+what a short one is.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from actors.parse.columns.table_map import TableMap
 from actors.parse.columns.types.column import Column, ColumnType, Role
@@ -29,6 +32,14 @@ def special_of(columns: Iterable[Column]) -> SpecialColumns | None:
         implicit_period=tuple(name for name, role in named if role in _IMPLICIT),
         row_end=next((name for name, role in named if role in _ROW_ENDS), ""),
     )
+
+
+def named_hashes(columns: Sequence[Column]) -> frozenset[str]:
+    """Return the names of a table's columns that are hashes, as far as names and types say it."""
+    last = itertools.takewhile(
+        lambda column: column.type is ColumnType.LONGLONG and _HASH.fullmatch(column.name), reversed(columns)
+    )
+    return frozenset(column.name for column in last)
 
 
 def may_be_special(table: TableMap) -> bool:

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from actors.parse.columns.table_map import TableMap
 from actors.parse.columns.types.column import Role
 from actors.parse.formats.events import Query
+from merge.values.chunk import Lineage, TableName
 
 
 class ColumnFacts(NamedTuple):
@@ -40,6 +41,16 @@ class TableLookup(Protocol):
             DataError: it is known that these are not the columns that the table map has.
         """
 
+    def origins(self, schema: str, table: str) -> tuple[TableName, ...]:
+        """Return names that a table had, and those of tables that it was made like; see `Lineage`."""
+
+    def lineage(self, schema: str, table: str) -> Lineage:
+        """Return where the values of a table come from, as far as that is known.
+
+        Raises:
+            UnsupportedEvent: it is not known, and the table's rows must not go out without it.
+        """
+
     def redefine(self, query: Query, file: str, end: int) -> None:
         """Note a statement that defines something.
 
@@ -67,6 +78,14 @@ class NoLookup:
 
     def columns(self, _table: TableMap) -> None:
         """Return None."""
+
+    def origins(self, _schema: str, _table: str) -> tuple[TableName, ...]:
+        """Return none."""
+        return ()
+
+    def lineage(self, _schema: str, _table: str) -> Lineage:
+        """Return that nothing is known."""
+        return Lineage()
 
     def redefine(self, _query: Query, _file: str, _end: int) -> None:
         """Do nothing."""

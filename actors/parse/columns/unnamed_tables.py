@@ -28,11 +28,11 @@ from dataclasses import replace
 
 from actors.parse.charsets.charsets import BINARY_COLLATION
 from actors.parse.columns.addresses import ADDRESS_SIZES
-from actors.parse.columns.special import may_be_special
+from actors.parse.columns.special import may_be_special, named_hashes
 from actors.parse.columns.table_lookup import ColumnFacts, TableLookup
 from actors.parse.columns.table_map import TableMap
 from actors.parse.columns.types import moments
-from actors.parse.columns.types.column import Column, ColumnType
+from actors.parse.columns.types.column import Column, ColumnType, Role
 from actors.parse.columns.types.strings import SHORT_MAX
 from merge.errors import UnsupportedEvent
 
@@ -99,10 +99,11 @@ def _told_apart(table: TableMap, lookup: TableLookup, *, needed: bool) -> TableM
             table=f"{table.schema}.{table.table}",
         )
     facts = {fact.name: fact for fact in found or ()}
+    hashes = named_hashes(table.columns) - facts.keys()
     columns = (
         replace(_sharpened(column, facts[column.name]), role=facts[column.name].role)
         if column.name in facts
-        else column
+        else replace(column, role=Role.HASH if column.name in hashes else column.role)
         for column in table.columns
     )
     return replace(table, columns=tuple(columns))

@@ -320,6 +320,7 @@ class ChunkBuilder:
                 chunk.without_undone(builder.finish(), headers),
                 TableName(table.map.schema, table.map.table),
                 table.special,
+                table.lineage,
             )
             for table, builder in chunk.tables.values()
         ]

@@ -204,7 +204,8 @@ class Statements:
             "ddl_schema": self._session(schema, kept),
             "tables": [] if about_none else tables,
         }
-        source = StatementSource(tuple(TableName(*each[1:]) for each, _ in kept), kind)
+        sources = tuple(TableName(*each[1:]) for each, _ in kept)
+        source = StatementSource(sources, kind, tuple(self._tables.origins(*each) for each in sources))
         self._builder.add_statement(columns, source)
         return kept
 

@@ -113,6 +113,10 @@ class Tables:
         """Return what consumers call a table; None: it is left out."""
         return self._select(schema, table)
 
+    def origins(self, schema: str, table: str) -> tuple[TableName, ...]:
+        """Return names that a table had, and those of tables that it was made like; see `Lineage`."""
+        return self._lookup.origins(schema, table) if table else ()
+
     def statement(self, query: Query) -> Statement:
         """Return a statement with what decides its meaning, as far as its event says that."""
         version = ServerVersion(self.mariadb, *self._version)
@@ -171,7 +175,8 @@ class Tables:
         try:
             table = parse_table_map(body, mariadb=self.mariadb, post_header_size=head)
             table = completed(table, self._lookup, mariadb=self.mariadb, names_needed=self._names_needed)
-            return _Table(version, TableSchema.of(name, table))
+            lineage = self._lookup.lineage(table.schema, table.table)
+            return _Table(version, TableSchema.of(name, table, lineage))
         except (KeyError, ValueError) as error:
             raise CorruptEvent(f"A table map describes impossible columns ({error}).") from error
 

@@ -236,6 +236,10 @@ class SchemaHistory:
         """Return a table's definition here, why it is not known, or None: there is no such table."""
         return self._catalog.table(schema, table)
 
+    def origins(self, name: SourceName) -> tuple[SourceName, ...]:
+        """Return names that a table had here, and those of tables that it was made like or has rows of."""
+        return self._catalog.origins(name)
+
     def names(self) -> list[SourceName]:
         """Return the names of all tables here, in order."""
         return self._catalog.names()

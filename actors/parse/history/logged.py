@@ -46,6 +46,11 @@ def facts_of(definition: TableDefinition) -> list[ColumnFacts]:
     ]
 
 
+def reads_of(definition: TableDefinition) -> dict[str, tuple[str, ...]]:
+    """Return which columns' expressions read others, see `Lineage`."""
+    return {column.name.lower(): column.reads for column in definition.columns if column.reads}
+
+
 def table_of(definition: TableDefinition) -> TableMap:
     """Return a table map with all that is known of the columns of a table.
 

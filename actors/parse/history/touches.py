@@ -24,6 +24,8 @@ class Touches(NamedTuple):
     schemas: frozenset[str] = frozenset()
     #: schemas that it drops with all that is in them
     gone: frozenset[str] = frozenset()
+    #: tables that have exchanged rows: nothing else is said of them
+    exchanged: frozenset[SourceName] = frozenset()
     #: whether it may touch anything
     all: bool = False
     #: words of it that were not understood, and have no meaning for rows; they are not stored
@@ -40,6 +42,7 @@ class Touches(NamedTuple):
             "conditional": sorted(map(list, self.conditional)),
             "schemas": sorted(self.schemas),
             "gone": sorted(self.gone),
+            "exchanged": sorted(map(list, self.exchanged)),
             "all": self.all,
         }
         return {name: value for name, value in data.items() if value}
@@ -51,12 +54,12 @@ class Touches(NamedTuple):
         Raises:
             ValueError, TypeError: it is not valid.
         """
-        names, conditional = (
+        names, conditional, exchanged = (
             frozenset(SourceName(str(schema), str(table)) for schema, table in data.get(key, ()))
-            for key in ("names", "conditional")
+            for key in ("names", "conditional", "exchanged")
         )
         schemas, gone = (frozenset(map(str, data.get(key, ()))) for key in ("schemas", "gone"))
-        return Touches(names, conditional, schemas, gone, bool(data.get("all", False)))
+        return Touches(names, conditional, schemas, gone, exchanged, bool(data.get("all", False)))
 
 
 def touches_of(make: Callable[[], Catalog], statement: Statement) -> Touches:
@@ -74,6 +77,7 @@ def touches_of(make: Callable[[], Catalog], statement: Statement) -> Touches:
         frozenset(applied.conditional),
         frozenset(applied.schemas),
         frozenset(applied.gone),
+        frozenset(applied.exchanged),
         applied.any_unknown,
         applied.passed_over,
     )

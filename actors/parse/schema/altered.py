@@ -75,6 +75,10 @@ class AlterWords:
     #: tables that a partition becomes, and that become a partition
     split_off: list[SourceName] = field(default_factory=list)
     taken_in: list[SourceName] = field(default_factory=list)
+    #: tables whose rows become those of a partition, and the other way round
+    exchanged: list[SourceName] = field(default_factory=list)
+    #: words of new defaults that may be names, by column
+    reads: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def renames_only(self) -> bool:
@@ -119,6 +123,7 @@ class AlterWords:
         self._change_keys(draft)
         renamed = self._change_columns(draft, words=words)
         draft.rename_in_keys(renamed)
+        draft.rename_in_expressions(renamed)
         draft.change_engine(self.engine)
         for name in self.dropped_periods:
             draft.periods.pop(folded(name), None)
@@ -203,7 +208,8 @@ class AlterWords:
         if lower in self.visible:
             visibility = Visibility.VISIBLE if self.visible[lower] else Visibility.INVISIBLE
             kept = replace(kept, visibility=visibility)
-        return kept
+        # Rows that are there keep what the default before has given them.
+        return replace(kept, reads=(*kept.reads, *self.reads.get(lower, ())))
 
     def _converted(self, draft: Draft, column: ColumnDefinition, *, words: Words) -> ColumnDefinition:
         if self.convert is None or draft.collation is None:

@@ -221,6 +221,7 @@ class Applying:
         if not self._creates(name, if_not_exists=if_not_exists, or_replace=or_replace):
             return
         self._concerned = [name]
+        self._holdings.origins.pop(self._holdings.key(name), None)
         like = None
         if words.skip("LIKE"):
             like = words.table_name()
@@ -237,6 +238,7 @@ class Applying:
         self._holdings.create(name, table)
 
     def _create_like(self, name: SourceName, like: SourceName) -> None:
+        self._holdings.derive(name, like)
         model = self._holdings.get(like)
         if self._statement.thread_specific:
             raise UnreadableError(f"{like} may be a temporary table")
@@ -337,8 +339,13 @@ class Applying:
             self._holdings.change(name, table)
             for other in alter.split_off:
                 self._holdings.create(other, replace(table, schema=other.schema, table=other.table))
+        for other in alter.split_off:
+            self._holdings.derive(other, name)
         for other in alter.taken_in:
+            self._holdings.derive(name, other)
             self._holdings.drop(other)
+        for other in alter.exchanged:
+            self._holdings.mix(name, other)
         if alter.target is not None:
             self._holdings.rename([(name, alter.target)], self._statement.title, if_exists=if_exists)
 

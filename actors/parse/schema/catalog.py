@@ -151,14 +151,23 @@ class Catalog:
         self._holdings.forget_all(reason)
         return self._holdings.applied
 
+    def origins(self, name: SourceName) -> tuple[SourceName, ...]:
+        """Return names that a table had, and those of tables that it was made like or has rows of."""
+        return self._holdings.origins.get(self.key(name), ())
+
     def schemas_to_json(self) -> dict[str, Any]:
-        """Return what is known of schemas, as a JSON object; `load_schemas` takes it."""
+        """Return what is known besides what names hold, as a JSON object; `load_schemas` takes it."""
         held = self._holdings
-        data = {"collations": held.schemas, "unsure": held.unsure, "all_unknown": held.all_unknown}
+        data = {
+            "collations": held.schemas,
+            "unsure": held.unsure,
+            "all_unknown": held.all_unknown,
+            "origins": [[*key, *map(list, names)] for key, names in sorted(held.origins.items())],
+        }
         return {name: value for name, value in data.items() if value}
 
     def load_schemas(self, data: Mapping[str, Any]) -> None:
-        """Take what is known of schemas from an object that `schemas_to_json` made.
+        """Take what is known besides from an object that `schemas_to_json` made.
 
         Raises:
             ValueError, TypeError, AttributeError: it is not valid.
@@ -169,6 +178,10 @@ class Catalog:
         }
         self._holdings.unsure = {str(name): str(reason) for name, reason in unsure.items()}
         self._holdings.all_unknown = str(data.get("all_unknown", ""))
+        self._holdings.origins = {
+            SourceName(str(schema), str(table)): tuple(SourceName(str(one), str(two)) for one, two in names)
+            for schema, table, *names in data.get("origins", ())
+        }
 
     def _read(self, shown: ShownTable) -> TableDefinition | UnknownTable:
         """Read a table that was shown."""

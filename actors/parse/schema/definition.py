@@ -81,6 +81,9 @@ class ColumnDefinition:
     nullable: bool = True
     generated: Generated = Generated.NO
     visibility: Visibility = Visibility.VISIBLE
+    #: columns that the expression of its value, or of its default, reads, in lower case and in order. While a
+    #: statement is read these are all words of the expression that may be names.
+    reads: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the column as a JSON object that leaves out what is a field's default."""
@@ -93,12 +96,13 @@ class ColumnDefinition:
         Raises:
             ValueError: a field is unknown, missing or has a wrong type.
         """
-        plain = _checked(ColumnDefinition, data, {"values", "generated", "visibility"})
+        plain = _checked(ColumnDefinition, data, {"values", "generated", "visibility", "reads"})
         return ColumnDefinition(
             **plain,
             values=tuple(_texts(data.get("values", ()))),
             generated=Generated(data.get("generated", "")),
             visibility=Visibility(data.get("visibility", "")),
+            reads=tuple(_texts(data.get("reads", ()))),
         )
 
 

@@ -112,6 +112,13 @@ class Draft:
             for key in self.keys
         ]
 
+    def rename_in_expressions(self, renamed: dict[str, str]) -> None:
+        """Give the columns that others read new names, see `rename_in_keys`."""
+        self.columns = [
+            replace(column, reads=tuple(folded(renamed.get(name, name)) for name in column.reads))
+            for column in self.columns
+        ]
+
     def drop_from_keys(self, dropped: Iterable[str]) -> None:
         """Remove columns, whose names are `folded`, from keys; a key without columns goes."""
         gone = set(dropped)
@@ -240,7 +247,11 @@ class Draft:
             self._add_foreign(words)
         filled = {folded(name) for name in self.primary_key} | self.filled
         columns = tuple(
-            replace(column, nullable=False) if folded(column.name) in filled else column
+            replace(
+                column,
+                nullable=column.nullable and folded(column.name) not in filled,
+                reads=tuple(sorted({*names}.intersection(column.reads) - {folded(column.name)})),
+            )
             for column in self.columns
         )
         key = tuple(self.columns[self.require(name)].name for name in self.primary_key)

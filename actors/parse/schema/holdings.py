@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, replace
 from actors.parse.schema.definition import SourceName, TableDefinition, UnknownTable
 from actors.parse.schema.held import Held, NoTable, Resolved, ShownTable, View
 
+#: former names of a table that are kept, and those of tables that it was made like
+ORIGINS_MAX = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Applied:
@@ -20,6 +23,8 @@ class Applied:
     dropped: tuple[SourceName, ...] = ()
     #: (old name, new name) of each RENAME, in order
     renamed: tuple[tuple[SourceName, SourceName], ...] = ()
+    #: tables that have exchanged rows, and whose definitions are what they were
+    exchanged: tuple[SourceName, ...] = ()
     #: names whose table's definition is not known because of this statement
     unknown: tuple[SourceName, ...] = ()
     #: those of them under which the statement has created a table, or has done nothing
@@ -53,6 +58,7 @@ class _Record:
     created: list[SourceName] = field(default_factory=list)
     dropped: list[SourceName] = field(default_factory=list)
     renamed: list[tuple[SourceName, SourceName]] = field(default_factory=list)
+    exchanged: list[SourceName] = field(default_factory=list)
     unknown: list[SourceName] = field(default_factory=list)
     conditional: list[SourceName] = field(default_factory=list)
     schemas: list[str] = field(default_factory=list)
@@ -82,6 +88,8 @@ class Holdings:
         self.unsure: dict[str, str] = {}
         #: why any name may be; empty: none is
         self.all_unknown = ""
+        #: names that a table had, or that its rows were under; the latest last
+        self.origins: dict[SourceName, tuple[SourceName, ...]] = {}
         self._record = _Record()
 
     def begin(self) -> None:
@@ -101,6 +109,7 @@ class Holdings:
             tuple(record.created),
             tuple(record.dropped),
             tuple(record.renamed),
+            tuple(record.exchanged),
             tuple(record.unknown),
             tuple(record.conditional),
             tuple(record.schemas),
@@ -113,7 +122,21 @@ class Holdings:
     def copy_from(self, other: Holdings) -> None:
         """Hold what another one holds."""
         self.tables, self.schemas, self.unsure = dict(other.tables), dict(other.schemas), dict(other.unsure)
-        self.all_unknown = other.all_unknown
+        self.all_unknown, self.origins = other.all_unknown, dict(other.origins)
+
+    def derive(self, name: SourceName, other: SourceName) -> None:
+        """Note that a table was made like another one, or has rows of it."""
+        own, others = (self.origins.get(self.key(each), ()) for each in (name, other))
+        found = [each for each in (*own, *others, other) if self.key(each) != self.key(name)]
+        # The last of each name counts; a rotation that makes a new name each day forgets the oldest.
+        latest = tuple(dict.fromkeys(reversed(found)))[:ORIGINS_MAX]
+        self.origins[self.key(name)] = latest[::-1]
+
+    def mix(self, one: SourceName, two: SourceName) -> None:
+        """Note that two tables have exchanged rows."""
+        self.derive(one, two)
+        self.derive(two, one)
+        self._record.exchanged += (one, two)
 
     def key(self, name: SourceName) -> SourceName:
         """Return what a table is held under."""
@@ -162,6 +185,7 @@ class Holdings:
     def drop(self, name: SourceName) -> None:
         """Hold a table or view no more."""
         key = self.key(name)
+        self.origins.pop(key, None)
         if self.get(name) is None:
             return
         self._free(key, name)
@@ -186,7 +210,13 @@ class Holdings:
             if found is None and if_exists:
                 continue
             reason = f"{statement} renames {old}, whose definition is not known."
-            if isinstance(found, UnknownTable) and if_exists:
+            maybe = isinstance(found, UnknownTable) and if_exists
+            if not maybe:
+                self.origins.pop(self.key(new), None)
+            self.derive(new, old)
+            if not maybe:
+                self.origins.pop(self.key(old), None)
+            if maybe:
                 # It may not be there, and then the new name stays what it is.
                 self.forget(new, reason)
             elif found is None or isinstance(found, UnknownTable):
@@ -249,6 +279,7 @@ class Holdings:
         folded = self._fold(name)
         known = self.schemas.pop(folded, self) is not self
         known |= bool(self.unsure.pop(folded, self.all_unknown))
+        self.origins = {key: names for key, names in self.origins.items() if key.schema != folded}
         gone = {key: held for key, held in self.tables.items() if key.schema == folded}
         for key, held in gone.items():
             del self.tables[key]

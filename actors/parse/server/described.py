@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from actors.parse.columns.columns import fields_of
 from actors.parse.columns.special import special_of
-from actors.parse.history.logged import table_of
+from actors.parse.history.logged import reads_of, table_of
 from actors.parse.schema.definition import TableDefinition
 from actors.parse.server.definitions.present import Asked, PresentReader
 from actors.parse.server.source import SourceAddress, connect, server_facts
-from merge.values.chunk import SpecialColumns, TableName
+from merge.values.chunk import Lineage, SpecialColumns, TableName
 
 
 class Described(NamedTuple):
@@ -29,10 +29,15 @@ class Described(NamedTuple):
     #: the columns that the source logs, as rows have them, but that an ENUM is plain text
     columns: pa.Schema
     special: SpecialColumns | None
+    lineage: Lineage
 
 
-def described(definition: TableDefinition) -> Described:
+def described(definition: TableDefinition, origins: tuple[TableName, ...] = ()) -> Described:
     """Return the columns of a table, of its definition.
+
+    Args:
+        definition: it.
+        origins: see `Lineage`.
 
     Raises:
         UnsupportedEvent: a column's type is not known, or its charset cannot be decoded.
@@ -42,7 +47,8 @@ def described(definition: TableDefinition) -> Described:
         each.with_type(each.type.value_type) if pa.types.is_dictionary(each.type) else each
         for each in fields_of(table)
     ]
-    return Described(TableName(table.schema, table.table), pa.schema(fields), special_of(table.columns))
+    name, lineage = TableName(table.schema, table.table), Lineage(origins, reads_of(definition))
+    return Described(name, pa.schema(fields), special_of(table.columns), lineage)
 
 
 def shown_now(address: SourceAddress, wanted: Callable[[str, str], bool]) -> Iterator[Described]:

@@ -14,10 +14,11 @@ import pymysql
 from actors.parse.columns.table_lookup import ColumnFacts
 from actors.parse.columns.table_map import TableMap
 from actors.parse.formats.events import Query
-from actors.parse.history.logged import facts_of
-from actors.parse.schema.definition import SourceName
+from actors.parse.history.logged import facts_of, reads_of
+from actors.parse.schema.definition import SourceName, TableDefinition
 from actors.parse.server.definitions.present import Asked, PresentReader
 from actors.parse.server.source import SourceAddress, server_facts
+from merge.values.chunk import Lineage, TableName
 
 
 class ServerLookup:
@@ -31,7 +32,7 @@ class ServerLookup:
     def __init__(self, address: SourceAddress, connection: pymysql.Connection[Any]) -> None:
         self._address = address
         self._connection = connection
-        self._known: dict[tuple[str, str], list[ColumnFacts] | None] = {}
+        self._known: dict[tuple[str, str], TableDefinition | None] = {}
 
     def columns(self, table: TableMap) -> list[ColumnFacts] | None:
         """Return a table's columns in order; None if the server has no such table, or does not show it.
@@ -39,10 +40,26 @@ class ServerLookup:
         Raises:
             SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
         """
-        name = table.schema, table.table
+        definition = self._definition(table.schema, table.table)
+        return None if definition is None else facts_of(definition)
+
+    def origins(self, _schema: str, _table: str) -> tuple[TableName, ...]:
+        """Return none: the server does not say them."""
+        return ()
+
+    def lineage(self, schema: str, table: str) -> Lineage:
+        """Return which columns read others now.
+
+        Raises:
+            SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
+        """
+        definition = self._definition(schema, table)
+        return Lineage() if definition is None else Lineage(reads=reads_of(definition))
+
+    def _definition(self, schema: str, table: str) -> TableDefinition | None:
+        name = schema, table
         if name not in self._known:
-            definition = self._asked.definition(SourceName(*name))
-            self._known[name] = None if definition is None else facts_of(definition)
+            self._known[name] = self._asked.definition(SourceName(*name))
         return self._known[name]
 
     def redefine(self, _query: Query, _file: str, _end: int) -> None:

@@ -27,7 +27,6 @@ _PARTITION_WORDS = (
     "DISCARD",
     "IMPORT",
     # with a table of an equal definition, else the server refuses
-    "EXCHANGE",
 )
 #: options of a table, which need no equals sign
 _RENAMED_PARTS = ("COLUMN", "INDEX", "KEY")
@@ -104,6 +103,12 @@ class _Clauses:
         if words.skip_any("ALGORITHM", "LOCK"):
             words.skip("=")
             words.take()
+            return True
+        if words.skip("EXCHANGE", "PARTITION"):
+            words.name()
+            words.expect("WITH", "TABLE")
+            self._alter.exchanged.append(words.table_name())
+            words.skip_rest()
             return True
         if words.sees("PARTITION", "BY") or any(words.sees(word, "PARTITION") for word in _PARTITION_WORDS):
             words.skip_rest()
@@ -241,7 +246,7 @@ class _Clauses:
     def _set(self, name: str) -> None:
         words = self._words
         if words.skip("SET", "DEFAULT"):
-            skip_default(words)
+            self._alter.reads[folded(name)] = skip_default(words)
         elif words.skip("SET", "VISIBLE"):
             self._alter.visible[folded(name)] = True
         elif words.skip("SET", "INVISIBLE"):

@@ -69,6 +69,8 @@ class ColumnWords:
     refers: bool = False
     #: whether it says WITH SYSTEM VERSIONING, which makes a new table versioned
     versioned: bool = False
+    #: words of the expressions of its value and its default that may be names
+    reads: tuple[str, ...] = ()
 
     def defined(
         self, table_collation: int | None, *, explicit_timestamps: bool, strict: bool, mariadb: bool
@@ -95,6 +97,7 @@ class ColumnWords:
             nullable=nullable and not self.primary,
             generated=self.generated,
             visibility=Visibility.INVISIBLE if self.invisible else Visibility.VISIBLE,
+            reads=self.reads,
         )
 
 
@@ -130,8 +133,7 @@ def _attribute(words: Words, column: ColumnWords) -> ColumnWords | None:  # noqa
     if words.skip("SERIAL", "DEFAULT", "VALUE"):
         return replace(column, nullable=False, unique=True)
     if words.skip("DEFAULT"):
-        skip_default(words)
-        return column
+        return replace(column, reads=skip_default(words))
     if words.skip("ON", "UPDATE"):
         words.name()
         if words.sees("("):
@@ -179,10 +181,12 @@ def _generated(words: Words, column: ColumnWords) -> ColumnWords:
             words.expect("END")
         generated = Generated.ROW_START if start else Generated.ROW_END
         return replace(column, generated=generated, nullable=False)
+    words.note_names()
     words.skip_group()
+    reads = words.noted()
     stored = words.skip_any("STORED", "PERSISTENT")
     words.skip("VIRTUAL")
-    return replace(column, generated=Generated.STORED if stored else Generated.VIRTUAL)
+    return replace(column, generated=Generated.STORED if stored else Generated.VIRTUAL, reads=reads)
 
 
 def _skip_idle(words: Words) -> bool:
@@ -195,8 +199,13 @@ def _skip_idle(words: Words) -> bool:
     return True
 
 
-def skip_default(words: Words) -> None:
-    """Take the value after DEFAULT: whatever comes before the next attribute, or the end of the column."""
+def skip_default(words: Words) -> tuple[str, ...]:
+    """Take the value after DEFAULT: whatever comes before the next attribute, or the end of the column.
+
+    Returns:
+        The words in it that may be names of columns.
+    """
+    words.note_names()
     if words.skip("CASE"):
         _skip_case(words)
     elif not words.sees("("):
@@ -209,6 +218,7 @@ def skip_default(words: Words) -> None:
             qualified = words.take().word in (".", "@")
             if qualified and not words.sees("@"):
                 words.take()
+    return words.noted()
 
 
 def _skip_case(words: Words) -> None:

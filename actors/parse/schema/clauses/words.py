@@ -10,18 +10,21 @@ from typing import TypeVar
 from actors.parse.charsets.statement_text import charset_of_client, is_whole
 from actors.parse.schema.clauses.tokens import Kind, Token, UnreadableError, lexer_of
 from actors.parse.schema.definition import SourceName
+from actors.parse.schema.names import folded
 from actors.parse.schema.statement import Statement
 
 _Item = TypeVar("_Item")
 #: words of a statement that are noted as not understood
 PASSED_OVER_MAX = 8
+#: names in one expression: as many as a table has columns
+NAMES_MAX = 4_096
 #: what one statement may list, each item with its weight: more than an ENUM has values (65,535)
 WEIGHT_MAX = 131_072
 #: weight of what is more than a value: more of it fits than a table has columns (4,096), with its keys
 CLAUSE = 24
 #: of a number, without zeros before it: no size and no count has more
 _DIGITS_MAX = 20
-#: characters of such a word
+#: of a word that is noted
 _SHOWN_CHARS = 40
 _SUPPLEMENTARY = re.compile("[\U00010000-\U0010ffff]")
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "TABLE")
@@ -47,9 +50,20 @@ class Words:
         #: tokens that were looked at, and not taken
         self._ahead: list[Token] = []
         self._weight = 0
+        #: what `note_names` notes; None: nothing
+        self._names: set[str] | None = None
         self._lexer = lexer_of(statement)
         if whole:
             self._lexer.trim()
+
+    def note_names(self) -> None:
+        """Begin to note the words that may be names, of an expression that is taken."""
+        self._names = set()
+
+    def noted(self) -> tuple[str, ...]:
+        """Return what was noted since `note_names`, folded and in order, and note no more."""
+        names, self._names = self._names or (), None
+        return tuple(sorted(names))
 
     def peek(self, ahead: int = 0) -> Token:
         """Return a token without taking it; after the last one is END."""
@@ -65,6 +79,10 @@ class Words:
         if token.kind is Kind.END:
             raise self.unexpected()
         del self._ahead[0]
+        if self._names is not None and token.kind in (Kind.WORD, Kind.NAME):
+            self._names.add(folded(token.text))
+            if len(self._names) > NAMES_MAX:
+                raise UnreadableError(f"an expression has more than {NAMES_MAX:,} names")
         return token
 
     @property
@@ -170,8 +188,15 @@ class Words:
             UnreadableError: no parenthesis comes, or it is not closed.
         """
         self.expect("(")
-        self._rewind()
-        self._lexer.skip_group()
+        if self._names is None:
+            self._rewind()
+            self._lexer.skip_group()
+            return
+        depth = 1
+        while depth:
+            token = self.take()
+            if token.kind is Kind.SYMBOL:
+                depth += (token.text == "(") - (token.text == ")")
 
     def skip_to(self, *words: str, flat: bool = False) -> bool:
         """Take everything up to one of these keywords or symbols; return whether one came.

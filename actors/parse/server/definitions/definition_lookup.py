@@ -10,7 +10,7 @@ from actors.parse.columns.table_map import TableMap
 from actors.parse.formats.events import Query
 from actors.parse.history.facts import Change, Place, Present
 from actors.parse.history.history import SchemaHistory
-from actors.parse.history.logged import facts_of
+from actors.parse.history.logged import facts_of, reads_of
 from actors.parse.history.verified import require_agreement
 from actors.parse.schema.definition import SourceName, TableDefinition, UnknownTable
 from actors.parse.server.definitions.base import Base
@@ -19,6 +19,7 @@ from actors.parse.server.definitions.learning import Learning
 from actors.parse.server.definitions.lost import lost
 from actors.parse.server.definitions.present import PresentReader
 from merge.errors import UnsupportedEvent
+from merge.values.chunk import Lineage, TableName
 from merge.values.position import Position
 
 
@@ -36,6 +37,9 @@ class Keeper(Protocol):
     @property
     def always(self) -> bool:
         """Whether the tables are followed even if every table map says what is needed."""
+
+    def protects(self, name: SourceName, origins: tuple[TableName, ...]) -> bool:
+        """Return whether columns of a table, of which it is the name, must not be read through others."""
 
     @property
     def confirm_s(self) -> float:
@@ -141,6 +145,36 @@ class DefinitionLookup:
         """Return the tables here, if they are always followed; None: not known."""
         history = self._known()
         return None if history is None or not self._keeper.always else history.names()
+
+    def origins(self, schema: str, table: str) -> tuple[TableName, ...]:
+        """Return names that a table had here, and those of tables that it was made like."""
+        history = self._known()
+        if history is None:
+            return ()
+        return tuple(TableName(*name) for name in history.origins(SourceName(schema, table)))
+
+    def lineage(self, schema: str, table: str) -> Lineage:
+        """Return where the values of a table come from, see `TableLookup`.
+
+        Raises:
+            UnsupportedEvent: some of its columns are masked or dropped, and its definition is not known here.
+            DefinitionContradicted, SourceUnavailable, SourceUnfit, PositionPurged: as `columns`.
+        """
+        name, origins = SourceName(schema, table), self.origins(schema, table)
+        if not self._keeper.protects(name, origins):
+            return Lineage(origins)
+        history = self._known() or self._begin(*self._place())
+        origins = self.origins(schema, table)
+        found = self._definition(history, name)
+        if isinstance(found, TableDefinition):
+            return Lineage(origins, reads_of(found))
+        raise UnsupportedEvent(
+            f"The filter masks or drops columns of {name}, and the table's definition here is not known: a "
+            "generated column may show them.",
+            hint="GRANT REFERENCES on it lets the account see the definition. If the table was altered since, "
+            "start after the last ALTER TABLE and load earlier rows of the table otherwise, or leave it out.",
+            table=str(name),
+        )
 
     def columns(self, table: TableMap) -> Sequence[ColumnFacts] | None:
         """Return what a table's columns were when its rows were written, see `TableLookup`.

@@ -53,6 +53,7 @@ class SourceDefinitions:
         confirm_s: how long the first rows after a statement wait for the source's own definition; 0: not at
             all, it is compared later.
         statement_chars_max: characters of the longest statement that is read.
+        protects: see `Keeper`; None: no table is.
     """
 
     def __init__(
@@ -63,8 +64,10 @@ class SourceDefinitions:
         always: bool = False,
         confirm_s: float = CONFIRM_S,
         statement_chars_max: int = STATEMENT_CHARS_MAX,
+        protects: Callable[[TableName, tuple[TableName, ...]], bool] | None = None,
     ) -> None:
         self.always = always
+        self._protects = protects
         self.confirm_s = confirm_s
         self._shard = shard
         self._select = select
@@ -149,7 +152,20 @@ class SourceDefinitions:
             found = (self._select(*name) for name in latest[-1].names())
             return frozenset(str(name) for name in found if name is not None)
 
+    def origins(self, name: SourceName) -> tuple[TableName, ...]:
+        """Return names that a table had, and those of tables that it was made like, where reading is."""
+        with self._lock:
+            latest = list(self._histories)
+            if not latest:
+                return ()
+            with latest[-1].lock:
+                return tuple(TableName(*each) for each in latest[-1].origins(name))
+
     # ---- for the reader
+
+    def protects(self, name: SourceName, origins: tuple[TableName, ...]) -> bool:
+        """Return whether columns of a table must not be read through others."""
+        return self._protects is not None and self._protects(TableName(*name), origins)
 
     def lookup(
         self, address: SourceAddress, facts: ServerFacts, start: Position, skips: SkipsOf = no_skips
