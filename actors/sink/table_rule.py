@@ -272,16 +272,16 @@ class TableRule:
             yield from columns_of(expression)
 
     def _refused(self, source: TableName, column: str, why: str) -> DataError:
-        hint = ""
+        hint = "Correct filter.tables in the instance file."
         if not self.matches(source):
             hint = (
-                f"The rule applies to {source} because the table had a name that it matches, was made like such a "
-                "table, or is a tool's copy of one. Give it an entry of its own before that one in filter.tables, or "
-                "leave it out by filter.black."
+                f"The rule applies to {source} because that had a name that it matches, was made like such a"
+                " table, or has the name of a tool's copy. Give it an entry of its own before this one in"
+                " filter.tables, or leave it out by filter.black."
             )
         return DataError(
             f"The filter's rule {self.match!r} names column {column} of {source}, {why}.",
-            hint=hint or "Correct filter.tables in the instance file.",
+            hint=hint,
             table=str(source),
             column=column,
         )

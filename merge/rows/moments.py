@@ -1,14 +1,15 @@
 """Moments: dates and times in the server's order, with dates that no calendar has.
 
-A source may hold dates with zero or impossible parts: 0000-00-00, 2026-00-15, 2026-02-31. Arrow has none, so
-they are null in a column. Under the null, which of them it is stays in the column's slot: for a DATE the
+A source may hold dates with zero or impossible parts: 0000-00-00, 2026-00-15, 2026-02-31. Arrow has none,
+so they are null in a column. Under the null, which of them it is stays in the column's slot: for a DATE the
 smallest number of the slot's type, more `year << 9 | month << 5 | day`; for other types that times the
-microseconds of a day, more the time of day. Under the null of a NULL is 0. Consumers see null; conditions order
-such dates as the server does.
+microseconds of a day, more the time of day. Under the null of a NULL is 0. Consumers see null; conditions
+order such dates as the server does.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from typing import Any, Final
 
@@ -79,7 +80,7 @@ def moment_texts(array: Any, mysql_type: str) -> Any:
     if odd is None:
         return found
     texts = found.to_pylist()
-    width = len(text(pa.array([0]).cast(array.type), mysql_type)[0].as_py())
+    width = len(text(pa.array([dt.date(1970, 1, 1)]).cast(array.type), mysql_type)[0].as_py())
     keys = keys_of(array)
     for row in odd.nonzero()[0].tolist():  # few: most sources have none
         texts[row] = _odd_text(keys[row].as_py())[:width]

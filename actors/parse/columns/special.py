@@ -1,8 +1,8 @@
 """Special columns: which of a table map's columns MariaDB fills itself.
 
-MariaDB logs them like the others, and no table map says which they are: a lookup does. Without one, the last
-columns that have the names and the type of hashes are taken for them: a hash shows which values are equal, and
-what a short one is.
+MariaDB logs them like the others, and no table map says which they are: a lookup does. Without one,
+the last columns with the names and the type of hashes are taken for them: a hash shows which values are
+equal, and helps to guess a short one.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from actors.parse.charsets.charsets import charset_of
 from actors.parse.charsets.statement_text import is_generated
+from actors.parse.schema.altered import AlterWords
 from actors.parse.schema.clauses.alter_table import read_alter
 from actors.parse.schema.clauses.charset_words import CharsetClauses, Charsets
 from actors.parse.schema.clauses.create_table import read_table
@@ -219,16 +220,12 @@ class Applying:
         if_not_exists = words.skip_if_exists()
         name = words.table_name()
         if not self._creates(name, if_not_exists=if_not_exists, or_replace=or_replace):
+            if isinstance(self._holdings.get(name), UnknownTable) and (like := _like(words)) is not None:
+                self._holdings.derive(name, like)
             return
         self._concerned = [name]
         self._holdings.origins.pop(self._holdings.key(name), None)
-        like = None
-        if words.skip("LIKE"):
-            like = words.table_name()
-        elif words.sees("(", "LIKE"):
-            words.expect("(", "LIKE")
-            like = words.table_name()
-            words.expect(")")
+        like = _like(words)
         if like is not None:
             self._create_like(name, like)
             return
@@ -333,21 +330,26 @@ class Applying:
         self._concerned += [*alter.split_off, *alter.taken_in]
         if alter.target is not None:
             self._concerned.append(alter.target)
+        self._move_rows(name, alter)
         draft = None if alter.renames_only else self._draft(name)
         if draft is not None and not alter.is_void(draft):
             table = alter.applied(draft, default_collation=self._convert_default(name), words=words)
             self._holdings.change(name, table)
             for other in alter.split_off:
                 self._holdings.create(other, replace(table, schema=other.schema, table=other.table))
+        for other in alter.taken_in:
+            self._holdings.drop(other)
+        if alter.target is not None:
+            self._holdings.rename([(name, alter.target)], self._statement.title, if_exists=if_exists)
+
+    def _move_rows(self, name: SourceName, alter: AlterWords) -> None:
+        """Note which tables have rows of others after a change of partitions."""
         for other in alter.split_off:
             self._holdings.derive(other, name)
         for other in alter.taken_in:
             self._holdings.derive(name, other)
-            self._holdings.drop(other)
         for other in alter.exchanged:
             self._holdings.mix(name, other)
-        if alter.target is not None:
-            self._holdings.rename([(name, alter.target)], self._statement.title, if_exists=if_exists)
 
     def _convert_default(self, name: SourceName) -> int | None:
         """Return what CONVERT TO CHARACTER SET DEFAULT means; None: not known.
@@ -468,3 +470,14 @@ class Applying:
                 self._holdings.forget(name, f"{self._statement.title} renames temporary tables as well.")
             return
         self._holdings.rename(pairs, self._statement.title, if_exists=if_exists)
+
+
+def _like(words: Words) -> SourceName | None:
+    """Take the table that another one is made like; None if none comes."""
+    in_parentheses = words.skip("(", "LIKE")
+    if not in_parentheses and not words.skip("LIKE"):
+        return None
+    name = words.table_name()
+    if in_parentheses:
+        words.expect(")")
+    return name

@@ -190,7 +190,7 @@ class Statement:
 
     @property
     def title(self) -> str:
-        """What messages call it: its first keywords, such as ALTER TABLE, and nothing that its author chose."""
+        """What messages call it: its first keywords, such as ALTER TABLE; nothing that its author chose."""
         text = _COMMENT.sub(" ", self.sql[:BEGINNING_CHARS]).lstrip()
         words = [word.upper() for word in islice(_WORD.findall(text), _TITLE_WORDS_MAX)]
         # A verb comes first, also one that is not known.

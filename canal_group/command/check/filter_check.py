@@ -70,7 +70,7 @@ def _reading(ruled: Iterable[tuple[Described, TableRule]]) -> Iterable[tuple[str
 def _without_rule(
     ruled: Iterable[tuple[Described, TableRule]], free: Iterable[Described]
 ) -> Iterable[tuple[str, str]]:
-    """Return which tables may be copies that no rule covers: they have the columns that one masks or drops."""
+    """Return which tables may be copies without a rule: they have the columns that one masks or drops."""
     for table in free:
         names = {name.lower() for name in table.columns.names}
         for other, rule in ruled:

@@ -171,10 +171,11 @@ class Compared:
         for row in range(ROWS):
             mine, theirs = (
                 self.computed(expression, np.arange(ROWS) == row),
-                self.selected(condition, f"WHERE id = {row}"),
+                self.selected(condition, f"WHERE id + 0 = {row}"),
             )
             # A NULL on the left decides; servers may compute the rest all the same.
-            assert mine == theirs or (theirs is None and self.has_null(expression, row)), (condition, row)
+            fine = mine == theirs or (theirs is None and self.has_null(expression, row))
+            assert fine, (condition, {name: self.columns[name][row] for name in columns_of(expression)})
             unfit += mine is theirs is None
         self.errors += unfit > 0
 

@@ -20,12 +20,14 @@ from conf.filters.expression_text import ExpressionError, parse_expression
 from merge.errors import DataError
 from merge.rows.absent import absent_in
 from merge.rows.expression import fulfilled, value_of
+from merge.rows.moments import filtered, kept_of
 from merge.values.chunk import (
     ABSENT,
     MYSQL_TYPE,
     PRIMARY_KEY,
     STATEMENTS,
     Chunk,
+    Lineage,
     Op,
     StatementKind,
     StatementSource,
@@ -421,3 +423,194 @@ def test_an_overflow_is_refused():
 def test_what_is_no_expression_is_refused(text):
     with pytest.raises(ExpressionError):
         parse_expression(text)
+
+
+READS = {"note": ("id",), "state": ("note",)}
+
+
+@pytest.mark.parametrize(
+    ("rule", "kept"),
+    [
+        ({"masks": {"id": Mask(MaskKind.HASH)}}, ["id"]),
+        ({"black_columns": frozenset({"id"}), "computed": {"n": parse_expression("id")}}, ["n"]),
+        ({"masks": {"id": Mask(MaskKind.HASH), "state": Mask(MaskKind.NULL)}}, ["id", "state"]),
+        ({"masks": {"id": Mask(MaskKind.HASH)}, "white_columns": frozenset({"id", "note"})}, ["id"]),
+        ({"masks": {"note": Mask(MaskKind.LAST, last=1)}}, ["id", "Note"]),
+        (
+            {
+                "masks": {"id": Mask(MaskKind.HASH)},
+                "computed": {"Note": parse_expression("CHAR_LENGTH(note)")},
+            },
+            ["id", "Note"],
+        ),
+        ({"renamed": {"id": "number"}}, ["number", "Note", "state"]),
+    ],
+)
+def test_what_reads_a_masked_or_dropped_column_is_left_out_unless_a_rule_says_what_becomes_of_it(rule, kept):
+    rule, lineage = TableRule("shop_0.orders", **rule), Lineage(reads=READS)
+    schema = rule.schema(SOURCE, SCHEMA, lineage)
+    assert [each.name for each in schema.field("after").type] == kept
+    rows = batch([(Op.INSERT, None, {"id": 7, "Note": "SECRET", "state": "new"})])
+    result = rule.apply(SOURCE, rows, lineage)
+    assert result.schema == schema
+    assert (b"SECRET" in buffers(result.column("after"))) == ("number" in kept)
+
+
+def test_a_key_with_a_column_that_is_left_out_is_none():
+    schema = SCHEMA.with_metadata({PRIMARY_KEY: b'["id"]'})
+    rule = TableRule("x", masks={"note": Mask(MaskKind.HASH)})
+    assert rule.schema(SOURCE, schema, Lineage(reads={"id": ("note",)})).metadata[PRIMARY_KEY] == b"[]"
+
+
+@pytest.mark.parametrize(
+    ("name", "origins", "found"),
+    [
+        ("customers", [], "masked"),
+        ("customers_old", ["customers"], "masked"),
+        ("archive", ["customers_old", "customers"], "masked"),
+        ("other", ["customers_old"], "all"),
+        ("_customers_gho", [], "masked"),
+        ("_customers_del", [], "masked"),
+        ("_customers_20260131120000_del", [], "masked"),
+        ("_Customers_new", [], "masked"),
+        ("___customers_old", [], "masked"),
+        ("__osc_new_customers", [], "masked"),
+        ("lhmn_customers", [], "masked"),
+        ("lhma_2026_01_31_12_00_00_000_customers", [], "masked"),
+        ("archive", ["_customers_gho"], "masked"),
+        ("special", ["customers"], "first"),
+        ("_customers_gh", [], "all"),
+        ("customers_new", [], "all"),
+    ],
+)
+def test_a_rule_follows_a_table_under_its_other_names(name, origins, found):
+    rules = {
+        "first": TableRule(r"shop\.special"),
+        "masked": TableRule(r"shop\.customers", masks={"mail": Mask(MaskKind.NULL)}),
+        "all": TableRule(".*"),
+    }
+    processing = Processing(list(rules.values()))
+    source, others = TableName("shop", name), tuple(TableName("shop", each) for each in origins)
+    assert processing.rule(source, others) is rules[found]
+    assert processing.protects(source, others) == (found == "masked")
+    assert Processing([rules["masked"]]).rule(TableName("other", name), ()) is None
+
+
+def test_a_table_that_a_followed_rule_does_not_fit_is_named_with_the_way_out():
+    rule = TableRule(r"shop\.customers", masks={"mail": Mask(MaskKind.NULL)})
+    with pytest.raises(DataError, match="an entry of its own before this one"):
+        rule.apply(TableName("shop", "_customers_new"), batch([]))
+
+
+def test_an_error_of_a_value_names_the_transaction_of_the_first_row_that_has_it():
+    rows = [(Op.INSERT, None, {"id": value, "Note": "", "state": "new"}) for value in (1, 2, 2**62, 3, 2**62)]
+    given_chunk = chunk(rows)
+    given_chunk.headers["begin_offset"] = [100, 200, 300, 400, 500]
+    rule = TableRule("shop_0.orders", where=parse_expression("id * 4 > 0"))
+    with pytest.raises(DataError, match=r"does not fit, in the transaction at f:300\."):
+        Processing([rule]).apply(given_chunk)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "values"),
+    [
+        ("a + a", pa.int8(), [200, -200]),
+        ("a * 1000", pa.uint8(), [100_000, 1000]),
+        ("a - 1", pa.uint64(), [99, 0]),
+        ("-a", pa.uint32(), [-100, -1]),
+        ("a % 7", pa.uint64(), [2, 1]),
+    ],
+)
+def test_whole_numbers_are_computed_as_bigint(text, kind, values):
+    array = pa.array([100, -100] if pa.types.is_signed_integer(kind) else [100, 1], kind)
+    assert value_of(parse_expression(text), {"a": array}, 2).to_pylist() == values
+
+
+@pytest.mark.parametrize(
+    ("text", "array"),
+    [
+        ("a + 1", pa.array([2**63 - 1])),
+        ("a - 2", pa.array([1], pa.uint8())),
+        ("a * 2", pa.array([2**63], pa.uint64())),
+        ("-a", pa.array([-(2**63)])),
+        ("ABS(a)", pa.array([-(2**63)])),
+        ("a * 1e300", pa.array([1e300])),
+        ("9223372036854775807 + 1 > a", pa.array([], pa.int64())),
+    ],
+)
+def test_a_number_that_no_bigint_holds_is_an_error(text, array):
+    with pytest.raises(pa.ArrowInvalid):
+        value_of(parse_expression(text), {"a": array}, len(array))
+
+
+def test_what_is_not_computed_has_no_error():
+    columns = {"a": pa.array([2**63 - 1, 1, None])}
+    for text, expected in (
+        ("a = 1 AND a + 1 = 2", [False, True, False]),
+        ("a > 5 OR a + 1 = 2", [True, True, False]),
+        ("COALESCE(a, a + 1) > 0", [True, True, False]),
+        ("a IN (a, a + 1)", [True, True, False]),
+    ):
+        assert fulfilled(parse_expression(text), columns, 3).to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "mysql_type"),
+    [
+        ("a = 99", "year"),
+        ("a = 9 * 11", "year"),
+        ("a = '1'", "bit(9)"),
+        ("CONCAT(a)", "bit(9)"),
+        ("a / 2", "int"),
+    ],
+)
+def test_what_depends_on_the_server_is_refused_by_type(text, mysql_type):
+    kind = pa.uint64() if mysql_type == "bit(9)" else pa.int16()
+    with pytest.raises(pa.ArrowException):
+        value_of(parse_expression(text), {"a": pa.array([], kind)}, 0, {"a": mysql_type})
+
+
+def odd(kind, slots):
+    """Return dates of which those below zero by far are under nulls, as the decoder leaves them."""
+    width = np.int32 if pa.types.is_date32(kind) else np.int64
+    slots = np.array(slots, width)
+    valid = np.packbits((slots != 0) & (slots > np.iinfo(width).min // 2), bitorder="little")
+    return pa.Array.from_buffers(kind, len(slots), [pa.py_buffer(valid), pa.py_buffer(slots)])
+
+
+ZERO, MAY_00 = -(2**31), -(2**31) + (2026 << 9 | 5 << 5)
+#: 0000-00-00, 2026-05-00, 2026-05-01, NULL, 2026-04-30
+DATES = odd(pa.date32(), [ZERO, MAY_00, 20574, 0, 20573])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("d IS NULL", [False, False, False, True, False]),
+        ("d < '2026-05-01'", [True, True, False, False, True]),
+        ("d > '2026-04-30'", [False, True, True, False, False]),
+        ("d = '0000-00-00'", [True, False, False, False, False]),
+        ("d <=> NULL", [False, False, False, True, False]),
+        ("d = d", [True, True, True, False, True]),
+        ("CONCAT(d, '') = '2026-05-00'", [False, True, False, False, False]),
+        ("d BETWEEN '0000-00-00' AND '2026-04-30 00:00:00'", [True, False, False, False, True]),
+    ],
+)
+def test_a_date_of_no_calendar_is_no_null_and_has_its_place_in_the_order(text, expected):
+    types = {"d": "date"}
+    assert fulfilled(parse_expression(text), {"d": DATES}, 5, types).to_pylist() == expected
+    kept = np.array([True, True, False, True, True])
+    some = fulfilled(parse_expression(text), {"d": kept_of(DATES, kept)}, 4, types).to_pylist()
+    assert some == [each for each, one in zip(expected, kept, strict=True) if one]
+
+
+def test_rows_that_are_filtered_before_the_rule_keep_their_dates():
+    schema = rows_schema([pa.field("d", pa.date32(), metadata={MYSQL_TYPE: b"date"})], b"[]")
+    image = pa.StructArray.from_arrays([DATES], fields=list(schema.field("after").type))
+    none = pa.nulls(5, image.type)
+    heads = [pa.array(range(5), each) for each in (pa.int32(), pa.int64())]
+    rows = pa.RecordBatch.from_arrays([*heads, pa.array([1] * 5, pa.uint8()), none, image], schema=schema)
+    some = filtered(rows, np.array([True, False, True, True, True]))
+    rule = TableRule("x", where=parse_expression("d < '2026-05-01'"))
+    assert rule.apply(SOURCE, some).column("_row").to_pylist() == [0, 4]
+    assert some.column("after").null_count == 0

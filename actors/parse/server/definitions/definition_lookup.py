@@ -171,8 +171,8 @@ class DefinitionLookup:
         raise UnsupportedEvent(
             f"The filter masks or drops columns of {name}, and the table's definition here is not known: a "
             "generated column may show them.",
-            hint="GRANT REFERENCES on it lets the account see the definition. If the table was altered since, "
-            "start after the last ALTER TABLE and load earlier rows of the table otherwise, or leave it out.",
+            hint="GRANT REFERENCES on it lets the account see the definition. If it was altered since, start "
+            "after the last ALTER TABLE and load earlier rows otherwise, or leave it out.",
             table=str(name),
         )
 
