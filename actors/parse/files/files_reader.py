@@ -26,6 +26,7 @@ from actors.parse.columns.read_counts import ReadCounts
 from actors.parse.columns.table_lookup import NoLookup, TableLookup
 from actors.parse.files.beginning import beginning
 from actors.parse.files.binlog_files import BinlogFiles, files_in, gap_in, require_one_name
+from actors.parse.files.file_lookup import FileLookup
 from actors.parse.files.file_tail import FileTail
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.grammar.reading import Reading
@@ -238,10 +239,10 @@ class FilesReader:
     def _lookup(self) -> Iterator[TableLookup]:
         address = self._source.lookup
         if address is None:
-            yield NoLookup()
+            yield FileLookup(NoLookup())
             return
         with contextlib.closing(connect(address)) as connection:
-            yield ServerLookup(address, connection)
+            yield FileLookup(ServerLookup(address, connection))
 
 
 def locate(source: FilesSource, start: ShardStart) -> Position:
