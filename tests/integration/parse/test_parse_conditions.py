@@ -89,7 +89,7 @@ class Conditions:
         if roll < 0.4:
             return f"(NOT ({self.condition(depth + 1)}))"
         if roll < 0.5:
-            return f"({self.condition(2)} IS {chance.choice(('TRUE', 'FALSE', 'NOT NULL'))})"
+            return f"({self.condition(2)} IS {chance.choice(('TRUE', 'FALSE'))})"
         kind = chance.choice(("number", "number", "number", "moment", "moment", "time", "text"))
         shapes = ("{} IS NULL", "{} IN ({}, {})", "{} BETWEEN {} AND {}")
         compared = tuple(f"{{}} {each} {{}}" for each in ("=", "<>", "<", "<=", ">", ">=", "<=>"))

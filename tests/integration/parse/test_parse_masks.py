@@ -92,12 +92,13 @@ def test_check_warns_of_what_rules_do_not_cover(unprepared, source_address):
     )
     checks = check_filter(FILTER, source_address(unprepared))
     assert all(check.ok for check in checks)
+    backup = "app.backup has no rule, and the columns of app._customers_new that rule 'app.customers' "
+    backup += "masks or drops: mail"
     found = [check.found.replace("\\", "") for check in checks]
     assert found == [
         "rule 'app.customers' applies to app._customers_new, which has the name of a tool's copy",
         "column low of app.customers is left out: it reads mail, which rule 'app.customers' masks or drops",
-        "app.backup has no rule, and the columns of app._customers_new that rule 'app.customers' masks or drops:"
-        " mail",
+        backup,
         "fits 2 tables",
     ]
     assert len(list(shown_now(source_address(unprepared), lambda schema, _: schema == "app"))) == 4
