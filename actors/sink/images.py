@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from merge.rows.absent import Absent, absent_in
-from merge.rows.moments import filtered
+from merge.rows.expressions.moments import filtered
 from merge.values.chunk import ABSENT, Op, absent_type
 
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from actors.sink.images import Images, changed, put_together, within
 from actors.sink.mask import Mask
 from merge.errors import DataError
-from merge.rows.expression import Expression, columns_of, fulfilled, value_of
+from merge.rows.expressions.expression import Expression, columns_of, fulfilled, value_of
 from merge.rows.pattern import PatternList
 from merge.rows.table_filter import split_patterns
 from merge.values.chunk import (

@@ -1,6 +1,6 @@
 """Expression text: the part of SQL's syntax that row filters and computed columns are written in.
 
-sqlglot reads the text as MySQL's. What `merge.rows.expression` cannot compute is refused by name.
+sqlglot reads the text as MySQL's. What `merge.rows.expressions.expression` cannot compute is refused by name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from pydantic import AfterValidator, Field
 
 from conf.value import unfit
-from merge.rows.expression import Call, Column, Constant, Expression
+from merge.rows.expressions.expression import Call, Column, Constant, Expression
 
 if TYPE_CHECKING:
     from sqlglot import exp

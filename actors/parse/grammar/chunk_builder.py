@@ -23,7 +23,7 @@ from actors.parse.columns.columns import Losses, TableSchema
 from actors.parse.columns.rows import RowsBuilder
 from actors.parse.native.accumulator import Accumulator
 from actors.parse.native.fast_path import FastPath
-from merge.rows.moments import filtered
+from merge.rows.expressions.moments import filtered
 from merge.values.chunk import (
     NO_TABLE,
     STATEMENTS,

@@ -20,8 +20,8 @@ from actors.parse.files.binlog_files import BinlogFiles, files_in
 from actors.parse.server.server_lookup import ServerLookup
 from actors.parse.server.source import connect
 from conf.filters.expression_text import parse_expression
-from merge.rows.expression import columns_of, fulfilled
-from merge.rows.moments import kept_of
+from merge.rows.expressions.expression import columns_of, fulfilled
+from merge.rows.expressions.moments import kept_of
 from merge.values.chunk import TableName, mysql_type_of
 
 #: the server's error of a number that does not fit

@@ -23,7 +23,7 @@ from canal_group.spark.shapes import FIXED, envelope_rows, spark_fields, typed_r
 from merge.rows.assemble import BatchRows, ShardRows, ShardTable
 from merge.rows.canal.entries import ROWS, entries
 from merge.rows.envelope import envelope
-from merge.rows.expression import Call, Column, Constant, value_of
+from merge.rows.expressions.expression import Call, Column, Constant, value_of
 from merge.rows.row_key import RowKey
 from merge.rows.typed import typed
 from merge.values.chunk import MYSQL_TYPE, Chunk, Op, TableName, TableRows, rows_schema

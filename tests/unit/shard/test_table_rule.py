@@ -19,8 +19,8 @@ from actors.sink.table_rule import KEPT, TableRule
 from conf.filters.expression_text import ExpressionError, parse_expression
 from merge.errors import DataError
 from merge.rows.absent import absent_in
-from merge.rows.expression import fulfilled, value_of
-from merge.rows.moments import filtered, kept_of
+from merge.rows.expressions.expression import fulfilled, value_of
+from merge.rows.expressions.moments import filtered, kept_of
 from merge.values.chunk import (
     ABSENT,
     MYSQL_TYPE,

@@ -6,7 +6,7 @@ before any row is read. Whole numbers are BIGINT, UNSIGNED where one side is; a 
 error, as at the server. A condition that is NULL is not fulfilled.
 
 `conf.filters.expression_text` makes expressions from text; this module holds their form and meaning,
-`merge.rows.arithmetic` that of numbers, and `merge.rows.moments` that of dates.
+`merge.rows.expressions.arithmetic` that of numbers, and `merge.rows.expressions.moments` that of dates.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merge.rows.arithmetic import ARITHMETIC, as_alike, is_number, number_of, plain_number
-from merge.rows.moments import (
+from merge.rows.expressions.arithmetic import ARITHMETIC, as_alike, is_number, number_of, plain_number
+from merge.rows.expressions.moments import (
     has_odd,
     is_moment,
     kept_of,

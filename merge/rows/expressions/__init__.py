@@ -1,0 +1,1 @@
+"""Expressions of rows: their meaning, and that of numbers and dates in them."""
