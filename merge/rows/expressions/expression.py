@@ -119,7 +119,7 @@ class _Evaluation:
         if isinstance(expression, Column):
             return plain_number(_decoded(self.columns[expression.name.lower()]), self._type(expression))
         if expression.operator in _COMPARING:
-            self._check_compared(expression.arguments)
+            self._check_compared(expression)
         lazy = self._LAZY.get(expression.operator)
         if lazy is not None:
             return lazy(self, *expression.arguments)
@@ -200,8 +200,15 @@ class _Evaluation:
             return ""
         return self.types.get(expression.name.lower(), "").lower().partition("(")[0].partition(" ")[0]
 
-    def _check_compared(self, arguments: tuple[Expression, ...]) -> None:
+    def _check_compared(self, call: Call) -> None:
         """Refuse constants that servers convert in a way of their own to compare them with a column."""
+        first, arguments = call.arguments[0], call.arguments
+        if (
+            call.operator in {"in", "between"}
+            and isinstance(first, Constant)
+            and isinstance(first.value, str)
+        ):
+            raise pa.ArrowTypeError("IN and BETWEEN do not take a text as their first value")
         types = {self._type(each) for each in arguments}
         if types.isdisjoint({"bit", "year"}):
             return
@@ -343,6 +350,9 @@ def _filled(one: Any, two: Any) -> Any:
         raise pa.ArrowTypeError("COALESCE does not take dates")
     if pa.types.is_boolean(one.type) != pa.types.is_boolean(two.type):
         one, two = number_of(one), number_of(two)
+    apart = {one.type, two.type} == {pa.int64(), pa.uint64()}
+    if apart and (not isinstance(two, pa.Scalar) or (two.as_py() or 0) < 0):
+        raise pa.ArrowTypeError("COALESCE does not take numbers with and without a sign")
     if is_number(one.type) and is_number(two.type):
         one, two = as_alike(one, two)
     return pc.coalesce(one, two)
