@@ -15,6 +15,7 @@ from actors.parse.formats.events import Query
 from actors.parse.schema.catalog import Catalog
 from actors.parse.schema.definition import SourceName
 from actors.parse.schema.statement import ServerVersion
+from actors.parse.server.definitions.lost import lost
 from actors.parse.statements.logged_statement import statement_of
 from merge.errors import CorruptEvent
 from merge.values.chunk import Lineage, TableName
@@ -46,6 +47,13 @@ class FileLookup(NoLookup):
             self._catalog.apply(statement_of(query, _VERSION))
         except CorruptEvent:  # its settings cannot be read, and do not matter here
             return
+
+    def lose(self, query: Query | None, file: str, end: int) -> None:
+        """Note a statement that is left out: any of its tables may be another one now."""
+        self._lookup.lose(query, file, end)
+        statement = lost(query, _VERSION)
+        if statement is not None:
+            self._catalog.apply(statement)
 
     def origins(self, schema: str, table: str) -> tuple[TableName, ...]:
         """Return names that a table had, and those of tables that it was made like."""

@@ -6,6 +6,7 @@ one cannot be read, all are unknown.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -111,16 +112,22 @@ class Applying:
             concerned = []
         if words is None or not concerned:
             self._holdings.forget_all(reason)
-        for name in concerned:
-            self._holdings.forget(name, reason)
+        self._forget_names(concerned, reason)
 
     def _lose(self) -> None:
         """Hold as not known what a statement may have changed that an operator has left out."""
         names = all_names(Words(self._statement))
-        for name in names:
-            self._holdings.forget(name, _LEFT_OUT)
+        self._forget_names(names, _LEFT_OUT)
         if not names:
             self._holdings.forget_all(_LEFT_OUT)
+
+    def _forget_names(self, names: list[SourceName], reason: str) -> None:
+        """Hold names as not known; any of them may have become the next one, or be made like it."""
+        for name in names:
+            self._holdings.forget(name, reason)
+        for one, two in itertools.pairwise(names):
+            self._holdings.derive(one, two)
+            self._holdings.derive(two, one)
 
     def _failed(self, words: Words) -> None:
         """Apply a statement that ended with an error.

@@ -58,6 +58,16 @@ def test_what_a_table_comes_from_follows_it(statements, table, expected, known):
     assert origins(played(*statements, made=made), table) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [("`app`.`t`, `app`.`u`", {"left_out": True}), ("RENAME TABLE t TO u", {"failed": True})],
+)
+def test_a_statement_whose_effect_is_not_known_may_have_renamed_what_it_names(text, options):
+    made = played(CREATE)
+    made.apply(Statement(text, "app", SERVERS["9.7.4"], **options))
+    assert origins(made, "u") == {"app.t"}
+
+
 def test_a_partition_that_becomes_a_table_has_its_rows():
     made = played(CREATE, "ALTER TABLE t CONVERT PARTITION p TO TABLE c", server="10.11.6-MariaDB")
     assert origins(made, "c") == {"app.t"}
