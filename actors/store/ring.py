@@ -35,9 +35,9 @@ import numpy as np
 
 from actors.ports import Host
 from actors.process.host import OS_HOST
+from merge.delivery.cut import cut
 from merge.errors import ShardUnavailable, UsageError
 from merge.values.chunk import Chunk
-from merge.values.cut import cut
 from merge.values.ddl_mark import DdlMark
 from merge.values.header import HEADER, Flag, HeaderRun, Headers
 from merge.values.names import Names

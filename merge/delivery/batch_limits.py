@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from merge.delivery.cut import cut
 from merge.errors import DataError
-from merge.values.cut import cut
 from merge.values.header import WHOLE, Flag, Headers
 from merge.values.offset_range import OffsetRange, whole
 

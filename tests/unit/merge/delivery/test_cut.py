@@ -3,7 +3,7 @@
 import pytest
 from builders import Tx, run_of
 
-from merge.values.cut import cut
+from merge.delivery.cut import cut
 from merge.values.header import no_headers
 
 
