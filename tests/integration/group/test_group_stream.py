@@ -219,12 +219,13 @@ def test_acks_are_taken_in_order_and_a_refused_one_changes_nothing(served: Share
 
 
 def test_a_subscription_keeps_its_filter_and_others_do_not_see_it(served: SharedShop):
-    served.servers[0].execute("CREATE TABLE shop_0.items (id INT PRIMARY KEY)")
     with (
         served.connect(client_id="orders", filter=r"shop\.orders") as orders,
         served.connect(client_id="all") as everything,
     ):
-        served.servers[0].execute("INSERT INTO shop_0.items VALUES (1)")
+        served.servers[0].execute(
+            "CREATE TABLE shop_0.items (id INT PRIMARY KEY)", "INSERT INTO shop_0.items VALUES (1)"
+        )
         served.write(0, 1)
         seen: dict[str, list[str]] = {"orders": [], "all": []}
         for name, consumer, wanted in (("orders", orders, 1), ("all", everything, 3)):

@@ -280,6 +280,7 @@ def flat(column):
     data = {field: getattr(column, field) for field in column.__dataclass_fields__}
     data["invisible"] = data.pop("visibility") is Visibility.INVISIBLE
     data["values"] = []  # table maps say them, without escapes
+    del data["reads"]  # no table of the server's says it; the text of SHOW CREATE TABLE does
     if data["type"] == "vector":
         data["length"] = 0
     if data["generated"] in (Generated.ROW_START, Generated.ROW_END):

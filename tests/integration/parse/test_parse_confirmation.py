@@ -68,7 +68,8 @@ def test_live_the_first_rows_after_a_statement_wait_for_the_source(unprepared, s
     (error,) = recorder.found
     assert isinstance(error, DefinitionContradicted)
     assert error.details["table"] == "app.t"
-    assert SAID in error.message
+    assert "after ALTER TABLE, at mysql-bin" in error.message
+    assert "ADD COLUMN" not in str(error), "a message quotes no text of a source"
     assert "column 2 is `b` int, and the source shows `c` int" in error.message
     assert "No rows were read with it" in error.message
     assert error.details["file"] == start.file
@@ -108,7 +109,7 @@ def test_at_the_end_of_a_backlog_what_was_followed_is_compared(unprepared, sourc
         pass
     (error,) = recorder.found
     assert isinstance(error, DefinitionContradicted)
-    assert "ADD COLUMN d INT" in error.message
+    assert f"after ALTER TABLE, at {end_of(unprepared, source_address).file}" in error.message
     # They were read before anybody could know; the error says so.
     assert of_t(recorder) in ([], [{"a": 1, "b": 2}, {"a": 1, "b": 2, "c": 3}])
     assert "were read with the wrong one" in error.message

@@ -265,7 +265,7 @@ def test_transactions_tables_and_definitions_in_order(mariadb, source_address):
         ("CREATE", "a"),
         ("CREATE", "b"),
         ("ALTER", "a"),
-        ("RENAME", "b"),
+        ("RENAME", "c"),
         ("TRUNCATE", "c"),
         ("CREATE", "d"),
         ("ERASE", "c"),

@@ -145,7 +145,7 @@ def test_a_table_that_is_filled_by_a_statement_stops_the_stream(server, source_a
             await_true(lambda: recorder.error, "the stream stops")
 
     with pytest.raises(
-        UnsupportedEvent, match=r"CREATE TABLE app\.c SELECT .*shard s1, QUERY .*:\d+"
+        UnsupportedEvent, match=r"CREATE TABLE on app\.c\. .*shard s1, QUERY .*:\d+"
     ) as caught:
         run()
     assert "binlog_format=ROW" in caught.value.hint
