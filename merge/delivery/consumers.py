@@ -188,6 +188,8 @@ class Consumers:
         # The state may have changed while the coordinator was asked.
         found = self._subscribers.find(event.client_id)
         try:
+            if found is not None:
+                found.writes.check_not_forgetting()
             start = self._start(request, found)
             if not request.may_disturb:
                 self._check_undisturbed(request, found)

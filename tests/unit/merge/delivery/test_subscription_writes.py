@@ -695,3 +695,25 @@ def test_who_subscribes_while_a_write_is_refused_is_written_at_once_with_what_it
     assert world.saving == []
     world.tick(1)
     assert world.saving == [], "nothing is left to be written"
+
+
+@pytest.mark.parametrize("error", [CoordinatorUnavailable("away"), UsageError("no")])
+def test_who_subscribes_again_while_the_first_subscription_is_refused_repeats_it(error):
+    """1. A new subscription is being written. 2. Its consumer asks again, and the coordinator is asked for the
+    lease. 3. The write is refused, so that the store is asked to forget it. 4. The lease comes.
+    """
+    world = World.of(Source(Tx(10)))
+    world.forgets = False
+    first = world.request_subscribe()
+    world.lease()
+    again = world.request_subscribe()
+    world.save(error)
+    world.lease()
+    for call in (first, again):
+        with pytest.raises((type(error), RetryableError)):
+            world.result(call)
+    assert isinstance(world.answers[again], RetryableError)
+    assert [each.client_id for each in world.asked(do.ReleaseConsumer)][-1] == "c"
+    world.tick(1)
+    world.forget()
+    assert world.subscribe() == world.stored["c"].cursor
