@@ -1,4 +1,4 @@
-"""Run seeds, and print each branch of the deciding code that none of them has reached.
+"""Run seeds, and walks of the group alone, and print each branch of the deciding code that none has reached.
 
 The exit status is 1 if there is one for which `tests/simulation/unreached.toml` has no reason, or if one that
 has a reason was reached; it is 2 if a seed fails. `--sample` is for few seeds, which may reach less.
@@ -24,6 +24,8 @@ DECIDES = ("merge/delivery", "merge/order", "merge/group.py", "actors/group")
 TABLE = "merge/delivery/phase.py", "_NEXT"
 #: seeds that a process gets at a time
 A_TIME = 10
+#: walks of the group alone for each seed
+WALKS = 3
 #: seeds of a complete run: this many reach what is not listed
 SEEDS = 500
 
@@ -96,10 +98,16 @@ def run_all(seeds: range, jobs: int) -> Run:
 def run_some(seeds: range) -> Run:
     """Run seeds in this process, which imports the deciding code now."""
     counts = _counts()
+    from simulation.walk import walk
     from simulation.world import simulate
 
     outcomes = [simulate(seed) for seed in seeds]
     violations = [f"seed {each.seed}: {each.violation}" for each in outcomes if each.violation is not None]
+    for number in range(WALKS * seeds.start, WALKS * seeds.stop):
+        try:
+            walk(number)
+        except AssertionError as error:
+            violations.append(f"walk {number}: {error}")
     return Run(violations, counts.branches, counts.collect())
 
 
