@@ -5,6 +5,7 @@ A pair that nothing here brings about has no place in the table.
 
 import pytest
 from builders import Source, Tx, World
+from simulation.walk import walk
 from soak import first_quick
 
 from merge import events as ev
@@ -12,7 +13,6 @@ from merge.delivery import phase
 from merge.errors import PositionPurged, UsageError
 from merge.group import PURGED_WAIT_US
 from merge.values.offset_range import OffsetRange
-from simulation.walk import walk
 
 #: walks that bring about everything but `RARE`, and how many `make test` takes
 WALKS, QUICK = 1_500, 100

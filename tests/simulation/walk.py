@@ -1,7 +1,7 @@
-"""A random walk of the group alone: what no shell would do so often, with settings that the worlds do not have.
+"""A random walk of the group alone: what no shell does so often, with settings that the worlds lack.
 
-Shards are lost, skipped, added and removed, sources purge, writes fail, consumers are silent, leave, are taken
-over, and ask for positions of before. Nothing is checked but what the machine asserts of itself.
+Shards are lost, skipped, added and removed, sources purge, writes fail, consumers are silent, leave, are
+taken over, and ask for earlier positions. Nothing is checked but what the machine asserts of itself.
 """
 
 from __future__ import annotations

@@ -699,7 +699,7 @@ def test_who_subscribes_while_a_write_is_refused_is_written_at_once_with_what_it
 
 @pytest.mark.parametrize("error", [CoordinatorUnavailable("away"), UsageError("no")])
 def test_who_subscribes_again_while_the_first_subscription_is_refused_repeats_it(error):
-    """1. A new subscription is being written. 2. Its consumer asks again, and the coordinator is asked for the
+    """1. A new subscription is being written. 2. Its consumer asks again, and the coordinator is asked for a
     lease. 3. The write is refused, so that the store is asked to forget it. 4. The lease comes.
     """
     world = World.of(Source(Tx(10)))
