@@ -85,8 +85,12 @@ class Walk:
         self._chance.choice(self._actions)()
 
     def _source(self, shard: int) -> Source:
-        mark = DdlMark(1, "ALTER", "shop.t", f"shop_{shard}.t", 1)
-        kinds = ({}, {}, {"rows": (2, 1)}, {"rows": (0,)}, {"ddl": True, "mark": mark}, {"ddl": True})
+        marks = (
+            DdlMark(statement, op, "shop.t", f"shop_{shard}.t", self._chance.randint(0, 2))
+            for statement, op in enumerate(("ALTER", "CREATE", "ERASE", "RENAME"), 1)
+        )
+        statements = ({"ddl": True, "mark": mark} for mark in marks)
+        kinds = ({}, {}, {}, {}, {"rows": (2, 1)}, {"rows": (0,)}, {"ddl": True}, *statements)
         return Source(
             *(
                 Tx(10 * number + shard, order_id=10 * number + shard, **self._chance.choice(kinds))
@@ -133,6 +137,10 @@ class Walk:
         for shard in self._open_shards:
             ring = self._world.rings[shard]
             moved = self._world.report(shard, self._chance.randint(0, 4))
+            if self._chance.random() < 0.1:
+                tables = frozenset(self._chance.sample((f"shop_{shard}.t", f"shop_{shard}.u"), 1))
+                now_us = self._world.now_us
+                self._world.tell(ev.ShardReported(shard, ring.generation, None, None, now_us, tables=tables))
             low_us = ring.source.latest_low_watermark(ring.at)
             if self._chance.random() < 0.8:
                 self._world.report(shard, 0, low_us, self._chance.choice((None, min(low_us, 100), 50)))
