@@ -19,7 +19,7 @@ from chaos.sources import Source
 #: rows of the large transaction on the first shard
 BIG_ROWS = 1_500
 #: the table that nobody keeps, and how many transactions of it end a shard's binlog
-UNKEPT_TABLE, UNKEPT_LAST = "unkept.events", 3
+UNKEPT_TABLE, UNKEPT_LAST = "unkept.events", 16
 _UNKEPT = Transaction(
     (Statement(f"INSERT INTO {UNKEPT_TABLE} VALUES (%s)", (NOW_US,), Change(UNKEPT_TABLE, "INSERT", 1)),)
 )
@@ -87,7 +87,9 @@ class Writer(demo.Writer):
             while self.busy.is_set() and not self._stop_asked.wait(1 / self._gentle_rate):
                 yield _UNKEPT
             yield transaction
-        yield from (_UNKEPT,) * UNKEPT_LAST
+        for _ in range(UNKEPT_LAST):
+            self._stop_asked.wait(1 / self._gentle_rate)
+            yield _UNKEPT
 
     def _write(self, pending: Iterator[Transaction]) -> None:
         """Commit the current transaction and those that follow, over one connection."""

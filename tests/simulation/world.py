@@ -221,6 +221,8 @@ class World:
     def _look(self) -> None:
         slots = sum(shard.ring_size for shard in self.servers[0].shards.values())
         for server in self.servers:
+            if server.alive:
+                server.candidate.describe()
             if server.machine is not None:
                 self.invariants.bounded(server.machine, slots)
         self.loop.after(LOOK_US, self._look)
