@@ -150,7 +150,8 @@ class Consumers:
             subscriber.writes.check_none()
         if event.ends is not None:
             return self._subscribers.first_position(event.client_id, event.start, event.ends)
-        return None if event.start is None else self._stream.said(event.start)
+        assert event.start is not None, "a start is given, or ends"
+        return self._stream.said(event.start)
 
     def _check_undisturbed(self, event: SubscribeRequested, subscriber: Subscriber | None) -> None:
         """Return if a subscription does not roll back another client.

@@ -18,6 +18,7 @@ from merge.values.offset_range import OffsetRange
 WALKS, QUICK = 1_500, 100
 #: what the tests below bring about: for this a subscription must fail just after its consumer went back
 RARE = {
+    (phase.Phase.SEEKING, phase.Step.PLACE),
     (phase.Phase.SEEKING, phase.Step.SEEK),
     (phase.Phase.SEEKING, phase.Step.DROP),
     (phase.Phase.SEEKING, phase.Step.PURGE),
@@ -78,6 +79,12 @@ def seeking():
 
 def phase_of(world, client):
     return next(each["phase"] for each in world.group.describe(0)["clients"] if each["client_id"] == client)
+
+
+def test_merging_may_begin_before_it_is_opened_where_it_was(seeking, table):
+    seeking.open_all()
+    assert (phase.Phase.SEEKING, phase.Step.PLACE) in table.pairs
+    assert phase_of(seeking, "one") == "reading"
 
 
 def test_it_may_go_back_once_more(seeking, table):

@@ -27,7 +27,7 @@ A_TIME = 10
 #: walks of the group alone for each seed
 WALKS = 3
 #: seeds of a complete run: this many reach what is not listed
-SEEDS = 500
+SEEDS = 300
 
 
 class Run(NamedTuple):
