@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup tools suites demo recorded test sim chaos soak bench mutants check audit fuzz asan format clean
+.PHONY: help setup tools suites demo recorded test sim reached chaos soak bench mutants check audit fuzz asan format clean
 
 BIN := .venv/bin
 # Three processes share the tests, by whole files: three also on two cores, because tests wait as well as compute. A run
@@ -26,6 +26,9 @@ test: tools ## run the tests, without those of `make soak` (ARGS="tests/unit -k 
 
 sim: setup ## run a seed's faults around the real shell in simulated time (SEED=7; SEEDS=1000 runs that many, from SEED on)
 	@PYTHONPATH=tests $(BIN)/python -m simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),1) $(ARGS)
+
+reached: setup ## run seeds, and print the branches of the deciding code that none of them has reached (SEEDS=300 SEED=1; ARGS="--rare 5")
+	@PYTHONPATH=tests $(BIN)/python -m simulation.reached $(if $(SEEDS),--seeds $(SEEDS)) --seed $(or $(SEED),1) $(ARGS)
 
 chaos: setup ## kill, pause and disconnect real processes by a seed's schedule (SEED=7 MINUTES=2; ARGS="--schedule")
 	@PYTHONPATH=tests $(BIN)/python -m chaos --seed $(or $(SEED),1) --minutes $(or $(MINUTES),2) $(ARGS)

@@ -150,7 +150,8 @@ class Consumers:
             subscriber.writes.check_none()
         if event.ends is not None:
             return self._subscribers.first_position(event.client_id, event.start, event.ends)
-        return None if event.start is None else self._stream.said(event.start)
+        assert event.start is not None, "a start is given, or ends"
+        return self._stream.said(event.start)
 
     def _check_undisturbed(self, event: SubscribeRequested, subscriber: Subscriber | None) -> None:
         """Return if a subscription does not roll back another client.
@@ -188,6 +189,8 @@ class Consumers:
         # The state may have changed while the coordinator was asked.
         found = self._subscribers.find(event.client_id)
         try:
+            if found is not None:
+                found.writes.check_not_forgetting()
             start = self._start(request, found)
             if not request.may_disturb:
                 self._check_undisturbed(request, found)

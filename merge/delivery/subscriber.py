@@ -237,9 +237,10 @@ class Subscriber(Continuation):
                 return answers
         elif self.writes.subscribing == call:
             answers += [Refuse(call, error), *self._refused_subscription()]
-        answers += self.save_subscription(stream)
-        # Not at once: the store may be unavailable for a while. `reconcile` writes it.
+        # Not at once: the store may be unavailable for a while. `reconcile` writes it, or who subscribes.
         self.writes.unsaved |= saving.unsaved
+        if self.writes.subscribing is not None:
+            answers += self.save_subscription(stream)
         return answers
 
     def save_again(self, stream: Stream) -> list[Instruction]:

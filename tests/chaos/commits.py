@@ -25,6 +25,8 @@ class Commit:
     #: before it was sent, and after it was known to be committed; microseconds since 1970
     begun_us: int
     done_us: int
+    #: whether consumers get anything of it
+    kept: bool = True
 
     @property
     def gtid_set(self) -> GtidSet:

@@ -38,7 +38,7 @@ def stalls(
         missed = [
             commit.gtid
             for commit in record.commits
-            if acked.get((record.shard, commit.gtid), end.until_us + 1) > end.until_us
+            if commit.kept and acked.get((record.shard, commit.gtid), end.until_us + 1) > end.until_us
         ]
         if missed:
             allowed_s = (end.until_us - end.quiet_us) / S_US

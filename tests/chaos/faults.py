@@ -13,7 +13,7 @@ from chaos.cluster import Server
 from chaos.ensemble import Member
 from chaos.journal import now_us
 from chaos.operations import Operations
-from chaos.process import Program, Victim
+from chaos.process import Program, Slow, Victim
 from chaos.proxy import Proxy
 from chaos.schedule import Fault, Happening
 from chaos.sources import Source
@@ -232,19 +232,25 @@ class Faults:
 
     def _hit(self, done: Done, name: str, victim: Victim, back: Callable[[], object] | None) -> str:
         verb = done.happening.fault.verb
+        slow = Slow(victim)
 
         def mend() -> None:
-            if verb == "pause":
+            if verb == "slow":
+                slow.end()
+            elif verb == "pause":
                 victim.send(signal.SIGCONT)
             elif back is not None:
                 back()
             victim.let_go()
 
-        if verb == "pause":
+        if verb in {"pause", "slow"}:
             # The process may end while it is paused, and is then restarted.
             done.away = None
         done.mend = mend
-        victim.send({"kill": signal.SIGKILL, "end": signal.SIGTERM, "pause": signal.SIGSTOP}[verb])
+        if verb == "slow":
+            slow.start()
+        else:
+            victim.send({"kill": signal.SIGKILL, "end": signal.SIGTERM, "pause": signal.SIGSTOP}[verb])
         return f"{name} (pid {victim.pid})"
 
     @staticmethod

@@ -64,6 +64,7 @@ class Operations:
         return {
             Fault.FAILOVER_SOURCE: self._fail_over,
             Fault.PURGE_SOURCE: purge,
+            Fault.BUSY_SOURCE: self._be_busy,
             Fault.SKIP_SOURCE: self._skip,
             Fault.LOSE_SOURCE: self._lose_end,
         }[happening.fault](source)
@@ -98,6 +99,27 @@ class Operations:
             self._purged(source, source.rotate())
             source.proxy.drop()
         return writer.gate.release
+
+    def _be_busy(self, source: Source) -> Back:
+        """Let only a table be busy that nobody keeps, and purge what is before it once no client needs it.
+
+        No row brings the clients there, and the connection breaks, so the reader must continue without the
+        purged files.
+        """
+        writer = self._world.writers[source.index]
+        writer.busy.set()
+        server, file = source.server.server_id, source.rotate()
+
+        def back() -> None:
+            try:
+                if self._await(lambda: self._all_in(source, server, file)):
+                    self._purged(source, file)
+                    source.proxy.drop()
+                    self._count("busy_purges")
+            finally:
+                writer.busy.clear()
+
+        return back
 
     def _purged(self, source: Source, file: str) -> None:
         if source.paired:

@@ -28,7 +28,7 @@ from chaos.world import CLIENT, RANGES, NotReadyError, World
 
 CLIENTS: Final = (CLIENT, RANGES)
 #: counts that the line always has, even if they are 0
-OPERATIONS: Final = ("failovers", "purges", "clock_steps", "joins", "skips", "lost_ends")
+OPERATIONS: Final = ("failovers", "purges", "clock_steps", "joins", "skips", "lost_ends", "busy_purges")
 #: how long the writers may take for their current transactions, and the large one, seconds
 _WRITERS_S: Final = 60.0
 #: how long the writers continue after the last fault, seconds, so that transactions follow each fault

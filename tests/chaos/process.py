@@ -6,13 +6,17 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 
 from canal_group.demo.database.child_process import start_child
 
 #: how long a process may take to end in good order, seconds
 END_S = 20.0
+#: how long a slow process is stopped, in turns, and how long it runs in between, seconds
+STOPPED_S, RUNS_S = (1.2, 2.8, 1.6), 0.2
 
 
 class Victim:
@@ -34,6 +38,33 @@ class Victim:
     def let_go(self) -> None:
         """Release it."""
         os.close(self._held)
+
+
+class Slow(threading.Thread):
+    """Makes a process slow: it runs for moments only, and is stopped in between for longer than callers wait.
+
+    Args:
+        victim: the process.
+    """
+
+    def __init__(self, victim: Victim) -> None:
+        super().__init__(name=f"slow-{victim.pid}", daemon=True)
+        self._victim = victim
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        """Stop it and let it run in turns, until the end."""
+        for stopped_s in cycle(STOPPED_S):
+            self._victim.send(signal.SIGSTOP)
+            over = self._over.wait(stopped_s)
+            self._victim.send(signal.SIGCONT)
+            if over or self._over.wait(RUNS_S):
+                return
+
+    def end(self) -> None:
+        """Let it run as before."""
+        self._over.set()
+        self.join()
 
 
 class Program:

@@ -32,6 +32,8 @@ from merge.values.position import GroupPosition
 
 #: probability that an offset range is read again
 _AGAIN = 0.2
+#: probability that it may have no row
+_EMPTY = 0.5
 #: maximum number of parts that an offset range is read in
 _PARTS_MAX = 3
 _SPAN_S = 1.0
@@ -104,7 +106,9 @@ class Spanner:
         if self.place.planned:
             until = GroupPosition.from_json(self.place.planned)
             return self.consumer.offset_range(start, until, timeout=_SPAN_S)
-        offset_range = self.consumer.offset_range(start, rows_max=BATCH_ROWS, timeout=_SPAN_S)
+        offset_range = self.consumer.offset_range(
+            start, rows_max=BATCH_ROWS, timeout=_SPAN_S, may_be_empty=self.chance.random() < _EMPTY
+        )
         if offset_range is not None:
             self.place.planned = offset_range.end.to_json()
             self.place.write()

@@ -21,6 +21,8 @@ AWAY_S = (0.2, 3.0)
 GAP_S = (3.0, 11.0)
 #: undisturbed seconds before the first fault
 CALM_S = 3.0
+#: how long a process is slow, seconds
+SLOW_S = (6.0, 12.0)
 #: how long a clock is wrong, a shard skipped, a purged source idle, or a replaced server down, seconds
 ASIDE_S = (2.0, 9.0)
 #: how far a clock steps, in either direction, seconds; small steps are as likely as large ones
@@ -44,6 +46,8 @@ class Fault(StrEnum):
     PAUSE_SHARD = "pause shard"
     PAUSE_GROUP = "pause group"
     PAUSE_GATEWAY = "pause gateway"
+    SLOW_GROUP = "slow group"
+    SLOW_GATEWAY = "slow gateway"
     PAUSE_CONSUMER = "pause consumer"
     PAUSE_ZOOKEEPER = "pause zookeeper"
     PAUSE_MARIADB = "pause mariadb"
@@ -56,6 +60,7 @@ class Fault(StrEnum):
     PAUSE_SPANS = "pause offset ranges"
     FAILOVER_SOURCE = "failover source"
     PURGE_SOURCE = "purge source"
+    BUSY_SOURCE = "busy source"
     STEP_SOURCE = "step source"
     STEP_ACTORS = "step actors"
     SKIP_SOURCE = "skip source"
@@ -64,7 +69,7 @@ class Fault(StrEnum):
 
     @property
     def verb(self) -> str:
-        """The verb: kill, pause, cut, freeze, end; failover, purge, step, skip, join, lose."""
+        """The verb: kill, pause, slow, cut, freeze, end; failover, purge, busy, step, skip, join, lose."""
         return self.value.partition(" ")[0]
 
     @property
@@ -80,7 +85,7 @@ class Fault(StrEnum):
     @property
     def is_operation(self) -> bool:
         """Whether it is an operation that takes a while and runs concurrently with other faults."""
-        return self.verb in {"failover", "purge", "step", "skip", "join", "lose"}
+        return self.verb in {"failover", "purge", "busy", "step", "skip", "join", "lose"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +154,8 @@ def _happenings(chance: Random, seconds: float) -> Iterator[Happening]:
             lasting_s = chance.uniform(*ASIDE_S)
             if fault.verb == "step":
                 step_s = STEP_S[0] * (STEP_S[1] / STEP_S[0]) ** chance.random() * chance.choice((-1, 1))
+        elif fault.verb == "slow":
+            lasting_s = chance.uniform(*SLOW_S)
         else:
             session_s = CONSUMER_SESSION_S if fault.whom in {"consumer", "offset_ranges"} else SESSION_S
             lasting_s, long = session_s * chance.uniform(*(BEYOND if long else WITHIN)), not long

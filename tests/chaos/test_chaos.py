@@ -21,10 +21,13 @@ from integration.zookeeper_fixtures import eventually
 from canal_group.demo.database.engine import Engine
 from canal_group.demo.database.mariadb import MariaDbServer
 from canal_group.demo.database.server_process import ServerMissingError
+from chaos.process import Slow, Victim
 from chaos.schedule import JOINS_MAX, STEP_S, Fault, cast_of, schedule_of
 
 #: seeds and their minutes; each has what sources go through. `make soak` also plays others
-PLAYED = [(35599, 0.5), (611, 1.2)]
+PLAYED = [(29426, 0.5), (79394, 1.2)]
+#: what the longest of them plays too
+SLOW = {Fault.SLOW_GROUP, Fault.SLOW_GATEWAY, Fault.BUSY_SOURCE}
 #: seconds that a seed may take: its faults, start, drain and audit
 A_SEED_S = 420
 WRONG = (
@@ -72,6 +75,7 @@ def test_the_stream_has_one_owner_one_consumer_one_cursor_and_loses_nothing(seed
     assert line["seed"] == seed
     assert sum(line["faults"].values()) >= len(schedule_of(seed, minutes)) - 2, "faults met somebody"
     assert all(line[operation] for operation in ("failovers", "purges", "clock_steps", "lost_ends"))
+    assert line["busy_purges"] or not SLOW & {one.fault for one in schedule_of(seed, minutes)}
     assert line["clients"] == 2
     assert line["late"] <= line["late_bound"]
     assert line["range_rereads"] > 0
@@ -130,3 +134,23 @@ def test_the_seeds_of_the_tests_play_what_sources_go_through(seed: int, minutes:
         Fault.STEP_SOURCE,
         Fault.LOSE_SOURCE,
     }
+    assert minutes < PLAYED[-1][1] or faults >= SLOW
+
+
+def test_a_slow_process_moves_on_for_moments_and_runs_as_before_in_the_end():
+    """It is stopped for longer than callers wait, and never for good."""
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+        victim = Victim(process.pid)
+        slow = Slow(victim)
+        slow.start()
+        for state in ("T", "R", "T"):
+            eventually(lambda state=state: state_of(process.pid) == state, f"the process to be {state}")
+        slow.end()
+        victim.let_go()
+        eventually(lambda: state_of(process.pid) == "R", "the process to run")
+        process.kill()
+
+
+def state_of(pid: int) -> str:
+    """Return the state of a process as ps shows it."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

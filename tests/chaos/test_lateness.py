@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from chaos.audit import Findings
@@ -159,3 +161,10 @@ def test_each_of_what_the_line_counts_makes_a_seed_fail():
 def test_the_end_waits_for_the_furthest_stamp():
     assert End.after(10, 0).until_us == 10 + END_US
     assert End.after(10, 50).until_us == 50 + END_US
+
+
+def test_what_nobody_keeps_is_not_awaited():
+    end = End.after(10 * S_US, 0)
+    commits = record("a", 1.0, 2.0)
+    commits.commits[-1] = replace(commits.commits[-1], kept=False)
+    assert not list(stalls("1001", [Arrival("a", commits.commits[0].gtid, 11 * S_US)], [commits], end))

@@ -33,7 +33,7 @@ from chaos.proxy import Proxy
 from chaos.range_consumer import Place
 from chaos.schedule import JOINS_MAX, SESSION_S, SHARDS, cast_of
 from chaos.sources import ClockedMariaDb, ClockedMySql, Source
-from chaos.writer import Writer, workload_of
+from chaos.writer import UNKEPT_TABLE, Writer, workload_of
 from merge.errors import CanalGroupError
 from merge.values.position import GroupPosition
 
@@ -50,6 +50,11 @@ _START_S: Final = 120.0
 _POLL_S: Final = 0.1
 #: timeout of one ZooKeeper request, seconds
 _ASK_S: Final = 1.0
+#: make the table that nobody keeps
+_UNKEPT: Final = (
+    f"CREATE DATABASE {UNKEPT_TABLE.partition('.')[0]}",
+    f"CREATE TABLE {UNKEPT_TABLE} (at_us BIGINT)",
+)
 _TESTS: Final = Path(__file__).parents[1]
 
 
@@ -188,7 +193,7 @@ class World:
             "start": "latest",
             "filter": {"white": WHITE, "routes": routes()},
             "reader": {"read_timeout_s": 3, "connect_timeout_s": 3},
-            "consumer": {"lease_s": 3},
+            "consumer": {"lease_s": 3, "quiet_s": 1},
             "coordination": {"kind": "zookeeper", "hosts": hosts, "session_timeout_s": SESSION_S},
             "cursor": cursor_settings(),
             "gateway": {"port": free_port()},
@@ -241,7 +246,11 @@ class World:
         with_schema = f"CREATE DATABASE {schema_name(source.index)} CHARACTER SET utf8mb4"
         tables = (table.create(source.index) for table in TABLES)
         source.server.execute(
-            "SET SESSION sql_log_bin = 0", with_schema, f"USE {schema_name(source.index)}", *tables
+            "SET SESSION sql_log_bin = 0",
+            with_schema,
+            *_UNKEPT,
+            f"USE {schema_name(source.index)}",
+            *tables,
         )
         prefix, number = source.server.last_gtid()
         self._write(source, Commits(source.name, prefix, number + 1))
@@ -379,7 +388,7 @@ def prepared(source: Source) -> Commits:
     """Create a shard's schema and its empty tables; return the record, which begins after them."""
     source.server.execute(f"CREATE DATABASE {schema_name(source.index)} CHARACTER SET utf8mb4")
     source.server.execute(
-        *(table.create(source.index) for table in TABLES), database=schema_name(source.index)
+        *_UNKEPT, *(table.create(source.index) for table in TABLES), database=schema_name(source.index)
     )
     prefix, number = source.server.last_gtid()
     return Commits(source.name, prefix, number + 1)

@@ -11,13 +11,18 @@ import pymysql
 
 from canal_group.demo.load import writer as demo
 from canal_group.demo.load.tables import schema_name
-from canal_group.demo.load.workload import Transaction, Workload
+from canal_group.demo.load.workload import NOW_US, Change, Statement, Transaction, Workload
 from chaos.commits import Commit, Commits
 from chaos.journal import now_us
 from chaos.sources import Source
 
 #: rows of the large transaction on the first shard
 BIG_ROWS = 1_500
+#: the table that nobody keeps, and how many transactions of it end a shard's binlog
+UNKEPT_TABLE, UNKEPT_LAST = "unkept.events", 16
+_UNKEPT = Transaction(
+    (Statement(f"INSERT INTO {UNKEPT_TABLE} VALUES (%s)", (NOW_US,), Change(UNKEPT_TABLE, "INSERT", 1)),)
+)
 #: pause before an unavailable server is asked again, seconds
 _AGAIN_S = 0.2
 
@@ -47,6 +52,8 @@ class Writer(demo.Writer):
         #: the transaction that began and is not known to be committed; since when
         self._in_hand: Transaction | None = None
         self._begun_us = 0
+        #: while it is set, only the table is written that nobody keeps
+        self.busy = threading.Event()
         #: a holder of this lock keeps the writer from its source
         self.gate = threading.Lock()
         #: when it committed its last transaction, microseconds since 1970; 0: it has not finished
@@ -70,6 +77,19 @@ class Writer(demo.Writer):
         """End, even while the server is unavailable."""
         self.stop()
         self._abandoned.set()
+
+    def _paced(self, deadline_s: float) -> Iterator[Transaction]:
+        """Yield the workload's transactions, each at its time, and those of which nothing is kept.
+
+        These come last, so the streams are drained only when positions have passed them without a row.
+        """
+        for transaction in super()._paced(deadline_s):
+            while self.busy.is_set() and not self._stop_asked.wait(1 / self._gentle_rate):
+                yield _UNKEPT
+            yield transaction
+        for _ in range(UNKEPT_LAST):
+            self._stop_asked.wait(1 / self._gentle_rate)
+            yield _UNKEPT
 
     def _write(self, pending: Iterator[Transaction]) -> None:
         """Commit the current transaction and those that follow, over one connection."""
@@ -97,8 +117,9 @@ class Writer(demo.Writer):
         assert self._in_hand is not None
         number = self.record.first + len(self.record.transactions)
         server = self._source.server.server_id
-        commit = Commit(f"{prefix}{number}", server, self._begun_us, now_us())
-        self.record.commit(self._in_hand.changes, commit)
+        kept = self._in_hand is not _UNKEPT
+        commit = Commit(f"{prefix}{number}", server, self._begun_us, now_us(), kept)
+        self.record.commit(self._in_hand.changes if kept else (), commit)
         self._begun_us = 0
 
     def _prefix(self, last: str) -> str:

@@ -355,7 +355,7 @@ ABSENCES = (Fault.CONSUMER_AWAY, Fault.CONSUMER_AWAY, Fault.PAUSE_CONSUMER, Faul
 #: faults that give cursors of two servers
 FAILOVERS = (Fault.FAILOVER, Fault.FAILOVER, Fault.FAILOVER, Fault.KILL_CONSUMER, Fault.CONSUMER_AWAY)
 #: faults after which the answer to a call comes later than its caller waits
-LATE_ANSWERS = (Fault.ANSWERS_LATE, Fault.NETWORK_DELAYS, Fault.PAUSE_SERVER, Fault.SHARD_SLOW)
+LATE_ANSWERS = (Fault.ANSWERS_LATE, Fault.GROUP_SLOW, Fault.GATEWAY_SLOW, Fault.PAUSE_SERVER)
 EVERYTHING = FAULTS
 
 #: each mutation, and the faults with which it must be detected

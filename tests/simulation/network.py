@@ -18,6 +18,8 @@ from simulation.process import Process
 DELAY_MAX_US = 20 * MS
 #: transit time of a message that is held up
 STRAY_MAX_US = 6_000 * MS
+#: how long a slow process takes to begin with a request; consumers wait for less
+SLOW_US = 1_000 * MS, 4_000 * MS
 
 
 @dataclass
@@ -40,8 +42,10 @@ class Network:
         self._loop = loop
         #: probabilities that a consumer's message is lost, duplicated, held up
         self.lost = self.twice = self.stray = 0.0
-        #: probability that an answer to a consumer arrives later than it waits for
-        self.late = 0.0
+        #: probabilities that an answer to a consumer arrives later than it waits for, and that it is lost
+        self.late = self.mute = 0.0
+        #: process -> until when it is slow
+        self._slow: dict[str, int] = {}
         #: (caller, callee) -> until when nothing comes through
         self._cut: dict[tuple[str, str], int] = {}
 
@@ -49,10 +53,15 @@ class Network:
         """Cut two processes off from each other for a while."""
         self._cut[one, other] = self._cut[other, one] = self._loop.now_us + for_us
 
+    def slow(self, callee: str, for_us: int) -> None:
+        """Let a process be slow for a while: it begins late with what consumers ask."""
+        self._slow[callee] = self._loop.now_us + for_us
+
     def heal(self) -> None:
         """End all cuts and disturbances."""
-        self.lost = self.twice = self.stray = self.late = 0.0
+        self.lost = self.twice = self.stray = self.late = self.mute = 0.0
         self._cut.clear()
+        self._slow.clear()
 
     def is_cut(self, one: str, other: str) -> bool:
         """Return whether nothing comes through between two."""
@@ -94,13 +103,15 @@ class Network:
                 self._loop.note(caller.name, "request {} gets lost", method)
                 continue
             delay_us = chance.randrange(STRAY_MAX_US) if chance.random() < self.stray else self.delay_us()
+            if self._slow.get(callee.name, 0) > self._loop.now_us:
+                delay_us += chance.randrange(*SLOW_US)
             reply = Future()
             reply.then(lambda reply=reply: self._return(caller, callee, reply, answer))
             self._loop.after(delay_us, lambda reply=reply: self._arrive(callee, method, arguments, reply))
         return caller.awaiting(answer)
 
     def _return(self, caller: Process, callee: Process, reply: Future, answer: Future) -> None:
-        if self.is_cut(caller.name, callee.name) or self._loop.chance.random() < self.lost:
+        if self.is_cut(caller.name, callee.name) or self._loop.chance.random() < max(self.lost, self.mute):
             self._loop.note(callee.name, "an answer to {} gets lost", caller.name)
             return
         delay_us = self.delay_us()

@@ -39,6 +39,8 @@ class Fault(StrEnum):
     NETWORK_REPEATS = "network repeats messages"
     NETWORK_DELAYS = "network holds messages up"
     ANSWERS_LATE = "answers come later than consumers wait"
+    GROUP_SLOW = "group is slower than consumers wait"
+    GATEWAY_SLOW = "gateway loses or delays what the group has answered"
     SOURCE_AWAY = "source unavailable"
     SHARD_SLOW = "shard slow"
     CLOCK_BACK = "clock steps back"

@@ -221,6 +221,8 @@ class World:
     def _look(self) -> None:
         slots = sum(shard.ring_size for shard in self.servers[0].shards.values())
         for server in self.servers:
+            if server.alive:
+                server.candidate.describe()
             if server.machine is not None:
                 self.invariants.bounded(server.machine, slots)
         self.loop.after(LOOK_US, self._look)
@@ -383,6 +385,11 @@ def _slow(world: World, happening: Happening) -> None:
     _one(world.shards, happening).slow_until_us = world.loop.now_us + happening.lasting_us
 
 
+def _gateway_slow(world: World, happening: Happening) -> None:
+    world.set_for(world.network, "late", 0.7, happening)
+    world.set_for(world.network, "mute", 0.3, happening)
+
+
 def _consumer_away(world: World, happening: Happening) -> None:
     client_id = _one(world.consumers, happening).client_id
     for consumer in world.consumers:
@@ -463,6 +470,8 @@ _FAULTS: dict[Fault, Callable[[World, Happening], Any]] = {
     Fault.NETWORK_REPEATS: lambda w, h: w.set_for(w.network, "twice", 0.4, h),
     Fault.NETWORK_DELAYS: lambda w, h: w.set_for(w.network, "stray", 0.3, h),
     Fault.ANSWERS_LATE: lambda w, h: w.set_for(w.network, "late", 0.3, h),
+    Fault.GROUP_SLOW: lambda w, h: w.network.slow(w.active(h).name, h.lasting_us),
+    Fault.GATEWAY_SLOW: _gateway_slow,
     Fault.SOURCE_AWAY: lambda w, h: _away(_one(w.sources, h), w, h),
     Fault.SHARD_SLOW: _slow,
     Fault.CLOCK_BACK: lambda w, h: _one(w.sources, h).step(-h.lasting_us // 3),

@@ -659,3 +659,61 @@ def test_after_a_restart_a_newcomer_counts_from_where_the_log_begins():
     world.start()
     world.open_all()
     assert world.subscribe("new").sequence == 4
+
+
+@pytest.mark.parametrize("error", [CoordinatorUnavailable("away"), UsageError("no")])
+def test_a_store_that_refuses_is_not_asked_again_at_once_though_more_changed_meanwhile(error):
+    """1. A shard joins, and the cursor is written. 2. Another one joins meanwhile. 3. The write is refused:
+    the next one follows with the next tick, and has both.
+    """
+    world = World.of(Source(Tx(10)))
+    world.subscribe()
+    for shard in (1, 2):
+        world.add(Source(Tx(5), server=shard))
+        world.open(shard)
+    for _ in range(3):
+        assert len(world.saving) == 1
+        world.save(error)
+        assert world.saving == [], "the store may be away for a while"
+        world.tick(1)
+    world.save()
+    assert world.saving == []
+    assert sorted(world.stored["c"].cursor.shards) == ["s0", "s1", "s2"]
+
+
+def test_who_subscribes_while_a_write_is_refused_is_written_at_once_with_what_it_said():
+    world = World.of(Source(Tx(10)))
+    world.subscribe()
+    world.add(Source(Tx(5), server=1))
+    world.open(1)
+    call = subscribe_with(world, "shop.other")
+    world.save(CoordinatorUnavailable("away"))
+    world.save()
+    assert world.result(call)[1] == world.stored["c"].cursor
+    assert sorted(world.stored["c"].cursor.shards) == ["s0", "s1"]
+    assert world.stored["c"].filter == "shop.other"
+    assert world.saving == []
+    world.tick(1)
+    assert world.saving == [], "nothing is left to be written"
+
+
+@pytest.mark.parametrize("error", [CoordinatorUnavailable("away"), UsageError("no")])
+def test_who_subscribes_again_while_the_first_subscription_is_refused_repeats_it(error):
+    """1. A new subscription is being written. 2. Its consumer asks again, and the coordinator is asked for a
+    lease. 3. The write is refused, so that the store is asked to forget it. 4. The lease comes.
+    """
+    world = World.of(Source(Tx(10)))
+    world.forgets = False
+    first = world.request_subscribe()
+    world.lease()
+    again = world.request_subscribe()
+    world.save(error)
+    world.lease()
+    for call in (first, again):
+        with pytest.raises((type(error), RetryableError)):
+            world.result(call)
+    assert isinstance(world.answers[again], RetryableError)
+    assert [each.client_id for each in world.asked(do.ReleaseConsumer)][-1] == "c"
+    world.tick(1)
+    world.forget()
+    assert world.subscribe() == world.stored["c"].cursor
