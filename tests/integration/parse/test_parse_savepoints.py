@@ -137,7 +137,9 @@ def test_rows_that_were_handed_over_cannot_be_taken_back(server, source_address)
 
     begin = ("BEGIN", "INSERT INTO app.m VALUES (1, 1)", *inserted(1), "SAVEPOINT a")
     for statements in ((*begin, *inserted(2, 3), "ROLLBACK TO a", "COMMIT"), ("DO 1",)):
-        with pytest.raises(UnsupportedEvent, match=r"Rows after a savepoint were rolled back.*shard s1") as caught:
+        with pytest.raises(
+            UnsupportedEvent, match=r"Rows after a savepoint were rolled back.*shard s1"
+        ) as caught:
             stop(*statements)
         assert "handed over before" in caught.value.hint
     assert position.rows_into_transaction
