@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from integration.group.test_group_world import purge_all_but_the_last
 from integration.output.published import in_lines, publishing
 from integration.shared_servers import SharedShop
@@ -31,6 +32,7 @@ def is_at_the_ends(cursor: dict[str, Any], shop: Shop) -> bool:
     )
 
 
+@pytest.mark.soak
 def test_everybody_goes_on_after_the_sources_have_purged_what_the_filter_leaves_out(
     shop: Shop, tmp_path: Path
 ):

@@ -25,6 +25,10 @@ from canal_group.demo.database.mysql import MySqlServer
 from merge.errors import DataError, PositionRefused
 
 START_BY = pytest.mark.parametrize("start_by", ["auto", "gtid"])
+#: both vendors; the second one takes some seconds a test
+FIRST_MARIADB = pytest.mark.parametrize(
+    "make", [MariaDbServer, pytest.param(MySqlServer, marks=pytest.mark.soak)], ids=["mariadb", "mysql"]
+)
 REPLICA = [*OTHER_LOG, "--log-slave-updates=ON"]
 MARIADB_ID = 1
 
@@ -85,8 +89,8 @@ def goes_on(address, position, *ids, **options):
     ("make", "options", "start_by"),
     [
         (MariaDbServer, [], "gtid"),
-        (MySqlServer, NO_GTID_MODE, "file"),
-        (MySqlServer, [], "gtid"),
+        pytest.param(MySqlServer, NO_GTID_MODE, "file", marks=pytest.mark.soak),
+        pytest.param(MySqlServer, [], "gtid", marks=pytest.mark.soak),
         (MariaDbServer, [], "auto"),
     ],
     ids=["mariadb-gtid", "mysql-file", "mysql-gtid", "mariadb-auto"],
@@ -167,7 +171,7 @@ def diverged(make, server, other, position, ids):
     other.execute(session, *(each for pair in zip(numbers, inserts, strict=True) for each in pair))
 
 
-@MAKES
+@FIRST_MARIADB
 def test_another_server_with_other_transactions_under_the_numbers(make, source_address):
     """1. It has other ones under all numbers. 2. It has purged them, and nothing that it has is left out."""
     with servers(make, [], OTHER_LOG) as (server, other):
@@ -199,7 +203,7 @@ STATEMENTS = (
 )
 
 
-@MAKES
+@FIRST_MARIADB
 @pytest.mark.parametrize(
     "options", [[], pytest.param(["--slave-parallel-threads=4"], marks=pytest.mark.soak)]
 )
@@ -220,7 +224,7 @@ def test_a_replica_has_the_times_of_its_source(make, options, source_address):
         assert len(found[0]) >= len(STATEMENTS)
 
 
-@MAKES
+@FIRST_MARIADB
 def test_the_log_ends_before_a_transaction_whose_rows_were_read(make, source_address):
     """The next transaction is another one: no rows of it are taken for those that were read."""
     count = 2000
