@@ -222,7 +222,7 @@ class GroupCalls:
         """Return the types that operators chose for columns, as `ChosenTypes.from_json` reads them."""
         group = self._candidate.serving()
         group.check_active()
-        return (await group.types.types()).to_json()
+        return (await group.types.get()).to_json()
 
     # ---- operators -------------------------------------------------------------------------------------
 

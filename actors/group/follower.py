@@ -127,7 +127,7 @@ class Follower:
 
     def _new_skips(self) -> tuple[SkippedEvent, ...] | None:
         """Return what is left out, if the shard has to be told; if that fails, it is opened again."""
-        known = self._skips.known(self._name)
+        known = self._skips.known_of(self._name)
         if known is None or known == self._skips_told:
             return None
         self._skips_told = known

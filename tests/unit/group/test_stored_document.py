@@ -1,0 +1,59 @@
+"""What operators chose is stored under the group's epoch; a write whose answer is lost is read again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from actors.group.stored_skips import StoredSkips
+from actors.group.stored_types import StoredTypes
+from actors.meta.history_memory import MemoryHistoryStore
+from actors.process.host import OsHost
+from merge.errors import ConfigError, CoordinatorUnavailable, FencedError
+from merge.values.chunk import TableName
+
+ORDERS = TableName("shop", "orders")
+
+
+class Answers(MemoryHistoryStore):
+    """Takes every write; the answer to the next one is lost if asked for."""
+
+    lost = False
+
+    def save(self, shard, history, epoch):
+        super().save(shard, history, epoch)
+        if self.lost:
+            self.lost = False
+            raise CoordinatorUnavailable("no answer")
+
+
+def test_a_write_whose_answer_was_lost_is_read_and_not_believed():
+    async def play():
+        store = Answers()
+        types = StoredTypes(store, 1, OsHost())
+        await types.choose(ORDERS, "price", "bigint")
+        store.lost = True
+        with pytest.raises(CoordinatorUnavailable):
+            await types.choose(ORDERS, "note", "text")
+        assert types.known is None
+        assert set((await types.get()).tables[str(ORDERS)]) == {"price", "note"}
+        assert await StoredTypes(store, 2, OsHost()).get() == await types.get()
+        with pytest.raises(FencedError):
+            await types.choose(ORDERS, "note", "bigint")
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("make", [StoredTypes, StoredSkips])
+@pytest.mark.parametrize("text", ["{", "[1]", '{"version": 9}', "[" * 100_000])
+def test_what_is_damaged_is_a_sentence_that_names_it(make, text):
+    async def play():
+        store = MemoryHistoryStore()
+        stored = make(store, 1, OsHost())
+        store.save("-types" if make is StoredTypes else "-skips", text, 1)
+        with pytest.raises(ConfigError, match="is damaged") as caught:
+            await stored.get()
+        assert "Remove -" in caught.value.hint
+
+    asyncio.run(play())
