@@ -5,16 +5,11 @@ What it defined is not known. Its text is not kept: it may be why it was left ou
 
 from __future__ import annotations
 
-from typing import Final
-
 from actors.parse.formats.events import Query
-from actors.parse.history.touches import Touches, touches_of
-from actors.parse.schema.catalog import Catalog
+from actors.parse.schema.named import Named, named_in
 from actors.parse.schema.statement import ServerVersion, Statement
 from actors.parse.statements.logged_statement import statement_of
-
-#: a collation for a catalog that is asked for names only: utf8mb4_general_ci
-_ANY_COLLATION: Final = 45
+from merge.errors import CorruptEvent
 
 
 def lost(query: Query | None, version: ServerVersion) -> Statement | None:
@@ -24,20 +19,20 @@ def lost(query: Query | None, version: ServerVersion) -> Statement | None:
         query: what is left out; None: it cannot be read.
         version: of the server that wrote it.
     """
-    touches = _touches(query, version)
-    if not touches:
+    named = _named(query, version)
+    if named.nothing:
         return None
-    names = sorted(touches.names)
-    if touches.all or touches.schemas or touches.gone:
+    names = sorted(named.tables)
+    if named.any or named.schemas or named.dropped or named.whole:
         names = []  # a schema may have any tables
     text = ", ".join(".".join(f"`{part.replace('`', '``')}`" for part in name) for name in names)
     return Statement(text, "", version, left_out=True)
 
 
-def _touches(query: Query | None, version: ServerVersion) -> Touches:
+def _named(query: Query | None, version: ServerVersion) -> Named:
     if query is None:
-        return Touches(all=True)
+        return Named(any=True)
     try:
-        return touches_of(lambda: Catalog(_ANY_COLLATION), statement_of(query, version))
-    except Exception:  # noqa: BLE001 - whatever the reader of statements cannot read is why it is left out
-        return Touches(all=True)
+        return named_in(statement_of(query, version))
+    except CorruptEvent:
+        return Named(any=True)
