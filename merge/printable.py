@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-#: controls of ASCII and of ISO 8859-1, ends of lines, overrides of direction, halves of surrogate pairs
-UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+#: controls of ASCII and of ISO 8859-1, ends of lines, overrides of direction, halves of surrogate pairs, and
+#: what marks the order of bytes
+UNPRINTABLE: Final = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
+)
 
 
 def escaped(text: str) -> str:

@@ -11,6 +11,7 @@ import yaml
 from canal_group.migration.imported import Imported
 from conf.document import parse_document
 from merge.errors import ConfigError
+from merge.printable import escaped
 
 _WIDTH = 110
 
@@ -59,9 +60,8 @@ def _proved(text: str, values: Mapping[str, Any]) -> str:
 
 
 def _comment(text: str, indent: str) -> Iterator[str]:
-    # Of the characters that are not printed some end a line of YAML: what follows would be a setting.
-    printed = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    # Some of what must not be printed ends a line of YAML: what follows would be a setting.
     for line in textwrap.wrap(
-        printed, _WIDTH - 2, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        escaped(text), _WIDTH - 2, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     ):
         yield f"# {line}"

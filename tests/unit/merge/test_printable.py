@@ -27,6 +27,7 @@ def test_no_category_of_control_is_left_and_every_letter_is():
         ("\x9b", "\\x9b"),
         ("\u202e", "\\u202e"),
         ("\ud800", "\\ud800"),
+        ("\ufeff\ufffe\uffff", "\\ufeff\\ufffe\\uffff"),
     ],
 )
 def test_an_escape_names_the_character(raw: str, shown: str):
