@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+import reasoned_list
 
 from mutants.mutant import Key
 
@@ -30,16 +31,7 @@ def load(path: Path = LIST) -> dict[Key, str]:
     Raises:
         ValueError: an entry has no reason, or is in the list twice.
     """
-    reasons: dict[Key, str] = {}
-    for entry in tomllib.loads(path.read_text(encoding="utf-8")).get("survivor", []):
-        reason = entry.pop("reason", "").strip()
-        key = Key(**entry)
-        if not reason:
-            raise ValueError(f"{path.name} gives no reason for {key}")
-        if key in reasons:
-            raise ValueError(f"{path.name} has {key} twice")
-        reasons[key] = reason
-    return reasons
+    return reasoned_list.load(path, "survivor", Key)
 
 
 def compare(
@@ -73,14 +65,6 @@ def entries(keys: Iterable[Key]) -> str:
 
 
 def _entry(key: Key) -> str:
-    number = f"number = {key.number}\n" if key.number > 1 else ""
-    return (
-        f"[[survivor]]\nfile = {_quoted(key.file)}\nfunction = {_quoted(key.function)}\n"
-        f'was = {_quoted(key.was)}\nnow = {_quoted(key.now)}\n{number}reason = ""\n'
+    return reasoned_list.written(
+        "survivor", key.number, file=key.file, function=key.function, was=key.was, now=key.now
     )
-
-
-def _quoted(text: str) -> str:
-    if "'" not in text:
-        return f"'{text}'"
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import reasoned_list
 
 from simulation.branches import Branch
 
@@ -53,16 +54,7 @@ def load(path: Path = LIST) -> dict[Entry, str]:
     Raises:
         ValueError: an entry has no reason, or is in the list twice.
     """
-    reasons: dict[Entry, str] = {}
-    for entry in tomllib.loads(path.read_text(encoding="utf-8")).get("unreached", []):
-        reason = entry.pop("reason", "").strip()
-        one = Entry(**entry)
-        if not reason:
-            raise ValueError(f"{path.name} gives no reason for {one}")
-        if one in reasons:
-            raise ValueError(f"{path.name} has {one} twice")
-        reasons[one] = reason
-    return reasons
+    return reasoned_list.load(path, "unreached", Entry)
 
 
 def never_taken(branches: list[Branch], taken: list[int]) -> Iterator[Branch]:
@@ -95,13 +87,6 @@ def compare(
 def entry_of(branch: Branch) -> str:
     """Return a branch as an entry of the list, without a reason."""
     key = branch.key
-    number = f"number = {key.number}\n" if key.number > 1 else ""
-    texts = {"file": key.file, "function": key.function, "branch": key.branch}
-    lines = "".join(f"{name} = {_quoted(text)}\n" for name, text in texts.items())
-    return f'[[unreached]]\n{lines}{number}reason = ""\n'
-
-
-def _quoted(text: str) -> str:
-    if "'" not in text:
-        return f"'{text}'"
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return reasoned_list.written(
+        "unreached", key.number, file=key.file, function=key.function, branch=key.branch
+    )
