@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from merge.rows.text import text
@@ -79,12 +80,11 @@ def moment_texts(array: Any, mysql_type: str) -> Any:
     found, odd = text(array, mysql_type), _odd(array)
     if odd is None:
         return found
-    texts = found.to_pylist()
     width = len(text(pa.array([dt.date(1970, 1, 1)]).cast(array.type), mysql_type)[0].as_py())
-    keys = keys_of(array)
-    for row in odd.nonzero()[0].tolist():  # few: most sources have none
-        texts[row] = _odd_text(keys[row].as_py())[:width]
-    return pa.array(texts, pa.utf8())
+    # They are mostly one and the same, the zero date.
+    keys = keys_of(array).filter(pa.array(odd)).dictionary_encode()
+    texts = pa.array([_odd_text(key)[:width] for key in keys.dictionary.to_pylist()], pa.utf8())
+    return pc.replace_with_mask(found, pa.array(odd), texts.take(keys.indices))
 
 
 def _odd_text(key: int) -> str:
