@@ -54,7 +54,8 @@ class GroupHandle:
         """Call a method as `call` does, without blocking the loop of the caller."""
         asked = asyncio.wrap_future(self._loop.run(self._rpc.ask(method, *arguments, **named)))
         with translated("The group"):
-            return await asyncio.wait_for(asked, CALL_TIMEOUT_S + wait_s)
+            async with asyncio.timeout(CALL_TIMEOUT_S + wait_s):
+                return await asked
 
     def status(self) -> dict[str, Any]:
         """Return the group's state as a JSON object; if it is unavailable, with an error."""

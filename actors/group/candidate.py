@@ -191,7 +191,8 @@ class Candidate:
         self._stand_down()
         if self._coordinator is not None:
             with contextlib.suppress(Exception):
-                await asyncio.wait_for(self._host.blocking(self._coordinator.close), LEAVE_S)
+                async with asyncio.timeout(LEAVE_S):
+                    await self._host.blocking(self._coordinator.close)
         self._end()
 
     def _end(self) -> NoReturn:

@@ -107,7 +107,8 @@ class GroupActor(GroupCalls):
         """
         fresh = asyncio.run_coroutine_threadsafe(self._candidate.publish(), self._loop)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.wrap_future(fresh), STATUS_WAIT_S)
+            async with asyncio.timeout(STATUS_WAIT_S):
+                await asyncio.wrap_future(fresh)
         servers = await self._servers.describe()
         return {
             "server": self._address,

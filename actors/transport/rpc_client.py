@@ -81,6 +81,11 @@ class RpcClient:
         self._writer.write(frame)
         return answer
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the connection broke, or was closed; no call that waits has heard of it before."""
+        return self._writer.is_closing()
+
     def close(self) -> None:
         """Close the connection; calls that wait for an answer raise ServerUnavailable."""
         self._writer.close()
@@ -118,6 +123,7 @@ class KeptRpcClient:
     def __init__(self, whom: str, find: Callable[[], Awaitable[RpcAddress]]) -> None:
         self._whom, self._find = whom, find
         self._rpc: RpcClient | None = None
+        #: set when a connection was opened; whoever waits for one clears it
         self._opened = asyncio.Event()
 
     async def keep(self) -> None:
@@ -137,7 +143,6 @@ class KeptRpcClient:
             try:
                 await asyncio.wait([rpc.listening])
             finally:
-                self._opened.clear()
                 rpc.close()
 
     async def ask(self, method: str, *arguments: Any, **named: Any) -> Any:
@@ -150,10 +155,12 @@ class KeptRpcClient:
             Exception: what the method raised.
         """
         try:
-            await asyncio.wait_for(self._opened.wait(), CLIENT_WAIT_S)
+            async with asyncio.timeout(CLIENT_WAIT_S):
+                while self._rpc is None or self._rpc.has_ended:
+                    self._opened.clear()
+                    await self._opened.wait()
         except TimeoutError:
             raise _unavailable(self._whom) from None
-        assert self._rpc is not None, "the connection is set before the event"
         return await self._rpc.ask(method, *arguments, **named)
 
 

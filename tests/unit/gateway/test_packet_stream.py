@@ -49,7 +49,8 @@ def test_a_pause_ends_with_its_time_or_with_the_connection():
         await asyncio.sleep(0)
         stream.abort()
         with pytest.raises(PeerGone):
-            await asyncio.wait_for(pausing, 10.0)
+            async with asyncio.timeout(10.0):
+                await pausing
         peer.close()
 
     asyncio.run(story())

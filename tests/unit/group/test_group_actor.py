@@ -127,7 +127,8 @@ async def serving(folder, monkeypatch):
     actor = object.__new__(GroupActor)
     await actor.__init__(settings, wiring.ServerIdentity("here:1", "me", ""), "shard/", LOG)
     try:
-        epoch, _ = await asyncio.wait_for(subscribed(actor), DEADLINE_S)
+        async with asyncio.timeout(DEADLINE_S):
+            epoch, _ = await subscribed(actor)
         yield actor, coordinator, epoch
     finally:
         coordinator.cut_off = False
@@ -258,7 +259,8 @@ def test_nobody_is_heard_before_the_decisions_on_ddl_were_read(tmp_path, monkeyp
         await actor.__init__(settings, wiring.ServerIdentity("here:1", "me", ""), "shard/", LOG)
         assert await asyncio.to_thread(reads.wait, DEADLINE_S)
         with pytest.raises(ServerUnavailable):
-            await asyncio.wait_for(actor.subscribe(CLIENT, "me", ""), DEADLINE_S)
+            async with asyncio.timeout(DEADLINE_S):
+                await actor.subscribe(CLIENT, "me", "")
         closing = asyncio.ensure_future(actor.close())
         await asyncio.sleep(0)
         read_on.set()
@@ -294,12 +296,15 @@ def test_a_new_process_waits_to_hear_of_shards_that_joined_before_it(tmp_path, m
     async def story():
         actor = object.__new__(GroupActor)
         await actor.__init__(settings("s0"), wiring.ServerIdentity("here:1", "me", ""), "shard/", LOG)
-        await asyncio.wait_for(actor._candidate._hear_of_shards(cursors("s0", "s9"), coordinator), DEADLINE_S)
+        async with asyncio.timeout(DEADLINE_S):
+            await actor._candidate._hear_of_shards(cursors("s0", "s9"), coordinator)
         waiting = asyncio.ensure_future(actor._candidate._hear_of_shards(cursors("s0", "s1"), coordinator))
-        await asyncio.wait_for(coordinator.asked_twice.wait(), DEADLINE_S)
+        async with asyncio.timeout(DEADLINE_S):
+            await coordinator.asked_twice.wait()
         assert not waiting.done()
         await actor.register(settings("s0", "s1").shards[1])
-        await asyncio.wait_for(waiting, DEADLINE_S)
+        async with asyncio.timeout(DEADLINE_S):
+            await waiting
         assert actor._registration.known == ["s0", "s1"]
         await actor.close()
 

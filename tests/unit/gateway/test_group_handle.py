@@ -1,0 +1,30 @@
+"""A call of the group ends when it is cancelled, whatever comes at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from actors.gateway.group_handle import GroupHandle
+
+
+def test_a_cancellation_that_comes_with_the_answer_is_not_lost():
+    """A task that goes on would renew the lease of a connection that has ended, and keep others out."""
+
+    async def play() -> None:
+        answer: Future[Any] = Future()
+        handle = object.__new__(GroupHandle)  # its constructor looks for an actor
+        handle._rpc = SimpleNamespace(ask=lambda *_, **__: None)  # type: ignore[assignment]
+        handle._loop = SimpleNamespace(run=lambda _: answer)  # type: ignore[assignment]
+        asked = asyncio.create_task(handle.ask("touch"))
+        await asyncio.sleep(0)
+        answer.set_result(None)
+        asyncio.get_running_loop().call_soon(asked.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+
+    asyncio.run(play())
