@@ -15,7 +15,7 @@ from integration.zookeeper_fixtures import eventually
 
 from canal_group.gateway.gateway_client import GatewayClient
 
-QUIET = {"consumer": {"lease_s": 3, "quiet_s": 0.3}}
+QUIET = {"consumer": {"quiet_s": 0.3}}
 
 
 def cursor_of(gateway_client: GatewayClient, client_id: str) -> dict[str, Any]:
