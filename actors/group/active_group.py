@@ -23,8 +23,8 @@ from actors.group.leases import Leases
 from actors.group.loss_warnings import LossWarnings
 from actors.group.shards import GroupShards
 from actors.group.standby import Standby
-from actors.group.stored_skips import StoredSkips
-from actors.group.stored_types import StoredTypes
+from actors.group.stored.skips import StoredSkips
+from actors.group.stored.types import StoredTypes
 from actors.ports import DDL_DECISIONS, Coordinator, Host, Stores, Subscription
 from actors.shard.ports import ShardChannel
 from merge import events as ev

@@ -9,8 +9,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from actors.group.stored_histories import StoredHistories
-from actors.group.stored_skips import StoredSkips
+from actors.group.stored.histories import StoredHistories
+from actors.group.stored.skips import StoredSkips
 from actors.ports import Host
 from actors.shard.ports import ShardChannel, ShardRpc
 from actors.shard.report import NOTHING, ShardReport

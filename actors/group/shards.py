@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from actors.group.follower import Follower
-from actors.group.stored_histories import StoredHistories
-from actors.group.stored_skips import StoredSkips
+from actors.group.stored.histories import StoredHistories
+from actors.group.stored.skips import StoredSkips
 from actors.ports import Host, SchemaHistoryStore
 from actors.shard.ports import ShardChannel
 from merge import events as ev

@@ -3,7 +3,7 @@
 import pytest
 from soak import first_quick
 
-from actors.group.stored_skips import STORED_AS
+from actors.group.stored.skips import STORED_AS
 from merge.skips.event_skips import EventSkips
 from simulation.loop import MS, S
 from simulation.schedule import FAULTS, Fault, Schedule, commits, happenings

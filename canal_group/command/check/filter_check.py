@@ -71,6 +71,7 @@ def _without_rule(
     ruled: Iterable[tuple[Described, TableRule]], free: Iterable[Described]
 ) -> Iterable[tuple[str, str]]:
     """Return which tables may be copies without a rule: they have the columns that one masks or drops."""
+    ruled = sorted(ruled, key=lambda each: (not each[1].matches(each[0].source), each[0].source))
     for table in free:
         names = {name.lower() for name in table.columns.names}
         for other, rule in ruled:

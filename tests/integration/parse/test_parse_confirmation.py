@@ -55,6 +55,16 @@ def stopping(address, **options):
         recorder.error = None
 
 
+def hold_comparing(monkeypatch, until):
+    """Let a shard that has caught up compare nothing until something holds."""
+    whole = Confirming.confirm_all
+    monkeypatch.setattr(
+        Confirming,
+        "confirm_all",
+        lambda self, history, place: bool(until()) and whole(self, history, place),
+    )
+
+
 def of_t(recorder):
     return [row["after"] for row in recorder.rows("t")]
 
@@ -76,12 +86,18 @@ def test_live_the_first_rows_after_a_statement_wait_for_the_source(unprepared, s
 
 
 @pytest.mark.usefixtures("planted")
-def test_rows_that_do_not_wait_are_compared_when_the_shard_has_caught_up(unprepared, source_address):
+def test_rows_that_do_not_wait_are_compared_when_the_shard_has_caught_up(
+    unprepared, source_address, monkeypatch
+):
     """The error says which rows had the wrong names; what comes after is refused, also by another attempt."""
     start = begun(unprepared, source_address)
     address = source_address(unprepared)
     definitions = SourceDefinitions(address.name, of_app, confirm_s=0)
-    with stopping(address, start=start, definitions=definitions) as recorder:
+    with (
+        monkeypatch.context() as held,
+        stopping(address, start=start, definitions=definitions) as recorder,
+    ):
+        hold_comparing(held, lambda: of_t(recorder))
         unprepared.execute(SAID, "INSERT INTO app.t VALUES (1, 2, 3)")
     (error,) = recorder.found
     assert re.search(rf"between {start.file}:\d+ and {start.file}:\d+ were read", error.message)

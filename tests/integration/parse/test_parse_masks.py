@@ -92,7 +92,7 @@ def test_check_warns_of_what_rules_do_not_cover(unprepared, source_address):
     )
     checks = check_filter(FILTER, source_address(unprepared))
     assert all(check.ok for check in checks)
-    backup = "app.backup has no rule, and the columns of app._customers_new that rule 'app.customers' "
+    backup = "app.backup has no rule, and the columns of app.customers that rule 'app.customers' "
     backup += "masks or drops: mail"
     found = [check.found.replace("\\", "") for check in checks]
     assert found == [

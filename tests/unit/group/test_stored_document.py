@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from actors.group.stored_skips import StoredSkips
-from actors.group.stored_types import StoredTypes
+from actors.group.stored.skips import StoredSkips
+from actors.group.stored.types import StoredTypes
 from actors.meta.history_memory import MemoryHistoryStore
 from actors.process.host import OsHost
 from merge.errors import ConfigError, CoordinatorUnavailable, FencedError

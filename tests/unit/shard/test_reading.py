@@ -139,7 +139,7 @@ class NoSkips:
     async def of(self, _name):
         return ()
 
-    def known(self, _name):
+    def known_of(self, _name):
         return ()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.group.stored_document import StoredDocument
+from actors.group.stored.document import StoredDocument
 from actors.ports import Host, SchemaHistoryStore
 from merge.rows.chosen_types import ChosenTypes
 from merge.values.chunk import TableName

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from actors.group.stored_document import StoredDocument
+from actors.group.stored.document import StoredDocument
 from actors.ports import Host, SchemaHistoryStore
 from merge.skips.event_skips import EventSkips, Stop
 from merge.skips.skipped_event import SkippedEvent
