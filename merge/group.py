@@ -234,7 +234,7 @@ class Group:
         instructions: list[Instruction] = []
         for shard in self._stream.purged():
             name, state = self._stream.shards[shard], self._stream.states[shard]
-            position, error, since_us = state.asked_at, state.error, state.purged_us
+            position, error, since_us = state.refused_at, state.error, state.purged_us
             assert position is not None, "a shard without a position begins where its settings say"
             assert isinstance(error, PositionRefused), "a refused position has its error"
             waited = since_us is not None and at_us - since_us >= PURGED_WAIT_US

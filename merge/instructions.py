@@ -20,6 +20,8 @@ class OpenShard:
     shard: int
     generation: int
     position: Position | None
+    #: positions after it up to which client ids have read: what is before them is compared as well
+    read_to: tuple[Position, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

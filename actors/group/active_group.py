@@ -228,8 +228,8 @@ class ActiveGroup:
                 self._reply(call, value)
             case do.Refuse(call, error):
                 self._answer(call, lambda answer: answer.set_exception(error))
-            case do.OpenShard(shard, generation, position):
-                self._shards.follow(shard, generation, position)
+            case do.OpenShard(shard, generation, position, read_to):
+                self._shards.follow(shard, generation, position, read_to)
             case do.FreeRing(shard, _, sequence):
                 self._shards.free(shard, sequence)
             case do.CloseShard(shard):

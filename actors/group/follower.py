@@ -81,13 +81,17 @@ class Follower:
         #: timer that is set while the ring has to be told
         self._telling: asyncio.TimerHandle | None = None
 
-    async def follow(self, position: Position | None) -> None:
+    async def follow(self, position: Position | None, read_to: tuple[Position, ...]) -> None:
         """Open the shard at `position`, without a timeout, and pass on its reports until it is lost.
+
+        Args:
+            position: where to begin.
+            read_to: up to where client ids have read, see `OpenShard`.
 
         Raises:
             FencedError: the shard serves a newer group, or another server was elected.
         """
-        opened = await self._open(position)
+        opened = await self._open(position, read_to)
         self._tell(ev.ShardOpened(self._shard, self._generation, opened, self._now_us()))
         try:
             rpc = await self._channel.rpc()
@@ -133,12 +137,14 @@ class Follower:
         self._skips_told = known
         return known
 
-    async def _open(self, position: Position | None) -> Position:
+    async def _open(self, position: Position | None, read_to: tuple[Position, ...]) -> Position:
         while True:
             try:
                 history = await self._histories.load(self._name)
                 skips = self._skips_told = await self._skips.of(self._name)
-                opened = await self._channel.open(self._epoch, self._generation, position, history, skips)
+                opened = await self._channel.open(
+                    self._epoch, self._generation, position, history, skips, read_to
+                )
             except FencedError:
                 raise
             except DataError as error:

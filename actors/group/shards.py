@@ -57,14 +57,16 @@ class GroupShards:
         """Undo the last `append`: the group refused the shard."""
         self._channels.pop()
 
-    def follow(self, shard: int, generation: int, position: Position | None) -> None:
-        """Open a shard at `position` and pass on its reports; its previous follower ends."""
+    def follow(
+        self, shard: int, generation: int, position: Position | None, read_to: tuple[Position, ...]
+    ) -> None:
+        """Open a shard as `OpenShard` says and pass on its reports; its previous follower ends."""
         self._unfollow(shard)
         name, channel = self._channels[shard]
         term = self._epoch, generation
         follower = Follower(shard, name, channel, term, self._tell, self._histories, self._skips, self._host)
         self._followers[shard] = follower
-        self._following[shard] = self._start(follower.follow(position))
+        self._following[shard] = self._start(follower.follow(position, read_to))
 
     def answers(self) -> dict[str, dict[str, Any]]:
         """Return when each shard answered last, and what it was reading then, by its name."""

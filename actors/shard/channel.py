@@ -59,10 +59,13 @@ class RayShard:
         position: Position | None,
         history: str | None,
         skips: Sequence[SkippedEvent] = (),
+        read_to: Sequence[Position] = (),
     ) -> Position:
         """Let the shard read from `position`; return where its stream begins."""
         with translated(self._whom):
-            opened: Position = await self._handle.open.remote(epoch, generation, position, history, skips)
+            opened: Position = await self._handle.open.remote(
+                epoch, generation, position, history, skips, read_to
+            )
         return opened
 
     async def rpc(self) -> ShardRpc:

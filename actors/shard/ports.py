@@ -48,6 +48,7 @@ class ShardChannel(Protocol):
         position: Position | None,
         history: str | None,
         skips: Sequence[SkippedEvent] = (),
+        read_to: Sequence[Position] = (),
     ) -> Position:
         """Let it read from `position`, see `actors.shard.shard.Shard.open`; return where the stream begins.
 

@@ -129,6 +129,7 @@ class Shard:
         position: Position | None,
         history: str | None = None,
         skips: Sequence[SkippedEvent] = (),
+        read_to: Sequence[Position] = (),
     ) -> Position:
         """Hand out what follows `position` (None: the source's current position) under a new generation.
 
@@ -141,6 +142,7 @@ class Shard:
             position: where to begin.
             history: the schema history as reports have had it last, and as it was stored; None: none was.
             skips: the events that operators have left out.
+            read_to: up to where client ids have read: what is before these positions is compared as well.
 
         Returns:
             Where the stream begins.
@@ -162,6 +164,7 @@ class Shard:
             self._term = term
             self._source.restore(history)
             self._source.skip(skips)
+            self._source.read_to = tuple(read_to)
             if held is not None and held.term == term and held.intake.ended is not None:
                 # It ended before it was known where its stream begins.
                 self._leave()

@@ -62,6 +62,8 @@ class ShardSource:
         self._definitions: SourceDefinitions | None = None
         #: what operators have left out; replaced as a whole
         self._skipped: tuple[SkippedEvent, ...] = ()
+        #: up to where client ids have read, for the next reader
+        self.read_to: tuple[Position, ...] = ()
         if not isinstance(wiring.source, FilesSource):
             self._hosts = SourceHosts([wiring.source, *wiring.standbys], wiring.detecting)
             self._definitions = SourceDefinitions(
@@ -109,6 +111,7 @@ class ShardSource:
             hosts=self._hosts,
             ring=intake.ring,
             skips=self._skips,
+            read_to=self.read_to,
         )
 
     def skip(self, events: Iterable[SkippedEvent]) -> None:

@@ -315,7 +315,7 @@ class Subscribers:
     def purge(
         self, shard: str, position: Position, error: DataError, *, waited: bool
     ) -> list[Instruction] | None:
-        """Note that a source has purged the binlog after `position`, where a shard was asked to open.
+        """Note that a source does not have what is at `position`, which a shard was asked for.
 
         One client cannot stop the others, so the subscribers that need the position move or are set aside:
 
@@ -327,7 +327,7 @@ class Subscribers:
 
         Args:
             shard: its name.
-            position: where it was asked to open.
+            position: where it was asked to open, or up to where a subscriber has read.
             error: why it cannot open there.
             waited: whether the address had time to lead to another server.
 

@@ -48,16 +48,26 @@ class ShardState:
     created: dict[str, int] = field(default_factory=dict)
     #: where it was asked to open; None: where its settings say
     asked_at: Position | None = None
+    #: up to where client ids have read, which was compared as well
+    read_to: tuple[Position, ...] = ()
     #: reports that came before merging began; bounded by its ring
     early: list[ShardReported] = field(default_factory=list)
     #: why it is not open
     error: CanalGroupError | None = None
-    #: when its source first refused `asked_at`, as purged or unknown; None if it has not
+    #: when its source first refused `refused_at`, as purged or unknown; None if it has not
     purged_us: int | None = None
     reason: str = ""
     #: sequence of the last header that was taken, and of the last that was freed; -1 if none was
     taken: int = -1
     freed: int = -1
+
+    @property
+    def refused_at(self) -> Position | None:
+        """The position that the error is about: the one that it names, else where it was asked to open."""
+        details = self.error.details if self.error is not None else {}
+        about = tuple(details.get(name) for name in ("file", "offset", "gtid_set"))
+        named = (each for each in self.read_to if (each.file, each.offset, str(each.gtid_set)) == about)
+        return next(named, self.asked_at)
 
     def read_clock(self, source_us: int, at_us: int) -> None:
         """Take a reading of the source's clock, made at `at_us` by the shell's clock or later."""

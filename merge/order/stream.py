@@ -40,7 +40,7 @@ from merge.order.waiting import Waiting, at_end
 from merge.values.header import Headers, no_headers
 from merge.values.member import Member, Policy, Role
 from merge.values.offset_range import reaches_back
-from merge.values.position import GroupPosition, Position, oldest
+from merge.values.position import GroupPosition, Position, furthest, oldest
 from merge.values.progress import Progress
 
 
@@ -143,7 +143,7 @@ class Stream(Membership):
             )
         for index, (member, state) in enumerate(zip(self.members, self.states, strict=True)):
             skipped = self._timeline is not None and self._timeline.excluded(index)
-            needed = cursor is None or cursor.shards.get(member.name) in (None, state.asked_at)
+            needed = cursor is None or cursor.shards.get(member.name) in (None, state.refused_at)
             own = state.purged_us is None or needed
             if member.counted and state.phase is ShardPhase.FAILED and not skipped and own:
                 return state.error
@@ -170,9 +170,12 @@ class Stream(Membership):
             asked_at = oldest(known) if known else self.base.ack.shards.get(member.name)
             asked_at = asked_at or before.opened_at or before.asked_at or member.start
             moved_us = before.moved_us if index in skipped else at_us
-            self.states[index] = ShardState(since_us=at_us, moved_us=moved_us, asked_at=asked_at)
+            read_to = tuple(each for each in furthest(known) if each != asked_at)
+            self.states[index] = ShardState(
+                since_us=at_us, moved_us=moved_us, asked_at=asked_at, read_to=read_to
+            )
             if member.role is not Role.LEFT:
-                opening.append(OpenShard(index, self.generation, asked_at))
+                opening.append(OpenShard(index, self.generation, asked_at, read_to))
         return opening
 
     def _skipped(self) -> set[int]:
@@ -183,7 +186,7 @@ class Stream(Membership):
         return {index for index in range(len(self.members)) if timeline.excluded(index)}
 
     def purged(self) -> list[int]:
-        """Return the members that bring nothing: their sources refuse `asked_at`, as purged or unknown."""
+        """Return the members that bring nothing: their sources refuse `refused_at`, as purged or unknown."""
         counted = (index for index, member in enumerate(self.members) if member.counted)
         return [index for index in counted if self.states[index].purged_us is not None]
 

@@ -83,7 +83,7 @@ def same_places(one: GroupPosition, other: GroupPosition) -> bool:
 
 def reaches_back(base: Mapping[str, Position], start: Mapping[str, Position]) -> bool:
     """Return whether a log that begins at `base` holds what follows `start`, in each shard that both name."""
-    return all(_not_behind(base[shard], place) for shard, place in start.items() if shard in base)
+    return all(_is_at_or_before(base[shard], place) for shard, place in start.items() if shard in base)
 
 
 def arrange(headers: Headers, start: GroupPosition, until: GroupPosition | None = None) -> Headers:
@@ -313,10 +313,5 @@ def _is_past(begin: Position, place: Position) -> bool:
     return comparable and file_order(begin.file)[0] == file_order(place.file)[0] and place <= begin
 
 
-def _not_behind(base: Position, place: Position) -> bool:
-    if _same(base, place):
-        return True
-    try:
-        return base <= place
-    except UsageError:  # of two servers
-        return bool(base.gtid_set) and place.gtid_set.contains(base.gtid_set)
+def _is_at_or_before(base: Position, place: Position) -> bool:
+    return _same(base, place) or base.within(place)

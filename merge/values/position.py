@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
@@ -91,7 +91,7 @@ class Position:
 
     def _order(self, other: Position) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         (base, number), (other_base, other_number) = file_order(self.file), file_order(other.file)
-        if base != other_base or not self.is_of(other.server):
+        if base != other_base or not self.is_of(other.server) or ANY_SERVER in (self.server, other.server):
             raise UsageError(
                 f"Positions in {self.file} and {other.file} cannot be compared.",
                 hint="They come from two servers, or the server's log_bin was renamed.",
@@ -108,6 +108,13 @@ class Position:
     def __le__(self, other: Position) -> bool:
         mine, theirs = self._order(other)
         return mine <= theirs
+
+    def within(self, other: Position) -> bool:
+        """Return whether everything before this position is before the other one; False also if unknown."""
+        try:
+            return self <= other
+        except UsageError:  # of two servers, or of any
+            return bool(self.gtid_set) and other.gtid_set.contains(self.gtid_set)
 
     def __str__(self) -> str:
         inside = f"+{self.rows_into_transaction} rows" if self.rows_into_transaction else ""
@@ -184,7 +191,8 @@ def oldest(positions: Sequence[Position]) -> Position:
     - without GTIDs, return the position with the smallest key.
     """
     one_server = all(position.is_of(other.server) for position in positions for other in positions)
-    if one_server and len({file_order(position.file)[0] for position in positions}) == 1:
+    described = any(position.server == ANY_SERVER for position in positions)
+    if one_server and not described and len({file_order(position.file)[0] for position in positions}) == 1:
         return min(positions)
     first = min(positions, key=lambda position: position.key_us)
     if not all(position.gtid_set for position in positions):
@@ -205,6 +213,25 @@ def oldest(positions: Sequence[Position]) -> Position:
         origin_id=0,
         last=None,
     )
+
+
+def furthest(positions: Iterable[Position]) -> tuple[Position, ...]:
+    """Return the positions that are not within another one: one, if the others are all before it.
+
+    Positions of two histories are kept both: in files of one name that were created at two times, or at one
+    place after two transactions.
+    """
+
+    def is_before(one: Position, other: Position) -> bool:
+        two_files = one.file == other.file and one.is_of(other.server) and one.created_s != other.created_s
+        same_place = (one.server, one.file, one.offset) == (other.server, other.file, other.offset)
+        return one.within(other) and not two_files and not (same_place and one.last != other.last)
+
+    found: list[Position] = []
+    for each in positions:
+        if not any(is_before(each, other) for other in found):
+            found = [*(other for other in found if not is_before(other, each)), each]
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

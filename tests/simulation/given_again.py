@@ -1,7 +1,8 @@
-"""Servers that give numbers again, and a reader that has to notice. Each transaction has an identity.
+"""Servers that give numbers again, and two readers that have to notice. Each transaction has an identity.
 
 A schedule is of a seed: servers commit, replicate, rotate, purge, lose the end of their log, are reset, are
-restored from a copy, or take another one's id, and a reader connects to them with the product's rules. A
+restored from a copy, or take another one's id, and the readers are given one stream of them, from the oldest
+of their positions on, with the product's rules. A
 replica does not go on with a source whose transactions it has otherwise under the same numbers.
 """
 
@@ -24,8 +25,9 @@ from actors.parse.server.starts.start import StartBy, goes_by_gtid
 from merge.errors import DataError
 from merge.values.chunk import Chunk
 from merge.values.gtid import NO_GTIDS, GtidSet
-from merge.values.header import HEADER, WHOLE
-from merge.values.position import Position
+from merge.values.header import HEADER, WHOLE, Headers
+from merge.values.offset_range import up_to
+from merge.values.position import Position, furthest, oldest
 
 _HEAD, _SECOND_US = 4, 1_000_000
 _ADDRESS = SourceAddress("s0", "simulated", 0, "canal", "", 0)
@@ -197,6 +199,9 @@ class OpenFile:
                 yield Logged(each.source, each.number, each.commit_us, each.original_us, each.begin)
 
 
+Coming = list[tuple[File, Transaction]]
+
+
 class Reader:
     """A reader of one shard, whose cursor is moved by what it reads."""
 
@@ -205,23 +210,70 @@ class Reader:
         self.position = Position(file.name, _HEAD, server=server.name, created_s=file.created_s)
         self.delivered: set[int] = set()
 
-    def follow(self, server: Server, start_by: StartBy, chance: Random) -> bool:
-        """Read some of what a server has after the position.
+    def take(self, server: Server, coming: Coming, base: Position, chance: Random) -> None:
+        """Read some of what comes from a server after `base`; what the position has is left out."""
+        position, same_server = self.position, self.position.is_of(server.name)
+        new = [
+            (file, each)
+            for file, each in coming
+            if position == base or not up_to(*_header(file, each), position, same_server=same_server)[0]
+        ]
+        # Not always to its end.
+        for file, each in new[: chance.choice((1, 2, 100, 100))]:
+            self.delivered.add(each.identity)
+            headers, names = _header(file, each)
+            created = {each.name: each.created_s for each in server.files}
+            after = position_after(self.position, Chunk(headers, names, ()), server.name, created)
+            self.position = replace(after, key_us=max(after.key_us, each.commit_us))
+        if chance.random() < 0.3 and len(new) <= 1:
+            end = server.files[-1]
+            self.position = replace(
+                self.position, file=end.name, offset=end.size, server=server.name, created_s=end.created_s
+            )
+
+
+def _header(file: File, each: Transaction) -> tuple[Headers, tuple[str, ...]]:
+    """Return the header of a transaction, and the names that it points to."""
+    row = (0, 0, int(WHOLE), 1, 0, 1, 1, each.commit_us, each.commit_us, 0, each.begin, each.end, 1)
+    return np.array([(*row, each.number, 0, 0)], dtype=HEADER), (file.name, each.source)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream of one server to all readers.
+
+    Args:
+        server: that is read.
+        start_by: as in the product.
+        positions: up to where the readers have read.
+    """
+
+    server: Server
+    start_by: StartBy
+    positions: list[Position]
+
+    @property
+    def base(self) -> Position:
+        """Where it begins."""
+        return oldest(self.positions)
+
+    def open(self) -> Coming | None:
+        """Return what comes after the oldest position.
 
         Returns:
-            False: it cannot be read now: it lags, has purged what follows, or nothing says what was read.
+            None: it cannot be read now: it lags, has purged what follows, or nothing says what was read.
 
         Raises:
             DataError: the product refuses.
         """
-        position = self.position
+        server, position = self.server, self.base
         if not (position.gtid_set or position.is_of(server.name)):
-            return False
-        by_gtid = goes_by_gtid(_ADDRESS, server.facts, position, start_by)
+            return None
+        by_gtid = goes_by_gtid(_ADDRESS, server.facts, position, self.start_by)
         if by_gtid:
             first, held = server.files[0].gtids_before, position.gtid_set
             if not (server.gtids.contains(held) and held.contains(first)):
-                return False
+                return None
             coming = [
                 (file, each)
                 for file, each in server.transactions
@@ -229,23 +281,22 @@ class Reader:
             ]
         else:
             if position.file not in server.sizes():
-                return False
-            coming = self._after(server)
-        Identity(_ADDRESS, server.facts, server, position).require(by_gtid=by_gtid)
-        # Not always to its end.
-        for file, each in coming[: chance.choice((1, 2, 100, 100))]:
-            self.delivered.add(each.identity)
-            self._move(server, file, each)
-        if chance.random() < 0.3 and len(coming) <= 1:
-            end = server.files[-1]
-            self.position = replace(
-                self.position, file=end.name, offset=end.size, server=server.name, created_s=end.created_s
-            )
-        return True
+                return None
+            coming = self._after(position)
+        identity = Identity(_ADDRESS, server.facts, server, position)
+        identity.require(by_gtid=by_gtid)
+        for each in furthest(self.positions):
+            if each == position:
+                continue
+            further = replace(identity, position=each)
+            if not further.by_file and not server.gtids.contains(each.gtid_set):
+                return None
+            further.require_further()
+        return coming
 
-    def _after(self, server: Server) -> list[tuple[File, Transaction]]:
+    def _after(self, position: Position) -> Coming:
         """Return what follows a file and offset, as the server and the decoder see them."""
-        position = self.position
+        server = self.server
         at = list(server.sizes()).index(position.file)
         if position.created_s != server.files[at].created_s:
             raise DataError("created at another time")
@@ -258,13 +309,6 @@ class Reader:
             for each in file.transactions
             if number or each.begin >= position.offset
         ]
-
-    def _move(self, server: Server, file: File, each: Transaction) -> None:
-        row = (0, 0, int(WHOLE), 1, 0, 1, 1, each.commit_us, each.commit_us, 0, each.begin, each.end, 1)
-        headers = np.array([(*row, each.number, 0, 0)], dtype=HEADER)
-        chunk = Chunk(headers, (file.name, each.source), ())
-        created = {each.name: each.created_s for each in server.files}
-        self.position = position_after(self.position, chunk, server.name, created)
 
 
 @dataclass
@@ -283,7 +327,7 @@ HARMFUL = ("lose_end", "reset", "promote", "keep_copy", "restore")
 
 
 class World:
-    """Two servers, of which one is the primary, and a reader of the primary.
+    """Two servers, of which one is the primary, and two readers of the primary.
 
     Args:
         seed: of all that happens.
@@ -301,7 +345,7 @@ class World:
         )
         self._copies: list[Server] = []
         self._start_by: StartBy = self.chance.choice(("auto", "gtid"))
-        self._reader = Reader(self.primary)
+        self._readers = [Reader(self.primary), Reader(self.primary)]
 
     def commit(self) -> None:
         """Commit a transaction."""
@@ -331,8 +375,13 @@ class World:
         self.primary.lose_end(self.now_us, self.chance)
 
     def reset(self) -> None:
-        """Reset the primary's log."""
+        """Reset the primary's log.
+
+        No copy is left: what a copy of MySQL has under a number may be older than what was read of a replica,
+        and ADR 19 says that this is not noticed.
+        """
         self.primary.reset(self.now_us)
+        self._copies.clear()
 
     def promote(self) -> None:
         """Promote the replica, whatever it lacks; it may take the primary's id."""
@@ -350,17 +399,26 @@ class World:
             self.primary = self.chance.choice(self._copies).restored(self.now_us)
 
     def read(self) -> None:
-        """Let the reader connect to the primary, and ask that for what was left out."""
-        reader, server, before = self._reader, self.primary, self._reader.position
+        """Let the readers, or one of them, read from the primary, and ask that for what was left out."""
+        server = self.primary
+        readers = self.chance.choice((self._readers, self._readers, self._readers[:1], self._readers[1:]))
+        stream = Stream(server, self._start_by, [reader.position for reader in readers])
         try:
-            if not reader.follow(server, self._start_by, self.chance):
-                self.played.unavailable += 1
-                return
+            coming = stream.open()
         except DataError:
             self.played.refused += 1
             return
+        if coming is None:
+            self.played.unavailable += 1
+            return
         self.played.read += 1
-        after = reader.position
+        for reader in readers:
+            before = reader.position
+            reader.take(server, coming, stream.base, self.chance)
+            self._compare(reader, before)
+
+    def _compare(self, reader: Reader, before: Position) -> None:
+        server, after = self.primary, reader.position
         for file, each in server.transactions:
             here = after.server == server.name and file.name == after.file and each.end <= after.offset
             counted = after.gtid_set.holds(each.source, np.array([each.number]))[0]
@@ -379,7 +437,7 @@ def play(seed: int, *, harmless: bool = False) -> Played:
     chance = world.chance
     for _ in range(chance.randrange(5, 40)):
         what = chance.choice(HARMLESS if harmless else (*HARMLESS, *HARMFUL))
-        # A server needs more than a second to come back.
-        world.now_us += chance.randrange(1, 400_000) + (what in HARMFUL) * 2 * _SECOND_US
+        # A number that is given again within the five seconds by which clocks may differ is not noticed.
+        world.now_us += chance.randrange(1, 400_000) + (what in HARMFUL) * 6 * _SECOND_US
         getattr(world, what)()
     return world.played

@@ -347,10 +347,16 @@ class _Channel:
         self._call = partial(server.around.network.call, server, shard)
 
     async def open(
-        self, epoch: int, generation: int, position: Position | None, history: str | None, skips: Any = ()
+        self,
+        epoch: int,
+        generation: int,
+        position: Position | None,
+        history: str | None,
+        skips: Any = (),
+        read_to: Any = (),
     ) -> Position:
         """Let it read on from `position`."""
-        opened: Position = await self._call("open", epoch, generation, position, history, skips)
+        opened: Position = await self._call("open", epoch, generation, position, history, skips, read_to)
         return opened
 
     async def rpc(self) -> _Line:

@@ -90,11 +90,17 @@ class Shard(Process):
         Thread(self, work)
 
     def open(
-        self, epoch: int, generation: int, position: Position | None, history: str | None, skips: Any
+        self,
+        epoch: int,
+        generation: int,
+        position: Position | None,
+        history: str | None,
+        skips: Any,
+        read_to: Any,
     ) -> Position:
         """Open the stream after `position`."""
         self.note("is to read from {} for {}", position, (epoch, generation))
-        return self.shard.open(epoch, generation, position, history, skips)
+        return self.shard.open(epoch, generation, position, history, skips, read_to)
 
     def poll(self, *arguments: Any) -> Any:
         """Return new headers or a new low watermark."""

@@ -20,7 +20,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pymysql
@@ -56,7 +57,7 @@ from actors.parse.server.starts.by_time import FALLBACK_US
 from actors.parse.server.starts.identity import Identity
 from actors.parse.server.starts.read_place import ReadPlace
 from actors.parse.server.starts.server_log import ServerLog
-from actors.parse.server.starts.start import StartBy, require_not_reset
+from actors.parse.server.starts.start import StartBy, require_contained, require_not_reset
 from merge.errors import (
     DataError,
     PositionPurged,
@@ -67,6 +68,7 @@ from merge.errors import (
     SourceUnfit,
 )
 from merge.values.chunk import Chunk
+from merge.values.gtid import MariaDbGtidSet
 from merge.values.position import Position
 from merge.values.start import parse_shard_start
 
@@ -93,6 +95,8 @@ class SourceReader:
         hosts: the servers of the shard, of which this reader reads the one at `address`; None: only that one.
         ring: where the listener stores chunks; see `BinlogStream`.
         skips: what is left out of a server's binlog; asked for each stream.
+        read_to: positions after that of a run up to which there are readers: what is before them is compared
+            too, because GTIDs of other transactions may be in their sets.
     """
 
     def __init__(
@@ -111,8 +115,10 @@ class SourceReader:
         hosts: SourceHosts | None = None,
         ring: Ring | None = None,
         skips: SkipsOf = no_skips,
+        read_to: Sequence[Position] = (),
     ) -> None:
         self._skips = skips
+        self._read_to = read_to
         self._address = address
         self._select = select
         self._limits = limits
@@ -296,7 +302,7 @@ class SourceReader:
                 with self._lock:
                     self._stream = stream
                 stream.begin()
-                self._identity(control, facts).require(by_gtid=by_gtid)
+                self._require_same(control, facts, by_gtid=by_gtid)
                 if self._opened is None:
                     self._open(self._place.begun(stream))
                 if not self._stopped.is_set():
@@ -320,6 +326,24 @@ class SourceReader:
 
     def _identity(self, control: pymysql.Connection[Any], facts: ServerFacts) -> Identity:
         return Identity(self._address, facts, ServerLog(self._address, control, facts), self._place.known)
+
+    def _require_same(self, control: pymysql.Connection[Any], facts: ServerFacts, *, by_gtid: bool) -> None:
+        """Return if the server has what was read, up to the position and to those of readers after it.
+
+        Raises:
+            PositionRefused: it has something else, or that cannot be known.
+            SourceUnavailable, SourceUnfit: it lacks some of it.
+        """
+        identity = self._identity(control, facts)
+        identity.require(by_gtid=by_gtid)
+        self._read_to = [each for each in self._read_to if not each.within(self._place.known)]
+        for each in self._read_to:
+            further = replace(identity, position=each)
+            if not further.by_file:
+                if each.last is None or isinstance(each.gtid_set, MariaDbGtidSet) != facts.mariadb:
+                    continue
+                require_contained(self._address, control, facts, each)
+            further.require_further()
 
     def _recover(
         self,

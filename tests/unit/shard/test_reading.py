@@ -153,7 +153,7 @@ def test_a_group_says_what_a_silent_shard_was_reading(monkeypatch, caplog):
         follower = Follower(
             0, "s0", FallingSilent(), (1, 1), lambda _: None, NoHistories(), NoSkips(), OS_HOST
         )
-        following = asyncio.create_task(follower.follow(None))
+        following = asyncio.create_task(follower.follow(None, ()))
         await asyncio.to_thread(until, lambda: len(said()) > 1)
         following.cancel()
         await asyncio.wait([following])

@@ -13,8 +13,9 @@ connection the last transaction before the position is looked for, before anythi
 A server that has purged the transaction, or never logged it, cannot be compared. No transaction that it
 still has is left out then on the word of a number: it is read if all that it has is new, else refused.
 
-A position without its last transaction is not compared: before the first transaction of a new stream, after
-GTIDs that an operator chose, and where client ids are positioned on servers with different orders.
+A position without its last transaction is not compared: before the first transaction of a new stream, and
+after GTIDs that an operator chose. A stream begins at the oldest of several positions; those further on are
+compared as well, because their files or GTIDs decide what is left out for their readers.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from actors.parse.server.starts.start import both_sets
 from merge.errors import DataError, PositionRefused, SourceUnfit
 from merge.values.gtid import GtidSet, parse_gtid_set
 from merge.values.last_transaction import LastTransaction
-from merge.values.position import Position
+from merge.values.position import Position, file_order
 
 _log = logging.getLogger(__name__)
 
@@ -127,6 +128,32 @@ class Identity:
             self._refuse(f"has no {position.file}, and the position is inside a transaction of it")
         if last is not None and last.gtid:
             self._require_elsewhere(last)
+
+    @property
+    def by_file(self) -> bool:
+        """Whether the server's files decide what a reader at the position has; else GTIDs do."""
+        base, _ = file_order(next(iter(self.log.sizes())))
+        return self.position.is_of(self.facts.identity) and file_order(self.position.file)[0] == base
+
+    def require_further(self) -> None:
+        """Return if the server has what was read up to the position, which is after that of the stream.
+
+        If that is not `by_file`, the server has to have all of the position's GTIDs.
+
+        Raises:
+            PositionRefused: as for `require`.
+            SourceUnavailable: the server does not answer.
+        """
+        position, sizes = self.position, self.log.sizes()
+        if not self.by_file:
+            if position.last is not None and position.last.gtid:
+                self._require_elsewhere(position.last)
+        elif position.file in sizes:
+            self._require_reached(sizes)
+            self._require_place()
+            self._require_open()
+        elif file_order(position.file) > file_order(next(iter(sizes))):
+            self._refuse(f"has no {position.file}, though it has files from before it")
 
     def require_end(self) -> None:
         """Return unless the server has lost the end of the position's file.

@@ -15,7 +15,7 @@ from purges import (
 )
 
 from merge import events as ev
-from merge.errors import PositionPurged, SubscriptionDropped
+from merge.errors import PositionPurged, PositionRefused, SubscriptionDropped
 from merge.group import PURGED_WAIT_US
 from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition
@@ -45,6 +45,35 @@ def test_a_client_whose_position_was_purged_is_set_aside_and_the_others_go_on():
     with pytest.raises(PositionPurged):
         world.get("other")
     assert world.get("app") is None
+
+
+def test_a_client_is_set_aside_if_the_source_has_something_else_than_it_has_read():
+    """It is the further one: what it has read is compared when the shard is opened for another one."""
+    world = committing()
+    read_to = world.stored["app"].cursor.shards["s0"]
+    world.epoch += 1
+    world.restart()
+    world.start()
+    asked = world.opening[0]
+    assert asked.position == world.stored["other"].cursor.shards["s0"]
+    assert asked.read_to == (read_to,)
+    about = {"file": read_to.file, "offset": read_to.offset, "gtid_set": str(read_to.gtid_set)}
+    for _ in range(3):
+        if asked.read_to and OPENED_FIRST[0]:
+            world.tell(ev.ShardOpened(0, asked.generation, asked.position, world.now_us))
+        if asked.read_to:
+            error = PositionRefused("It has something else.", **about)
+            world.tell(ev.ShardFailed(0, asked.generation, error, world.now_us))
+        world.tick(PURGED_WAIT_US // 2 + 1)
+        asked = world.opening.get(0, asked)
+    assert (phase(world, "app"), asked.read_to) == ("purged", ())
+    world.open(0)
+    subscribe(world, "other")
+    world.report_all()
+    assert numbers(world.get("other")) == list(range(1, TRANSACTIONS + 1))
+    subscribe(world, "app")
+    with pytest.raises(PositionRefused, match="Client app cannot go on at its cursor"):
+        world.get("app")
 
 
 def test_a_client_that_was_set_aside_may_go_on_where_the_others_are():

@@ -8,8 +8,8 @@ import pytest
 from merge.errors import UsageError
 from merge.values.gtid import NO_GTIDS, parse_gtid_set
 from merge.values.last_transaction import LastTransaction
-from merge.values.offset_range import same_places
-from merge.values.position import ANY_SERVER, GroupPosition, Position, file_order, oldest
+from merge.values.offset_range import reaches_back, same_places
+from merge.values.position import ANY_SERVER, GroupPosition, Position, file_order, furthest, oldest
 
 A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 B = "4e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -250,6 +250,43 @@ def test_of_two_servers_with_the_same_transactions_the_oldest_has_the_smaller_ke
     first = Position("a.000001", 900, gtids, key_us=20, server="a")
     second = Position("b.000007", 400, gtids, key_us=10, server="b")
     assert oldest([first, second]) == oldest([second, first]) == second
+
+
+def test_of_positions_that_only_gtids_describe_the_oldest_is_within_the_others():
+    """An operator chose GTIDs for two client ids: both have the file that the source had first."""
+    first, second = (
+        Position("a.000001", 0, parse_gtid_set(f"{A}:1-{last}"), server=ANY_SERVER) for last in (3, 9)
+    )
+    assert oldest([first, second]) == oldest([second, first]) == first
+    assert first.within(second)
+    assert not second.within(first)
+    base = {"s0": second}
+    assert not reaches_back(base, {"s0": first}), (
+        "a log that begins at the second lacks what follows the first"
+    )
+
+
+def test_the_furthest_positions_are_those_that_no_other_one_has_passed():
+    one, two = Position("a.000001", 100, server="a"), Position("a.000002", 9, server="a")
+    assert furthest([one, two]) == furthest([two, one]) == furthest([two, two, one]) == (two,)
+    beyond = Position("b.000001", 4, parse_gtid_set(f"{A}:1-9"), server="b")
+    within = Position("a.000002", 9, parse_gtid_set(f"{A}:1-3"), server="a")
+    assert furthest([beyond, within]) == furthest([within, beyond]) == (beyond,)
+    assert set(furthest([beyond, two])) == {beyond, two}, "nothing says which is further"
+    assert furthest([]) == ()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"offset": 200, "created_s": 8},
+        {"last": LastTransaction("", 5, "a", "a.000001", 50)},
+    ],
+)
+def test_positions_of_two_histories_are_both_the_furthest(other):
+    one = Position("a.000001", 100, server="a", created_s=7)
+    two = replace(one, **other)
+    assert set(furthest([one, two])) == set(furthest([two, one])) == {one, two}
 
 
 def test_what_is_further_is_so_in_every_part():

@@ -256,3 +256,28 @@ def test_without_the_last_transaction_there_is_nothing_to_compare():
 def test_a_time_that_a_client_made_up_is_shown():
     last = replace(LAST, commit_us=10**30)
     assert "1970-01-01T00:00:50" in str(refusal(here(logged("0-1-5", 50)), replace(AT, last=last)))
+
+
+def further(log, position=AT, facts=None):
+    Identity(ADDRESS, facts or mariadb(), log, position).require_further()
+
+
+def test_what_a_further_reader_has_is_compared_by_file_on_its_server():
+    further(here(logged("0-1-5", 50)))
+    with pytest.raises(PositionRefused, match=r"has 0-1-5 of 1970-01-01T00:00:51"):
+        further(here(logged("0-1-5", 51)))
+    with pytest.raises(PositionRefused, match=r"has lost the end of bin\.000002"):
+        further(here(logged("0-1-5", 50), size=450))
+    with pytest.raises(PositionRefused, match=r"has no bin\.000009, though it has files from before it"):
+        further(here(), replace(AT, file="bin.000009", last=None))
+    further(here(), replace(AT, file="bin.000000", last=None))
+
+
+def test_what_a_further_reader_has_is_compared_by_gtid_where_files_do_not_tell():
+    """On another server, and on one of the same name with other files."""
+    log = here(logged("0-1-5", 51))
+    for position in (replace(AT, server="2"), replace(AT, file="other.000002")):
+        with pytest.raises(PositionRefused, match=r"has 0-1-5 of 1970-01-01T00:00:51"):
+            further(log, position)
+        further(here(logged("0-1-5", 50)), position)
+        further(log, replace(position, last=None))
