@@ -297,7 +297,7 @@ def join_ray(settings: InstanceSettings, *, forward: bool) -> bool:
             local_ray.start(chosen.namespace, chosen.num_cpus, forward=forward)
         else:
             local_ray.join(chosen.address, chosen.namespace, forward=forward)
-    except (OSError, RuntimeError, ValueError) as error:
+    except Exception as error:  # Ray raises that itself, if its processes start too slowly
         raise ConfigError(
             f"Ray at {chosen.address or 'this machine'} cannot be used: {error}",
             hint="Start one with `ray start --head`, or leave ray.address empty.",

@@ -174,6 +174,18 @@ class ShardQuestions:
             " from it, it is known from its first row on; until then pass its columns: .schema(...).",
         )
 
+    def _not_active(self, group: dict[str, Any]) -> ServerUnavailable:
+        """Return why the shards are not asked, by the group's status."""
+        if "error" in group:
+            what = f"The group of {self._destination} does not report its shards: {group['error']}"
+        elif group.get("stopped"):
+            what = f"{self._destination} is {group['stopped']}."
+        else:
+            active = group.get("active_server")
+            what = f"This server of {self._destination} is not the active one"
+            what += f"; {active} is active." if active else "."
+        return ServerUnavailable(what, retry_after_s=0.5)
+
     def _ask(
         self,
         method: str,
@@ -189,11 +201,7 @@ class ShardQuestions:
         """
         group = self._group.status()
         if not group.get("active"):
-            raise ServerUnavailable(
-                f"The group of {self._destination} does not report its shards: "
-                f"{group.get('error', 'another server is active')}",
-                retry_after_s=0.5,
-            )
+            raise self._not_active(group)
         shards = [shard["shard"] for shard in group["shards"] if shard["role"] != "left"]
         if only is not None and only not in shards:
             raise UsageError(f"{self._destination} has no shard {only}.", hint=f"It has {', '.join(shards)}.")

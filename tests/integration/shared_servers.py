@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +69,15 @@ class SharedShop(Shop):
 
     def end(self, but: str = "") -> None:
         """Let everybody go who has subscribed, but one: nothing is kept for them in the next test."""
-        gateway_client = GatewayClient(self.instance.uri, self.destination)
-        for client in gateway_client.ask("status")["group"]["clients"]:
-            if client["client_id"] != but:
-                with self.connect(client_id=client["client_id"]) as consumer:
+        for client_id in self.client_ids():
+            if client_id != but:
+                with self.connect(client_id=client_id) as consumer:
                     consumer.unsubscribe()
-        gateway_client.close()
+
+    def client_ids(self) -> list[str]:
+        """Return everybody who has subscribed."""
+        with closing(GatewayClient(self.instance.uri, self.destination)) as gateway_client:
+            return [str(client["client_id"]) for client in gateway_client.ask("status")["group"]["clients"]]
 
     @contextmanager
     def lent(self) -> Iterator[SharedShop]:

@@ -19,6 +19,7 @@ from integration.shared_servers import SharedShop
 from integration.zookeeper_fixtures import eventually
 from prometheus_client.parser import text_string_to_metric_families
 
+from actors.admission.calls import QUESTIONS_MAX
 from actors.http.body_limit import BODY_BYTES_MAX
 from actors.http.service import HttpService, HttpSettings
 from canal_group.operator import Operator
@@ -236,7 +237,7 @@ def test_a_transaction_and_a_row_are_traced_by_operators(served: SharedShop, cal
 @pytest.mark.soak
 def test_two_operators_at_once_are_both_answered_and_logged(served: SharedShop, called: Http):
     """1. Policies from many threads: the state is one of them; 2. stop and start against each other."""
-    with ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor(QUESTIONS_MAX) as pool:
         policies = ["hold", "skip", "resume", "hold"] * 4
         answers = list(
             pool.map(lambda policy: called.operate("POST", f"/shards/s0/{policy}").status_code, policies)

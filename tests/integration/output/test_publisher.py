@@ -139,6 +139,7 @@ def test_the_examples_print_what_was_published(served: SharedShop, kafka: Broker
     }
     settings = [relay_values(served, output, route={"topic": queue.name}) for output in outputs.values()]
     with publishing(settings[0]) as one, publishing(settings[1]) as other:
+        eventually(lambda: len(served.client_ids()) == len(settings), "both to have begun")
         served.write_everywhere(2, rows=5)
         eventually(
             lambda: min(one.publisher.published, other.publisher.published) >= served.rows,

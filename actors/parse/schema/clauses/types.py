@@ -98,7 +98,9 @@ def _word(words: Words) -> str:
 
 
 def _number(words: Words, kind: Type) -> Type:
-    _size(words)  # the width of an integer or a year, which has no meaning
+    if words.skip("("):
+        words.skip_number()  # the width of an integer or a year
+        words.expect(")")
     unsigned = False
     while words.sees_any("UNSIGNED", "ZEROFILL", "SIGNED"):
         unsigned |= words.take().word != "SIGNED"

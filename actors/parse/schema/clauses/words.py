@@ -167,15 +167,23 @@ class Words:
 
     def number(self) -> int:
         """Take a whole number."""
-        token = self.peek()
-        if token.kind is not Kind.NUMBER or "e" in token.text.lower():
-            raise self.unexpected("a whole number should come")
         # The servers read 19.5 where a whole number should be, and take 19.
-        digits = token.text.partition(".")[0].lstrip("0")
+        digits = self._whole_number().partition(".")[0].lstrip("0")
         if len(digits) > _DIGITS_MAX:
             raise self.unexpected(f"a number of at most {_DIGITS_MAX} digits should come")
         self.take()
         return int(digits or 0)
+
+    def skip_number(self) -> None:
+        """Take a whole number that says nothing: it may have any number of digits."""
+        self._whole_number()
+        self.take()
+
+    def _whole_number(self) -> str:
+        token = self.peek()
+        if token.kind is not Kind.NUMBER or "e" in token.text.lower():
+            raise self.unexpected("a whole number should come")
+        return token.text
 
     def skip_if_exists(self) -> bool:
         """Take IF EXISTS or IF NOT EXISTS if it comes; return whether it did."""
