@@ -166,7 +166,7 @@ class Coordinator(Protocol):
         """
 
     def lease_consumer(self, client_id: str, holder: str, session: str = "") -> ConsumerLease:
-        """Make `holder` the active consumer of `client_id`, with a new and higher epoch.
+        """Make `holder` the active consumer of `client_id`, with an epoch higher than any before.
 
         The caller has made sure that no other consumer is alive. With `session`, the consumer keeps its
         running node itself, with that session.
@@ -190,7 +190,10 @@ class Coordinator(Protocol):
         """
 
     def release_consumer(self, client_id: str, session: str = "") -> None:
-        """Remove the running node that the server or the consumer's `session` keeps; the epoch stays."""
+        """Remove the running node that the server or the consumer's `session` keeps; the lease stays."""
+
+    def forget_consumer(self, client_id: str) -> None:
+        """Keep nothing of a client id that was unsubscribed; a later epoch is higher all the same."""
 
     def consumers(self) -> list[ConsumerLease]:
         """Return the last holder of each client id with its epoch, which are stored across restarts."""

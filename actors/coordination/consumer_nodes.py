@@ -1,8 +1,8 @@
 """The consumers' nodes of one destination: which consumer holds which client id.
 
 The next server and canal's tools read them. A client id's `running` node belongs to the ZooKeeper session
-that keeps it alive: the consumer's own if it has one, else the server's. Fencing uses neither, but the
-version of the `epoch` node.
+that keeps it alive: the consumer's own if it has one, else the server's. Fencing uses neither, but epochs.
+All client ids have one counter, the version of a node: so nothing has to be kept of a client id that is gone.
 """
 
 from __future__ import annotations
@@ -29,21 +29,39 @@ class ConsumerNodes:
     def lease(self, server_epoch: int, client_id: str, holder: str, session: str) -> ConsumerLease:
         """Make `holder` the consumer, with a new and higher epoch; errors as for `lease_consumer`."""
         node, running = self._tree.client(client_id), self._tree.client_running(client_id)
-        epoch_node = self._tree.client_epoch(client_id)
+        lease_node, counter = self._tree.client_lease(client_id), self._tree.consumers_epoch
 
         def fill(transaction: Any) -> None:
-            found = self._connection.stat(epoch_node)
+            found = self._connection.stat(counter)
             if found is None:
-                if self._connection.stat(node) is None:
-                    transaction.create(node)
-                transaction.create(epoch_node)
-            self._keep_node(transaction, running, client_id, holder, session)
+                transaction.create(counter)
             version = 0 if found is None else found.version
-            claim = {"holder": holder, "session": session} if session else {"holder": holder}
-            transaction.set_data(epoch_node, to_json(claim), version=version)
+            lease = {"epoch": version + 1, "holder": holder, "session": session}
+            if self._connection.stat(node) is None:
+                transaction.create(node)
+            if self._connection.stat(lease_node) is None:
+                transaction.create(lease_node, to_json(lease))
+            else:
+                transaction.set_data(lease_node, to_json(lease))
+            self._keep_node(transaction, running, client_id, holder, session)
+            transaction.set_data(counter, b"", version=version)
 
         results = self._connection.commit_under(server_epoch, fill)
         return ConsumerLease(client_id, holder, results[-1].version, session)
+
+    def forget(self, server_epoch: int, client_id: str) -> None:
+        """Remove the lease of a client id's last consumer, and the client id's node if that is empty then."""
+        node, lease_node = self._tree.client(client_id), self._tree.client_lease(client_id)
+
+        def fill(transaction: Any) -> None:
+            inside = self._connection.children(node)
+            if self._connection.stat(lease_node) is not None:
+                transaction.delete(lease_node)
+                inside.remove(lease_node.rpartition("/")[2])
+            if not inside and self._connection.stat(node) is not None:
+                transaction.delete(node)
+
+        self._connection.commit_under(server_epoch, fill)
 
     def _keep_node(self, transaction: Any, running: str, client_id: str, holder: str, session: str) -> None:
         """Add the operations that make `running` the holder's; raise if another consumer's session has it."""
@@ -114,12 +132,8 @@ class ConsumerNodes:
         return [lease for lease in map(self._last, names) if lease is not None]
 
     def _last(self, client_id: str) -> ConsumerLease | None:
-        found = self._connection.get(self._tree.client_epoch(client_id))
-        if found is None or found[1].version == 0:
-            return None
-        claim = parsed(found[0])
-        holder, session = str(claim.get("holder", "")), str(claim.get("session", ""))
-        return ConsumerLease(client_id, holder, found[1].version, session)
+        data = self._connection.read(self._tree.client_lease(client_id))
+        return None if data is None else lease_of(client_id, data)
 
     def _held_by_another(self, client_id: str, running: str) -> ConsumerActive:
         holder = str(parsed(self._connection.read(running) or b"").get("address") or "nobody")
@@ -129,6 +143,15 @@ class ConsumerNodes:
             holder=holder,
             retry_after_s=0.5,
         )
+
+
+def lease_of(client_id: str, data: bytes) -> ConsumerLease | None:
+    """Return the lease that a node has; None: what it has is none."""
+    lease = parsed(data)
+    epoch = lease.get("epoch")
+    if type(epoch) is not int:
+        return None
+    return ConsumerLease(client_id, str(lease.get("holder", "")), epoch, str(lease.get("session", "")))
 
 
 def running_state(holder: str, client_id: str) -> bytes:

@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,10 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 @dataclass(slots=True)
 class _Epochs:
-    """The last epoch of the server and of each consumer."""
+    """The last epochs: of a server, of any consumer, and of each client id's consumer."""
 
     server: int = 0
+    consumer: int = 0
     consumers: dict[str, ConsumerLease] = field(default_factory=dict)
 
     def to_json(self) -> str:
@@ -45,7 +46,8 @@ class _Epochs:
             lease.client_id: {"epoch": lease.epoch, "holder": lease.holder}
             for lease in self.consumers.values()
         }
-        return json.dumps({"consumers": consumers, "server": self.server}, indent=1, sort_keys=True) + "\n"
+        epochs = {"consumer": self.consumer, "consumers": consumers, "server": self.server}
+        return json.dumps(epochs, indent=1, sort_keys=True) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes) -> _Epochs:
@@ -54,7 +56,7 @@ class _Epochs:
             str(client_id): ConsumerLease(str(client_id), str(lease["holder"]), _count(lease["epoch"]))
             for client_id, lease in value["consumers"].items()
         }
-        return cls(_count(value["server"]), consumers)
+        return cls(_count(value["server"]), _count(value["consumer"]), consumers)
 
 
 class LocalCoordinator:
@@ -114,7 +116,7 @@ class LocalCoordinator:
             if self._folder is not None:
                 self._epochs = _load(self._file(self._folder))
             epoch = self._next(self._epochs.server)
-            self._remember(_Epochs(epoch, self._epochs.consumers))
+            self._remember(replace(self._epochs, server=epoch))
             self._tenure = Tenure(epoch, float("inf"))
             self._won_us = int(self._now_s() * 1e6)
         return epoch
@@ -164,7 +166,7 @@ class LocalCoordinator:
             return [ServerSeen("", active=True, since_us=self._won_us)]
 
     def lease_consumer(self, client_id: str, holder: str, session: str = "") -> ConsumerLease:  # noqa: ARG002
-        """Make `holder` the active consumer of `client_id`, with a new and higher epoch.
+        """Make `holder` the active consumer of `client_id`, with an epoch higher than any before.
 
         Raises:
             FencedError: the coordinator was closed; nothing was changed.
@@ -172,9 +174,9 @@ class LocalCoordinator:
         """
         with self._lock:
             self.check_active()
-            last = self._epochs.consumers.get(client_id)
-            lease = ConsumerLease(client_id, holder, self._next(0 if last is None else last.epoch))
-            self._remember(_Epochs(self._epochs.server, {**self._epochs.consumers, client_id: lease}))
+            lease = ConsumerLease(client_id, holder, self._next(self._epochs.consumer))
+            consumers = {**self._epochs.consumers, client_id: lease}
+            self._remember(replace(self._epochs, consumer=lease.epoch, consumers=consumers))
         return lease
 
     def keep_consumer(self, client_id: str, holder: str) -> None:
@@ -196,7 +198,15 @@ class LocalCoordinator:
         )
 
     def release_consumer(self, client_id: str, session: str = "") -> None:
-        """Do nothing: without ZooKeeper a consumer has no running node; its epoch stays."""
+        """Do nothing: without ZooKeeper a consumer has no running node; its lease stays."""
+
+    def forget_consumer(self, client_id: str) -> None:
+        """Keep nothing of a client id that was unsubscribed; raises as `lease_consumer`."""
+        with self._lock:
+            self.check_active()
+            if client_id in self._epochs.consumers:
+                left = {name: lease for name, lease in self._epochs.consumers.items() if name != client_id}
+                self._remember(replace(self._epochs, consumers=left))
 
     def consumers(self) -> list[ConsumerLease]:
         """Return the last holder of each client id, with its epoch, in the order of client ids."""

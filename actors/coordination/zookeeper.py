@@ -250,13 +250,17 @@ class ZooKeeperCoordinator:
         return self._consumers.session_keeping(client_id)
 
     def release_consumer(self, client_id: str, session: str = "") -> None:
-        """Remove the running node if this server, or the consumer's `session`, owns it; its epoch stays.
+        """Remove the running node if this server, or the consumer's `session`, owns it; its lease stays.
 
         Raises:
             FencedError: this server is no longer the active one; nothing was changed.
             CoordinatorUnavailable: it is unknown whether it was done; doing it again is harmless.
         """
         self._consumers.release(self._tenure.require().epoch, client_id, session)
+
+    def forget_consumer(self, client_id: str) -> None:
+        """Keep nothing of a client id that was unsubscribed; raises as `release_consumer`."""
+        self._consumers.forget(self._tenure.require().epoch, client_id)
 
     def consumers(self) -> list[ConsumerLease]:
         """Return the last holder of each client id, with its epoch, in the order of client ids.

@@ -293,6 +293,7 @@ class ActiveGroup:
     async def _forget(self, call: int, client_id: str) -> None:
         try:
             await self._host.blocking(self._store.forget, client_id, self.machine.epoch)
+            await self.leases.forget(client_id)
         except FencedError as error:
             self.tell(ev.ClientNotForgotten(call, client_id, self._deposed(error)))
         except CanalGroupError as error:

@@ -80,6 +80,12 @@ class Leases:
         async with self._locks[client_id]:
             await self._host.blocking(self._coordinator.release_consumer, client_id, session)
 
+    async def forget(self, client_id: str) -> None:
+        """Keep nothing of a client id that was unsubscribed; raises as `Coordinator.forget_consumer`."""
+        async with self._locks[client_id]:
+            await self._host.blocking(self._coordinator.forget_consumer, client_id)
+        del self._locks[client_id]
+
     async def gone(self, client_id: str, session: str) -> ConsumerLease | None:
         """Return the last holder if it is known to be gone; raises as `Coordinator.gone_consumer`."""
         return await self._host.blocking(self._coordinator.gone_consumer, client_id, session)

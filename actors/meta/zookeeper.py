@@ -126,8 +126,6 @@ class ZooKeeperCursorStore:
     def forget(self, client_id: str, epoch: int) -> None:
         """Remove a subscription and its cursor, if there is one.
 
-        The consumer's epoch stays, and continues to grow.
-
         Raises:
             FencedError: another epoch is current; nothing was written.
             CoordinatorUnavailable: it is unknown whether it was done; doing it again is harmless.

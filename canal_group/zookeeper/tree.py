@@ -4,13 +4,14 @@
     {prefix}/destinations/{dest}/running                      ephemeral  {"active":true,"address":"host:port"}
     {prefix}/destinations/{dest}/cluster/{host:port}          ephemeral
     {prefix}/destinations/{dest}/epoch                        persistent, its version is the server's epoch
+    {prefix}/destinations/{dest}/epoch/consumers              persistent, its version is the last lease's
     {prefix}/destinations/{dest}/stopped                      persistent, while an operator keeps it stopped
     {prefix}/destinations/{dest}/{client}/filter | cursor     persistent
     {prefix}/destinations/{dest}/{client}/dropped             persistent, if it was inactive for too long
     {prefix}/destinations/{dest}/{client}/losses              persistent, if its sources had purged rows
     {prefix}/destinations/{dest}/{client}/quiet_since         persistent, if it passed what is not kept
     {prefix}/destinations/{dest}/{client}/running             ephemeral
-    {prefix}/destinations/{dest}/{client}/epoch               persistent, its version is the consumer's epoch
+    {prefix}/destinations/{dest}/{client}/lease               persistent, the last consumer, with its epoch
 
 `server_state` has what a server's nodes say besides. The layout follows canal's ZookeeperPathUtils, so that
 canal's tools can read it. Servers use it, and so do consumers that connect by ZooKeeper.
@@ -55,6 +56,8 @@ class Tree:
         self.running = f"{self.destination}/running"
         #: the node whose version is the server's fencing epoch
         self.epoch = f"{self.destination}/epoch"
+        #: the node whose version is the epoch of the consumer that was leased to last, whatever its client id
+        self.consumers_epoch = f"{self.epoch}/consumers"
         #: exists while an operator keeps the destination stopped
         self.stopped = f"{self.destination}/stopped"
         #: parent of the shards' schema histories
@@ -83,6 +86,6 @@ class Tree:
         """Return the node that says which consumer holds a client id."""
         return f"{self.client(client_id)}/running"
 
-    def client_epoch(self, client_id: str) -> str:
-        """Return the node whose version is the consumer's epoch."""
-        return f"{self.client(client_id)}/epoch"
+    def client_lease(self, client_id: str) -> str:
+        """Return the node that says which consumer held a client id last, under which epoch."""
+        return f"{self.client(client_id)}/lease"

@@ -20,6 +20,7 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 
+from actors.coordination.consumer_nodes import lease_of
 from actors.meta.zookeeper import ZooKeeperCursorStore
 from actors.ports import ConsumerLease, Subscription
 from canal_group.zookeeper.tree import Tree
@@ -257,7 +258,8 @@ class ZooKeeper:
         raise NotImplementedError
 
     def leases(self) -> list[ConsumerLease]:
-        """Return the last holder of each client id, as far as its epoch goes."""
+        """Return the last holder of each client id."""
         names = filter(TREE.is_client, self.children(TREE.destination))
-        found = [(name, self._nodes.get(TREE.client_epoch(name))) for name in names]
-        return [ConsumerLease(name, "", node.version) for name, node in found if node is not None]
+        found = [(name, self.read(TREE.client_lease(name))) for name in names]
+        leases = [lease_of(name, data) for name, data in found if data is not None]
+        return [lease for lease in leases if lease is not None]

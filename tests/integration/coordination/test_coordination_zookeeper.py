@@ -98,8 +98,9 @@ def test_the_tree_is_canals(coordinate, client, destination):
     running, stat = client.get(f"{root}/1001/running")
     assert running == b'{"active":true,"address":"reader:1","clientId":1001}'
     assert stat.ephemeralOwner == server.connection.session_id
-    holder, stat = client.get(f"{root}/1001/epoch")
-    assert (json.loads(holder), stat.version) == ({"holder": "reader:1"}, lease.epoch)
+    holder, _ = client.get(f"{root}/1001/lease")
+    assert json.loads(holder) == {"epoch": lease.epoch, "holder": "reader:1", "session": ""}
+    assert client.exists(f"{root}/epoch/consumers").version == lease.epoch
 
 
 def test_a_standby_takes_over_when_the_active_one_closes_and_fences_it(coordinate):
@@ -396,7 +397,7 @@ def test_consumers_epochs_grow_and_survive_a_restart(coordinate, client, destina
     assert first.consumers() == []
     assert first.lease_consumer("1001", "one") == ConsumerLease("1001", "one", 1)
     assert first.lease_consumer("1001", "two") == ConsumerLease("1001", "two", 2)
-    assert first.lease_consumer("spark-a", "three") == ConsumerLease("spark-a", "three", 1)
+    assert first.lease_consumer("spark-a", "three") == ConsumerLease("spark-a", "three", 3)
     first.release_consumer("spark-a")
     first.release_consumer("spark-a")
     root = f"/otter/canal/destinations/{destination}"
@@ -406,9 +407,32 @@ def test_consumers_epochs_grow_and_survive_a_restart(coordinate, client, destina
     assert client.exists(f"{root}/1001/running") is None
     second = coordinate("b")
     second.campaign()
-    remembered = [ConsumerLease("1001", "two", 2), ConsumerLease("spark-a", "three", 1)]
+    remembered = [ConsumerLease("1001", "two", 2), ConsumerLease("spark-a", "three", 3)]
     assert second.consumers() == remembered
-    assert second.lease_consumer("1001", "four") == ConsumerLease("1001", "four", 3)
+    assert second.lease_consumer("1001", "four") == ConsumerLease("1001", "four", 4)
+
+
+def test_nothing_is_kept_of_client_ids_that_are_gone_and_epochs_grow_all_the_same(
+    coordinate, client, destination
+):
+    server = coordinate("a")
+    epoch = server.campaign()
+    store, root = store_of(server), f"/otter/canal/destinations/{destination}"
+    before = client.get_children(root)
+    for number in range(1, 6):
+        store.save(Subscription(f"client-{number}", "", None), epoch)
+        assert server.lease_consumer(f"client-{number}", "me").epoch == number
+    store.save(Subscription("client-0", "", None), epoch)
+    for number in range(6):
+        server.release_consumer(f"client-{number}")
+        store.forget(f"client-{number}", epoch)
+        server.forget_consumer(f"client-{number}")
+    server.forget_consumer("never-there")
+    assert client.get_children(root) == before
+    assert server.consumers() == []
+    assert server.lease_consumer("client-1", "me").epoch == 6
+    server.forget_consumer("client-1")
+    assert client.get_children(f"{root}/client-1") == ["running"], "a node of a consumer's is left to it"
 
 
 def test_a_new_incarnation_replaces_the_running_node_of_a_dead_session(coordinate, client, destination):

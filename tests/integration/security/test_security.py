@@ -316,7 +316,7 @@ def test_nodes_that_stood_open_become_private(
     open_to_all.lease_consumer(CLIENT, "me")
     open_to_all.close()
     root = f"/otter/canal/destinations/{destination}"
-    assert anybody.get(f"{root}/{CLIENT}/epoch")
+    assert anybody.get(f"{root}/{CLIENT}/lease")
     guarded = coordinate("b", login=login(secrets))
     assert guarded.campaign() == 2
     assert len(assert_private(zookeeper.hosts, root, secrets)) >= 5

@@ -66,7 +66,7 @@ def test_below_parents_that_stand_open_a_destination_is_its_users_alone(
     assert coordinator.campaign() == 1
     coordinator.lease_consumer("1001", "me")
     root = f"/{destination}/destinations/{destination}"
-    for node in (root, f"{root}/running", f"{root}/epoch", f"{root}/cluster", f"{root}/1001/epoch"):
+    for node in (root, f"{root}/running", f"{root}/epoch", f"{root}/cluster", f"{root}/1001/lease"):
         for attack in (
             lambda node=node: stranger.get(node),
             lambda node=node: stranger.set(node, b'{"active":false}'),

@@ -115,9 +115,13 @@ def test_epochs_grow_over_restarts(tmp_path):
     coordinator.lease_consumer("0007", "other")
     coordinator.release_consumer("1001")
     assert coordinator.consumers() == [
-        ConsumerLease("0007", "other", 1),
+        ConsumerLease("0007", "other", 4),
         ConsumerLease("1001", "reader-3", 3),
     ]
+    coordinator.forget_consumer("0007")
+    coordinator.forget_consumer("0007")
+    assert coordinator.consumers() == [ConsumerLease("1001", "reader-3", 3)]
+    assert coordinator.lease_consumer("0007", "again").epoch == 5, "what was kept of nobody grows on"
     coordinator.close()
 
 

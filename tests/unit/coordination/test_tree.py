@@ -15,7 +15,8 @@ def test_paths_are_canals():
     )
     assert tree.client("1001") == "/otter/canal/destinations/shop/1001"
     assert tree.client_running("1001") == "/otter/canal/destinations/shop/1001/running"
-    assert tree.client_epoch("1001") == "/otter/canal/destinations/shop/1001/epoch"
+    assert tree.client_lease("1001") == "/otter/canal/destinations/shop/1001/lease"
+    assert tree.consumers_epoch == "/otter/canal/destinations/shop/epoch/consumers"
     assert tree.stopped == "/otter/canal/destinations/shop/stopped"
     assert Tree("shop", "/test").prefix == "/test"
     assert Tree("shop", "/test").destination == "/test/destinations/shop"
@@ -25,7 +26,7 @@ def test_paths_are_canals():
 def test_a_client_id_that_cannot_be_a_node_of_its_own_is_refused(name):
     tree = Tree("shop")
     assert not tree.is_client(name)
-    for path in (tree.client, tree.client_running, tree.client_epoch):
+    for path in (tree.client, tree.client_running, tree.client_lease):
         with pytest.raises(UsageError):
             path(name)
 

@@ -158,7 +158,7 @@ def test_filter_and_cursor_are_one_write_where_canal_has_them():
         "/otter/canal/destinations/shop/1001/losses": json.dumps(to_dicts(LOSSES)).encode(),
     }
     nodes.data["/otter/canal/destinations/shop/epoch"] = b"{}"
-    nodes.data["/otter/canal/destinations/shop/0001/epoch"] = b"{}"
+    nodes.data["/otter/canal/destinations/shop/0001/lease"] = b"{}"
     assert store.load() == [READER]
 
 
