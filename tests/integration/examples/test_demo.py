@@ -211,6 +211,7 @@ def test_the_demo_proves_its_stream_and_leaves_nothing_behind(demo, folder, tmp_
     assert not list(folder.iterdir())
 
 
+@pytest.mark.soak
 def test_the_demo_of_recorded_files_needs_no_server(demo, folder, tmp_path, monkeypatch):
     """No program of a database or of Java is found; what is read was written by both makes of servers."""
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent) + ":/bin")

@@ -11,7 +11,16 @@ import os
 from dataclasses import replace
 
 import pytest
-from integration.parse.test_parse_gtid import MAKES, OTHER_LOG, gtids, ids_of, insert, replicate, servers
+from integration.parse.test_parse_gtid import (
+    FIRST_MARIADB,
+    MAKES,
+    OTHER_LOG,
+    gtids,
+    ids_of,
+    insert,
+    replicate,
+    servers,
+)
 from integration.parse.test_parse_history import NO_GTID_MODE, reset, rotate_and_purge
 from integration.parse.test_parse_identity import read_all
 from integration.parse.test_parse_reader import await_rows, await_true, reading
@@ -25,10 +34,6 @@ from canal_group.demo.database.mysql import MySqlServer
 from merge.errors import DataError, PositionRefused
 
 START_BY = pytest.mark.parametrize("start_by", ["auto", "gtid"])
-#: both vendors; the second one takes some seconds a test
-FIRST_MARIADB = pytest.mark.parametrize(
-    "make", [MariaDbServer, pytest.param(MySqlServer, marks=pytest.mark.soak)], ids=["mariadb", "mysql"]
-)
 REPLICA = [*OTHER_LOG, "--log-slave-updates=ON"]
 MARIADB_ID = 1
 

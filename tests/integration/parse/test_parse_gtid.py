@@ -22,6 +22,10 @@ from merge.values.gtid import NO_GTIDS, parse_gtid_set
 from merge.values.position import Position
 
 MAKES = pytest.mark.parametrize("make", [MySqlServer, MariaDbServer], ids=lambda make: make.engine)
+#: both vendors; the second one takes some seconds a test
+FIRST_MARIADB = pytest.mark.parametrize(
+    "make", [MariaDbServer, pytest.param(MySqlServer, marks=pytest.mark.soak)], ids=["mariadb", "mysql"]
+)
 #: the other server's binlog has another name, and other places
 OTHER_LOG = ["--log-bin=other-bin"]
 
@@ -194,7 +198,7 @@ def test_what_is_purged_is_named(make, source_address):
         assert f"oldest file available is {file}" in str(caught.value)
 
 
-@MAKES
+@FIRST_MARIADB
 def test_another_server_goes_on_by_gtid(make, source_address):
     """1. A server is read. 2. Its replica, whose binlog has another name and size, goes on from there."""
     with servers(make, [], [*OTHER_LOG, "--log-slave-updates=ON"]) as (source, replica):
