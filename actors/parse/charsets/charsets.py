@@ -10,12 +10,15 @@ Source: `information_schema.COLLATIONS` of MySQL 9 and `COLLATION_CHARACTER_SET_
 from __future__ import annotations
 
 import codecs
+import re
 from typing import NamedTuple
 
 from actors.parse.charsets.charset_codecs import PREFIX
 from merge.errors import UnsupportedEvent
 
 BINARY_COLLATION = 63
+#: bytes that "surrogateescape" has kept
+_ESCAPED = re.compile("[\udc80-\udcff]")
 _NOPAD = 1024
 _UCA14 = 2048
 _UCA14_CHARSETS = ("utf8mb3", "utf8mb4", "ucs2", "utf16", "utf32")
@@ -179,6 +182,11 @@ def collation_of(charset: str) -> int:
     """Return a collation number of a charset; that of `binary` if the charset is unknown."""
     name = "utf8mb3" if charset == "utf8" else charset
     return _RANGES[name][0][0] if name in _RANGES else BINARY_COLLATION
+
+
+def shown_bytes(value: bytes) -> str:
+    """Return bytes as SHOW CREATE TABLE has them in a binary ENUM or SET: `?` for each that is not UTF-8."""
+    return _ESCAPED.sub("?", value.decode("utf-8", "surrogateescape"))
 
 
 def text_decoder(charset: Charset) -> tuple[str, str]:

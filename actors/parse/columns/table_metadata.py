@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from actors.parse.charsets.charsets import BINARY_COLLATION, charset_of, text_decoder
+from actors.parse.charsets.charsets import BINARY_COLLATION, charset_of, shown_bytes, text_decoder
 from actors.parse.columns.types.column import Column, ColumnType, Extra
 from actors.parse.columns.types.documents import GEOMETRY_NAMES
 from actors.parse.columns.types.table import having
@@ -184,7 +184,7 @@ def _with_values(columns: list[Column], metadata: TableMetadata) -> list[Column]
 
 def _value_text(value: bytes, collation: int) -> str:
     if collation == BINARY_COLLATION:
-        return value.decode("utf-8", "replace")
+        return shown_bytes(value)
     codec, errors = text_decoder(charset_of(collation))
     try:
         return value.decode(codec, errors)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from actors.parse.charsets.charset_codecs import PREFIX, characters_of
-from actors.parse.charsets.charsets import BINARY_COLLATION, charset_of, text_decoder
+from actors.parse.charsets.charsets import BINARY_COLLATION, charset_of, shown_bytes, text_decoder
 from actors.parse.charsets.collations import bin_collation
 from actors.parse.schema.clauses.charset_words import Charsets
 from actors.parse.schema.clauses.tokens import UnreadableError
@@ -226,7 +226,7 @@ def _value(value: str | bytes, collation: int, connection: int | None) -> str:
         value = value.encode(text_decoder(charset_of(connection))[0], "replace")
     if isinstance(value, bytes):
         if collation == BINARY_COLLATION:
-            return value.decode("utf-8", "replace")
+            return shown_bytes(value)
         try:
             codec, errors = text_decoder(charset_of(collation))
             value = value.decode(codec, errors)

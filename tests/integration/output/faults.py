@@ -233,11 +233,11 @@ def play_faults(
             faults.play(writer)
         finally:
             writer.stop()
-        eventually(
-            lambda: taken() >= writer.count,
-            f"all changes after {faults.played}: {relay.said}",
-            within_s=RECOVERED_S,
-        )
+        try:
+            eventually(lambda: taken() >= writer.count, "all changes", within_s=RECOVERED_S)
+        except AssertionError as error:
+            error.add_note(f"{taken()} of {writer.count} came after {faults.played}:\n{relay.said}")
+            raise
         assert relay.terminate() == 0
     return writer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from definition_text import cases, text_after
 
+from actors.parse.charsets.charsets import shown_bytes
 from actors.parse.schema.statement import ServerVersion, SqlMode
 
 TYPES = """
@@ -300,3 +301,8 @@ def test_a_width_says_nothing_whatever_number_it_is():
     assert text_after(f"CREATE TABLE t (a YEAR({'9' * 50}), b INT(11))") == text_after(
         "CREATE TABLE t (a YEAR, b INT)"
     )
+
+
+def test_bytes_of_a_binary_enum_that_are_not_utf8_are_question_marks():
+    """SHOW CREATE TABLE has them so: what was followed is compared with that."""
+    assert shown_bytes(b"\xa8\xa6a\xc3\xa9\xe8\x8c") == "??aé??"
