@@ -37,7 +37,7 @@ suites: setup
 	@scripts/get-ddl-suites.sh
 
 soak: tools suites ## run the long tests, then seeds of chaos for some minutes (MINUTES=20 SEED=1; LIMIT=6 SHUFFLE=x: some tests, for 6 minutes)
-	CANAL_GROUP_ALL_CASES=1 $(BIN)/python -m pytest -m "soak or property" $(SHARED) $(if $(LIMIT),--limit-minutes $(LIMIT) --shuffle "$(SHUFFLE)")
+	CANAL_GROUP_ALL_CASES=1 $(BIN)/python -m pytest -m "soak or property" --timeout 960 $(SHARED) $(if $(LIMIT),--limit-minutes $(LIMIT) --shuffle "$(SHUFFLE)")
 	@PYTHONPATH=tests $(BIN)/python -m chaos --seed $(or $(SEED),1) --minutes $(if $(filter 1,$(MINUTES)),1,2) \
 		--soak $(or $(MINUTES),20) $(ARGS)
 

@@ -14,6 +14,8 @@ import pytest
 ALL_CASES = "CANAL_GROUP_ALL_CASES"
 #: of a property test in `make test`
 CASES_MIN = 30
+#: by how much deadlines are longer in `make soak`
+SOAK_PATIENCE = 4
 _STARTED_S = time.monotonic()
 
 
@@ -25,6 +27,11 @@ def first_quick(quick: int, cases: Iterable[Any]) -> list[Any]:
 def cases(count: int) -> int:
     """Return how many cases a property test tries: all of them in `make soak` only."""
     return count if os.environ.get(ALL_CASES) else max(count // 3, CASES_MIN)
+
+
+def patient(deadline_s: float) -> float:
+    """Return a deadline that is longer in `make soak`, where processes wait for processors."""
+    return deadline_s * SOAK_PATIENCE if os.environ.get(ALL_CASES) else deadline_s
 
 
 def _soak(case: Any) -> Any:

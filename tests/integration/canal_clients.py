@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from integration.differential import kinds
+from soak import patient
 
 from actors.gateway.canal.login import scrambled
 from canal_group.canal_protocol import entry_pb2, packet_pb2
 
 #: seconds that any answer may take
-ANSWER_S = 40.0
+ANSWER_S = patient(40.0)
 _SCRIPT = Path(__file__).parent.parent / "canal_python_client.py"
 
 

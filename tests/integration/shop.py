@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from soak import patient
 
 import canal_group
 from actors.driver.instance import Instance
@@ -22,7 +23,7 @@ from conf.load import build_instance
 from conf.settings import InstanceSettings
 
 #: seconds that anything awaited may take
-DEADLINE_S = 60.0
+DEADLINE_S = patient(60.0)
 CLIENT = "reader"
 
 

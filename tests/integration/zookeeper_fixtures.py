@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from chaos.proxy import Proxy
+from soak import patient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.coordination.zookeeper import ZooKeeperCoordinator
 
 #: seconds that anything awaited in these tests may take
-DEADLINE_S = 30.0
+DEADLINE_S = patient(30.0)
 #: seconds; short, as the server's ticks are
 SESSION_S = 2.0
 

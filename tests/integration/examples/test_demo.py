@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from soak import patient
 
 from canal_group.demo.database.engine import Engine
 from canal_group.demo.database.mariadb import MariaDbServer
@@ -25,7 +26,7 @@ from canal_group.demo.load.writer import Writer, prepare
 from canal_group.demo.recorded_shards import recorded_shards
 from canal_group.demo.replica import read_tables
 
-DEADLINE_S = 120.0
+DEADLINE_S = patient(120.0)
 KEYS = [
     "shards",
     "transactions",

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from integration.shared_servers import SharedShop
 from integration.spark_sink import ROOT, options, show_a_row
+from soak import patient
 
 import canal_group
 
@@ -50,7 +51,7 @@ def test_the_readmes_consumer_reads_and_acknowledges(
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(patient(180))
 def test_the_readmes_query_writes_parquet(
     spark: Any, served: SharedShop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,10 +25,11 @@ from integration.spark_examples import (
 from integration.spark_fixtures import JAVA_OPTIONS
 from integration.spark_sink import CLIENT, ROOT, change, serving
 from rogue_server import rogue
+from soak import patient
 
 from actors.driver.instance import Instance
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(patient(180))
 
 
 def arguments(shop: Shop, instance: Instance, folder: Path, target: object) -> list[object]:

@@ -19,12 +19,13 @@ from integration.processes import family
 from integration.shop import DEADLINE_S, Shop, kill
 from integration.spark_examples import example, line_of, tables
 from integration.spark_sink import CLIENT, ROOT, change, serving
+from soak import patient
 
 import canal_group
 from canal_group import ray_data
 from canal_group.demo.database.child_process import free_port
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(patient(180))
 RAY = str(Path(sys.executable).with_name("ray"))
 #: jobs call `python`
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -9,8 +9,9 @@ import pytest
 from integration.shop import Shop
 from integration.spark_examples import example
 from integration.spark_sink import CLIENT
+from soak import patient
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(patient(120))
 
 
 def at(shop: Shop, shard: int, minute: str, *statements: str) -> None:

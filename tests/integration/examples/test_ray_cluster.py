@@ -19,6 +19,7 @@ from integration.examples.test_cli import instance_file, offline  # noqa: F401
 from integration.shop import CLIENT, DEADLINE_S, Shop
 from integration.spark_sink import ROOT
 from integration.zookeeper_fixtures import eventually
+from soak import patient
 
 import canal_group
 from canal_group.demo.database.child_process import free_port
@@ -114,7 +115,7 @@ def documented(file: str, replaced: dict[str, str]) -> list[str]:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(patient(600))
 def test_the_documented_jobs_serve_from_a_node_read_a_bounded_range_and_stop(
     offline: Shop,
     instance_file: Path,

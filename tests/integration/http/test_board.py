@@ -14,6 +14,7 @@ from integration.output.relay_values import relay_values
 from integration.shared_servers import SharedShop
 from integration.zookeeper_fixtures import eventually
 from prometheus import ROOT, scraping
+from soak import patient
 
 import canal_group
 
@@ -21,7 +22,7 @@ BOARD = ROOT / "deploy" / "grafana" / "canal-group.json"
 #: what Grafana puts in for its variables
 VARIABLES = {"$destination": ".*", "$__rate_interval": "15s", "$__range": "1m"}
 #: seconds until Prometheus must have seen everything
-SEEN_S = 30.0
+SEEN_S = patient(30.0)
 
 
 def expressions() -> dict[str, str]:

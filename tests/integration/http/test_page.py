@@ -20,6 +20,7 @@ from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
+from soak import patient
 
 from conf.document import parse_document
 from conf.load import build_instance
@@ -27,7 +28,7 @@ from merge.errors import ConfigError
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 #: seconds that the page may take to show something
-WAIT_S = 30.0
+WAIT_S = patient(30.0)
 #: a folder for screenshots; those in docs/ were made with `CANAL_GROUP_SCREENSHOTS=docs make test ARGS=...`
 SCREENSHOTS = "CANAL_GROUP_SCREENSHOTS"
 

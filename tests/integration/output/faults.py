@@ -19,6 +19,7 @@ from integration.output.published import Published
 from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S
 from integration.zookeeper_fixtures import eventually
+from soak import patient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from benchmarks._brokers import Broker
@@ -26,7 +27,7 @@ from canal_group.gateway.gateway_client import GatewayClient
 from merge.errors import CanalGroupError
 
 #: a broker that is killed has to start again meanwhile
-RECOVERED_S = 120.0
+RECOVERED_S = patient(120.0)
 #: of the kinds of faults, in a run
 PLAYED = 3
 

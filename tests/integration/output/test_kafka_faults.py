@@ -11,13 +11,13 @@ from integration.output.faults import check_all, play_faults
 from integration.output.published import in_kafka
 from integration.output.relay_values import PARTITIONS, partitioned_values
 from integration.shared_servers import SharedShop
-from soak import first_quick
+from soak import first_quick, patient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from benchmarks._brokers import Broker
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(patient(600))
 @pytest.mark.parametrize("seed", first_quick(0, range(30)))
 def test_readers_of_kafka_see_each_change_once(
     served: SharedShop, kafka: Broker, one_zookeeper: EmbeddedZooKeeper, tmp_path: Path, seed: int

@@ -10,7 +10,7 @@ from integration.output.faults import check_all, play_faults, without_repeats
 from integration.output.published import Published, Queue
 from integration.output.relay_values import PARTITIONS, partitioned_values
 from integration.shared_servers import SharedShop
-from soak import first_quick
+from soak import first_quick, patient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from benchmarks._brokers import Broker
@@ -27,7 +27,7 @@ def topic(one_rabbit: Broker) -> str:
     return name
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(patient(600))
 @pytest.mark.parametrize("seed", first_quick(0, range(100, 130)))
 def test_readers_of_rabbitmq_see_each_change(
     served: SharedShop,

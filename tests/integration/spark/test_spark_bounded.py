@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from integration.shared_servers import SharedShop
 from integration.spark_sink import CLIENT, options, show_a_row
+from soak import patient
 
 from canal_group.client.client import Consumer
 from merge.values.position import GroupPosition
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(patient(180))
 #: transactions that the ring of a shard holds
 RING = 16
 

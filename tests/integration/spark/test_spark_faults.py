@@ -24,10 +24,11 @@ from integration.spark_sink import (
     serving,
     show_a_row,
 )
+from soak import patient
 
 from canal_group.demo.database.mariadb import MariaDbServer
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(patient(180))
 
 
 def test_a_micro_batch_whose_sink_failed_comes_again_as_it_was(

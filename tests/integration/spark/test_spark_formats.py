@@ -10,12 +10,13 @@ from integration.shared_servers import SharedShop
 from integration.shop import Shop
 from integration.spark_sink import CLIENT, Sink, options, run, serving, show_a_row
 from pyspark.sql.types import StringType, StructField, StructType
+from soak import patient
 
 from canal_group.spark import run_evolving
 from canal_group.spark.shapes import CHANGE
 from merge.errors import SchemaMismatch
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(patient(180))
 
 
 def test_a_second_query_is_refused_by_name(spark: Any, served: SharedShop, tmp_path: Path) -> None:

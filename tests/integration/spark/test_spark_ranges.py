@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from integration.shop import Shop
 from integration.spark_sink import Sink, options, serving
+from soak import patient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.driver.instance import Instance
 from canal_group.demo.database.mariadb import MariaDbServer
 from merge.values.position import GroupPosition
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(patient(180))
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from integration.shop import Shop, kill
 from integration.spark_sink import ROOT, Sink, change, changes, options, serving
+from soak import patient
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(patient(180))]
 #: how often a run is killed with -9, at a step that the seed chooses
 KILLS = 4, int(os.environ.get("CANAL_GROUP_RESTARTS", "24"))
 #: steps that a run lives, at most
