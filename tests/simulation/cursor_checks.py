@@ -181,14 +181,24 @@ class CursorChecks(OperatorChecks):
         """Note that a consumer is told where it begins."""
         consumption = self._of(client_id)
         begins = self._reaches(cursor, consumption)
-        same = begins == consumption.durable
+        same = self._is_past_nothing(consumption.durable, begins)
         if not self._at_once and not same:
             # It was acknowledged, and is not written yet.
-            same = begins == consumption.known
+            same = self._is_past_nothing(consumption.known, begins)
         self._require(same or consumption.keeps_place, "a consumer begins at another cursor")
         self._know(consumption, cursor)
         consumption.first = consumption.first or begins
         consumption.begun, consumption.resumes_now = True, False
+
+    def _is_past_nothing(self, before: list[Reach], after: list[Reach]) -> bool:
+        """Return whether there is no row between two cursors: one passes that before it is written."""
+        if len(before) != len(after):
+            return before == after
+        return all(
+            old == new
+            or (old.passed <= new.passed and not any(map(source.has_rows, new.passed - old.passed)))
+            for source, old, new in zip(self._sources, before, after, strict=True)
+        )
 
     def accepted(self, client_id: str, batch_id: int) -> None:
         """Check an acknowledgement that a server answers."""
