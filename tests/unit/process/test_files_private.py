@@ -103,7 +103,7 @@ def test_a_link_that_somebody_has_put_there_leads_nowhere(
 ):
     """What it leads to is not written to; at the name there is a file of ours."""
     victim = tmp_path / "victim"
-    victim.write_text('{"epoch": 1, "subscriptions": {}, "server": 1, "consumers": {}}')
+    victim.write_text('{"epoch": 1, "subscriptions": {}, "server": 1, "consumer": 0, "consumers": {}}')
     before = victim.read_text()
     (shared / name).symlink_to(victim)
     write(shared)
