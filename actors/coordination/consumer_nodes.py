@@ -52,13 +52,13 @@ class ConsumerNodes:
     def forget(self, server_epoch: int, client_id: str) -> None:
         """Remove the lease of a client id's last consumer, and the client id's node if that is empty then."""
         node, lease_node = self._tree.client(client_id), self._tree.client_lease(client_id)
+        name = lease_node.rpartition("/")[2]
 
         def fill(transaction: Any) -> None:
             inside = self._connection.children(node)
-            if self._connection.stat(lease_node) is not None:
+            if name in inside:
                 transaction.delete(lease_node)
-                inside.remove(lease_node.rpartition("/")[2])
-            if not inside and self._connection.stat(node) is not None:
+            if set(inside) <= {name} and self._connection.stat(node) is not None:
                 transaction.delete(node)
 
         self._connection.commit_under(server_epoch, fill)

@@ -297,7 +297,10 @@ def join_ray(settings: InstanceSettings, *, forward: bool) -> bool:
             local_ray.start(chosen.namespace, chosen.num_cpus, forward=forward)
         else:
             local_ray.join(chosen.address, chosen.namespace, forward=forward)
-    except Exception as error:  # Ray raises that itself, if its processes start too slowly
+    except Exception as error:
+        # Where its processes start too slowly, Ray raises Exception itself; other kinds are defects.
+        if not isinstance(error, OSError | RuntimeError | ValueError) and type(error) is not Exception:
+            raise
         raise ConfigError(
             f"Ray at {chosen.address or 'this machine'} cannot be used: {error}",
             hint="Start one with `ray start --head`, or leave ray.address empty.",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Sequence
+from weakref import WeakValueDictionary
 
 from actors.ports import ConsumerLease, Coordinator, Host
 
@@ -27,7 +27,8 @@ class Leases:
         #: sessions of pending subscriptions, and whether their nodes are removed with them, by
         #: (client_id, holder)
         self._wanted: dict[tuple[str, str], tuple[str, bool]] = {}
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        #: as long as somebody waits for one or has it
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def restore(self, client_ids: Sequence[str]) -> dict[str, ConsumerLease]:
         """Return the last holders by client id; go on keeping the nodes that an earlier server kept for them.
@@ -66,7 +67,7 @@ class Leases:
     async def take(self, client_id: str, holder: str) -> ConsumerLease:
         """Make `holder` the consumer; raises as `Coordinator.lease_consumer`."""
         session, told = self._wanted.get((client_id, holder), ("", True))
-        async with self._locks[client_id]:
+        async with self._lock_of(client_id):
             lease = await self._host.blocking(self._coordinator.lease_consumer, client_id, holder, session)
         self._sessions[client_id] = session if told else ""
         return lease
@@ -77,14 +78,16 @@ class Leases:
 
     async def release(self, client_id: str, session: str) -> None:
         """Remove a released consumer's node; raises as `Coordinator.release_consumer`."""
-        async with self._locks[client_id]:
+        async with self._lock_of(client_id):
             await self._host.blocking(self._coordinator.release_consumer, client_id, session)
 
     async def forget(self, client_id: str) -> None:
         """Keep nothing of a client id that was unsubscribed; raises as `Coordinator.forget_consumer`."""
-        async with self._locks[client_id]:
+        async with self._lock_of(client_id):
             await self._host.blocking(self._coordinator.forget_consumer, client_id)
-        del self._locks[client_id]
+
+    def _lock_of(self, client_id: str) -> asyncio.Lock:
+        return self._locks.setdefault(client_id, asyncio.Lock())
 
     async def gone(self, client_id: str, session: str) -> ConsumerLease | None:
         """Return the last holder if it is known to be gone; raises as `Coordinator.gone_consumer`."""
