@@ -3,7 +3,7 @@
 import pytest
 from soak import first_quick
 
-from actors.group.stored.skips import STORED_AS
+from actors.group.stored.skips import StoredSkips
 from merge.skips.event_skips import EventSkips
 from simulation.loop import MS, S
 from simulation.schedule import FAULTS, Fault, Schedule, commits, happenings
@@ -15,7 +15,7 @@ COMMITS = commits(*((0.5 + 0.2 * place, place % 2) for place in range(16)))
 def stored(world):
     """Return what is stored as left out."""
     histories = world.servers[0].around.histories
-    return EventSkips.from_json(histories._kept.get(STORED_AS)).events
+    return EventSkips.from_json(histories._kept.get(StoredSkips.STORED_AS)).events
 
 
 def bad_world(seed, *others, servers=2, **more):

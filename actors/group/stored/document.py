@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from actors.ports import Host, SchemaHistoryStore
 from merge.errors import ConfigError
@@ -18,35 +19,32 @@ T = TypeVar("T", bound=_Document)
 R = TypeVar("R")
 
 
-class StoredDocument(Generic[T]):
+class StoredDocument(ABC, Generic[T]):
     """Reads and writes a document under one epoch; its methods run on one loop.
 
     Args:
         store: keeps it.
         epoch: of the group.
         host: runs blocking work.
-        name: under what it is stored; no shard can have it.
-        parse: makes it of its text; None: nothing is stored.
-        what: what it holds, for messages.
-        hint: what to do if it is damaged.
     """
 
-    def __init__(
-        self,
-        store: SchemaHistoryStore,
-        epoch: int,
-        host: Host,
-        *,
-        name: str,
-        parse: Callable[[str | None], T],
-        what: str,
-        hint: str,
-    ) -> None:
+    #: under what it is stored; no shard can have this name
+    STORED_AS: ClassVar[str]
+    #: what it holds, for messages
+    WHAT: ClassVar[str]
+    #: what to do if it is damaged
+    HINT: ClassVar[str]
+
+    def __init__(self, store: SchemaHistoryStore, epoch: int, host: Host) -> None:
         self._store, self._epoch, self._host = store, epoch, host
-        self._name, self._parse, self._what, self._hint = name, parse, what, hint
         #: as it is stored; None: not read yet, or a write may have been lost
         self.known: T | None = None
         self._lock = asyncio.Lock()
+
+    @staticmethod
+    @abstractmethod
+    def parse(text: str | None) -> T:
+        """Make it of its text; None: nothing is stored."""
 
     async def get(self) -> T:
         """Return it. Raises as `SchemaHistoryStore.load`; ConfigError also if it is damaged."""
@@ -66,17 +64,17 @@ class StoredDocument(Generic[T]):
             after, answer = made(before)
             if after is not before:
                 self.known = None
-                await self._host.blocking(self._store.save, self._name, after.to_json(), self._epoch)
+                await self._host.blocking(self._store.save, self.STORED_AS, after.to_json(), self._epoch)
                 self.known = after
             return answer
 
     async def _read(self) -> T:
         if self.known is None:
-            text = await self._host.blocking(self._store.load, self._name, self._epoch)
+            text = await self._host.blocking(self._store.load, self.STORED_AS, self._epoch)
             try:
-                self.known = self._parse(text)
+                self.known = self.parse(text)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise ConfigError(
-                    f"What is stored as {self._what} is damaged ({error}).", hint=self._hint
+                    f"What is stored as {self.WHAT} is damaged ({error}).", hint=self.HINT
                 ) from error
         return self.known

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from actors.group.stored.document import StoredDocument
-from actors.ports import Host, SchemaHistoryStore
 from merge.skips.event_skips import EventSkips, Stop
 from merge.skips.skipped_event import SkippedEvent
 
-#: under what they are stored; no shard can have this name
-STORED_AS: Final = "-skips"
 #: events that a status lists, of all shards
 SHOWN_MAX: Final = 20
 
@@ -18,17 +15,13 @@ SHOWN_MAX: Final = 20
 class StoredSkips(StoredDocument[EventSkips]):
     """Reads and writes left-out events; see `StoredDocument`."""
 
-    def __init__(self, store: SchemaHistoryStore, epoch: int, host: Host) -> None:
-        super().__init__(
-            store,
-            epoch,
-            host,
-            name=STORED_AS,
-            parse=EventSkips.from_json,
-            what="the events that are left out",
-            hint=f"Remove {STORED_AS} beside the schema histories; shards then stop at these events again, "
-            "if they are read again.",
-        )
+    STORED_AS = "-skips"
+    WHAT = "the events that are left out"
+    HINT = (
+        f"Remove {STORED_AS} beside the schema histories; shards then stop at these events again, if they "
+        "are read again."
+    )
+    parse = staticmethod(EventSkips.from_json)
 
     async def of(self, shard: str) -> tuple[SkippedEvent, ...]:
         """Return those of a shard; raises as `StoredDocument.get`."""

@@ -306,3 +306,6 @@ def test_a_width_says_nothing_whatever_number_it_is():
 def test_bytes_of_a_binary_enum_that_are_not_utf8_are_question_marks():
     """SHOW CREATE TABLE has them so: what was followed is compared with that."""
     assert shown_bytes(b"\xa8\xa6a\xc3\xa9\xe8\x8c") == "??aé??"
+    for kind in ("enum", "set"):
+        shown = f"a {kind}('??aé')"
+        assert text_after(f"CREATE TABLE t (a {kind}(x'a8a661c3a9') CHARACTER SET binary)") == shown

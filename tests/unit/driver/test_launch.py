@@ -1,0 +1,29 @@
+"""How a server gets its Ray, and what it says if it gets none."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from actors.driver import launch
+from merge.errors import ConfigError
+
+OWN = SimpleNamespace(ray=SimpleNamespace(address=None, namespace="n", num_cpus=1))
+
+
+@pytest.mark.parametrize(
+    ("raised", "becomes"),
+    [
+        (Exception("The current node timed out during startup."), ConfigError),
+        (RuntimeError("no port is free"), ConfigError),
+        (TypeError("a defect"), TypeError),
+    ],
+)
+def test_what_ray_says_is_a_sentence_and_a_defect_is_none(monkeypatch, raised, becomes):
+    def start(*_arguments, **_named):
+        raise raised
+
+    monkeypatch.setattr(launch.local_ray, "start", start)
+    with pytest.raises(becomes, match=str(raised)):
+        launch.join_ray(OWN, forward=False)
