@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 Detail: TypeAlias = str | int | float | None
 
@@ -137,6 +137,22 @@ class ShardUnavailable(RetryableError):
 
 class ServerUnavailable(RetryableError):
     """The gateway, or the group that it calls, is down, restarting or on standby."""
+
+    @classmethod
+    def not_active(cls, server: str, destination: str, active: str, stopped: str) -> Self:
+        """Return the error for callers of a server that stands by, or of one that is stopped.
+
+        Args:
+            server: as the beginning of a sentence.
+            destination: its name.
+            active: "host:port" of the active server; empty: unknown, or this one.
+            stopped: who stopped the destination, as `StopMark` says it; empty: nobody.
+        """
+        if stopped:
+            hint = "`canal-group start` lets it be served again."
+            return cls(f"{destination} is {stopped}.", hint=hint, retry_after_s=1.0)
+        where = f"; {active} is active." if active else "."
+        return cls(f"{server} is not the active one{where}", retry_after_s=0.5)
 
 
 class SinkUnavailable(RetryableError):

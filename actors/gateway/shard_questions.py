@@ -177,14 +177,16 @@ class ShardQuestions:
     def _not_active(self, group: dict[str, Any]) -> ServerUnavailable:
         """Return why the shards are not asked, by the group's status."""
         if "error" in group:
-            what = f"The group of {self._destination} does not report its shards: {group['error']}"
-        elif group.get("stopped"):
-            what = f"{self._destination} is {group['stopped']}."
-        else:
-            active = group.get("active_server")
-            what = f"This server of {self._destination} is not the active one"
-            what += f"; {active} is active." if active else "."
-        return ServerUnavailable(what, retry_after_s=0.5)
+            return ServerUnavailable(
+                f"The group of {self._destination} does not report its shards: {group['error']}",
+                retry_after_s=0.5,
+            )
+        return ServerUnavailable.not_active(
+            f"This server of {self._destination}",
+            self._destination,
+            group.get("active_server") or "",
+            group.get("stopped") or "",
+        )
 
     def _ask(
         self,

@@ -22,17 +22,12 @@ class Standby:
     def refusal(self) -> ServerUnavailable:
         """Return the error for callers: it asks to retry, and names the active server."""
         mark = self.coordinator.stop_mark() if self.coordinator is not None else None
-        if mark is not None:
-            return ServerUnavailable(
-                f"{self.destination} is {mark}.",
-                hint="`canal-group start` lets it be served again.",
-                retry_after_s=1.0,
-            )
         active = self.coordinator.active_address() if self.coordinator is not None else ""
-        return ServerUnavailable(
-            f"The server of {self.destination} at {self.address} is not the active one"
-            + (f"; {active} is active." if active and active != self.address else "."),
-            retry_after_s=0.5,
+        return ServerUnavailable.not_active(
+            f"The server of {self.destination} at {self.address}",
+            self.destination,
+            active if active != self.address else "",
+            "" if mark is None else str(mark),
         )
 
     def deposed(self) -> ServerUnavailable:
