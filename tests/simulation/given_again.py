@@ -12,6 +12,7 @@ import contextlib
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from random import Random
 
@@ -22,7 +23,7 @@ from actors.parse.server.source import ServerFacts, SourceAddress
 from actors.parse.server.starts.identity import Identity
 from actors.parse.server.starts.logged import Logged
 from actors.parse.server.starts.start import StartBy, goes_by_gtid
-from merge.errors import DataError
+from merge.errors import DataError, SourceUnavailable
 from merge.values.chunk import Chunk
 from merge.values.gtid import NO_GTIDS, GtidSet
 from merge.values.header import HEADER, WHOLE, Headers
@@ -288,11 +289,15 @@ class Stream:
         for each in furthest(self.positions):
             if each == position:
                 continue
-            further = replace(identity, position=each)
-            if not further.by_file and not server.gtids.contains(each.gtid_set):
+            try:
+                replace(identity, position=each).require_further(partial(self._require_contained, each))
+            except SourceUnavailable:
                 return None
-            further.require_further()
         return coming
+
+    def _require_contained(self, position: Position) -> None:
+        if not self.server.gtids.contains(position.gtid_set):
+            raise SourceUnavailable(f"{self.server.name} lags.")
 
     def _after(self, position: Position) -> Coming:
         """Return what follows a file and offset, as the server and the decoder see them."""

@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pymysql
@@ -68,7 +69,6 @@ from merge.errors import (
     SourceUnfit,
 )
 from merge.values.chunk import Chunk
-from merge.values.gtid import MariaDbGtidSet
 from merge.values.position import Position
 from merge.values.start import parse_shard_start
 
@@ -338,12 +338,9 @@ class SourceReader:
         identity.require(by_gtid=by_gtid)
         self._read_to = [each for each in self._read_to if not each.within(self._place.known)]
         for each in self._read_to:
-            further = replace(identity, position=each)
-            if not further.by_file:
-                if each.last is None or isinstance(each.gtid_set, MariaDbGtidSet) != facts.mariadb:
-                    continue
-                require_contained(self._address, control, facts, each)
-            further.require_further()
+            replace(identity, position=each).require_further(
+                partial(require_contained, self._address, control, facts, each)
+            )
 
     def _recover(
         self,

@@ -24,7 +24,7 @@ import contextlib
 import logging
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
@@ -37,7 +37,7 @@ from actors.parse.server.source import ServerFacts, SourceAddress
 from actors.parse.server.starts.logged import Logged
 from actors.parse.server.starts.start import both_sets
 from merge.errors import DataError, PositionRefused, SourceUnfit
-from merge.values.gtid import GtidSet, parse_gtid_set
+from merge.values.gtid import GtidSet, MariaDbGtidSet, parse_gtid_set
 from merge.values.last_transaction import LastTransaction
 from merge.values.position import Position, file_order
 
@@ -129,30 +129,31 @@ class Identity:
         if last is not None and last.gtid:
             self._require_elsewhere(last)
 
-    @property
-    def by_file(self) -> bool:
-        """Whether the server's files decide what a reader at the position has; else GTIDs do."""
-        base, _ = file_order(next(iter(self.log.sizes())))
-        return self.position.is_of(self.facts.identity) and file_order(self.position.file)[0] == base
-
-    def require_further(self) -> None:
+    def require_further(self, require_contained: Callable[[], None]) -> None:
         """Return if the server has what was read up to the position, which is after that of the stream.
 
-        If that is not `by_file`, the server has to have all of the position's GTIDs.
+        Its files decide what a reader at the position has, if they are of the position's server and have its
+        base name. Else GTIDs do, and then the server has to have all of them.
+
+        Args:
+            require_contained: raises unless the server has executed all of the position's GTIDs.
 
         Raises:
             PositionRefused: as for `require`.
             SourceUnavailable: the server does not answer.
         """
         position, sizes = self.position, self.log.sizes()
-        if not self.by_file:
-            if position.last is not None and position.last.gtid:
+        oldest = file_order(next(iter(sizes)))
+        if not position.is_of(self.facts.identity) or file_order(position.file)[0] != oldest[0]:
+            same_kind = isinstance(position.gtid_set, MariaDbGtidSet) == self.facts.mariadb
+            if position.last is not None and position.last.gtid and same_kind:
+                require_contained()
                 self._require_elsewhere(position.last)
         elif position.file in sizes:
             self._require_reached(sizes)
             self._require_place()
             self._require_open()
-        elif file_order(position.file) > file_order(next(iter(sizes))):
+        elif file_order(position.file) > oldest:
             self._refuse(f"has no {position.file}, though it has files from before it")
 
     def require_end(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 from actors.parse.server.source import ServerFacts, SourceAddress
 from actors.parse.server.starts.identity import Identity
 from actors.parse.server.starts.logged import Logged
-from merge.errors import DataError, PositionRefused, SourceUnfit
+from merge.errors import DataError, PositionRefused, SourceUnavailable, SourceUnfit
 from merge.values.gtid import NO_GTIDS, parse_gtid_set
 from merge.values.last_transaction import LastTransaction
 from merge.values.position import Position
@@ -258,8 +258,8 @@ def test_a_time_that_a_client_made_up_is_shown():
     assert "1970-01-01T00:00:50" in str(refusal(here(logged("0-1-5", 50)), replace(AT, last=last)))
 
 
-def further(log, position=AT, facts=None):
-    Identity(ADDRESS, facts or mariadb(), log, position).require_further()
+def further(log, position=AT, require_contained=lambda: None):
+    Identity(ADDRESS, mariadb(), log, position).require_further(require_contained)
 
 
 def test_what_a_further_reader_has_is_compared_by_file_on_its_server():
@@ -281,3 +281,16 @@ def test_what_a_further_reader_has_is_compared_by_gtid_where_files_do_not_tell()
             further(log, position)
         further(here(logged("0-1-5", 50)), position)
         further(log, replace(position, last=None))
+
+
+def test_where_gtids_tell_a_server_has_to_have_all_that_was_read_further():
+    def lags():
+        raise SourceUnavailable("it lags")
+
+    log = here(logged("0-1-5", 50))
+    further(log, require_contained=lags)
+    with pytest.raises(SourceUnavailable):
+        further(log, replace(AT, server="2"), lags)
+    of_mysql = LastTransaction(f"{UUID}:5", 50 * S_US, UUID, "bin.000002", 400)
+    other_kind = replace(AT, server=UUID, gtid_set=parse_gtid_set(f"{UUID}:1-5"), last=of_mysql)
+    further(log, other_kind, lags)
