@@ -151,10 +151,11 @@ class Router:
         return rows, self.routes(named)
 
     def _one_of_each_topic(self, statement: Mapping[str, Any]) -> list[TableName]:
+        names = names_of(statement)
         by_topic: dict[str, TableName] = {}
-        for name in names_of(statement):
-            if self._filter.matches(name):
-                by_topic.setdefault(self._route_of(*name).topic, name)
+        # What names no table that is read came all the same: it is for every reader, as a mark is.
+        for name in [name for name in names if self._filter.matches(name)] or names:
+            by_topic.setdefault(self._route_of(*name).topic, name)
         return list(by_topic.values())
 
     def _table_route(self, schema: str, table: str) -> TableRoute:

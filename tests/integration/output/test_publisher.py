@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import uuid
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,11 @@ from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S
 from integration.zookeeper_fixtures import eventually
 
+import canal_group
 from benchmarks._brokers import Broker
 from canal_group.canal_protocol.entry_pb2 import Entry, EventType, RowChange
 from canal_group.canal_protocol.packet_pb2 import Messages, Packet, PacketType
+from canal_group.operator import Operator
 from merge.errors import SinkRefused
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -157,3 +160,50 @@ def test_the_examples_print_what_was_published(served: SharedShop, kafka: Broker
         lines = done.stdout.splitlines()
         assert len(lines) == served.rows, done.stderr
         assert all("INSERT" in line for line in lines)
+
+
+@pytest.mark.soak
+def test_the_mark_of_an_event_that_was_left_out_reaches_every_output(
+    served: SharedShop, kafka: Broker, rabbit: Broker, tmp_path: Path
+):
+    queue, path = Queue(rabbit, topic_of(served)), tmp_path / "lines"
+    outputs = (
+        {"kind": "kafka", "servers": kafka.hosts},
+        {"kind": "rabbitmq", "port": rabbit.port},
+        {"kind": "lines", "path": str(path)},
+    )
+    operator = Operator(served.instance.uri, served.destination)
+
+    def stopped_at() -> str | None:
+        shard = next(each for each in operator.status()["shards"] if each["shard"] == "s0")
+        named = re.search(r"--at (\S+:\d+)$", str(shard["error"]))
+        return None if named is None else named[1]
+
+    settings = [relay_values(served, output, route={"topic": queue.name}) for output in outputs]
+    for count, each in enumerate(settings, 1):
+        with publishing(each):
+            eventually(lambda count=count: len(served.client_ids()) == count, "it to have begun")
+    served.servers[0].execute(
+        "SET SESSION binlog_format = 'STATEMENT'",
+        "INSERT INTO shop_0.orders VALUES (-1, 'a secret', 1)",
+        "SET SESSION binlog_format = 'ROW'",
+    )
+    eventually(stopped_at, "the statement to stop its shard", within_s=DEADLINE_S)
+    at = stopped_at()
+    assert at is not None
+    operator.skip_event("s0", at)
+
+    def group_waits() -> bool:
+        return any(shard["error"] for shard in operator.status()["group"]["shards"])
+
+    # A relay that asks before the group knows that the shard goes on ends with the shard's error.
+    eventually(lambda: not group_waits(), "the shard to go on", within_s=DEADLINE_S)
+    with ExitStack() as stack:
+        for running in [stack.enter_context(publishing(each)) for each in settings]:
+            write(served, running, transactions=1)
+    for found in (in_kafka(kafka, queue.name), queue.take(), in_lines(path)):
+        marks = [mark for each in found if (mark := canal_group.SkipMark.of_sql(each.json["sql"]))]
+        assert [(mark.shard, f"{mark.file}:{mark.from_offset}", mark.verb) for mark in marks] == [
+            ("s0", at, "INSERT")
+        ]
+        assert not any(b"secret" in each.value for each in found)

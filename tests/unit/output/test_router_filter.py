@@ -1,0 +1,18 @@
+"""A router that knows which tables its relay reads: what was delivered has a topic, whatever it names."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from canal_group.output.routing.router import Router
+from merge.rows.envelope import ENVELOPE
+
+
+def test_a_statement_on_no_table_goes_to_the_topic_of_a_relay_that_reads_one_table():
+    """Such as the mark of an event that was left out: filters let it pass."""
+    said = {"sql": "DO 0 /* canal-group left out {} */", "schema": "", "table": "", "tables": []}
+    rows = pa.Table.from_pylist([said], schema=ENVELOPE)
+    for more in ({}, {"dynamic_topic": r".*\..*"}):
+        addressed, routes = Router(topic="all", table_filter=r"shop\.orders", **more).addressed(rows)
+        assert addressed.column("sql").to_pylist() == [said["sql"]]
+        assert routes.topics == ("all",)
