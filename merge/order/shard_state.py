@@ -63,11 +63,9 @@ class ShardState:
 
     @property
     def refused_at(self) -> Position | None:
-        """The position that the error is about: the one that it names, else where it was asked to open."""
-        details = self.error.details if self.error is not None else {}
-        about = tuple(details.get(name) for name in ("file", "offset", "gtid_set"))
-        named = (each for each in self.read_to if (each.file, each.offset, str(each.gtid_set)) == about)
-        return next(named, self.asked_at)
+        """The position that the error is about: its detail `refused`, else where it was asked to open."""
+        refused = None if self.error is None else self.error.details.get("refused")
+        return next((each for each in self.read_to if each.to_json() == refused), self.asked_at)
 
     def read_clock(self, source_us: int, at_us: int) -> None:
         """Take a reading of the source's clock, made at `at_us` by the shell's clock or later."""

@@ -139,6 +139,10 @@ class Position:
             value["last"] = asdict(self.last)
         return value
 
+    def to_json(self) -> str:
+        """Return it as JSON text with all that is known of it; equal positions give equal text."""
+        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Position:
         """Return the position that `to_dict` wrote.

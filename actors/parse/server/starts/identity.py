@@ -300,6 +300,7 @@ class Identity:
             executed=str(executed),
             gtid_set=str(position.gtid_set),
             in_doubt=doubt,
+            refused=position.to_json(),
         )
 
 

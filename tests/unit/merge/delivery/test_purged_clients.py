@@ -1,5 +1,7 @@
 """One client cannot hurt another: one whose position was purged is set aside, and what becomes of it."""
 
+from dataclasses import replace
+
 import pytest
 from builders import Source, Tx, World
 from purges import (
@@ -57,12 +59,11 @@ def test_a_client_is_set_aside_if_the_source_has_something_else_than_it_has_read
     asked = world.opening[0]
     assert asked.position == world.stored["other"].cursor.shards["s0"]
     assert asked.read_to == (read_to,)
-    about = {"file": read_to.file, "offset": read_to.offset, "gtid_set": str(read_to.gtid_set)}
     for _ in range(3):
         if asked.read_to and OPENED_FIRST[0]:
             world.tell(ev.ShardOpened(0, asked.generation, asked.position, world.now_us))
         if asked.read_to:
-            error = PositionRefused("It has something else.", **about)
+            error = PositionRefused("It has something else.", refused=read_to.to_json())
             world.tell(ev.ShardFailed(0, asked.generation, error, world.now_us))
         world.tick(PURGED_WAIT_US // 2 + 1)
         asked = world.opening.get(0, asked)
@@ -74,6 +75,28 @@ def test_a_client_is_set_aside_if_the_source_has_something_else_than_it_has_read
     subscribe(world, "app")
     with pytest.raises(PositionRefused, match="Client app cannot go on at its cursor"):
         world.get("app")
+
+
+def test_of_two_clients_at_one_place_of_two_histories_the_one_that_is_refused_is_set_aside():
+    """Only the creation of the file tells their positions apart."""
+    world = committing()
+    saved = world.stored["app"]
+    own = saved.cursor.shards["s0"]
+    other = replace(own, created_s=own.created_s + 1)
+    world.stored["third"] = replace(saved, client_id="third", cursor=saved.cursor.with_shard("s0", other))
+    world.epoch += 1
+    world.restart()
+    world.start()
+    asked = world.opening[0]
+    assert set(asked.read_to) == {own, other}
+    error = PositionRefused("It has something else.", refused=other.to_json())
+    for _ in range(3):
+        if other in asked.read_to:
+            world.tell(ev.ShardFailed(0, asked.generation, error, world.now_us))
+        world.tick(PURGED_WAIT_US // 2 + 1)
+        asked = world.opening.get(0, asked)
+    assert [phase(world, client) for client in ("app", "third")] == ["waiting", "purged"]
+    assert asked.read_to == (own,)
 
 
 def test_a_client_that_was_set_aside_may_go_on_where_the_others_are():
