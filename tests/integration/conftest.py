@@ -16,6 +16,7 @@ from integration.shared_servers import (  # noqa: F401  fixtures
     shared_instances,
     shared_options,
     shared_servers,
+    unshared,
     whole_shop,
 )
 from integration.spark_fixtures import spark  # noqa: F401  fixture

@@ -125,6 +125,16 @@ def served(whole_shop: Shop, shared_instance: Instance, tmp_path: Path) -> Itera
         yield shop
 
 
+@pytest.fixture
+def unshared(shop: Shop, tmp_path: Path) -> Iterator[SharedShop]:
+    """A shop on an instance of the test's own, whose logs may keep what nobody can read.
+
+    Those of `shared_servers` are read from their beginning; whoever reads these so resets them first.
+    """
+    with shop.serve() as instance, SharedShop(shop, instance, tmp_path).lent() as own:
+        yield own
+
+
 class Pair:
     """Two servers of one shop: the first one is active, until it hands over.
 

@@ -202,8 +202,8 @@ def command(shop: SharedShop, *words: str) -> str:
     return result.output
 
 
-def test_a_shard_is_taken_past_a_statement_by_the_command_that_its_error_names(served: SharedShop):
-    shop, (server, _) = served, served.servers
+def test_a_shard_is_taken_past_a_statement_by_the_command_that_its_error_names(unshared: SharedShop):
+    shop, (server, _) = unshared, unshared.servers
     operator = Operator(shop.instance.uri, shop.destination)
     with (
         shop.connect(client_id="all") as consumer,

@@ -164,26 +164,26 @@ def test_the_examples_print_what_was_published(served: SharedShop, kafka: Broker
 
 @pytest.mark.soak
 def test_the_mark_of_an_event_that_was_left_out_reaches_every_output(
-    served: SharedShop, kafka: Broker, rabbit: Broker, tmp_path: Path
+    unshared: SharedShop, kafka: Broker, rabbit: Broker, tmp_path: Path
 ):
-    queue, path = Queue(rabbit, topic_of(served)), tmp_path / "lines"
+    queue, path = Queue(rabbit, topic_of(unshared)), tmp_path / "lines"
     outputs = (
         {"kind": "kafka", "servers": kafka.hosts},
         {"kind": "rabbitmq", "port": rabbit.port},
         {"kind": "lines", "path": str(path)},
     )
-    operator = Operator(served.instance.uri, served.destination)
+    operator = Operator(unshared.instance.uri, unshared.destination)
 
     def stopped_at() -> str | None:
         shard = next(each for each in operator.status()["shards"] if each["shard"] == "s0")
         named = re.search(r"--at (\S+:\d+)$", str(shard["error"]))
         return None if named is None else named[1]
 
-    settings = [relay_values(served, output, route={"topic": queue.name}) for output in outputs]
+    settings = [relay_values(unshared, output, route={"topic": queue.name}) for output in outputs]
     for count, each in enumerate(settings, 1):
         with publishing(each):
-            eventually(lambda count=count: len(served.client_ids()) == count, "it to have begun")
-    served.servers[0].execute(
+            eventually(lambda count=count: len(unshared.client_ids()) == count, "it to have begun")
+    unshared.servers[0].execute(
         "SET SESSION binlog_format = 'STATEMENT'",
         "INSERT INTO shop_0.orders VALUES (-1, 'a secret', 1)",
         "SET SESSION binlog_format = 'ROW'",
@@ -200,7 +200,7 @@ def test_the_mark_of_an_event_that_was_left_out_reaches_every_output(
     eventually(lambda: not group_waits(), "the shard to go on", within_s=DEADLINE_S)
     with ExitStack() as stack:
         for running in [stack.enter_context(publishing(each)) for each in settings]:
-            write(served, running, transactions=1)
+            write(unshared, running, transactions=1)
     for found in (in_kafka(kafka, queue.name), queue.take(), in_lines(path)):
         marks = [mark for each in found if (mark := canal_group.SkipMark.of_sql(each.json["sql"]))]
         assert [(mark.shard, f"{mark.file}:{mark.from_offset}", mark.verb) for mark in marks] == [

@@ -24,6 +24,8 @@ def test_what_ray_says_is_a_sentence_and_a_defect_is_none(monkeypatch, raised, b
     def start(*_arguments, **_named):
         raise raised
 
+    # Another test of this process may have joined a Ray already.
+    monkeypatch.setattr(launch.ray, "is_initialized", lambda: False)
     monkeypatch.setattr(launch.local_ray, "start", start)
     with pytest.raises(becomes, match=str(raised)):
         launch.join_ray(OWN, forward=False)
