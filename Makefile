@@ -16,7 +16,7 @@ demo: setup ## start shards, merge them, watch the stream (ARGS="--help" for opt
 	@$(BIN)/canal-group demo $(ARGS)
 
 recorded: setup ## record again the binlogs that `canal-group demo --files` reads
-	@$(BIN)/python -m canal_group.demo.record
+	@$(BIN)/python -m programs.demo.record
 
 tools: setup
 	@scripts/get-test-tools.sh
@@ -44,7 +44,7 @@ soak: tools suites ## run the long tests, then seeds of chaos for some minutes (
 bench: setup ## measure: group, latency, transport, rpc, checksum and more (ARGS="group --json" for one)
 	@$(BIN)/python -m benchmarks $(or $(ARGS),all)
 
-mutants: setup ## put small faults into merge/ and what applies DDL, report those that no test notices (MODULES="actors/parse/schema" SAMPLE=200 SEED=7)
+mutants: setup ## put small faults into merge/ and what applies DDL, report those that no test notices (MODULES="binlog/schema" SAMPLE=200 SEED=7)
 	@PYTHONPATH=tests $(BIN)/python -m mutants $(MODULES) --seed $(or $(SEED),1) $(if $(SAMPLE),--sample $(SAMPLE)) $(ARGS)
 
 check: setup ## lint, formatting, types, import contracts, known vulnerabilities of dependencies
@@ -59,9 +59,9 @@ audit: setup ## check the versions in constraints.txt against a vulnerability da
 
 fuzz: setup ## damage binlogs, compare random rows with SELECT (MINUTES=1 SEEDS=20), and play new sequences of DDL
 	$(BIN)/python tests/fuzz.py $(or $(MINUTES),1)
-	CANAL_GROUP_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest tests/integration/parse/test_parse_differential.py
+	CANAL_GROUP_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest tests/integration/binlog/test_parse_differential.py
 	CANAL_GROUP_EXPLORE=1 $(BIN)/python -m pytest -m "soak or not soak" \
-		tests/integration/parse/test_parse_catalog.py tests/integration/parse/test_parse_random_ddl.py
+		tests/integration/binlog/test_parse_catalog.py tests/integration/binlog/test_parse_random_ddl.py
 
 asan: setup ## read damaged rows events and binlogs with a decoder compiled with AddressSanitizer
 	@scripts/asan.sh

@@ -29,7 +29,7 @@ _FLAGS = (
     else ["-O3", "-g0", "-fwrapv"]
 )
 #: the packages whose modules are compiled
-_NATIVE = ("actors/parse/native", "merge/rows/native")
+_NATIVE = ("binlog/native", "merge/rows/native", "merge/values/native")
 
 
 class BuildRows(build_ext):

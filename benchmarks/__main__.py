@@ -15,7 +15,7 @@ import pkgutil
 import sys
 
 import benchmarks
-from canal_group.demo.database.engine import Engine
+from programs.demo.database.engine import Engine
 from canal_group.malloc_tuning import tune_malloc
 
 

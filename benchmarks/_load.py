@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from canal_group.demo.database.engine import Engine
-from canal_group.demo.database.server_process import DatabaseServer
-from canal_group.demo.database.servers import make, start_all
+from programs.demo.database.engine import Engine
+from programs.demo.database.server_process import DatabaseServer
+from programs.demo.database.servers import make, start_all
 
 SHARDS = 4
 SCHEMA, TABLE = "bench", "orders"

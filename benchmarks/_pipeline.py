@@ -17,7 +17,7 @@ from actors.driver.launch import launch
 from benchmarks._load import NAME, SCHEMA
 from canal_group.client.client import connect
 from canal_group.client.consumer import Consumer
-from canal_group.demo.database.server_process import CANAL_PASSWORD, DatabaseServer
+from programs.demo.database.server_process import CANAL_PASSWORD, DatabaseServer
 from canal_group.gateway.gateway_client import GatewayClient
 from conf.load import build_instance
 

@@ -25,8 +25,8 @@ import pymysql
 from pymysql.constants import COMMAND
 
 from benchmarks._load import binlogs
-from canal_group.demo.database.mysql import mysqlbinlog
-from canal_group.demo.database.server_process import DatabaseServer
+from programs.demo.database.mysql import mysqlbinlog
+from programs.demo.database.server_process import DatabaseServer
 
 _CLIENTS = ("mariadb-binlog", "mysqlbinlog")
 _NON_BLOCKING = 1

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from actors.parse.native.fast_path import checksum_of
+from binlog.native.fast_path import checksum_of
 from benchmarks._events import events_of
 from benchmarks.parse import IN_MEMORY, packets_of, run_ours
 

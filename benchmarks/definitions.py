@@ -24,15 +24,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from actors.parse.formats.events import Query
-from actors.parse.grammar.chunk_builder import Limits
-from actors.parse.server.definitions.source_definitions import SourceDefinitions
-from actors.parse.server.reader import SourceReader
-from actors.parse.server.source import SourceAddress, connect, server_facts
-from actors.parse.server.starts.start import latest_position
+from binlog.formats.events import Query
+from binlog.grammar.chunk_builder import Limits
+from binlog.server.definitions.source_definitions import SourceDefinitions
+from binlog.server.reader import SourceReader
+from binlog.server.source import SourceAddress, connect, server_facts
+from binlog.server.starts.start import latest_position
 from benchmarks._load import cpus, servers
-from canal_group.demo.database.engine import Engine
-from canal_group.demo.database.server_process import DatabaseServer
+from programs.demo.database.engine import Engine
+from programs.demo.database.server_process import DatabaseServer
 from merge.errors import RetryableError
 from merge.values.chunk import Chunk, TableName
 from merge.values.position import Position

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from actors.parse.grammar.chunk_builder import Limits
-from actors.parse.server.reader import SourceReader
-from actors.parse.server.source import SourceAddress
+from binlog.grammar.chunk_builder import Limits
+from binlog.server.reader import SourceReader
+from binlog.server.source import SourceAddress
 from benchmarks._load import BULK_ROWS, cpu_s, cpus, fill, servers
-from canal_group.demo.database.server_process import DatabaseServer
+from programs.demo.database.server_process import DatabaseServer
 from merge.errors import RetryableError
 from merge.values.chunk import Chunk, TableName
 from merge.values.position import Position

@@ -21,8 +21,8 @@ from typing import Any
 from benchmarks._load import BULK_ROWS, SHARDS, Backlog, cpus, fill, paused, servers
 from benchmarks._pipeline import DESTINATION, Passage, await_followed, consumer, instance, read_all
 from benchmarks._rivals import raw_dumps, replication_rows_per_s
-from canal_group.demo.database.engine import Engine
-from canal_group.demo.database.server_process import DatabaseServer
+from programs.demo.database.engine import Engine
+from programs.demo.database.server_process import DatabaseServer
 from canal_group.operator import Operator
 
 #: rows of each backlog, over all servers

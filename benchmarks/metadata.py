@@ -17,16 +17,16 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from actors.parse.grammar.chunk_builder import Limits
-from actors.parse.server.binlog_stream import BinlogStream
-from actors.parse.server.clock import SourceClock
-from actors.parse.server.definitions.source_definitions import SourceDefinitions
-from actors.parse.server.low_watermarks import CaughtUp
-from actors.parse.server.source import SourceAddress, connect, server_facts
+from binlog.grammar.chunk_builder import Limits
+from binlog.server.binlog_stream import BinlogStream
+from binlog.server.clock import SourceClock
+from binlog.server.definitions.source_definitions import SourceDefinitions
+from binlog.server.low_watermarks import CaughtUp
+from binlog.server.source import SourceAddress, connect, server_facts
 from benchmarks._load import binlogs, cpus, fill, servers
 from benchmarks.parse import TRANSACTIONS, rows_of
-from canal_group.demo.database.engine import Engine
-from canal_group.demo.database.server_process import DatabaseServer
+from programs.demo.database.engine import Engine
+from programs.demo.database.server_process import DatabaseServer
 from merge.values.chunk import TableName
 from merge.values.position import Position
 

@@ -33,7 +33,7 @@ import pyarrow as pa
 from actors.driver.instance import Instance
 from actors.http.served import SAMPLE_EVERY_S
 from actors.http.service import HttpService, HttpSettings
-from actors.parse.columns.read_counts import ReadCounts
+from binlog.columns.read_counts import ReadCounts
 from actors.shard.shard_counters import ShardCounters
 from benchmarks._events import events_of
 from benchmarks._load import BULK_ROWS, NAME, SHARDS, Backlog, cpus, fill, paused, servers
@@ -41,7 +41,7 @@ from benchmarks._pipeline import OUTSTANDING, WAIT_S, await_followed, consumer, 
 from benchmarks.parse import packets_of, run_ours
 from canal_group.client.batch import Batch
 from canal_group.client.consumer import Consumer
-from canal_group.demo.database.server_process import DatabaseServer
+from programs.demo.database.server_process import DatabaseServer
 from merge.values.chunk import Chunk
 
 #: rows of the backlog, over all servers, and transactions of one row

@@ -30,18 +30,18 @@ from pymysqlreplication.event import GtidEvent, QueryEvent, XidEvent
 from pymysqlreplication.packet import BinLogPacketWrapper
 from pymysqlreplication.row_event import TableMapEvent, WriteRowsEvent
 
-from actors.parse.grammar.binlog_decoder import BinlogDecoder
-from actors.parse.grammar.chunk_builder import ChunkBuilder, Limits
-from actors.parse.native.packets import PacketBuffer
-from actors.parse.server.binlog_stream import BinlogStream
-from actors.parse.server.clock import SourceClock
-from actors.parse.server.low_watermarks import CaughtUp
-from actors.parse.server.source import SourceAddress
+from binlog.grammar.binlog_decoder import BinlogDecoder
+from binlog.grammar.chunk_builder import ChunkBuilder, Limits
+from binlog.native.packets import PacketBuffer
+from binlog.server.binlog_stream import BinlogStream
+from binlog.server.clock import SourceClock
+from binlog.server.low_watermarks import CaughtUp
+from binlog.server.source import SourceAddress
 from benchmarks._events import events_of
 from benchmarks._load import Backlog, binlogs, cpus, fill, servers
 from benchmarks._rivals import raw_dumps
-from canal_group.demo.database.engine import Engine
-from canal_group.demo.database.server_process import DatabaseServer
+from programs.demo.database.engine import Engine
+from programs.demo.database.server_process import DatabaseServer
 from merge.values.chunk import Chunk, TableName
 from merge.values.position import Position
 

@@ -20,11 +20,11 @@ from benchmarks._brokers import Broker, KafkaBroker, RabbitBroker
 from benchmarks._load import BULK_ROWS, NAME, SHARDS, cpus, fill, servers
 from benchmarks._pipeline import DESTINATION, instance
 from canal_group.client.client import connect
-from canal_group.output.formats import format_of
-from canal_group.output.kinds import settings_of
-from canal_group.output.messages import Messages
-from canal_group.output.publisher import Publisher
-from canal_group.output.routing.router import Router
+from programs.output.formats import format_of
+from programs.output.kinds import settings_of
+from programs.output.messages import Messages
+from programs.output.publisher import Publisher
+from programs.output.routing.router import Router
 from canal_group.shapes.maps import tidied
 from conf.relay.relay_settings import build_relay
 

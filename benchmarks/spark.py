@@ -32,7 +32,7 @@ import pyarrow as pa
 from actors.driver.instance import Instance
 from benchmarks._load import BULK_ROWS, NAME, SCHEMA, SHARDS, cpu_s, cpus, fill, peak_rss_mib, servers
 from benchmarks._pipeline import DESTINATION, OUTSTANDING, consumer, instance
-from canal_group.demo.database.server_process import DatabaseServer
+from programs.demo.database.server_process import DatabaseServer
 from canal_group.gateway.gateway_client import GatewayClient
 from merge.errors import CanalGroupError
 

@@ -18,10 +18,10 @@ import tracemalloc
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from actors.parse.schema.catalog import Catalog
-from actors.parse.schema.named import named_in
-from actors.parse.schema.statement import ServerVersion, Statement
-from actors.parse.statements.statement_reader import read_control, read_statement
+from binlog.schema.catalog import Catalog
+from binlog.schema.named import named_in
+from binlog.schema.statement import ServerVersion, Statement
+from binlog.statements.statement_reader import read_control, read_statement
 
 #: what no statement may exceed, also on a slow machine: ns a byte, and a multiple of its length
 CEILINGS = {"lexer_ns_max": 1_000, "grammar_ns_max": 5_000, "memory_max": 16}

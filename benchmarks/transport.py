@@ -26,7 +26,7 @@ from typing import Any
 from benchmarks._load import BULK_ROWS, SHARDS, Backlog, cpu_s, cpus, fill, paused, servers
 from benchmarks._pipeline import DESTINATION, await_followed, instance, processes, read_all
 from benchmarks._ways import Way, Ways, consumer, lends, used
-from canal_group.demo.database.server_process import DatabaseServer
+from programs.demo.database.server_process import DatabaseServer
 from canal_group.gateway.gateway_client import GatewayClient
 
 #: rows of each backlog, over all servers

@@ -37,7 +37,7 @@ from merge.errors import (
     UnsupportedEvent,
     UsageError,
 )
-from merge.skips.skip_mark import SkipMark
+from merge.values.skips.skip_mark import SkipMark
 from merge.values.position import GroupPosition, Position
 
 __all__ = [

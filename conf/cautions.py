@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conf.listeners.reach import is_loopback
+from merge.values.reach import is_loopback
 from conf.settings import InstanceSettings
 
 

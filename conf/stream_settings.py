@@ -21,7 +21,7 @@ from conf.value import (
     unfit,
 )
 from merge.delivery.client_id import COUNT_MAX
-from merge.order.commit_time import CommitTimeOf, CommitTimes
+from merge.values.commit_time import CommitTimeOf, CommitTimes
 from merge.order.dead_shard import DeadShard, DeadShardKind
 
 
@@ -109,7 +109,7 @@ class ReaderSettings(Settings):
     #: when a source with semi-synchronous replication is told that a transaction is safe here: never; when
     #: it is in the ring; when every client id's cursor is past it
     semi_sync: Annotated[Literal["off", "ring", "cursor"], BeforeValidator(_off)] = "off"
-    #: whether all readers of a source on this machine share one dump connection, see `actors.dump_server`
+    #: whether all readers of a source on this machine share one dump connection, see `binlog.dump_server`
     share_dump: bool = False
     #: what the dump server retains for readers that are behind the others; the reader that starts it decides
     dump_window_bytes_max: Annotated[int, Field(ge=1 << 20)] = 64 << 20

@@ -13,7 +13,7 @@ from merge.errors import UsageError
 from merge.order.stream import Stream
 from merge.rows.table_filter import TableFilter
 from merge.values.chunk import TableName
-from merge.values.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet, parse_gtid_set
+from merge.values.gtids.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet, parse_gtid_set
 from merge.values.header import Flag, Headers
 
 

@@ -11,8 +11,8 @@ readonly python=$PWD/.venv/bin/python
 rm -rf "$tree"
 mkdir -p "$tree"
 # Imported from a tree of its own, so that the module with the sanitizers is the one that is found.
-cp -r actors merge tests conf canal_group setup.py pyproject.toml README.md LICENSE "$tree"
-rm -f "$tree"/actors/parse/native/*.so "$tree"/merge/rows/native/*.so
+cp -r merge conf binlog canal_group actors programs tests setup.py pyproject.toml README.md LICENSE "$tree"
+rm -f "$tree"/{binlog,merge/rows,merge/values}/native/*.so
 cd "$tree"
 CANAL_GROUP_ASAN=1 "$python" setup.py --quiet build_ext --inplace >asan.log 2>&1 || {
     tail -n 20 asan.log >&2
@@ -28,8 +28,8 @@ export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ARROW_DEFAULT_MEMORY_POO
 seed=${SEED:-$RANDOM$RANDOM}
 echo "damaged binlogs from seed $seed on; SEED=$seed make asan plays them again"
 "$python" tests/fuzz.py "${MINUTES:-1}" "$seed"
-"$python" -m pytest -q -p no:cacheprovider tests/unit/parse/columns/test_parse_rows.py tests/unit/parse/columns/test_parse_columns.py \
-    tests/unit/parse/columns/test_parse_partial_images.py \
+"$python" -m pytest -q -p no:cacheprovider tests/unit/binlog/columns/test_rows.py tests/unit/binlog/columns/test_columns.py \
+    tests/unit/binlog/columns/test_partial_images.py \
     tests/property/test_rows.py tests/property/test_fast_path.py tests/property/test_partial_images.py \
     tests/property/test_ranges.py tests/property/test_assemble.py \
     tests/unit/merge/rows/test_text_native.py tests/unit/merge/rows/test_text.py \

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from binlog_bytes import events_of
 
-from actors.parse.files.binlog_files import BinlogFiles
-from actors.parse.formats.event_types import EventType
-from actors.parse.grammar.chunk_builder import Limits
+from binlog.files.binlog_files import BinlogFiles
+from binlog.formats.event_types import EventType
+from binlog.grammar.chunk_builder import Limits
 from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
 from merge.values.chunk import TableName
 

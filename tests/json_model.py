@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from number_texts import json_double_text
 
-from actors.parse.columns.types.column import ColumnType
+from binlog.columns.types.column import ColumnType
 from merge.errors import CorruptEvent
 
 #: MySQL breaks base64 after 76 characters

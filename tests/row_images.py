@@ -9,11 +9,11 @@ from __future__ import annotations
 import datetime as dt
 import struct
 
-from actors.parse.columns.columns import Losses, TableSchema
-from actors.parse.columns.rows import RowsBuilder
-from actors.parse.columns.table_map import TableMap
-from actors.parse.columns.types.column import Column
-from actors.parse.formats.event_types import UPDATES, WRITES, EventType
+from binlog.columns.columns import Losses, TableSchema
+from binlog.columns.rows import RowsBuilder
+from binlog.columns.table_map import TableMap
+from binlog.columns.types.column import Column
+from binlog.formats.event_types import UPDATES, WRITES, EventType
 from merge.values.chunk import TableName
 
 #: operations of JSON differences

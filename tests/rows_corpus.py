@@ -11,10 +11,10 @@ import struct
 import sys
 from pathlib import Path
 
-from actors.parse.columns.columns import Losses, TableSchema
-from actors.parse.columns.rows import RowsBuilder
-from actors.parse.columns.table_map import parse_table_map, table_id
-from actors.parse.formats.event_types import ROWS, EventType
+from binlog.columns.columns import Losses, TableSchema
+from binlog.columns.rows import RowsBuilder
+from binlog.columns.table_map import parse_table_map, table_id
+from binlog.formats.event_types import ROWS, EventType
 from merge.errors import CorruptEvent, UnsupportedEvent
 from merge.values.chunk import TableName
 

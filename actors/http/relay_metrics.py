@@ -13,7 +13,7 @@ from starlette.routing import Route
 from actors.http.listener import Listener, listening
 from actors.http.metrics.exposition import exposed
 from actors.http.metrics.relays import RelayFamilies
-from canal_group.output.counters import Counters
+from programs.output.counters import Counters
 from conf.relay.relay_settings import MetricsSettings, RelaySettings
 from merge.errors import ConfigError
 

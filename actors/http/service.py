@@ -17,7 +17,7 @@ from actors.http.callers import Callers
 from actors.http.listener import CLOSE_S, Listener, listening
 from actors.http.recent_log import RecentLog
 from actors.http.served import WATCHED_EVERY_S, Served
-from conf.listeners.reach import is_loopback
+from merge.values.reach import is_loopback
 from merge.errors import ConfigError
 
 _log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from actors.http.callers import Callers
 from actors.http.operations import check_form, check_shard
 from actors.shard.row_search import SEARCH_BYTES_MAX
 from merge.rows.row_key import RowKey
-from merge.values.gtid import parse_gtid_set
+from merge.values.gtids.gtid import parse_gtid_set
 
 #: characters of a table's name and a primary key
 KEY_CHARS_MAX = 4_000

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from actors.parse.grammar.reading import Reading
-from actors.parse.server.listener import Reader
+from binlog.grammar.reading import Reading
+from binlog.server.listener import Reader
 from actors.ports import Host
 from actors.process.host import OS_HOST
 from actors.shard.shard_counters import ShardCounters

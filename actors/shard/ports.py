@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from actors.shard.report import ShardReport
-from merge.skips.skipped_event import SkippedEvent
+from merge.values.skips.skipped_event import SkippedEvent
 from merge.values.position import Position
 
 

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from actors.parse.columns.table_lookup import NoLookup, TableLookup
-from actors.parse.files.binlog_files import BinlogFiles
-from actors.parse.files.files_reader import FilesSource, listed
-from actors.parse.grammar.tables import Select
-from actors.parse.second_opinion.tail import tail_of_files, tail_of_server
-from actors.parse.server.server_lookup import ServerLookup
-from actors.parse.server.source import SourceAddress, connect
+from binlog.columns.table_lookup import NoLookup, TableLookup
+from binlog.files.binlog_files import BinlogFiles
+from binlog.files.files_reader import FilesSource, listed
+from binlog.grammar.tables import Select
+from binlog.second_opinion.tail import tail_of_files, tail_of_server
+from binlog.server.server_lookup import ServerLookup
+from binlog.server.source import SourceAddress, connect
 from actors.sink.consumer_view import ConsumerView
 from actors.sink.processing import Processing
 from merge.errors import DataError, UsageError

@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.parse.server.listener import Reader
+from binlog.server.listener import Reader
 from actors.ports import Host, Lock
 from actors.process.host import OS_HOST
 from actors.process.imports import freeze_imports
@@ -40,7 +40,7 @@ from actors.transport.rpc_server import RpcServer
 from actors.transport.rpc_wire import RpcAddress
 from merge.errors import FencedError, ShardUnavailable
 from merge.rows.row_key import RowKey
-from merge.skips.skipped_event import SkippedEvent
+from merge.values.skips.skipped_event import SkippedEvent
 from merge.values.chunk import TableName
 from merge.values.position import Position
 from merge.values.start import ShardStart

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from actors.parse.columns.read_counts import ReadCounts
+from binlog.columns.read_counts import ReadCounts
 from merge.errors import CanalGroupError, DefinitionContradicted, UnsupportedEvent
 from merge.values.chunk import Chunk, Op
 from merge.values.header import Flag

@@ -10,16 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.parse.files.files_reader import FilesReader, FilesSource, locate
-from actors.parse.grammar.skips import Skips
-from actors.parse.schema.definition import TableDefinition
-from actors.parse.server.definitions.source_definitions import SourceDefinitions
-from actors.parse.server.described import Described, described, shown_now
-from actors.parse.server.hosts import SourceHosts
-from actors.parse.server.listener import Reader
-from actors.parse.server.reader import SourceReader
-from actors.parse.server.source import SourceAddress, connect, server_facts
-from actors.parse.server.starts.beginning import beginning
+from binlog.files.files_reader import FilesReader, FilesSource, locate
+from binlog.grammar.skips import Skips
+from binlog.schema.definition import TableDefinition
+from binlog.server.definitions.source_definitions import SourceDefinitions
+from binlog.server.described import Described, described, shown_now
+from binlog.server.hosts import SourceHosts
+from binlog.server.listener import Reader
+from binlog.server.reader import SourceReader
+from binlog.server.source import SourceAddress, connect, server_facts
+from binlog.server.starts.beginning import beginning
 from actors.shard.intake import Intake
 from actors.shard.order_ids import OrderIds
 from actors.shard.row_search import changes_of
@@ -29,7 +29,7 @@ from actors.sink.route import Route
 from actors.sink.sink import Sink
 from merge.errors import CanalGroupError, UsageError
 from merge.rows.row_key import RowKey
-from merge.skips.skipped_event import SkippedEvent
+from merge.values.skips.skipped_event import SkippedEvent
 from merge.values.chunk import Chunk, TableName
 from merge.values.history_text import HistoryText
 from merge.values.position import Position
@@ -212,8 +212,8 @@ class ShardSource:
         Raises:
             SourceUnavailable, SourceUnfit: the source does not answer, or has no binlog; files have no such
                 start.
-            PositionPurged, DataError: see `actors.parse.server.starts.beginning` and
-                `actors.parse.files.beginning`.
+            PositionPurged, DataError: see `binlog.server.starts.beginning` and
+                `binlog.files.beginning`.
         """
         source = self._read
         if isinstance(source, FilesSource):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from actors.parse.files.files_reader import FilesSource
-from actors.parse.grammar.chunk_builder import Limits
-from actors.parse.server.definitions.source_definitions import CONFIRM_S
-from actors.parse.server.hosts import Detecting
-from actors.parse.server.source import SourceAddress
-from actors.parse.server.starts.by_time import FALLBACK_US
-from actors.parse.server.starts.start import StartBy
+from binlog.files.files_reader import FilesSource
+from binlog.grammar.chunk_builder import Limits
+from binlog.server.definitions.source_definitions import CONFIRM_S
+from binlog.server.hosts import Detecting
+from binlog.server.source import SourceAddress
+from binlog.server.starts.by_time import FALLBACK_US
+from binlog.server.starts.start import StartBy
 from actors.store.ring import RingBounds
 from conf.stream_settings import FilterSettings
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from actors.parse.files.files_reader import FilesSource
-from actors.parse.grammar.chunk_builder import Limits
-from actors.parse.server.hosts import Detecting
-from actors.parse.server.source import SourceAddress
+from binlog.files.files_reader import FilesSource
+from binlog.grammar.chunk_builder import Limits
+from binlog.server.hosts import Detecting
+from binlog.server.source import SourceAddress
 from actors.shard.shard_wiring import ShardWiring
 from actors.store.ring import BatchMode, RingBounds
 from conf.server_settings import LocalSettings

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from merge.rows.absent import Absent, absent_in
+from merge.values.rows.absent import Absent, absent_in
 from merge.rows.expressions.moments import filtered
 from merge.values.chunk import ABSENT, Op, absent_type
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from actors.store.ring import Stored
 from merge.rows.assemble import ShardRows, ShardTable
 from merge.rows.table_filter import TableFilter
-from merge.skips.skip_mark import SkipMark
+from merge.values.skips.skip_mark import SkipMark
 from merge.values.chunk import ABSENT, Op, TableName, names_of
 
 #: slices that are smaller on average are combined into one batch: a quiet source makes chunks of single

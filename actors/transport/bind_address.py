@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import ray
 
-from conf.listeners.reach import is_loopback
+from merge.values.reach import is_loopback
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import re
 from pydantic import PrivateAttr, SecretStr, ValidationInfo, model_validator
 
 from conf.listeners.gateway_settings import GatewaySslSettings
-from conf.listeners.reach import is_loopback
+from merge.values.reach import is_loopback
 from conf.secret import Owner, UnreadSecret, read_secret
 from conf.value import AnchoredPath, Count, Host, ListenPort, Seconds, Settings, Text, unfit
 

@@ -95,7 +95,7 @@ class ReadSettings(Settings):
 
 
 class RouteSettings(Settings):
-    """Topics and partitions, by canal's rules; see `canal_group.output.routing.router`."""
+    """Topics and partitions, by canal's rules; see `programs.output.routing.router`."""
 
     #: topic of what no rule names; canal: canal.mq.topic
     topic: Text = "example"

@@ -2,7 +2,7 @@
 
 Rows of tables with any columns fit into one schema, `ENVELOPE`, because images are maps from column name to
 the value's text (see `merge.rows.text`). A NULL value is a null in the map; a missing image is a null map; a
-column whose value is not known (see `merge.rows.absent`) is not in the map. A column of `after` is updated,
+column whose value is not known (see `merge.values.rows.absent`) is not in the map. A column of `after` is updated,
 as canal calls it, if `before` has another value of it or does not have it. `key` holds the primary key's
 columns of the row after the change, for a delete of the row before it: an UPDATE that changes the key has the
 old one in `before`.
@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from merge.rows.absent import Absent, absent_in
+from merge.values.rows.absent import Absent, absent_in
 from merge.rows.assemble import BatchRows, Places, Runs, images
 from merge.rows.canal.jdbc import jdbc_type, plain_type
 from merge.rows.ranges import Ranges

@@ -11,7 +11,7 @@
     _file _pos  utf8, int64     binlog file and the offset at which its transaction begins
     _row        int64           ordinal in the transaction
     _absent     list<utf8>      columns that are null because their value is not known, see
-                                `merge.rows.absent`; null if every column is known, as with
+                                `merge.values.rows.absent`; null if every column is known, as with
                                 binlog_row_image=FULL
     _before     struct          on request: the row before the change, null for an insert
     _before_absent  list<utf8>  on request: as `_absent`, for `_before`
@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merge.errors import SchemaMismatch
-from merge.rows.absent import NAMES, absent_in, absent_names
+from merge.values.rows.absent import NAMES, absent_in, absent_names
 from merge.rows.assemble import BatchRows, Places, Runs, images
 from merge.rows.joined import Definition, joined, said
 from merge.rows.ranges import Ranges

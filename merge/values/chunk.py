@@ -19,7 +19,7 @@ no other has them:
     _after_absent   fixed_size_binary  likewise for `after`
 
 A column that an image does not say is null in it. What an UPDATE's image after lacked and the one before had
-is filled in and not absent; see `merge.rows.absent` for what the others mean.
+is filled in and not absent; see `merge.values.rows.absent` for what the others mean.
 
 Statements (DDL) stand in one record batch of `STATEMENTS`.
 """
@@ -57,7 +57,7 @@ class StatementKind(StrEnum):
     ROWS = "rows"
     #: every other statement
     QUERY = "query"
-    #: a mark in place of an event that was left out, see `merge.skips.skip_mark`; no filter leaves it out
+    #: a mark in place of an event that was left out, see `merge.values.skips.skip_mark`; no filter leaves it out
     SKIP = "skip"
 
 

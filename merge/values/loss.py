@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from merge.errors import DataError, PositionPurged, UsageError
-from merge.values.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet
+from merge.values.gtids.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet
 from merge.values.position import Position, whole
 
 #: losses of a shard that are kept for a client id

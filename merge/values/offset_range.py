@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from merge.errors import DataError, UsageError
-from merge.values.gtid import NO_GTIDS
+from merge.values.gtids.gtid import NO_GTIDS
 from merge.values.header import Flag, Headers, merged
 from merge.values.position import ANY_SERVER, GroupPosition, Position, file_order
 from merge.values.progress import Progress, gtids_after

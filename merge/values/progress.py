@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from merge.values.gtid import GtidSet
+from merge.values.gtids.gtid import GtidSet
 from merge.values.header import Flag, Headers, origin_of
 from merge.values.last_transaction import LastTransaction
 from merge.values.position import GroupPosition, Position

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias
 
 from merge.errors import CanalGroupError, ConfigError
-from merge.values.gtid import GtidSet, parse_gtid_set
+from merge.values.gtids.gtid import GtidSet, parse_gtid_set
 from merge.values.position import GroupPosition
 
 _RELATIVE = re.compile(r"-(\d{1,9})([smhd])")

@@ -13,7 +13,7 @@ import time
 from itertools import count
 from pathlib import Path
 
-from canal_group.demo.interrupts import Interrupts
+from programs.demo.interrupts import Interrupts
 from chaos.play import play
 from chaos.schedule import schedule_of
 

@@ -16,9 +16,9 @@ from typing import Any, Final, Self
 import numpy as np
 import pyarrow as pa
 
-from canal_group.demo.delivered import IDENTITY, Delivered
-from canal_group.demo.proof import prove
-from canal_group.demo.replica import Rows
+from programs.demo.delivered import IDENTITY, Delivered
+from programs.demo.proof import prove
+from programs.demo.replica import Rows
 from chaos.clocks import S_US
 from chaos.commits import Commits
 from chaos.cursors import CursorWrite, regressions

@@ -82,7 +82,7 @@ class Server:
         self._write()
         self.port = int(settings["gateway"]["port"])
         self.program = Program(
-            [sys.executable, "-m", "canal_group.command.cli", "serve", "-c", str(file), "--address", address],
+            [sys.executable, "-m", "programs.command.cli", "serve", "-c", str(file), "--address", address],
             folder / f"server-{number}.log",
         )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from canal_group.demo.replica import read_tables
+from programs.demo.replica import read_tables
 from chaos.audit import Findings, Truth, audit, audit_ranges
 from chaos.clocks import S_US
 from chaos.cluster import kept_logs

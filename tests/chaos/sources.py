@@ -9,19 +9,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from canal_group.demo.database.mariadb import MariaDbServer
-from canal_group.demo.database.mysql import MySqlServer
-from canal_group.demo.database.server_process import (
+from programs.demo.database.mariadb import MariaDbServer
+from programs.demo.database.mysql import MySqlServer
+from programs.demo.database.server_process import (
     CANAL_PASSWORD,
     CANAL_USER,
     DatabaseServer,
     copy_sparse,
 )
-from canal_group.demo.load.tables import ORDERS, schema_name
+from programs.demo.load.tables import ORDERS, schema_name
 from chaos.clocks import S_US, Clock
 from chaos.lateness import Dial
 from chaos.proxy import Proxy
-from merge.values.gtid import parse_gtid_set
+from merge.values.gtids.gtid import parse_gtid_set
 
 #: in addition to the options of a demo's servers: a replica logs what it replicates, and replicates only when
 #: it is told to

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from canal_group.demo.delivered import CELL_END, cell
-from canal_group.demo.load.workload import Change as Written
+from programs.demo.delivered import CELL_END, cell
+from programs.demo.load.workload import Change as Written
 from canal_group.zookeeper.tree import Tree
 from chaos.audit import Findings, Truth, audit
 from chaos.clocks import S_US

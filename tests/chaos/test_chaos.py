@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 from integration.zookeeper_fixtures import eventually
 
-from canal_group.demo.database.engine import Engine
-from canal_group.demo.database.mariadb import MariaDbServer
-from canal_group.demo.database.server_process import ServerMissingError
+from programs.demo.database.engine import Engine
+from programs.demo.database.mariadb import MariaDbServer
+from programs.demo.database.server_process import ServerMissingError
 from chaos.process import Slow, Victim
 from chaos.schedule import JOINS_MAX, STEP_S, Fault, cast_of, schedule_of
 

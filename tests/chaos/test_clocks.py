@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from canal_group.demo.database.server_process import ServerMissingError
+from programs.demo.database.server_process import ServerMissingError
 from chaos.clocks import S_US, Clock, compiled
 from chaos.journal import now_us
 from chaos.sources import ClockedMariaDb

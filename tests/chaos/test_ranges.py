@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from canal_group.demo.delivered import CELL_END, cell
-from canal_group.demo.load.workload import Change as Written
+from programs.demo.delivered import CELL_END, cell
+from programs.demo.load.workload import Change as Written
 from chaos.audit import Findings, Truth, audit_ranges
 from chaos.commits import Commit, Commits
 from chaos.cursors import CursorWrite
@@ -19,7 +19,7 @@ from chaos.ranges import ranges_of
 from chaos.recorder import Journal
 from chaos.test_audit import row
 from merge.rows.envelope import ENVELOPE
-from merge.values.gtid import parse_gtid_set
+from merge.values.gtids.gtid import parse_gtid_set
 from merge.values.position import GroupPosition, Position
 
 SHARD, FILE, CLIENT = "shop-0", "mysql-bin.000001", "1002"

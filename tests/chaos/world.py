@@ -15,12 +15,12 @@ from typing import Any, Final, Self
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
-from canal_group.demo.database.child_process import free_port
-from canal_group.demo.database.engine import Engine
-from canal_group.demo.database.server_process import CANAL_PASSWORD, CANAL_USER, DatabaseServer
-from canal_group.demo.database.servers import start_all
-from canal_group.demo.instance import shard_name
-from canal_group.demo.load.tables import TABLES, WHITE, routes, schema_name
+from programs.demo.database.child_process import free_port
+from programs.demo.database.engine import Engine
+from programs.demo.database.server_process import CANAL_PASSWORD, CANAL_USER, DatabaseServer
+from programs.demo.database.servers import start_all
+from programs.demo.instance import shard_name
+from programs.demo.load.tables import TABLES, WHITE, routes, schema_name
 from canal_group.operator import Operator
 from canal_group.zookeeper.tree import Tree
 from chaos.clocks import Clock, compiled

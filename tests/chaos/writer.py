@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pymysql
 
-from canal_group.demo.load import writer as demo
-from canal_group.demo.load.tables import schema_name
-from canal_group.demo.load.workload import NOW_US, Change, Statement, Transaction, Workload
+from programs.demo.load import writer as demo
+from programs.demo.load.tables import schema_name
+from programs.demo.load.workload import NOW_US, Change, Statement, Transaction, Workload
 from chaos.commits import Commit, Commits
 from chaos.journal import now_us
 from chaos.sources import Source

@@ -22,9 +22,9 @@ from integration.shared_servers import (  # noqa: F401  fixtures
 from integration.spark_fixtures import spark  # noqa: F401  fixture
 from integration.unprepared_servers import unprepared, unprepared_server  # noqa: F401  fixtures
 
-from actors.parse.server.source import SourceAddress
-from canal_group.demo.database.mariadb import MariaDbServer
-from canal_group.demo.database.server_process import ServerMissingError
+from binlog.server.source import SourceAddress
+from programs.demo.database.mariadb import MariaDbServer
+from programs.demo.database.server_process import ServerMissingError
 
 
 def started(*options: str) -> MariaDbServer:

@@ -12,8 +12,8 @@ from integration.group_fixtures import all_started
 from integration.shop import Shop
 
 from actors.coordination.embedded import EmbeddedZooKeeper
-from canal_group.demo.database.mysql import MySqlServer
-from canal_group.demo.database.server_process import DatabaseServer
+from programs.demo.database.mysql import MySqlServer
+from programs.demo.database.server_process import DatabaseServer
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from soak import patient
 import canal_group
 from actors.driver.instance import Instance
 from actors.driver.launch import launch
-from canal_group.demo.database.server_process import DatabaseServer
+from programs.demo.database.server_process import DatabaseServer
 from conf.load import build_instance
 from conf.settings import InstanceSettings
 

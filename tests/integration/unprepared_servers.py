@@ -6,12 +6,12 @@ import contextlib
 
 import pytest
 
-from actors.parse.server.source import connect, server_facts
-from actors.parse.server.starts.start import latest_position
-from canal_group.demo.database.mariadb import MariaDbServer
-from canal_group.demo.database.mysql import MySqlServer
-from canal_group.demo.database.server_process import ServerMissingError
-from canal_group.demo.database.servers import start_all
+from binlog.server.source import connect, server_facts
+from binlog.server.starts.start import latest_position
+from programs.demo.database.mariadb import MariaDbServer
+from programs.demo.database.mysql import MySqlServer
+from programs.demo.database.server_process import ServerMissingError
+from programs.demo.database.servers import start_all
 
 DEFAULTS = {MySqlServer: "MINIMAL", MariaDbServer: "NO_LOG"}
 

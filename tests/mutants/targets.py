@@ -8,15 +8,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 #: the packages that faults are put into
-PACKAGES = ("merge", "actors/parse/schema", "actors/parse/history", "actors/parse/statements")
+PACKAGES = ("merge", "binlog/schema", "binlog/history", "binlog/statements")
 #: folders and files of the tests of the packages that apply DDL
 _OF_DDL = (
-    "unit/parse/charsets",
-    "unit/parse/columns/types",
-    "unit/parse/grammar",
-    "unit/parse/history",
-    "unit/parse/schema",
-    "unit/parse/statements",
+    "unit/binlog/charsets",
+    "unit/binlog/columns/types",
+    "unit/binlog/grammar",
+    "unit/binlog/history",
+    "unit/binlog/schema",
+    "unit/binlog/statements",
     "unit/meta/test_history_stores.py",
 )
 #: tests of other code that are the only tests of a module of `merge/`

@@ -192,8 +192,8 @@ def test_without_any_all_packages_are_meant_and_a_folder_means_its_files():
 
 
 def test_the_tests_of_a_package_need_no_server():
-    of_merge, of_ddl = (suite_of(files_of([ROOT / package])) for package in ("merge", "actors/parse/schema"))
-    assert ROOT / "tests/unit/parse/schema/test_holdings.py" in of_ddl
+    of_merge, of_ddl = (suite_of(files_of([ROOT / package])) for package in ("merge", "binlog/schema"))
+    assert ROOT / "tests/unit/binlog/schema/test_holdings.py" in of_ddl
     assert ROOT / "tests/unit/shard/test_sink.py" in of_merge
     assert suite_of(files_of([])) == sorted({*of_merge, *of_ddl})
     assert not any("integration" in path.parts for path in suite_of(files_of([])))

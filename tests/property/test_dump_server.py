@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from soak import cases
 
-from merge.dump_server.block import BLOCK_OVERHEAD_BYTES, Block
-from merge.dump_server.idle import Idle
-from merge.dump_server.readers import Readers
-from merge.dump_server.window import Place, Uncovered, Window
+from binlog.dump_window.block import BLOCK_OVERHEAD_BYTES, Block
+from binlog.dump_window.idle import Idle
+from binlog.dump_window.readers import Readers
+from binlog.dump_window.window import Place, Uncovered, Window
 
 HEAD, MAGIC_SIZE = 19, 4
 LIMIT = 5 * BLOCK_OVERHEAD_BYTES

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from soak import cases
 
-from actors.parse.formats.event_types import ROWS, UPDATES, EventType
-from actors.parse.grammar.binlog_decoder import BinlogDecoder
-from actors.parse.grammar.chunk_builder import ChunkBuilder, Limits
-from actors.parse.native.accumulator import HEADER_BYTES, Accumulator
-from actors.parse.native.fast_path import FastPath, checksum_of
-from actors.parse.native.file_events import FileBuffer
-from actors.parse.native.packets import PacketBuffer
+from binlog.formats.event_types import ROWS, UPDATES, EventType
+from binlog.grammar.binlog_decoder import BinlogDecoder
+from binlog.grammar.chunk_builder import ChunkBuilder, Limits
+from binlog.native.accumulator import HEADER_BYTES, Accumulator
+from binlog.native.fast_path import FastPath, checksum_of
+from binlog.native.file_events import FileBuffer
+from binlog.native.packets import PacketBuffer
 from merge.errors import DataError
 from merge.values.chunk import TableName
 from merge.values.header import HEADER, Flag

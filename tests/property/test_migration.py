@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from soak import cases
 from unit.migration.canal_files import INSTANCE, SERVER, text_of
 
-from canal_group.migration import keys
-from canal_group.migration.imported import imported
-from canal_group.migration.instance_text import instance_text
+from programs.migration import keys
+from programs.migration.imported import imported
+from programs.migration.instance_text import instance_text
 from conf.document import parse_document
 from conf.load import build_instance
 from merge.errors import ConfigError

@@ -13,11 +13,11 @@ from json_model import json_text
 from property.test_rows import JSON, expected, tables
 from soak import cases
 
-from actors.parse.columns.rows import RowsBuilder
-from actors.parse.columns.types.column import Column, ColumnType
-from actors.parse.formats.event_types import UPDATES, WRITES, EventType
+from binlog.columns.rows import RowsBuilder
+from binlog.columns.types.column import Column, ColumnType
+from binlog.formats.event_types import UPDATES, WRITES, EventType
 from merge.errors import CorruptEvent
-from merge.rows.absent import absent_in, absent_names
+from merge.values.rows.absent import absent_in, absent_names
 from merge.values.chunk import Op
 
 #: absent

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from soak import cases
 
-from canal_group.output.routing.java_hash import java_hash, java_modulus
-from canal_group.output.routing.router import Router
+from programs.output.routing.java_hash import java_hash, java_modulus
+from programs.output.routing.router import Router
 from merge.rows.envelope import ENVELOPE
 
 SPECIAL = set("*?+|(){}[]\\$^")

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from json_model import json_text
 from soak import cases
 
-from actors.parse.columns.rows import RowsBuilder
-from actors.parse.columns.types.column import Column, ColumnType
-from actors.parse.formats.event_types import ROWS, UPDATES, WRITES, EventType
-from actors.parse.native import images
+from binlog.columns.rows import RowsBuilder
+from binlog.columns.types.column import Column, ColumnType
+from binlog.formats.event_types import ROWS, UPDATES, WRITES, EventType
+from binlog.native import images
 from merge.errors import CorruptEvent
 
 LATIN1, ASCII, GBK, UTF16, LATIN2, UTF8MB3, UTF8MB4 = 8, 11, 28, 54, 2, 33, 255

@@ -17,13 +17,13 @@ from hypothesis import given, settings, target
 from hypothesis import strategies as st
 from soak import cases, first_quick
 
-from actors.parse.grammar.ddl_identity import statement_id
-from actors.parse.schema.catalog import Catalog
-from actors.parse.schema.clauses.tokens import UnreadableError
-from actors.parse.schema.clauses.words import Words
-from actors.parse.schema.named import named_in
-from actors.parse.schema.statement import ServerVersion, Statement
-from actors.parse.statements.statement_reader import read_control, read_statement
+from binlog.grammar.ddl_identity import statement_id
+from binlog.schema.catalog import Catalog
+from binlog.schema.clauses.tokens import UnreadableError
+from binlog.schema.clauses.words import Words
+from binlog.schema.named import named_in
+from binlog.schema.statement import ServerVersion, Statement
+from binlog.statements.statement_reader import read_control, read_statement
 from merge.values.chunk import TableName
 
 MARIADB, MYSQL = ServerVersion.parse("10.11.6-MariaDB"), ServerVersion.parse("9.7.4")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from actors.parse.server.source import ServerFacts
-from merge.values.gtid import NO_GTIDS, GtidSet
+from binlog.server.source import ServerFacts
+from merge.values.gtids.gtid import NO_GTIDS, GtidSet
 from merge.values.header import HEADER, Flag, HeaderRun
 from merge.values.position import Position
 
@@ -126,7 +126,7 @@ class Binlog:
         held = self._held(position.gtid_set)
         if not by_gtid:
             at = self.index_after(position)
-            # Continues as `actors.parse.server.starts.start.past_purged` does.
+            # Continues as `binlog.server.starts.start.past_purged` does.
             gone = position.gtid_set and not position.rows_into_transaction
             if at < self.purged and gone and held.issuperset(range(self.purged)):
                 at = self.purged

@@ -18,14 +18,14 @@ from random import Random
 
 import numpy as np
 
-from actors.parse.server.listener import position_after
-from actors.parse.server.source import ServerFacts, SourceAddress
-from actors.parse.server.starts.identity import Identity
-from actors.parse.server.starts.logged import Logged
-from actors.parse.server.starts.start import StartBy, goes_by_gtid
+from binlog.server.listener import position_after
+from binlog.server.source import ServerFacts, SourceAddress
+from binlog.server.starts.identity import Identity
+from binlog.server.starts.logged import Logged
+from binlog.server.starts.start import StartBy, goes_by_gtid
 from merge.errors import DataError, SourceUnavailable
 from merge.values.chunk import Chunk
-from merge.values.gtid import NO_GTIDS, GtidSet
+from merge.values.gtids.gtid import NO_GTIDS, GtidSet
 from merge.values.header import HEADER, WHOLE, Headers
 from merge.values.offset_range import up_to
 from merge.values.position import Position, furthest, oldest

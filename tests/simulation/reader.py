@@ -1,14 +1,14 @@
-"""A reader of a simulated source's binlog, like `Reader` of `actors.parse.server.reader`."""
+"""A reader of a simulated source's binlog, like `Reader` of `binlog.server.reader`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from actors.parse.columns.read_counts import ReadCounts
-from actors.parse.server.listener import position_after
-from actors.parse.server.source import SourceAddress
-from actors.parse.server.starts.start import goes_by_gtid
+from binlog.columns.read_counts import ReadCounts
+from binlog.server.listener import position_after
+from binlog.server.source import SourceAddress
+from binlog.server.starts.start import goes_by_gtid
 from actors.shard.intake import Intake
 from merge.errors import CorruptEvent, PositionPurged, RetryableError, ShardUnavailable, SourceUnavailable
 from merge.values.chunk import Chunk

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.parse.files.files_reader import FilesSource
-from actors.parse.grammar.chunk_builder import Limits
-from actors.parse.grammar.skips import Skips
+from binlog.files.files_reader import FilesSource
+from binlog.grammar.chunk_builder import Limits
+from binlog.grammar.skips import Skips
 from actors.shard.intake import Intake
 from actors.shard.shard import Shard as RealShard
 from actors.shard.shard_wiring import ShardWiring

@@ -4,7 +4,7 @@ import pytest
 from soak import first_quick
 
 from actors.group.stored.skips import StoredSkips
-from merge.skips.event_skips import EventSkips
+from merge.event_skips import EventSkips
 from simulation.loop import MS, S
 from simulation.schedule import FAULTS, Fault, Schedule, commits, happenings
 from simulation.world import World, simulate

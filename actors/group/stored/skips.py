@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from actors.group.stored.document import StoredDocument
-from merge.skips.event_skips import EventSkips, Stop
-from merge.skips.skipped_event import SkippedEvent
+from merge.event_skips import EventSkips, Stop
+from merge.values.skips.skipped_event import SkippedEvent
 
 #: events that a status lists, of all shards
 SHOWN_MAX: Final = 20

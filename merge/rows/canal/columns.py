@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from merge.rows.absent import absent_in
+from merge.values.rows.absent import absent_in
 from merge.rows.assemble import images
 from merge.rows.canal.jdbc import jdbc_type, plain_type
 from merge.rows.canal.wire import number, text

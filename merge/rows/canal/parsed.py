@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merge.skips.skip_mark import BEGIN
+from merge.values.skips.skip_mark import BEGIN
 
 
 def is_parsed(changes: pa.Table) -> Any:

@@ -10,7 +10,7 @@ from integration.zookeeper_fixtures import coordinate, destination, zookeeper
 from actors.meta.zookeeper import BYTES_MAX, ZooKeeperCursorStore
 from actors.ports import Subscription
 from merge.errors import ConfigError, FencedError
-from merge.values.gtid import parse_gtid_set
+from merge.values.gtids.gtid import parse_gtid_set
 from merge.values.position import GroupPosition, Position
 
 

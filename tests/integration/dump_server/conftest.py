@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from soak import first_quick
 
-from actors.parse.server.dump_server.wire import socket_name
-from actors.parse.server.source import SourceAddress, connect, server_facts
-from canal_group.demo.database.server_process import DatabaseServer
+from binlog.server.dump_server.wire import socket_name
+from binlog.server.source import SourceAddress, connect, server_facts
+from programs.demo.database.server_process import DatabaseServer
 from merge.values.chunk import TableName
 
 #: window of the dump servers of tests, unless they say otherwise, bytes

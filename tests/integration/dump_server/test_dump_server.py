@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from integration.dump_server.conftest import Source, ids, only
-from integration.parse.test_parse_reader import await_rows, await_true, reading
+from integration.binlog.test_parse_reader import await_rows, await_true, reading
 from soak import first_quick
 
 from merge.errors import DataError

@@ -17,9 +17,9 @@ import pytest
 from integration.shop import DEADLINE_S, Shop
 
 from actors.coordination.embedded import EmbeddedZooKeeper
-from canal_group.demo.database.mariadb import MariaDbServer
+from programs.demo.database.mariadb import MariaDbServer
 
-PROGRAM = [sys.executable, "-m", "canal_group.command.cli"]
+PROGRAM = [sys.executable, "-m", "programs.command.cli"]
 #: holds the password of a source, where a test sets it
 PASSWORD = "CANAL_GROUP_TEST_PASSWORD"
 

@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 from soak import patient
 
-from canal_group.demo.database.engine import Engine
-from canal_group.demo.database.mariadb import MariaDbServer
-from canal_group.demo.database.mysql import MySqlServer, Programs
-from canal_group.demo.database.server_process import ServerMissingError
-from canal_group.demo.database.servers import make
-from canal_group.demo.load.workload import Workload
-from canal_group.demo.load.writer import Writer, prepare
-from canal_group.demo.recorded_shards import recorded_shards
-from canal_group.demo.replica import read_tables
+from programs.demo.database.engine import Engine
+from programs.demo.database.mariadb import MariaDbServer
+from programs.demo.database.mysql import MySqlServer, Programs
+from programs.demo.database.server_process import ServerMissingError
+from programs.demo.database.servers import make
+from programs.demo.load.workload import Workload
+from programs.demo.load.writer import Writer, prepare
+from programs.demo.recorded_shards import recorded_shards
+from programs.demo.replica import read_tables
 
 DEADLINE_S = patient(120.0)
 KEYS = [
@@ -65,7 +65,7 @@ def demo(tmp_path, folder):
 
     def start(*arguments: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "canal_group.command.cli", "demo", *arguments],
+            [sys.executable, "-m", "programs.command.cli", "demo", *arguments],
             stdout=subprocess.PIPE,
             stderr=(tmp_path / "stderr").open("w"),
             text=True,
@@ -255,9 +255,9 @@ def test_ctrl_c_ends_all_of_it(demo, folder, tmp_path, phase):
 
 
 def test_a_missing_server_is_a_sentence(monkeypatch):
-    monkeypatch.setattr("canal_group.demo.database.mariadb.shutil.which", lambda *_, **__: None)
-    from canal_group.demo.options import DemoOptions
-    from canal_group.demo.run import run
+    monkeypatch.setattr("programs.demo.database.mariadb.shutil.which", lambda *_, **__: None)
+    from programs.demo.options import DemoOptions
+    from programs.demo.run import run
     from merge.errors import ConfigError
 
     with pytest.raises(ConfigError, match="install the package mariadb-server"):
@@ -269,7 +269,7 @@ def test_a_mysql_that_cannot_be_had_is_a_sentence(monkeypatch, tmp_path):
     script = tmp_path / "get-mysql.sh"
     script.write_text(f"#!/bin/sh\necho asked >> {tmp_path}/asked\necho 'get-mysql: no mirror' >&2\nexit 1\n")
     script.chmod(0o755)
-    monkeypatch.setattr("canal_group.demo.database.mysql._SCRIPT", script)
+    monkeypatch.setattr("programs.demo.database.mysql._SCRIPT", script)
     programs = Programs(tmp_path / "cache" / "mysql")
     for _ in range(2):
         with pytest.raises(ServerMissingError, match=r"MySQL's server is missing: no mirror\."):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from integration.group_fixtures import all_started
-from integration.parse.test_parse_gtid import gtids, replicate
-from integration.parse.test_parse_reader import await_true
+from integration.binlog.test_parse_gtid import gtids, replicate
+from integration.binlog.test_parse_reader import await_true
 from integration.shop import Reading, Shop, in_background
 
-from canal_group.demo.database.mariadb import MariaDbServer
-from canal_group.demo.database.mysql import MySqlServer
+from programs.demo.database.mariadb import MariaDbServer
+from programs.demo.database.mysql import MySqlServer
 
 
 @pytest.fixture(params=[MySqlServer, MariaDbServer], ids=lambda make: make.engine)

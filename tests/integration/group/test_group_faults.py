@@ -9,14 +9,14 @@ import time
 
 import pytest
 import ray
-from integration.parse.test_parse_reader import await_true
+from integration.binlog.test_parse_reader import await_true
 from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S, Reading, Shop, in_background, kill
 from integration.zookeeper_fixtures import eventually
 from typer.testing import CliRunner
 
 import canal_group
-from canal_group.command.cli import app
+from programs.command.cli import app
 from canal_group.operator import Operator
 from canal_group.shapes.flat_message import flat_messages
 from canal_group.shapes.maps import tidied

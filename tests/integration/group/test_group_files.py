@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import uuid
 
-from integration.parse.test_parse_reader import await_true
+from integration.binlog.test_parse_reader import await_true
 from integration.shop import DEADLINE_S, Shop, kill
 
 import canal_group
 from actors.driver.launch import launch
-from canal_group.demo.recorded_shards import recorded_shards
+from programs.demo.recorded_shards import recorded_shards
 from conf.load import build_instance
 
 

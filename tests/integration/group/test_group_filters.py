@@ -17,7 +17,7 @@ from integration.zookeeper_fixtures import eventually
 
 from actors.driver.instance import Instance
 from actors.shard.wiring import source_address
-from canal_group.command.check.filter_check import check_filter
+from programs.command.check.filter_check import check_filter
 
 #: the server puts the first one together from the second: no other process gets it from us
 SECRET, TERCES = b"marker-of-a-dropped-value", "eulav-deppord-a-fo-rekram"

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 from integration.group.test_group_schema import rows_until
-from integration.parse.test_parse_gtid import replicate
-from integration.parse.test_parse_reader import await_true
+from integration.binlog.test_parse_gtid import replicate
+from integration.binlog.test_parse_reader import await_true
 from integration.shop import Shop
 from soak import first_quick
 
 from actors.coordination.embedded import EmbeddedZooKeeper
-from canal_group.demo.database.mariadb import MariaDbServer
-from canal_group.demo.database.mysql import MySqlServer
-from canal_group.demo.database.server_process import ServerMissingError
-from canal_group.demo.database.servers import start_all
+from programs.demo.database.mariadb import MariaDbServer
+from programs.demo.database.mysql import MySqlServer
+from programs.demo.database.server_process import ServerMissingError
+from programs.demo.database.servers import start_all
 
 FAST = {"detecting": {"interval_s": 0.2, "threshold": 2}, "read_timeout_s": 2}
 

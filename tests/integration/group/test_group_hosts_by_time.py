@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from integration.group.test_group_hosts import FAST, Pair, same
 from integration.group.test_group_schema import rows_until
-from integration.parse.test_parse_reader import await_true
+from integration.binlog.test_parse_reader import await_true
 from integration.shop import DEADLINE_S
 
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper
-from canal_group.demo.database.mysql import MySqlServer
-from canal_group.demo.database.server_process import ServerMissingError
-from canal_group.demo.database.servers import start_all
+from programs.demo.database.mysql import MySqlServer
+from programs.demo.database.server_process import ServerMissingError
+from programs.demo.database.servers import start_all
 
 NO_GTIDS = ["--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"]
 

@@ -12,7 +12,7 @@ from integration.shop import DEADLINE_S, Reading, Shop
 from integration.zookeeper_fixtures import eventually
 
 import canal_group
-from canal_group.command.status_page import print_status
+from programs.command.status_page import print_status
 
 
 @pytest.fixture

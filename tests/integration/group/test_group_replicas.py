@@ -9,21 +9,21 @@ from typing import Any
 
 import pymysql
 import pytest
-from integration.parse.test_parse_gtid import replicate
-from integration.parse.test_parse_reader import await_true
+from integration.binlog.test_parse_gtid import replicate
+from integration.binlog.test_parse_reader import await_true
 from integration.shop import DEADLINE_S, Shop
 from soak import first_quick
 
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper
-from actors.parse.server.preflight.preflight import preflight
-from actors.parse.server.source import SourceAddress, connect, server_facts
-from actors.parse.server.starts.scan import Scan
+from binlog.server.preflight.preflight import preflight
+from binlog.server.source import SourceAddress, connect, server_facts
+from binlog.server.starts.scan import Scan
 from actors.shard.wiring import shard_source
-from canal_group.demo.database.mariadb import MariaDbServer
-from canal_group.demo.database.mysql import MySqlServer
-from canal_group.demo.database.server_process import ServerMissingError
-from canal_group.demo.database.servers import start_all
+from programs.demo.database.mariadb import MariaDbServer
+from programs.demo.database.mysql import MySqlServer
+from programs.demo.database.server_process import ServerMissingError
+from programs.demo.database.servers import start_all
 
 
 def origin(lag_max_s: float) -> dict[str, Any]:

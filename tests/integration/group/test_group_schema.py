@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.parse.test_parse_reader import await_true
+from integration.binlog.test_parse_reader import await_true
 from integration.shop import DEADLINE_S, Shop
 from soak import first_quick
 from typer.testing import CliRunner
 
 import canal_group
 from actors.driver.instance import Instance
-from canal_group.command.cli import app
+from programs.command.cli import app
 from canal_group.operator import Operator
 from merge.errors import UsageError
 

@@ -12,7 +12,7 @@ from integration.shop import Reading
 from typer.testing import CliRunner
 
 import canal_group
-from canal_group.command.cli import app
+from programs.command.cli import app
 from canal_group.operator import Operator
 
 pytestmark = pytest.mark.usefixtures("served")

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import canal_group
 from actors.driver.instance import Instance
-from canal_group.command.cli import app
+from programs.command.cli import app
 from canal_group.shared_memory.rows import SharedMemoryRows
 
 

@@ -12,8 +12,8 @@ from integration.shared_servers import SharedShop
 from typer.testing import CliRunner
 
 import canal_group
-from canal_group.command.cli import app
-from canal_group.command.trace_command import key_lines, lines
+from programs.command.cli import app
+from programs.command.trace_command import key_lines, lines
 from canal_group.operator import Operator
 
 

@@ -8,8 +8,8 @@ import pytest
 from integration.shared_servers import SharedShop
 from integration.shop import Reading, Shop, in_background
 
-from actors.parse.server.source import SourceAddress, connect, query
-from canal_group.demo.database.server_process import DatabaseServer
+from binlog.server.source import SourceAddress, connect, query
+from programs.demo.database.server_process import DatabaseServer
 from merge.errors import SourceUnfit
 
 SECOND_US = 1_000_000

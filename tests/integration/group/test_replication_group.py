@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from integration.group.test_group_hosts import FAST, Pair
 from integration.group.test_group_schema import rows_until
-from integration.parse.test_parse_reader import await_true
+from integration.binlog.test_parse_reader import await_true
 
 from actors.coordination.embedded import EmbeddedZooKeeper
-from canal_group.demo.database.mysql import MySqlServer
-from canal_group.demo.database.server_process import ServerMissingError, free_port
-from canal_group.demo.database.servers import start_all
+from programs.demo.database.mysql import MySqlServer
+from programs.demo.database.server_process import ServerMissingError, free_port
+from programs.demo.database.servers import start_all
 
 MEMBERS = 3
 #: with which a member that joins reads what it lacks from another one

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 import ray
-from integration.parse.test_parse_reader import await_true
+from integration.binlog.test_parse_reader import await_true
 
 from actors.driver import launch
-from canal_group.command import cli
-from canal_group.command.options.exit_code import ExitCode
-from canal_group.demo.recorded_shards import recorded_shards
+from programs.command import cli
+from programs.command.options.exit_code import ExitCode
+from programs.demo.recorded_shards import recorded_shards
 
 
 def test_a_ray_that_is_too_slow_is_a_sentence_and_leaves_nothing(

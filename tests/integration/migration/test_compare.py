@@ -12,7 +12,7 @@ from integration.shop import Shop
 from soak import first_quick
 from typer.testing import CliRunner
 
-from canal_group.command.cli import app
+from programs.command.cli import app
 
 LISTENER = {"canal": {"port": 0}}
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from unit.migration.canal_files import Conf
 
 from actors.driver.launch import launch
-from canal_group.command.cli import app
-from canal_group.demo.database.server_process import DatabaseServer
+from programs.command.cli import app
+from programs.demo.database.server_process import DatabaseServer
 from conf.load import load_instance
 
 

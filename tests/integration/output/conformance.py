@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from canal_group.output.messages import Messages
-from canal_group.output.sink import Sink
+from programs.output.messages import Messages
+from programs.output.sink import Sink
 from merge.errors import FencedError, SinkRefused, SinkUnavailable
 from merge.values.position import GroupPosition
 

@@ -17,8 +17,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from integration.shop import DEADLINE_S
 
 from benchmarks._brokers import Broker
-from canal_group.output.kinds import settings_of
-from canal_group.output.publisher import Publisher
+from programs.output.kinds import settings_of
+from programs.output.publisher import Publisher
 from conf.relay.relay_settings import RelaySettings, build_relay
 
 

@@ -20,8 +20,8 @@ from integration.output.secure_brokers import MECHANISMS, PASSWORD, USER, Secure
 from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S
 
-from canal_group.output.kinds import settings_of, sink_of
-from canal_group.output.sink import Sink
+from programs.output.kinds import settings_of, sink_of
+from programs.output.sink import Sink
 from merge.errors import SinkRefused, SinkUnavailable
 
 pytestmark = pytest.mark.soak  # each broker starts for this file alone

@@ -15,9 +15,9 @@ from integration.output.conformance import SinkConformance, Target, after, messa
 from integration.output.published import Queue, in_kafka, in_lines
 
 from benchmarks._brokers import Broker
-from canal_group.output.kinds import kinds, sink_of
-from canal_group.output.sink import Sink
-from canal_group.output.sinks.lines import LinesSettings
+from programs.output.kinds import kinds, sink_of
+from programs.output.sink import Sink
+from programs.output.sinks.lines import LinesSettings
 from conf.relay.kafka_settings import KafkaSettings
 from conf.relay.rabbitmq_settings import RabbitSettings
 from merge.errors import SinkRefused

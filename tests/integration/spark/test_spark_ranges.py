@@ -14,7 +14,7 @@ from soak import patient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.driver.instance import Instance
-from canal_group.demo.database.mariadb import MariaDbServer
+from programs.demo.database.mariadb import MariaDbServer
 from merge.values.position import GroupPosition
 
 pytestmark = pytest.mark.timeout(patient(180))

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from actors.transport.flight_errors import our_error
 from canal_group.client.consumer import Consumer
 from canal_group.client.range_rows import RangeRows
-from canal_group.command.cli import app
+from programs.command.cli import app
 from canal_group.gateway.discovery import _address
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.operator import Operator

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from canal_group.command.cli import main
-from canal_group.command.options.exit_code import ExitCode, exit_code_of
+from programs.command.cli import main
+from programs.command.options.exit_code import ExitCode, exit_code_of
 from merge import errors
 from merge.errors import CanalGroupError, RetryableError
 

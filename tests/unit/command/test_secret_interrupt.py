@@ -34,7 +34,7 @@ def test_an_interrupt_in_the_midst_of_a_secret_ends_the_command_without_a_traceb
     # A shell's job in the background ignores Ctrl-C, and so would its children.
     heard = ["env", "--default-signal=INT"]
     process = subprocess.Popen(
-        [*heard, sys.executable, "-m", "canal_group.command.cli", *command.split(), "-c", str(file)],
+        [*heard, sys.executable, "-m", "programs.command.cli", *command.split(), "-c", str(file)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -7,8 +7,8 @@ import json
 import pyarrow as pa
 from unit.merge.rows.test_absent import BATCH
 
-from canal_group.command.json_line import json_line
-from canal_group.command.show import print_lines, print_table
+from programs.command.json_line import json_line
+from programs.command.show import print_lines, print_table
 from merge.rows.envelope import envelope
 
 

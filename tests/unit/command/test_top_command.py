@@ -6,7 +6,7 @@ import copy
 
 from rich.console import Console
 
-from canal_group.command.top_command import frame
+from programs.command.top_command import frame
 
 STATE = {
     "destination": "shop",

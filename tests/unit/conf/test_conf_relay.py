@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from canal_group.output.formats import format_of
-from canal_group.output.kinds import kinds, settings_of
-from canal_group.output.routing.router import Router
+from programs.output.formats import format_of
+from programs.output.kinds import kinds, settings_of
+from programs.output.routing.router import Router
 from conf.relay.relay_settings import (
     BatchSettings,
     MetricsSettings,

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from canal_group.demo.interrupts import Interrupts
+from programs.demo.interrupts import Interrupts
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -13,13 +13,13 @@ import itertools
 import pyarrow as pa
 import pytest
 
-from canal_group.demo.delivered import CELL_END, Delivered
-from canal_group.demo.load.tables import ADDED_COLUMN
-from canal_group.demo.load.workload import Change
-from canal_group.demo.load.writer import Record
-from canal_group.demo.measures import latency_ms, rows_per_s
-from canal_group.demo.proof import prove
-from canal_group.demo.report import DemoReport
+from programs.demo.delivered import CELL_END, Delivered
+from programs.demo.load.tables import ADDED_COLUMN
+from programs.demo.load.workload import Change
+from programs.demo.load.writer import Record
+from programs.demo.measures import latency_ms, rows_per_s
+from programs.demo.proof import prove
+from programs.demo.report import DemoReport
 from merge.rows.envelope import ENVELOPE
 
 

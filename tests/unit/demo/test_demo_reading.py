@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from canal_group.demo.reading import Reading
+from programs.demo.reading import Reading
 from merge.errors import AckOutOfOrder, NotSubscribed, RolledBack, ServerUnavailable, UnknownBatch
 from merge.rows.envelope import ENVELOPE
 

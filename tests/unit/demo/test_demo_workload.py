@@ -2,9 +2,9 @@
 
 import pytest
 
-from canal_group.demo.load.tables import ADDED_COLUMN
-from canal_group.demo.load.workload import NOW_US, Workload
-from canal_group.demo.options import DemoOptions
+from programs.demo.load.tables import ADDED_COLUMN
+from programs.demo.load.workload import NOW_US, Workload
+from programs.demo.options import DemoOptions
 
 
 def workload(**changes):

@@ -19,9 +19,9 @@ from prometheus import ROOT
 
 from actors.http.app import App
 from actors.http.recent_log import RecentLog
-from canal_group.command.cli import app
-from canal_group.command.options.address_options import GATEWAY
-from canal_group.command.options.http_options import HTTP
+from programs.command.cli import app
+from programs.command.options.address_options import GATEWAY
+from programs.command.options.http_options import HTTP
 from conf.listeners.gateway_settings import GatewaySettings
 from conf.load import build_instance
 

@@ -25,7 +25,7 @@ from actors.shard import shard as shard_module
 from actors.shard.shard import Shard
 from actors.shard.wiring import shard_wiring
 from actors.transport.rpc_wire import LOOPBACK
-from canal_group.demo.recorded_shards import recorded_shards
+from programs.demo.recorded_shards import recorded_shards
 from conf.load import build_instance
 from merge.errors import CoordinatorUnavailable, ServerUnavailable, UsageError
 from merge.values.offset_range import OffsetRange

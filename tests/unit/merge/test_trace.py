@@ -9,7 +9,7 @@ from merge import events as ev
 from merge.errors import UsageError
 from merge.trace import single
 from merge.values.chunk import TableName
-from merge.values.gtid import parse_gtid_set
+from merge.values.gtids.gtid import parse_gtid_set
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 

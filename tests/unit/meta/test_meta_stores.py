@@ -13,7 +13,7 @@ from actors.ports import Subscription
 from canal_group.zookeeper.tree import Tree
 from merge.errors import ConfigError, FencedError, UsageError
 from merge.values.epoch import fenced
-from merge.values.gtid import parse_gtid_set
+from merge.values.gtids.gtid import parse_gtid_set
 from merge.values.loss import to_dicts, with_loss
 from merge.values.position import GroupPosition, Position
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from unit.migration.canal_files import Conf
 
-from canal_group.migration.canal_files.cursor import read_cursors
-from canal_group.migration.imported import imported
+from programs.migration.canal_files.cursor import read_cursors
+from programs.migration.imported import imported
 from conf.load import build_instance
 from merge.errors import ConfigError
 

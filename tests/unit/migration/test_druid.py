@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from unit.migration.canal_files import Conf
 
-from canal_group.migration.imported import imported
+from programs.migration.imported import imported
 from merge.errors import ConfigError
 
 

@@ -6,9 +6,9 @@ import pytest
 import yaml
 from unit.migration.canal_files import Conf
 
-from canal_group.migration.imported import imported
-from canal_group.migration.instance_text import instance_text
-from canal_group.migration.report import Kind
+from programs.migration.imported import imported
+from programs.migration.instance_text import instance_text
+from programs.migration.report import Kind
 from conf.load import load_instance
 from merge.errors import ConfigError
 
@@ -602,6 +602,6 @@ def test_two_shards_of_one_source_are_refused_as_everywhere(conf):
 
 
 def test_times_are_utc_with_milliseconds():
-    from canal_group.migration.canal_files.cursor import time_text
+    from programs.migration.canal_files.cursor import time_text
 
     assert dt.datetime.fromisoformat(time_text(1_700_000_000_123)).timestamp() == 1_700_000_000.123

@@ -2,7 +2,7 @@
 
 import pytest
 
-from canal_group.migration.canal_files.properties import FILE_BYTES_MAX, read_properties
+from programs.migration.canal_files.properties import FILE_BYTES_MAX, read_properties
 from merge.errors import ConfigError
 
 

@@ -5,10 +5,10 @@ import yaml
 from typer.testing import CliRunner
 from unit.migration.canal_files import Conf
 
-from canal_group.command.cli import app
-from canal_group.migration.imported import imported
-from canal_group.migration.report import Kind
-from canal_group.output.kinds import settings_of
+from programs.command.cli import app
+from programs.migration.imported import imported
+from programs.migration.report import Kind
+from programs.output.kinds import settings_of
 from conf.relay.relay_settings import build_relay
 from merge.errors import ConfigError
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from canal_group.migration.canal_files.properties import read_properties
-from canal_group.migration.canal_files.view import View
+from programs.migration.canal_files.properties import read_properties
+from programs.migration.canal_files.view import View
 from merge.errors import ConfigError
 
 

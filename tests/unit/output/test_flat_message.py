@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canal_group.output.formats import format_of
-from canal_group.output.routing.router import Router
+from programs.output.formats import format_of
+from programs.output.routing.router import Router
 from canal_group.shapes.changed import changed
 from canal_group.shapes.flat_message import flat_messages
 from canal_group.shapes.maps import tidied

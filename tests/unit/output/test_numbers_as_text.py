@@ -14,10 +14,10 @@ from number_texts import NUMBERS
 from actors.sink.mask import Mask, MaskKind
 from canal_group.canal_protocol.entry_pb2 import Entry, RowChange
 from canal_group.canal_protocol.packet_pb2 import Messages, Packet
-from canal_group.command.binlog.changes import transactions
-from canal_group.command.show import print_lines, print_table
-from canal_group.output.formats import format_of
-from canal_group.output.routing.router import Router
+from programs.command.binlog.changes import transactions
+from programs.command.show import print_lines, print_table
+from programs.output.formats import format_of
+from programs.output.routing.router import Router
 from canal_group.shapes.maps import tidied
 from canal_group.spark.shapes import FIXED, envelope_rows, spark_fields, typed_rows
 from merge.rows.assemble import BatchRows, ShardRows, ShardTable

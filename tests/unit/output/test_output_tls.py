@@ -8,7 +8,7 @@ import pytest
 from certificates import Authority
 from cryptography.hazmat.primitives import serialization
 
-from canal_group.output.tls import tls_context
+from programs.output.tls import tls_context
 from conf.relay.connection_settings import ConnectionSettings
 from merge.errors import SinkRefused
 

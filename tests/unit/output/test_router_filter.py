@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from canal_group.output.routing.router import Router
+from programs.output.routing.router import Router
 from merge.rows.envelope import ENVELOPE
 
 

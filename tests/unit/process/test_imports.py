@@ -20,7 +20,7 @@ def _printed(*lines: str) -> list[str]:
 #: what costs an actor's process time at its start, or brings in what does
 _HEAVY = (
     *("cryptography", "kazoo", "pandas", "pydantic", "pymysql", "pyspark", "sqlglot"),
-    *("actors.parse", "actors.admission.self_signed", "actors.shard.shard"),
+    *("binlog", "actors.admission.self_signed", "actors.shard.shard"),
 )
 
 
@@ -32,7 +32,7 @@ _HEAVY = (
         # pymysql imports cryptography itself, for a server's RSA key.
         (
             "actors.shard.shard",
-            {"actors.parse", "actors.shard.shard", "cryptography", "pydantic", "pymysql"},
+            {"binlog", "actors.shard.shard", "cryptography", "pydantic", "pymysql"},
         ),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from actors.sink.consumer_view import ConsumerView, History
 from merge.errors import DataError
-from merge.rows.absent import absent_in
+from merge.values.rows.absent import absent_in
 from merge.values.chunk import (
     ABSENT,
     PRIMARY_KEY,

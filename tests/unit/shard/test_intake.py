@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from actors.parse.columns.read_counts import ReadCounts
+from binlog.columns.read_counts import ReadCounts
 from actors.shard.intake import Intake, IntakeState
 from actors.store.ring import BatchMode, RingBounds, RingStore
 from merge.errors import DataError

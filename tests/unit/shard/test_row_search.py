@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from actors.parse.files.files_reader import FilesSource
+from binlog.files.files_reader import FilesSource
 from actors.shard.row_search import changes_of
 from actors.sink.consumer_view import ConsumerView
 from actors.sink.processing import Processing
 from actors.sink.table_rule import KEPT, TableRule
-from canal_group.command.trace_command import key_lines
+from programs.command.trace_command import key_lines
 from conf.filters.expression_text import parse_expression
 from merge.rows.row_key import RowKey
 from merge.values.chunk import TableName

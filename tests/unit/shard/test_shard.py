@@ -10,15 +10,15 @@ import time
 
 import pytest
 
-from actors.parse.files.files_reader import FilesSource
-from actors.parse.grammar.chunk_builder import Limits
+from binlog.files.files_reader import FilesSource
+from binlog.grammar.chunk_builder import Limits
 from actors.shard import shard as shard_module
 from actors.shard.shard import Shard
 from actors.shard.shard_wiring import ShardWiring
 from actors.store.ring import BatchMode, RingBounds, RingStore
 from actors.store.rows import Wanted
 from actors.transport.row_ticket import RowTicket
-from canal_group.demo.recorded_shards import recorded_shards
+from programs.demo.recorded_shards import recorded_shards
 from conf.stream_settings import FilterSettings
 from merge.errors import FencedError, ShardUnavailable
 from merge.order.timeline import END_OF_TIME_US

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.parse.columns.read_counts import ReadCounts
+from binlog.columns.read_counts import ReadCounts
 from actors.shard.shard_counters import CHUNKS_MAX, OTHER, QUANTILES, ShardCounters
 from merge.errors import UnsupportedEvent
 from merge.values.chunk import Chunk, Op, TableName, TableRows

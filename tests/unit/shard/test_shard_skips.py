@@ -5,19 +5,19 @@ import time
 import pytest
 from binlog_bytes import File
 
-from actors.parse.files.files_reader import FilesSource
-from actors.parse.formats.events import Query
-from actors.parse.grammar.chunk_builder import Limits
-from actors.parse.schema.statement import ServerVersion
-from actors.parse.server.definitions.lost import lost
+from binlog.files.files_reader import FilesSource
+from binlog.formats.events import Query
+from binlog.grammar.chunk_builder import Limits
+from binlog.schema.statement import ServerVersion
+from binlog.server.definitions.lost import lost
 from actors.shard.shard import Shard
 from actors.shard.shard_wiring import ShardWiring
 from actors.store.ring import BatchMode, RingBounds
 from actors.store.rows import Wanted
 from actors.transport.row_ticket import RowTicket
 from conf.stream_settings import FilterSettings
-from merge.skips.event_skips import EventSkips, Stop
-from merge.skips.skip_mark import SkipMark
+from merge.event_skips import EventSkips, Stop
+from merge.values.skips.skip_mark import SkipMark
 from merge.values.chunk import TableName
 
 DEADLINE_S = 20.0

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from unit.shard.test_consumer_view import IMPLICIT, NEVER, PAST, chunk
 
-from actors.parse.files.files_reader import FilesSource
-from actors.parse.grammar.chunk_builder import Limits
+from binlog.files.files_reader import FilesSource
+from binlog.grammar.chunk_builder import Limits
 from actors.shard.shard_source import ShardSource
 from actors.shard.shard_wiring import ShardWiring
 from actors.store.ring import BatchMode, RingBounds
-from canal_group.demo.recorded_shards import recorded_shards
+from programs.demo.recorded_shards import recorded_shards
 from conf.stream_settings import FilterSettings
 from merge.errors import DataError, SourceUnfit, UsageError
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from binlog_bytes import SIZES_5_1, File, events_of
 
-from actors.parse.grammar.binlog_decoder import BinlogDecoder
-from actors.parse.grammar.chunk_builder import ChunkBuilder
+from binlog.grammar.binlog_decoder import BinlogDecoder
+from binlog.grammar.chunk_builder import ChunkBuilder
 from actors.sink.processing import Processing
 from actors.sink.route import Route
 from actors.sink.sink import Sink
@@ -17,8 +17,8 @@ from actors.sink.table_rule import KEPT, TableRule
 from actors.store.ring import BatchMode, RingBounds, RingStore
 from actors.store.rows import Wanted, gather, message, opened, read_message
 from canal_group.canal_protocol import entry_pb2
-from canal_group.output.formats import format_of
-from canal_group.output.routing.router import Router
+from programs.output.formats import format_of
+from programs.output.routing.router import Router
 from canal_group.shapes.maps import tidied
 from canal_group.spark.shapes import FIXED, envelope_rows
 from merge.rows.assemble import BatchRows

@@ -18,7 +18,7 @@ from actors.sink.processing import Processing
 from actors.sink.table_rule import KEPT, TableRule
 from conf.filters.expression_text import ExpressionError, parse_expression
 from merge.errors import DataError
-from merge.rows.absent import absent_in
+from merge.values.rows.absent import absent_in
 from merge.rows.expressions.expression import fulfilled, value_of
 from merge.rows.expressions.moments import filtered, kept_of
 from merge.values.chunk import (

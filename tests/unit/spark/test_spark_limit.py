@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from canal_group.spark.limit import crossed, reached, within
-from merge.values.gtid import parse_gtid_set
+from merge.values.gtids.gtid import parse_gtid_set
 from merge.values.position import GroupPosition, Position
 
 

@@ -9,11 +9,11 @@ from itertools import accumulate
 
 import pytest
 from binlog_bytes import File, events_of
-from unit.parse.files.test_parse_files import IN_USE, INT, rows_of
-from unit.parse.files.test_parse_old_files import transaction
-from unit.parse.grammar.test_parse_binlog import FIXTURES, with_checksum
+from unit.binlog.files.test_parse_files import IN_USE, INT, rows_of
+from unit.binlog.files.test_parse_old_files import transaction
+from unit.binlog.grammar.test_parse_binlog import FIXTURES, with_checksum
 
-from canal_group.command import cli
+from programs.command import cli
 
 MARIADB = FIXTURES.parent / "mariadb-10.11" / "transactions.binlog"
 

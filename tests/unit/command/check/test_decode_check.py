@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from actors.parse.second_opinion.comparison import Difference, Opinion
-from actors.parse.second_opinion.witness import Place
-from canal_group.command.check import decode_check
+from binlog.second_opinion.comparison import Difference, Opinion
+from binlog.second_opinion.witness import Place
+from programs.command.check import decode_check
 from conf.load import load_instance
 from merge.errors import UsageError
 

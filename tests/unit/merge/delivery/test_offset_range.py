@@ -8,7 +8,7 @@ from builders import Source, Tx, World, places
 from merge import events as ev
 from merge.delivery.batch_limits import BatchLimits
 from merge.errors import DataError, PositionPurged, RolledBack, UsageError
-from merge.values.gtid import NO_GTIDS, parse_gtid_set
+from merge.values.gtids.gtid import NO_GTIDS, parse_gtid_set
 from merge.values.header import Flag
 from merge.values.offset_range import (
     OffsetRange,

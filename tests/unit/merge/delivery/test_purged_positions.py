@@ -15,7 +15,7 @@ from purges import (
 from merge import events as ev
 from merge.errors import CorruptEvent, PositionPurged
 from merge.group import PURGED_WAIT_US
-from merge.values.gtid import parse_gtid_set
+from merge.values.gtids.gtid import parse_gtid_set
 from merge.values.position import GroupPosition, Position
 
 pytestmark = pytest.mark.usefixtures("opened_first")

@@ -8,7 +8,7 @@ from merge import events as ev
 from merge.delivery.batch_limits import BatchLimits
 from merge.delivery.read_position import HEADERS_MAX
 from merge.errors import RetryableError
-from merge.values.gtid import parse_gtid_set
+from merge.values.gtids.gtid import parse_gtid_set
 from merge.values.header import Flag
 from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition, Position

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import Source, Tx, World
 
-from merge.order.commit_time import OF_THE_SERVER_READ, CommitTimes
+from merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
 from merge.order.dead_shard import DeadShard
 from merge.values.member import CAUGHT_UP_US
 

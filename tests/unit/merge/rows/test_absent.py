@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from unit.merge.rows.test_assemble import batch, column, headers, one_shard
 
-from merge.rows.absent import absent_in, absent_names
+from merge.values.rows.absent import absent_in, absent_names
 from merge.rows.assemble import ShardRows, ShardTable
 from merge.rows.envelope import ENVELOPE, envelope
 from merge.rows.typed import TYPED, typed

@@ -6,9 +6,9 @@ import pytest
 from merge.errors import CorruptEvent, DefinitionContradicted, UsageError
 from merge.rows.canal.parsed import is_parsed
 from merge.skips import event_skips
-from merge.skips.event_skips import EventSkips, Stop
-from merge.skips.skip_mark import SkipMark
-from merge.skips.skipped_event import SkippedEvent, Unit, parse_place
+from merge.event_skips import EventSkips, Stop
+from merge.values.skips.skip_mark import SkipMark
+from merge.values.skips.skipped_event import SkippedEvent, Unit, parse_place
 
 TABLES = pa.list_(pa.struct([("table", pa.utf8())]))
 FILE, AT = "mysql-bin.000007", 4711

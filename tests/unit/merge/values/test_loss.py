@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from merge.errors import PositionPurged, UsageError
-from merge.values.gtid import parse_gtid_set
+from merge.values.gtids.gtid import parse_gtid_set
 from merge.values.loss import (
     GTIDS_CHARACTERS_MAX,
     KEPT_MAX,

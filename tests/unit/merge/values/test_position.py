@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from merge.errors import UsageError
-from merge.values.gtid import NO_GTIDS, parse_gtid_set
+from merge.values.gtids.gtid import NO_GTIDS, parse_gtid_set
 from merge.values.last_transaction import LastTransaction
 from merge.values.offset_range import reaches_back, same_places
 from merge.values.position import ANY_SERVER, GroupPosition, Position, file_order, furthest, oldest

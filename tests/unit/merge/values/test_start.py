@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from merge.errors import CanalGroupError, ConfigError, UsageError
-from merge.values.gtid import parse_gtid_set
+from merge.values.gtids.gtid import parse_gtid_set
 from merge.values.position import GroupPosition, Position
 from merge.values.start import (
     After,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from canal_group.migration.compare.known import known_difference
+from programs.migration.compare.known import known_difference
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from merge.order.ddl.policy import DdlPolicy, Origin, withhold
 from merge.order.ddl.rounds import DdlRounds, Shards
 from merge.order.ddl.rule import DdlRule
 from merge.values.ddl_mark import DdlMark
-from merge.values.gtid import parse_gtid_set
+from merge.values.gtids.gtid import parse_gtid_set
 from merge.values.header import HEADER, WHOLE, Flag
 from merge.values.member import Policy
 from merge.values.offset_range import OffsetRange

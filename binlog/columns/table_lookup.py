@@ -1,0 +1,97 @@
+"""Table lookup: answers what a table map does not say; see `unnamed_tables`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
+
+from binlog.columns.table_map import TableMap
+from binlog.columns.types.column import Role
+from binlog.formats.events import Query
+from merge.values.chunk import Lineage, TableName
+
+
+class ColumnFacts(NamedTuple):
+    """What a server says about a column."""
+
+    name: str
+    unsigned: bool
+    #: collation number; 63 is binary
+    collation: int
+    #: ENUM's or SET's values in the order of their definition
+    values: tuple[str, ...]
+    #: place in the primary key, from 1; 0: not in it
+    key_place: int
+    #: uuid, inet4, inet6, vector, time ...: the type's name, without size
+    type: str = ""
+    #: digits of a fraction of a second
+    decimals: int = 0
+    #: bytes of a VECTOR; 0 of other types
+    size: int = 0
+    role: Role = Role.PLAIN
+
+
+class TableLookup(Protocol):
+    """Describes tables as they are now, or were when their rows were written."""
+
+    def columns(self, table: TableMap) -> Sequence[ColumnFacts] | None:
+        """Return a table's columns in order; None if the table is not known.
+
+        Raises:
+            DataError: it is known that these are not the columns that the table map has.
+        """
+
+    def origins(self, schema: str, table: str) -> tuple[TableName, ...]:
+        """Return names that a table had, and those of tables that it was made like; see `Lineage`."""
+
+    def lineage(self, schema: str, table: str) -> Lineage:
+        """Return where the values of a table come from, as far as that is known.
+
+        Raises:
+            UnsupportedEvent: it is not known, and the table's rows must not go out without it.
+        """
+
+    def redefine(self, query: Query, file: str, end: int) -> None:
+        """Note a statement that defines something.
+
+        Args:
+            query: the statement.
+            file: the binlog file that it is in.
+            end: where its event ends there.
+        """
+
+    def lose(self, query: Query | None, file: str, end: int) -> None:
+        """Note a statement that is left out: what it defines is not known from now on. Never raises for it.
+
+        Args:
+            query: the statement; None: it cannot be read, and may define anything.
+            file: the binlog file that it is in.
+            end: where its event ends there.
+        """
+
+    def tables(self) -> Collection[tuple[str, str]] | None:
+        """Return the schema and name of each selected table, where reading is; None: not known."""
+
+
+class NoLookup:
+    """Knows no table: columns are called @1, @2 and so on, as mysqlbinlog calls them."""
+
+    def columns(self, _table: TableMap) -> None:
+        """Return None."""
+
+    def origins(self, _schema: str, _table: str) -> tuple[TableName, ...]:
+        """Return none."""
+        return ()
+
+    def lineage(self, _schema: str, _table: str) -> Lineage:
+        """Return that nothing is known."""
+        return Lineage()
+
+    def redefine(self, _query: Query, _file: str, _end: int) -> None:
+        """Do nothing."""
+
+    def lose(self, _query: Query | None, _file: str, _end: int) -> None:
+        """Do nothing."""
+
+    def tables(self) -> None:
+        """Return None."""

@@ -1,0 +1,192 @@
+"""Table metadata: the optional part of a table map, and what it adds to the columns.
+
+How much of it there is depends on the server: all with `binlog_row_metadata=FULL`, signs and charsets with
+MINIMAL, nothing before MySQL 8.0 and MariaDB 10.5. Each field has entries only for the columns that it
+applies to, in their order: a sign bit for each number, a charset for each string, and so on.
+
+Layout: `Table_map_event::Optional_metadata_fields` in MySQL's rows_event.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+from binlog.charsets.charsets import BINARY_COLLATION, charset_of, shown_bytes, text_decoder
+from binlog.columns.types.column import Column, ColumnType, Extra
+from binlog.columns.types.documents import GEOMETRY_NAMES
+from binlog.columns.types.table import having
+from binlog.formats.byte_cursor import ByteCursor
+
+_SIGNED = having(Extra.SIGN)
+_CHARACTER = having(Extra.CHARSET)
+_LISTED = having(Extra.VALUES)
+
+
+class _Field(IntEnum):
+    """What a field of the optional part says."""
+
+    SIGNEDNESS = 1
+    DEFAULT_CHARSET = 2
+    COLUMN_CHARSET = 3
+    COLUMN_NAME = 4
+    SET_STR_VALUE = 5
+    ENUM_STR_VALUE = 6
+    GEOMETRY_TYPE = 7
+    SIMPLE_PRIMARY_KEY = 8
+    PRIMARY_KEY_WITH_PREFIX = 9
+    ENUM_AND_SET_DEFAULT_CHARSET = 10
+    ENUM_AND_SET_COLUMN_CHARSET = 11
+
+
+@dataclass(slots=True)
+class _Collations:
+    """The collations of a field's columns."""
+
+    default: int = BINARY_COLLATION
+    #: index among the columns with a charset -> collation, where it is not the default
+    exceptions: dict[int, int] = field(default_factory=dict)
+
+    def __getitem__(self, index: int) -> int:
+        return self.exceptions.get(index, self.default)
+
+
+@dataclass(slots=True)
+class TableMetadata:
+    """The optional part as it was read; a missing field is empty."""
+
+    names: list[str] = field(default_factory=list)
+    signs: bytes = b""
+    collations: _Collations = field(default_factory=_Collations)
+    enum_collations: _Collations = field(default_factory=_Collations)
+    set_values: list[tuple[bytes, ...]] = field(default_factory=list)
+    enum_values: list[tuple[bytes, ...]] = field(default_factory=list)
+    geometries: list[int] = field(default_factory=list)
+    primary_key: list[int] = field(default_factory=list)
+    charsets_known: bool = False
+
+
+def read_metadata(cursor: ByteCursor) -> TableMetadata:  # noqa: C901, PLR0912 - one branch a field
+    """Read the optional part, up to the event's end.
+
+    Raises:
+        CorruptEvent: lengths do not fit.
+    """
+    found = TableMetadata()
+    while cursor:
+        kind, size = cursor.u8(), cursor.packed()
+        part = ByteCursor(cursor.take(size))
+        match kind:
+            case _Field.SIGNEDNESS:
+                found.signs = part.data
+            case _Field.DEFAULT_CHARSET:
+                found.collations, found.charsets_known = _default_collations(part), True
+            case _Field.COLUMN_CHARSET:
+                exceptions = dict(enumerate(_integers(part)))
+                found.collations, found.charsets_known = _Collations(exceptions=exceptions), True
+            case _Field.ENUM_AND_SET_DEFAULT_CHARSET:
+                found.enum_collations = _default_collations(part)
+            case _Field.ENUM_AND_SET_COLUMN_CHARSET:
+                found.enum_collations = _Collations(exceptions=dict(enumerate(_integers(part))))
+            case _Field.COLUMN_NAME:
+                while part:
+                    found.names.append(part.text())
+            case _Field.SET_STR_VALUE:
+                found.set_values = list(_value_lists(part))
+            case _Field.ENUM_STR_VALUE:
+                found.enum_values = list(_value_lists(part))
+            case _Field.GEOMETRY_TYPE:
+                found.geometries = list(_integers(part))
+            case _Field.SIMPLE_PRIMARY_KEY:
+                found.primary_key = list(_integers(part))
+            case _Field.PRIMARY_KEY_WITH_PREFIX:
+                found.primary_key = list(_integers(part))[::2]
+            case _:  # visibility and later additions describe the table, not its rows
+                pass
+    return found
+
+
+def _integers(part: ByteCursor) -> Iterator[int]:
+    while part:
+        yield part.packed()
+
+
+def _default_collations(part: ByteCursor) -> _Collations:
+    default, *pairs = _integers(part)
+    return _Collations(default, dict(zip(pairs[::2], pairs[1::2], strict=True)))
+
+
+def _value_lists(part: ByteCursor) -> Iterator[tuple[bytes, ...]]:
+    while part:
+        count = part.packed()
+        yield tuple(part.take(part.packed()) for _ in range(count))
+
+
+def described(columns: list[Column], metadata: TableMetadata, *, mariadb: bool) -> list[Column]:
+    """Return columns with what the optional part says about each.
+
+    Args:
+        columns: as the first part of the table map says.
+        metadata: the optional part.
+        mariadb: whether MariaDB wrote it. MariaDB counts geometry columns among those with a charset; MySQL
+            counts vectors among them.
+    """
+    if len(metadata.names) == len(columns):
+        named = zip(columns, metadata.names, strict=True)
+        columns = [replace(column, name=name) for column, name in named]
+    character = _CHARACTER | {ColumnType.GEOMETRY if mariadb else ColumnType.VECTOR}
+    columns = _with_unsigned(columns, metadata.signs)
+    columns = _with_collations(columns, character, metadata.collations)
+    columns = _with_collations(columns, _LISTED, metadata.enum_collations)
+    return _with_values(columns, metadata)
+
+
+def _with_unsigned(columns: list[Column], signs: bytes) -> list[Column]:
+    whole = list(columns)
+    numeric = [index for index, column in enumerate(columns) if column.type in _SIGNED]
+    for bit, index in enumerate(numeric):
+        if bit // 8 < len(signs) and signs[bit // 8] & (0x80 >> bit % 8):
+            whole[index] = replace(columns[index], unsigned=True)
+    return whole
+
+
+def _with_collations(
+    columns: list[Column], kinds: Collection[ColumnType], collations: _Collations
+) -> list[Column]:
+    whole = list(columns)
+    having = [index for index, column in enumerate(columns) if column.type in kinds]
+    for place, index in enumerate(having):
+        whole[index] = replace(columns[index], collation=collations[place])
+    return whole
+
+
+def _with_values(columns: list[Column], metadata: TableMetadata) -> list[Column]:
+    """Give ENUM and SET columns their values, decoded from the column's own charset."""
+    enums, sets, geometries = iter(metadata.enum_values), iter(metadata.set_values), iter(metadata.geometries)
+    described = []
+    for column in columns:
+        values: tuple[bytes, ...] = ()
+        geometry = ""
+        if column.type is ColumnType.ENUM:
+            values = next(enums, ())
+        elif column.type is ColumnType.SET:
+            values = next(sets, ())
+        elif column.type is ColumnType.GEOMETRY:
+            number = next(geometries, 0)
+            geometry = GEOMETRY_NAMES[number] if number < len(GEOMETRY_NAMES) else GEOMETRY_NAMES[0]
+        if values or geometry:
+            texts = tuple(_value_text(value, column.collation) for value in values)
+            column = replace(column, values=texts, geometry=geometry)  # noqa: PLW2901
+        described.append(column)
+    return described
+
+
+def _value_text(value: bytes, collation: int) -> str:
+    if collation == BINARY_COLLATION:
+        return shown_bytes(value)
+    codec, errors = text_decoder(charset_of(collation))
+    try:
+        return value.decode(codec, errors)
+    except UnicodeDecodeError:
+        return value.decode("utf-8", "replace")

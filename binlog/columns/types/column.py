@@ -1,0 +1,150 @@
+"""Columns: a column as the rows of one table map hold it, and what is known of a type.
+
+Layout of the first part of a table map: `Table_map_event` in MySQL's rows_event.h; types likewise, in
+field_types.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, IntEnum, StrEnum
+from typing import Any
+
+from binlog.charsets.charsets import BINARY_COLLATION
+from binlog.native.shapes import ColumnPlan
+
+
+class ColumnType(IntEnum):
+    """Type byte of a column (`enum_field_types` in MySQL's field_types.h)."""
+
+    TINY = 1
+    SHORT = 2
+    LONG = 3
+    FLOAT = 4
+    DOUBLE = 5
+    TIMESTAMP = 7
+    LONGLONG = 8
+    INT24 = 9
+    DATE = 10
+    TIME = 11
+    DATETIME = 12
+    YEAR = 13
+    NEWDATE = 14
+    VARCHAR = 15
+    BIT = 16
+    TIMESTAMP2 = 17
+    DATETIME2 = 18
+    TIME2 = 19
+    TYPED_ARRAY = 20
+    BLOB_COMPRESSED = 140
+    VARCHAR_COMPRESSED = 141
+    VECTOR = 242
+    JSON = 245
+    NEWDECIMAL = 246
+    ENUM = 247
+    SET = 248
+    BLOB = 252
+    VAR_STRING = 253
+    STRING = 254
+    GEOMETRY = 255
+
+
+class Role(StrEnum):
+    """What a column is for, if MariaDB fills it itself."""
+
+    #: it is a column like any other, also the start of a row's period
+    PLAIN = "plain"
+    #: says when a row of a system-versioned table ended
+    ROW_END = "row end"
+    #: a period that no statement defines, which only queries that name it show
+    IMPLICIT_ROW_START = "implicit row start"
+    IMPLICIT_ROW_END = "implicit row end"
+    #: of a UNIQUE key that is too long for an index; no query shows it
+    HASH = "hash"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as the rows of one table map hold it."""
+
+    type: ColumnType
+    #: most bytes of a value (CHAR, BINARY, VARCHAR, VARBINARY), bytes of the length (BLOB and the like), or
+    #: bytes of the value (ENUM, SET)
+    size: int = 0
+    precision: int = 0
+    #: digits after the point: DECIMAL's scale, or the fraction of a second
+    decimals: int = 0
+    name: str = ""
+    unsigned: bool = False
+    #: collation number; 63 is binary
+    collation: int = BINARY_COLLATION
+    #: ENUM's or SET's values in the order of their definition
+    values: tuple[str, ...] = ()
+    geometry: str = ""
+    #: uuid, inet4 or inet6 if a lookup says so of a BINARY column; empty for other columns
+    address: str = ""
+    #: what a lookup says of it; table maps do not
+    role: Role = Role.PLAIN
+
+    @property
+    def binary(self) -> bool:
+        """Whether it has no charset."""
+        return self.collation == BINARY_COLLATION
+
+    @property
+    def sign(self) -> str:
+        """What its type's SQL name ends in."""
+        return " unsigned" if self.unsigned else ""
+
+
+class Extra(Enum):
+    """What the optional part of a table map says about a type, in an entry for each column of such a type."""
+
+    NOTHING = "nothing"
+    SIGN = "sign"
+    CHARSET = "charset"
+    #: values, and their charset
+    VALUES = "values"
+    GEOMETRY = "geometry"
+
+
+def _any(_column: Column) -> bool:
+    return True
+
+
+def _bare(kind: ColumnType, _meta: bytes) -> Column:
+    return Column(kind)
+
+
+def sized(kind: ColumnType, meta: bytes) -> Column:
+    """Return a column whose metadata is a size, little-endian."""
+    return Column(kind, size=int.from_bytes(meta, "little"))
+
+
+def fractional(kind: ColumnType, meta: bytes) -> Column:
+    """Return a column whose metadata is the digits of a fraction of a second."""
+    return Column(kind, decimals=meta[0])
+
+
+@dataclass(frozen=True, slots=True)
+class TypeRow:
+    """What is known of one column type.
+
+    A row for each is in the module of its family; `table` joins them.
+    """
+
+    type: ColumnType
+    #: returns the SQL type, as the field's metadata shows it
+    sql: Callable[[Column], str]
+    #: returns the Arrow type of its values
+    arrow: Callable[[Column], Any]
+    #: returns how its values are stored, see `ColumnPlan`
+    plan: Callable[[Column], ColumnPlan]
+    #: bytes of metadata in a table map
+    meta_size: int = 0
+    #: returns the column that a table map's metadata says
+    read: Callable[[ColumnType, bytes], Column] = _bare
+    #: returns whether a column of this size is possible; the decoders of rows rely on that
+    possible: Callable[[Column], bool] = _any
+    extra: Extra = Extra.NOTHING

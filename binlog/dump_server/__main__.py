@@ -1,0 +1,45 @@
+"""The dump server's process: detached from the reader that starts it, it ends when no reader needs it.
+
+    python -m binlog.dump_server DESCRIPTOR < ORDER
+
+DESCRIPTOR is that of the listening socket, which the process inherits. ORDER is a JSON object: the source's
+address, with its password, and the position at which the reader is that starts the dump server.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import sys
+
+
+def main() -> int:
+    """Serve until no reader has been attached for some time, or the source ends the dump."""
+    order = json.load(sys.stdin)
+    if os.fork():
+        return 0
+    from binlog.dump_server.dump import SourceDump  # noqa: PLC0415
+    from binlog.dump_server.dump_server import DumpServer  # noqa: PLC0415
+    from binlog.server.source import SourceAddress  # noqa: PLC0415  the parent must end soon
+    from actors.process.log import LogFormat, LogSettings, set_up_log  # noqa: PLC0415
+    from merge.errors import CanalGroupError  # noqa: PLC0415
+
+    # What the process prints is a part of what the shard's actor prints which started it.
+    set_up_log(LogSettings(LogFormat.JSON))
+    log = logging.getLogger("binlog.dump_server")
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    address = SourceAddress(**order["source"])
+    try:
+        dumped = SourceDump(address, order["server"], order["file"], order["offset"])
+        with dumped as dump, DumpServer(listener, dump) as server:
+            server.run()
+    except CanalGroupError as error:
+        log.warning("The dump server of %s ends: %s", address.place, error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

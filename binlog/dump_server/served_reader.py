@@ -1,0 +1,108 @@
+"""Served reader: a reader's connection, as the dump server sees it."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+from binlog.server.dump_server.wire import REQUEST_BYTES_MAX, own_user
+from binlog.dump_window.block import Block
+
+_HEAD = 4
+#: blocks that are sent by one call of the system
+_BLOCKS_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a reader asks for: what follows a position."""
+
+    file: str
+    offset: int
+    created_s: int
+
+
+class ServedReader:
+    """A connection that never blocks the dump server.
+
+    Args:
+        sock: the connection; it is owned by this object.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._received = bytearray()
+        #: packets that were begun and have to be sent before everything else
+        self._owed = b""
+        #: whether a block was sent in part
+        self.inside_packet = False
+        #: whether the reader's position was found
+        self.attached = False
+
+    def fileno(self) -> int:
+        """Return the descriptor of the connection."""
+        return self._sock.fileno()
+
+    @property
+    def owes(self) -> bool:
+        """Whether a part of a packet has to be sent."""
+        return bool(self._owed)
+
+    def receive(self) -> Request | None:
+        """Return the request if all of it has come.
+
+        Raises:
+            OSError: the reader has closed the connection.
+            ValueError, KeyError, TypeError: it is no request, or the process is another user's.
+        """
+        try:
+            data = self._sock.recv(REQUEST_BYTES_MAX)
+        except BlockingIOError:
+            return None
+        if not data:
+            raise ConnectionResetError("the reader left")
+        if self.attached or not own_user(self._sock):
+            raise ValueError("it sent what it may not send")
+        self._received += data
+        size = int.from_bytes(self._received[:3], "little")
+        if len(self._received) > REQUEST_BYTES_MAX or size > REQUEST_BYTES_MAX:
+            raise ValueError("its request is too long")
+        if len(self._received) < _HEAD + size:
+            return None
+        fields = json.loads(self._received[_HEAD:])
+        return Request(str(fields["file"]), int(fields["offset"]), int(fields["created_s"]))
+
+    def send(self, skip: int, blocks: Iterable[Block]) -> int:
+        """Send blocks without the first `skip` bytes, and return how many bytes were sent, perhaps none."""
+        if self._owed:
+            return 0
+        views = [memoryview(block.packets) for block in islice(blocks, _BLOCKS_MAX)]
+        views[0] = views[0][skip:]
+        try:
+            sent = self._sock.sendmsg(views)
+        except BlockingIOError:
+            return 0
+        self.inside_packet = sent < sum(map(len, views))
+        return sent
+
+    def send_packet(self, packet: bytes) -> None:
+        """Send packets of the dump server's own, now or by `send_owed`."""
+        self._owed += packet
+        self.send_owed()
+
+    def send_owed(self) -> None:
+        """Send what is left of the dump server's own packets, as far as possible."""
+        if self._owed:
+            try:
+                sent = self._sock.send(self._owed)
+            except BlockingIOError:
+                return
+            self._owed = self._owed[sent:]
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._sock.close()

@@ -1,0 +1,64 @@
+"""File lookup: what the statements of files say of where tables come from, beside what a lookup says.
+
+Known is what was read since the reader began: no history of files is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from binlog.charsets.charsets import BINARY_COLLATION
+from binlog.columns.table_lookup import ColumnFacts, NoLookup, TableLookup
+from binlog.columns.table_map import TableMap
+from binlog.formats.events import Query
+from binlog.schema.catalog import Catalog
+from binlog.schema.definition import SourceName
+from binlog.schema.statement import ServerVersion
+from binlog.server.definitions.lost import lost
+from binlog.statements.logged_statement import statement_of
+from merge.errors import CorruptEvent
+from merge.values.chunk import Lineage, TableName
+
+#: as whose statements they are read: which executable comments it has does not matter for names
+_VERSION = ServerVersion(True, 10, 11)
+
+
+class FileLookup(NoLookup):
+    """Adds the names that tables had to what a lookup says.
+
+    Args:
+        lookup: describes tables.
+    """
+
+    def __init__(self, lookup: TableLookup) -> None:
+        self._lookup = lookup
+        self._catalog = Catalog(BINARY_COLLATION)
+        self._catalog.forget_all("Files do not show it.")
+
+    def columns(self, table: TableMap) -> Sequence[ColumnFacts] | None:  # type: ignore[override]
+        """Return what the lookup says."""
+        return self._lookup.columns(table)
+
+    def redefine(self, query: Query, file: str, end: int) -> None:
+        """Note what a statement does to names."""
+        self._lookup.redefine(query, file, end)
+        try:
+            self._catalog.apply(statement_of(query, _VERSION))
+        except CorruptEvent:  # its settings cannot be read, and do not matter here
+            return
+
+    def lose(self, query: Query | None, file: str, end: int) -> None:
+        """Note a statement that is left out: any of its tables may be another one now."""
+        self._lookup.lose(query, file, end)
+        statement = lost(query, _VERSION)
+        if statement is not None:
+            self._catalog.apply(statement)
+
+    def origins(self, schema: str, table: str) -> tuple[TableName, ...]:
+        """Return names that a table had, and those of tables that it was made like."""
+        return tuple(TableName(*each) for each in self._catalog.origins(SourceName(schema, table)))
+
+    def lineage(self, schema: str, table: str) -> Lineage:
+        """Return where the values of a table come from."""
+        return replace(self._lookup.lineage(schema, table), origins=self.origins(schema, table))

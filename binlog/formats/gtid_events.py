@@ -1,0 +1,187 @@
+"""GTID events: what each kind says about the transaction that follows it.
+
+Layouts: `Gtid_event` in MySQL's control_events.h, `Gtid_log_event` in MariaDB's log_event.h.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from enum import Enum
+from typing import NamedTuple
+
+from binlog.formats.event_types import EventType
+from binlog.formats.serialization import Fields
+from merge.errors import CorruptEvent
+from merge.values.header import origin_source
+
+
+class Alter(Enum):
+    """A part of an ALTER that MariaDB logs in two phases (`binlog_alter_two_phase`)."""
+
+    START = "start"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+
+
+class TransactionStart(NamedTuple):
+    """What a GTID event of either server says about the transaction that follows it."""
+
+    #: "uuid", "uuid:tag", "domain-server"; without GTID `origin_source` of the server that committed first,
+    #: if `commit_us` is the time of that commit, else ""
+    source: str
+    number: int
+    #: commit time in microseconds since 1970; 0 where the server wrote none
+    commit_us: int
+    #: BEGIN is implied (MariaDB); else no BEGIN and no COMMIT follow: a statement on its own
+    implied_begin: bool = False
+    #: the rows that follow are prepared under an xid, not committed (MariaDB)
+    prepares_xa: bool = False
+    #: which part of an ALTER in two phases follows; None if none does
+    alter: Alter | None = None
+
+
+def parse_start(event_type: int, body: bytes, server_id: int, *, original: bool = False) -> TransactionStart:
+    """Return the content of a GTID event of any kind.
+
+    Args:
+        event_type: GTID, GTID_TAGGED, ANONYMOUS_GTID or MARIADB_GTID.
+        body: the event without header and checksum.
+        server_id: as the event's header says: the server that committed the transaction first.
+        original: whether the original server's commit time is returned, as far as it is in the event; 0 if
+            the original server wrote none.
+
+    Raises:
+        CorruptEvent, UnsupportedEvent: see the functions for each.
+    """
+    match event_type:
+        case EventType.MARIADB_GTID:
+            return parse_mariadb_gtid(body, server_id)
+        case EventType.GTID_TAGGED:
+            return parse_tagged_gtid(body, original=original)
+        case _:
+            return parse_mysql_gtid(
+                body, server_id, anonymous=event_type == EventType.ANONYMOUS_GTID, original=original
+            )
+
+
+_LOGICAL_CLOCK_AT = 25
+_COMMIT_AT = _LOGICAL_CLOCK_AT + 1 + 16
+_LOGICAL_CLOCK = 2
+_COMMIT_BYTES = 7
+_HAS_ORIGINAL = 1 << 55
+_NUMBER_END = 1 << 63
+
+
+def parse_mysql_gtid(
+    body: bytes, server_id: int = 0, *, anonymous: bool, original: bool = False
+) -> TransactionStart:
+    """Return the content of a GTID or ANONYMOUS_GTID event.
+
+    Body: flags u8, uuid 16, number i64, then from 5.7 on the logical clock (type byte 2, two i64) and from
+    8.0.1 on `immediate_commit_timestamp`: 7 bytes of microseconds whose highest bit says that the original
+    server's commit time follows in another 7. The immediate one is this server's.
+
+    Args:
+        body: the event without header and checksum.
+        server_id: of the server that committed the transaction first.
+        anonymous: whether it has no GTID.
+        original: whether the original server's commit time is returned, else this server's.
+
+    Raises:
+        CorruptEvent: it lacks the original server's commit time.
+    """
+    number = 0 if anonymous else struct.unpack_from("<q", body, 17)[0]
+    source = "" if anonymous else str(uuid.UUID(bytes=body[1:17]))
+    at = _COMMIT_AT + _COMMIT_BYTES
+    if len(body) < at or body[_LOGICAL_CLOCK_AT] != _LOGICAL_CLOCK:
+        return TransactionStart(source, number, 0)
+    stamp = int.from_bytes(body[_COMMIT_AT:at], "little")
+    commit_us = stamp & ~_HAS_ORIGINAL
+    if stamp & _HAS_ORIGINAL and original:
+        if len(body) < at + _COMMIT_BYTES:
+            raise CorruptEvent("The original server's commit time is missing.")
+        commit_us = int.from_bytes(body[at : at + _COMMIT_BYTES], "little")
+    if anonymous and (original or not stamp & _HAS_ORIGINAL):
+        source = origin_source(server_id)
+    return TransactionStart(source, number, commit_us)
+
+
+class _Tagged:
+    """Field ids of a GTID_TAGGED event; a reader of rows does not need the ids after `ORIGINAL_COMMIT`."""
+
+    FLAGS, UUID, NUMBER, TAG, LAST_COMMITTED, SEQUENCE_NUMBER, COMMIT, ORIGINAL_COMMIT = range(8)
+
+
+def parse_tagged_gtid(body: bytes, *, original: bool = False) -> TransactionStart:
+    """Return the content of a GTID_TAGGED event (MySQL from 8.3 on), in the format of `serialization`.
+
+    The original server's commit time is a field only if it is not this server's.
+
+    Args:
+        body: the event without header and checksum.
+        original: whether the original server's commit time is returned, else this server's.
+
+    Raises:
+        CorruptEvent: it ends inside a field, or lacks uuid or number.
+        UnsupportedEvent: it holds a field that must be understood and is not known.
+    """
+    fields = Fields(body)
+    source, tag, number = b"", "", 0
+    times_us: dict[int, int] = {}
+    for field in fields.ids(known_max=_Tagged.ORIGINAL_COMMIT):
+        match field:
+            case _Tagged.FLAGS:
+                fields.byte()
+            case _Tagged.UUID:
+                source = bytes(fields.byte() for _ in range(16))
+            case _Tagged.NUMBER:
+                number = fields.signed()
+            case _Tagged.TAG:
+                tag = fields.text()
+            case _Tagged.COMMIT | _Tagged.ORIGINAL_COMMIT:
+                times_us[field] = fields.unsigned()
+            case _:
+                fields.signed()
+    largest_us = max(times_us.values(), default=0)
+    if largest_us >= _HAS_ORIGINAL:
+        raise CorruptEvent(f"Commit time {largest_us} exceeds the largest possible one.")
+    commit_us = times_us.get(_Tagged.COMMIT, 0)
+    if original:
+        commit_us = times_us.get(_Tagged.ORIGINAL_COMMIT, commit_us)
+    name = str(uuid.UUID(bytes=fields.require(source, "uuid")))
+    return TransactionStart(f"{name}:{tag}" if tag else name, fields.require(number, "number"), commit_us)
+
+
+_STANDALONE = 0x01
+_GROUP_COMMIT_ID = 0x02
+_PREPARED_XA = 0x40
+_COMPLETED_XA = 0x80
+_ALTERS = {0x02: Alter.START, 0x04: Alter.COMMIT, 0x08: Alter.ROLLBACK}
+
+
+def parse_mariadb_gtid(body: bytes, server_id: int) -> TransactionStart:
+    """Return the content of a MariaDB GTID event.
+
+    Body: sequence u64, domain u32, flags u8, then as flags say a group commit's id u64 and an xid
+    (format u32, sizes u8 and u8, bytes), then from 10.8 on further flags u8; padded with zeros to 19 bytes.
+    It carries no commit time: use the seconds of the event's header.
+
+    Raises:
+        CorruptEvent: the sequence number is too large.
+    """
+    sequence, domain, flags = struct.unpack_from("<QIB", body)
+    if sequence >= _NUMBER_END:
+        raise CorruptEvent(f"GTID number {sequence} exceeds the largest possible one.")
+    at = 13 + 8 if flags & _GROUP_COMMIT_ID else 13
+    if flags & (_PREPARED_XA | _COMPLETED_XA):
+        at += 6 + body[at + 4] + body[at + 5]
+    extra = body[at] if len(body) > at else 0
+    return TransactionStart(
+        f"{domain}-{server_id}",
+        sequence,
+        commit_us=0,
+        implied_begin=not flags & _STANDALONE,
+        prepares_xa=bool(flags & _PREPARED_XA),
+        alter=next((part for bit, part in _ALTERS.items() if extra & bit), None),
+    )

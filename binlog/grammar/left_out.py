@@ -1,0 +1,136 @@
+"""What is left out: what can be told of an event that an operator has left out, whose bytes may be damaged.
+
+Nothing here raises because of what the bytes say.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from binlog.formats.event_types import ROWS, UNPACKED_ROWS, UPDATES, WRITES, EventType, type_name
+from binlog.formats.events import Event, Query, parse_query
+from binlog.grammar.tables import Tables
+from binlog.grammar.xa import XaStatement, parse_xa_statement
+from binlog.statements.beginnings import BEGINNINGS, Kind
+from binlog.statements.statement_reader import Reading, read_control, read_statement
+from merge.errors import DataError
+from merge.values.skips.skip_mark import SkipMark
+from merge.values.skips.skipped_event import SkippedEvent, Unit
+
+#: types whose event is a statement
+STATEMENTS: Final = frozenset(
+    {EventType.QUERY, EventType.MARIADB_QUERY_COMPRESSED, EventType.EXECUTE_LOAD_QUERY}
+)
+#: characters of a statement that is read once more, for what it concerns; a longer one may concern anything
+READ_CHARS_MAX: Final = 16_384
+#: what damaged bytes raise
+DAMAGED: Final = (DataError, ArithmeticError, LookupError, ValueError, struct.error)
+_FIRST_WORDS: Final = frozenset(words[0] for words in BEGINNINGS)
+_VERB_CHARS: Final = 20
+
+
+class LeftOutStatement(NamedTuple):
+    """What can be told of a statement."""
+
+    #: None: its event cannot be read
+    query: Query | None = None
+    #: what it controls of its transaction; None: nothing, or it cannot be read
+    control: Reading | None = None
+    #: whether it may define something
+    defines: bool = True
+    #: its first word, if that is one with which statements begin
+    verb: str = ""
+    #: its first table, as consumers see it
+    table: str = ""
+
+
+def statement_left_out(event: Event, tables: Tables, *, intact: bool = True) -> LeftOutStatement:
+    """Return what can be told of an event that is a statement.
+
+    Args:
+        event: it.
+        tables: what is known of the tables.
+        intact: whether its checksum is right; a damaged one is believed if it begins as a statement does.
+    """
+    try:
+        query = parse_query(
+            event.body,
+            packed=event.type == EventType.MARIADB_QUERY_COMPRESSED,
+            loads=event.type == EventType.EXECUTE_LOAD_QUERY,
+            flags=event.flags,
+        )
+    except DAMAGED:
+        return LeftOutStatement()
+    control = read_control(query.sql)
+    if control is not None:
+        return LeftOutStatement(query, control, defines=False)
+    word = query.sql[:_VERB_CHARS].lstrip().partition(" ")[0].upper()
+    verb = word if word in _FIRST_WORDS else ""
+    if not intact and not verb:
+        return LeftOutStatement()
+    return _read(query, verb, tables)
+
+
+def _read(query: Query, verb: str, tables: Tables) -> LeftOutStatement:
+    """Return what can be told of a statement's text."""
+    if len(query.sql) > READ_CHARS_MAX:
+        return LeftOutStatement(query, verb=verb)
+    try:
+        reading = read_statement(tables.statement(query))
+    except Exception:  # noqa: BLE001 - whatever the reader of statements cannot read is why it is left out
+        return LeftOutStatement(query, verb=verb)
+    if reading.kind in (Kind.BEGIN, Kind.COMMIT, Kind.ROLLBACK):
+        return LeftOutStatement(query, reading, defines=False)
+    changes = (tables.selected(change.schema, change.table) for change in reading.changes if change.table)
+    table = next((str(name) for name in changes if name is not None), "")
+    return LeftOutStatement(query, None, reading.defines, verb, table)
+
+
+def xa_left_out(query: Query | None) -> XaStatement | None:
+    """Return what a statement says of an XA transaction; None: nothing that can be read."""
+    try:
+        return None if query is None else parse_xa_statement(query.sql)
+    except DataError:
+        return None
+
+
+def mark_of(
+    event: Event, skip: SkippedEvent, said: LeftOutStatement, unit: Unit, tables: Tables, gtid: str
+) -> str:
+    """Return the mark in place of an event, as a statement.
+
+    Args:
+        event: what is left out.
+        skip: who asked for it.
+        said: what can be told of it, if it is a statement.
+        unit: what is left out with it.
+        tables: the table maps of its file.
+        gtid: of its transaction; empty: none.
+    """
+    verb, table = (said.verb, said.table) if said.query else _rows_left_out(event, tables)
+    return SkipMark(
+        shard=skip.shard,
+        server=skip.server,
+        file=event.file,
+        from_offset=event.begin,
+        to_offset=event.end,
+        unit=unit,
+        event=type_name(event.type),
+        verb=verb,
+        table=table,
+        gtid=gtid,
+        by=skip.by,
+        at_us=skip.at_us,
+    ).to_sql()
+
+
+def _rows_left_out(event: Event, tables: Tables) -> tuple[str, str]:
+    """Return what rows did, and to which table; empty where the event is another, or that cannot be told."""
+    kind = UNPACKED_ROWS.get(event.type, event.type)
+    verb = ""
+    if kind in ROWS:
+        verb = "INSERT" if kind in WRITES else "UPDATE" if kind in UPDATES else "DELETE"
+    elif kind != EventType.TABLE_MAP:
+        return "", ""
+    return verb, str(tables.name(event.type, event.body) or "")

@@ -1,0 +1,219 @@
+"""Tables: the table maps of one binlog file, by table id, and the rows events that refer to them.
+
+The server assigns table ids and reuses them after a restart, so they are valid within one file.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+from binlog.columns.columns import TableSchema
+from binlog.columns.rows_head import parse_rows_head
+from binlog.columns.table_lookup import NoLookup, TableLookup
+from binlog.columns.table_map import parse_table_map, table_id, table_name
+from binlog.columns.unnamed_tables import completed
+from binlog.formats.compression import unpack
+from binlog.formats.event_types import ROWS_V1, UNPACKED_ROWS, UPDATES, EventType
+from binlog.formats.events import Query
+from binlog.formats.format_description import FormatDescription, version_number
+from binlog.grammar.ddl_identity import statement_id
+from binlog.grammar.xa import RowsEvent
+from binlog.schema.statement import ServerVersion, Statement
+from binlog.statements.logged_statement import statement_of
+from merge.errors import CorruptEvent, DataError
+from merge.values.chunk import TableName
+from merge.values.ddl_mark import DdlMark
+
+#: which tables are decoded, and under which name; None leaves a table out
+Select = Callable[[str, str], TableName | None]
+
+_DUMMY_TABLE_ID = 0xFFFFFF
+#: of both vendors: a cache of its own for them
+_APART_SINCE = (5, 5)
+#: a table id of 4 bytes and two of flags; later ids have 6
+_OLD_HEAD, _HEAD = 6, 8
+
+
+class _Table(NamedTuple):
+    """A table map."""
+
+    #: bytes that are equal only for equal table maps
+    version: bytes
+    #: None if the table is not selected
+    schema: TableSchema | None
+    #: the event, if it was not parsed yet
+    unread: bytes = b""
+
+
+class Tables:
+    """Knows the tables of the current file.
+
+    Args:
+        select: which tables are decoded and under which name.
+        lookup: answers what a table map does not say; None: no lookup.
+        names_needed: whether a table map without column names is refused if the lookup does not know them.
+    """
+
+    def __init__(
+        self, select: Select, lookup: TableLookup | None = None, *, names_needed: bool = True
+    ) -> None:
+        self._select = select
+        self._lookup = lookup or NoLookup()
+        self._names_needed = names_needed
+        self._format: FormatDescription | None = None
+        self._tables: dict[int, _Table] = {}
+
+    @property
+    def mariadb(self) -> bool:
+        """Whether a MariaDB server wrote the file."""
+        return self._format is not None and self._format.mariadb
+
+    @property
+    def _version(self) -> tuple[int, int, int]:
+        return version_number(self._format.server_version if self._format is not None else "")
+
+    @property
+    def logs_kept_rows_apart(self) -> bool:
+        """Whether rows that no rollback undoes are in transactions of their own."""
+        return self._version >= _APART_SINCE
+
+    def begin_file(self, description: FormatDescription | None = None) -> None:
+        """Forget all tables: another file begins, or the server was restarted."""
+        self._format = description or self._format
+        self._tables.clear()
+
+    def redefine(self, query: Query, file: str, end: int) -> None:
+        """Note a statement that defines something: the lookup may answer differently from now on."""
+        self._lookup.redefine(query, file, end)
+        self._tables.clear()
+
+    def lose(self, query: Query | None, file: str, end: int) -> None:
+        """Note a statement that is left out, see `TableLookup.lose`."""
+        self._lookup.lose(query, file, end)
+        self._tables.clear()
+
+    def leave_out(self, body: bytes) -> None:
+        """Leave out the rows that refer to a TABLE_MAP event, until another one has its table id."""
+        self._tables[table_id(body, self.post_header_size(EventType.TABLE_MAP))] = _Table(b"", None)
+
+    def name(self, event_type: int, body: bytes) -> TableName | None:
+        """Return what consumers call the table of a TABLE_MAP or rows event; None: it cannot be told."""
+        try:
+            head = self.post_header_size(event_type)
+            if event_type == EventType.TABLE_MAP:
+                return self._select(*table_name(body, head))
+            table = self._tables.get(table_id(body, head))
+        except (DataError, IndexError, UnicodeDecodeError, struct.error):
+            return None
+        return None if table is None or table.schema is None else table.schema.name
+
+    def selected(self, schema: str, table: str) -> TableName | None:
+        """Return what consumers call a table; None: it is left out."""
+        return self._select(schema, table)
+
+    def origins(self, schema: str, table: str) -> tuple[TableName, ...]:
+        """Return names that a table had, and those of tables that it was made like; see `Lineage`."""
+        return self._lookup.origins(schema, table) if table else ()
+
+    def statement(self, query: Query) -> Statement:
+        """Return a statement with what decides its meaning, as far as its event says that."""
+        version = ServerVersion(self.mariadb, *self._version)
+        try:
+            return statement_of(query, version)
+        except CorruptEvent:  # its text was read, and is what is handed on
+            return Statement(query.sql, query.schema, version)
+
+    def mark(self, statement: Statement, op: str, name: TableName, source: TableName) -> DdlMark:
+        """Return what the control plane has to know of a definition, after `redefine`.
+
+        Args:
+            statement: it.
+            op: canal's EventType.
+            name: its table, as consumers see it.
+            source: the same in the source.
+        """
+        number = statement_id(op, name, source, statement, self._select)
+        known = self._lookup.tables()
+        tables = (
+            0 if known is None else len({source, *(each for each in known if self._select(*each) == name)})
+        )
+        return DdlMark(number, op, str(name), str(source), tables)
+
+    def post_header_size(self, event_type: int) -> int:
+        """Return the size of an event type's fixed part.
+
+        Raises:
+            CorruptEvent: no format description was read yet, or the server did not know the type.
+        """
+        if self._format is None:
+            raise CorruptEvent("An event comes before the format description.")
+        return self._format.post_header_size(event_type)
+
+    def learn(self, body: bytes, *, read: bool = True) -> None:
+        """Take a TABLE_MAP event.
+
+        Args:
+            body: the event without header and checksum.
+            read: whether to parse it now; else it is parsed, and its errors are raised, with its first rows.
+
+        Raises:
+            UnsupportedEvent, CorruptEvent: see `parse_table_map`.
+        """
+        head = self.post_header_size(EventType.TABLE_MAP)
+        number, version = table_id(body, head), body[head:]
+        known = self._tables.get(number)
+        if known is None or known.version != version or (read and known.unread):
+            self._tables[number] = self._read(version, body) if read else _Table(version, None, body)
+
+    def _read(self, version: bytes, body: bytes) -> _Table:
+        head = self.post_header_size(EventType.TABLE_MAP)
+        name = self._select(*table_name(body, head))
+        if name is None:
+            return _Table(version, None)
+        try:
+            table = parse_table_map(body, mariadb=self.mariadb, post_header_size=head)
+            table = completed(table, self._lookup, mariadb=self.mariadb, names_needed=self._names_needed)
+            lineage = self._lookup.lineage(table.schema, table.table)
+            return _Table(version, TableSchema.of(name, table, lineage))
+        except (KeyError, ValueError) as error:
+            raise CorruptEvent(f"A table map describes impossible columns ({error}).") from error
+
+    def rows(self, event_type: int, body: bytes) -> RowsEvent | None:
+        """Return a rows event with its table, unpacked; None if the table is not selected or is the dummy.
+
+        Raises:
+            CorruptEvent: its table map is missing, or it cannot be unpacked.
+        """
+        head = self.post_header_size(event_type)
+        number = table_id(body, head)
+        table = self._tables.get(number)
+        if table is None:
+            if number == _DUMMY_TABLE_ID:  # closes a statement, has no rows
+                return None
+            raise CorruptEvent(
+                f"Rows of table number {number} come without its table map.",
+                hint="Start at a position where a transaction begins.",
+            )
+        if table.unread:
+            table = self._tables[number] = self._read(table.version, table.unread)
+        if table.schema is None:
+            return None
+        if head == _OLD_HEAD:  # widen the id to 6 bytes, as servers write it since MySQL 5.1.5
+            head, body = _HEAD, body[:4] + b"\0\0" + body[4:]
+        plain = UNPACKED_ROWS.get(event_type)
+        if plain is not None:
+            event_type, body = plain, _unpacked(plain, body, head)
+        return RowsEvent(table.schema, table.version, event_type, body, head)
+
+
+def _unpacked(event_type: int, body: bytes, post_header_size: int) -> bytes:
+    """Return a rows event's body with its images unpacked; what comes before them is not packed."""
+    at = parse_rows_head(
+        body,
+        version=1 if event_type in ROWS_V1 else 2,
+        update=event_type in UPDATES,
+        post_header_size=post_header_size,
+    ).images_at
+    return body[:at] + unpack(body[at:])

@@ -1,0 +1,127 @@
+"""Facts: what a schema history is made of, each at its place in a server's binlog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple, TypeAlias
+
+from binlog.history.touches import Touches
+from binlog.schema.catalog import Applied, Catalog
+from binlog.schema.definition import SourceName
+from binlog.schema.held import Held, View, held_from_json, version_from_json
+from binlog.schema.statement import Statement
+from merge.values.position import file_order
+
+_STATEMENT_FIELDS = {field.name for field in fields(Statement)} - {"server"}
+#: what facts of one server are sorted by: the binlog file, the offset there, and 0 for a statement
+Order: TypeAlias = tuple[tuple[str, int], int, int]
+
+
+class Place(NamedTuple):
+    """A place in a server's binlog, between two events. Only places of one server can be compared."""
+
+    server: str
+    file: str
+    offset: int
+
+    def reaches(self, other: Place) -> bool:
+        """Return whether it is at or after another place of the same server's binlog."""
+        (base, number), (other_base, other_number) = file_order(self.file), file_order(other.file)
+        same = (self.server, base) == (other.server, other_base)
+        return same and (number, self.offset) >= (other_number, other.offset)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.offset}"
+
+
+class Change(NamedTuple):
+    """A statement of the binlog that defines something."""
+
+    #: where its event ends
+    end: Place
+    statement: Statement
+    #: None: not known yet
+    touches: Touches | None = None
+    #: why only what it touches is known; its text is its beginning then, and is not read. Empty: it is read
+    unread: str = ""
+
+    @property
+    def order(self) -> Order:
+        """What facts of one server are sorted by."""
+        return file_order(self.end.file), self.end.offset, 0
+
+    def apply(self, catalog: Catalog) -> Applied:
+        """Apply it to a catalog; what is unread makes unknown what it touches. Never raises."""
+        if not self.unread:
+            return catalog.apply(self.statement)
+        assert self.touches is not None, "what it touches is known"
+        touches = self.touches
+        if touches.all:
+            return catalog.forget_all(self.unread)
+        return catalog.forget(touches.names, touches.schemas, touches.gone, self.unread)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object; what is as usual is left out."""
+        said = self.statement
+        usual = Statement("", "", said.server)
+        known = {name: getattr(said, name) for name in _STATEMENT_FIELDS}
+        known = {name: value for name, value in known.items() if value != getattr(usual, name)}
+        if said.default_collations is not None:
+            known["default_collations"] = dict(said.default_collations)
+        touches = {} if self.touches is None else {"touches": self.touches.to_json()}
+        unread = {"unread": self.unread} if self.unread else {}
+        at = [self.end.file, self.end.offset]
+        return {"at": at, "server": list(said.server), **known, **touches, **unread}
+
+
+class Learned(NamedTuple):
+    """What the source showed of a table, which it is from a place on."""
+
+    #: where that is known to hold
+    end: Place
+    held: Held
+
+    @property
+    def order(self) -> Order:
+        """What facts of one server are sorted by: after the statement that ends at the same place."""
+        return file_order(self.end.file), self.end.offset, 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {"at": [self.end.file, self.end.offset], "table": self.held.to_json()}
+
+
+Fact: TypeAlias = Change | Learned
+
+
+class Present(NamedTuple):
+    """What a server lists at one moment, and the statements that lead from a place to that moment."""
+
+    tables: Sequence[SourceName]
+    views: Sequence[View]
+    #: default collations; None: not known
+    schemas: Mapping[str, int | None]
+    changes: Sequence[Change]
+
+
+def through(place: Place) -> Order:
+    """Return what sorts as the last fact at a place."""
+    return file_order(place.file), place.offset, 1
+
+
+def fact_from_json(server: str, data: Mapping[str, Any]) -> Fact:
+    """Return the fact of an object that `to_json` made.
+
+    Raises:
+        ValueError, KeyError, TypeError: it is not valid.
+    """
+    file, offset = data["at"]
+    file_order(file)
+    end = Place(server, str(file), int(offset))
+    if "table" in data:
+        return Learned(end, held_from_json(data["table"]))
+    said = {name: data[name] for name in _STATEMENT_FIELDS & set(data)}
+    statement = Statement(**{"sql": "", "schema": "", **said}, server=version_from_json(data["server"]))
+    touches = Touches.from_json(data["touches"]) if "touches" in data else None
+    return Change(end, statement, touches, str(data.get("unread", "")))

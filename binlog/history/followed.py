@@ -1,0 +1,125 @@
+"""Followed tables: definitions that statements led to, and that the source has not confirmed yet."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from binlog.charsets.charsets import BINARY_COLLATION, charset_of
+from binlog.history.facts import Place
+from binlog.schema.definition import ColumnDefinition, TableDefinition
+from merge.errors import DefinitionContradicted
+
+#: characters that the source cannot show
+BEYOND = re.compile("[\U00010000-\U0010ffff]")
+
+
+@dataclass(slots=True)
+class Followed:
+    """A definition that nothing but statements speaks for."""
+
+    #: what messages call the last one that changed the table, and where it ends
+    statement: str
+    since: Place
+    #: where the first rows were read with it; None: none were
+    rows_from: Place | None = None
+
+
+def contradiction(
+    followed: Followed, held: TableDefinition, shown: TableDefinition, until: Place
+) -> DefinitionContradicted | None:
+    """Return the error that says how a definition differs from the source's; None if rows mean the same.
+
+    Args:
+        followed: what led to the definition.
+        held: the definition.
+        shown: what the source shows, at a place that no later statement on the table comes before.
+        until: where reading is.
+    """
+    differing = differences(held, shown)
+    if not differing:
+        return None
+    name = f"{held.schema}.{held.table}"
+    delivered = (
+        "No rows were read with it."
+        if followed.rows_from is None
+        else f"Rows of it between {followed.rows_from} and {until} were read with the wrong one."
+    )
+    return DefinitionContradicted(
+        f"The definition of {name} after {followed.statement}, at {followed.since}, is not the source's: "
+        f"{'; '.join(differing)}. {delivered}",
+        hint="`canal-group schema rebuild` takes what the source shows. Load the rows of that range again. "
+        "Unless the table was changed without being logged (sql_log_bin = 0), the statement was understood "
+        "wrongly: please report it.",
+        table=name,
+        statement=followed.statement,
+        followed=said(held),
+        shown=said(shown),
+        rows_from="" if followed.rows_from is None else str(followed.rows_from),
+        rows_until=str(until),
+    )
+
+
+def differences(held: TableDefinition, shown: TableDefinition) -> list[str]:
+    """Return what of a table's rows two definitions disagree on, a phrase each, at most five."""
+    ours, theirs = held.logged, shown.logged
+    found = [
+        f"column {place} is {_column(one)}, and the source shows {_column(other)}{_other_values(one, other)}"
+        for place, (one, other) in enumerate(zip(ours, theirs, strict=False), start=1)
+        if _meaning(one) != _meaning(other)
+    ]
+    if len(ours) != len(theirs):
+        found.append(f"it has {len(ours)} columns, and the source shows {len(theirs)}")
+    if held.row_key != shown.row_key:
+        found.append(f"its key is {_listed(held.row_key)}, and the source shows {_listed(shown.row_key)}")
+    return found[:5]
+
+
+def shows_all(table: TableDefinition) -> bool:
+    """Return whether the source can show all of a definition."""
+    return not any(BEYOND.search(value) for column in table.columns for value in column.values)
+
+
+def said(table: TableDefinition) -> str:
+    """Return a definition on one line."""
+    return f"({', '.join(_column(column) for column in table.logged)}) key {_listed(table.row_key)}"
+
+
+def _meaning(column: ColumnDefinition) -> tuple[object, ...]:
+    return (
+        column.name,
+        column.type,
+        column.unsigned,
+        column.length,
+        column.precision,
+        column.scale,
+        column.decimals,
+        charset_of(column.collation).codec,
+        # The source shows a question mark for a character of four bytes.
+        tuple(BEYOND.sub("?", value) for value in column.values),
+        column.nullable,
+        column.generated,
+        column.visibility,
+    )
+
+
+def _column(column: ColumnDefinition) -> str:
+    sizes = [size for size in (column.length, column.precision, column.scale, column.decimals) if size]
+    size = f"({','.join(map(str, sizes))})" if sizes else ""
+    values = f" of {len(column.values)} values" if column.values else ""
+    words = [
+        f"`{column.name}` {column.type}{size}{values}",
+        "unsigned" if column.unsigned else "",
+        "" if column.nullable else "NOT NULL",
+        charset_of(column.collation).name if column.collation != BINARY_COLLATION else "",
+    ]
+    return " ".join(word for word in words if word)
+
+
+def _other_values(one: ColumnDefinition, other: ColumnDefinition) -> str:
+    """Return the words for values of ENUM or SET that differ: they are texts of the source, and not shown."""
+    return ", with other values" if one.values and other.values and one.values != other.values else ""
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f"({', '.join(names)})" if names else "none"

@@ -1,0 +1,112 @@
+"""Histories: what is kept of a source's schema, one history for each server that it was read from."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from binlog.history.facts import Place
+from binlog.history.history import SchemaHistory
+from binlog.history.journal import added_text, read_text, whole_text
+from binlog.schema.catalog import Catalog
+from merge.errors import DataError, UsageError
+from merge.values.history_text import HistoryText
+
+#: servers whose histories are kept: positions of clients may be of the one before the last failover
+SERVERS_MAX = 4
+#: characters of the histories as text; some 100,000 tables of usual size
+TEXT_MAX = 128 << 20
+#: characters that are added to a text before it is written as a whole again, at least
+ADDED_MIN = 1 << 20
+
+
+class Histories:
+    """The histories of one source, the latest last."""
+
+    def __init__(self) -> None:
+        self._kept: list[SchemaHistory] = []
+        #: whether the text has to be written as a whole, its characters when it was, and those added since
+        self._rewritten = True
+        self._whole_chars = self._added_chars = 0
+
+    def __iter__(self) -> Iterator[SchemaHistory]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def of(self, server: str) -> SchemaHistory | None:
+        """Return a server's history; None if there is none."""
+        return next((each for each in self._kept if each.beginning.server == server), None)
+
+    def keep(self, history: SchemaHistory) -> None:
+        """Keep a history that has begun, instead of an earlier one of its server."""
+        self.drop(history.beginning.server)
+        self._kept = [*self._kept, history][-SERVERS_MAX:]
+
+    def drop(self, server: str) -> None:
+        """Forget a server's history."""
+        self._kept = [each for each in self._kept if each.beginning.server != server]
+        self._rewritten = True
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._kept = []
+        self._rewritten = True
+
+    def rewrite(self) -> None:
+        """Let the next text be whole: what is stored is not what it continues."""
+        self._rewritten = True
+
+    def covering(self, place: Place) -> SchemaHistory | None:
+        """Return the history that covers a place of its server; None if none does."""
+        history = self.of(place.server)
+        return history if history is not None and history.covers(place) else None
+
+    def take_text(self, *, read_to: bool = True) -> HistoryText:
+        """Return what has to be stored; after that it counts as stored.
+
+        Args:
+            read_to: whether up to where the binlog was read has changed.
+
+        Raises:
+            DataError: it is too long.
+        """
+        with contextlib.ExitStack() as locks:
+            for each in self._kept:
+                locks.enter_context(each.lock)
+            return self._taken(read_to=read_to)
+
+    def _taken(self, *, read_to: bool) -> HistoryText:
+        whole = self._rewritten or any(each.rewritten for each in self._kept)
+        if not whole:
+            text = added_text(self._kept, read_to=read_to)
+            self._added_chars += len(text)
+            whole = self._added_chars > max(ADDED_MIN, self._whole_chars)
+        if whole:
+            text = whole_text(self._kept)
+            self._whole_chars, self._added_chars, self._rewritten = len(text), 0, False
+        if self._whole_chars > TEXT_MAX:
+            raise DataError(
+                f"The schema history has {self._whole_chars:,} characters, of at most {TEXT_MAX:,}.",
+                hint="Spread the tables over more servers. On MySQL, binlog_row_metadata = FULL"
+                " makes a history unnecessary.",
+            )
+        for each in self._kept:
+            each.added, each.rewritten = [], False
+        return HistoryText(text, whole)
+
+    def load(self, text: str, make: Callable[[], Catalog]) -> None:
+        """Replace everything by the histories of a text that was stored.
+
+        Raises:
+            DataError: it is not valid.
+        """
+        try:
+            self._kept = read_text(text, make)
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError, UsageError) as error:
+            raise DataError(
+                f"The stored schema history cannot be read ({type(error).__name__}: {error}).",
+                hint="`canal-group schema rebuild` begins a new one.",
+            ) from error
+        self._whole_chars, self._added_chars, self._rewritten = len(text), 0, False

@@ -1,0 +1,402 @@
+"""History: the definitions of a source's tables at each place of one server's binlog.
+
+It begins with the tables, views and schemas that the server lists at one moment, and with the statements
+between the place where reading begins and that moment. From them follows what is known at the beginning:
+
+- a name that no statement touches is what it is at present;
+- a table that a statement creates is known from there on;
+- a table that is altered, and not created before, is known after the last statement that touches it only;
+- a name that is not listed, and that no statement touches, is free.
+
+What a table of the list is, is read later, and holds from the last statement before that touches it.
+
+Statements, and what was learned of a table, are facts. They are kept in the order of the binlog, also those
+that were read and those that are still to be read, so that reading can go back: to where a lost connection,
+or a rewind, begins again. Beyond `FACTS_MAX` or `FACTS_CHARS_MAX`, the older half of those that were read is
+folded into the beginning, and reading cannot go back before it any more.
+"""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from binlog.history.facts import Change, Fact, Learned, Order, Place, Present, through
+from binlog.history.followed import Followed, contradiction, shows_all
+from binlog.history.last_touches import LastTouches
+from binlog.history.touches import touches_of
+from binlog.schema.catalog import Catalog
+from binlog.schema.definition import SourceName, TableDefinition, UnknownTable
+from binlog.schema.held import Held, ShownTable
+from merge.errors import DefinitionContradicted
+from merge.values.position import Position
+
+#: facts that are kept
+FACTS_MAX = 10_000
+#: characters of their statements
+FACTS_CHARS_MAX = 16 << 20
+
+
+class SchemaHistory:
+    """The definitions of one source's tables, as one server wrote them; see the module's rules.
+
+    Not safe by itself: see `lock`.
+
+    Args:
+        make: returns an empty catalog.
+    """
+
+    def __init__(self, make: Callable[[], Catalog]) -> None:
+        #: returns an empty catalog
+        self.make = make
+        #: held by whoever changes it, or reads it in another thread than the stream's
+        self.lock = threading.RLock()
+        #: up to where the binlog was read with this history: no statement before it is missing; None: unknown
+        self.read_to: Position | None = None
+        #: what was added and has not been stored: tables at the beginning, and facts
+        self.added: list[Held | Fact] = []
+        #: whether it has to be stored as a whole
+        self.rewritten = True
+        #: tables that the server lists, and that have not been read; by what names are compared by
+        self.unread: dict[SourceName, SourceName] = {}
+        #: definitions at the beginning, and after the facts that were applied
+        self._first = make()
+        self._catalog = make()
+        self._begin: Place | None = None
+        self._facts: list[Fact] = []
+        self._last = LastTouches(make().key)
+        self._applied = 0
+        self._chars = 0
+        #: tables whose definition only statements speak for
+        self._followed: dict[SourceName, Followed] = {}
+        #: what the source was found to contradict: trying again does not mend that
+        self._contradicted: DefinitionContradicted | None = None
+
+    # ---- where it begins
+
+    @property
+    def beginning(self) -> Place:
+        """Where it begins."""
+        assert self._begin is not None, "it has begun"
+        return self._begin
+
+    @property
+    def first(self) -> Catalog:
+        """What is known where it begins."""
+        return self._first
+
+    @property
+    def facts(self) -> Sequence[Fact]:
+        """The facts, in the order of the binlog."""
+        return self._facts
+
+    def begin(self, place: Place, present: Present) -> None:
+        """Begin at a place; everything that was known before is forgotten."""
+        first = self.make()
+        for schema, collation in present.schemas.items():
+            first.set_schema(schema, collation)
+        for name in present.tables:
+            first.set(UnknownTable(*name, ""))
+        for view in present.views:
+            first.set(view)
+        self.set(place, first, self._forgotten(first, present.changes))
+        self.unread = {first.key(name): name for name in present.tables}
+
+    def begin_with(self, place: Place, catalog: Catalog) -> None:
+        """Begin at a place where a catalog is right; everything that was known before is forgotten."""
+        self.set(place, catalog.copy(), [])
+
+    def extend(self, place: Place, changes: Sequence[Change]) -> None:
+        """Begin at an earlier place, from which these statements lead to the beginning."""
+        first, known = self._first.copy(), self._facts
+        facts: list[Fact] = [*self._forgotten(first, changes)]
+        last = LastTouches(first.key)
+        for change in facts:
+            assert isinstance(change, Change), "statements only"
+            last.add(change)
+        for held in self._first.held():
+            end = last.of(held.name)
+            if end is not None and not isinstance(held, UnknownTable):
+                facts.append(Learned(end, held))
+        unread = self.unread
+        self.set(place, first, [*facts, *known])
+        self.unread = unread
+
+    def set(self, begin: Place, first: Catalog, facts: Iterable[Fact]) -> None:
+        """Begin at a place with what is known there, and with facts after it."""
+        self._begin, self._first = begin, first
+        # A fact that was stored twice, because the answer to the first write was lost, counts once.
+        known = {(fact.order, fact.held.name if isinstance(fact, Learned) else None): fact for fact in facts}
+        self._facts = sorted(known.values(), key=lambda fact: fact.order)
+        self._last = LastTouches(first.key)
+        for fact in self._facts:
+            if isinstance(fact, Change):
+                self._last.add(fact)
+        self._chars = sum(map(_chars, self._facts))
+        self._rest()
+        unread = (each for each in first.held() if isinstance(each, UnknownTable) and not each.reason)
+        self.unread = {first.key(each.name): each.name for each in unread}
+        self.added, self.rewritten = [], True
+
+    def _forgotten(self, first: Catalog, changes: Iterable[Change]) -> list[Change]:
+        """Forget what statements touch of what was right after them; return those that touch anything."""
+        found = []
+        for each in changes:
+            change = self.touching(each)
+            touches = change.touches
+            if not touches:
+                continue
+            found.append(change)
+            reason = f"{change.statement.title} has changed it since."
+            if touches.all:
+                first.forget_all(reason)
+            for schema in touches.gone:
+                first.forget_schema(schema, reason)
+            for schema in touches.schemas:
+                first.set_schema(schema, None)
+            # A table that was created only if it was not there is what it is now, if it was there.
+            for name in touches.names - touches.conditional:
+                first.set(UnknownTable(*name, reason))
+        return found
+
+    def touching(self, change: Change) -> Change:
+        """Return a statement with what it touches."""
+        if change.touches is not None:
+            return change
+        return change._replace(touches=touches_of(self.make, change.statement))
+
+    # ---- where reading is
+
+    def covers(self, place: Place) -> bool:
+        """Return whether reading may continue at a place, if every statement up to there is known."""
+        return self._begin is not None and place.reaches(self._begin)
+
+    def go_to(self, place: Place) -> None:
+        """Go back, or on, to a place that it covers."""
+        assert self.covers(place), "reading may continue there"
+        self._rest()
+        for _ in self._advance(through(place)):
+            pass
+
+    def catalog_at(self, place: Place) -> Catalog:
+        """Return the definitions at a place that it covers."""
+        self.go_to(place)
+        return self._catalog.copy()
+
+    def apply(self, change: Change) -> bool:
+        """Apply the next statement of the binlog; return whether it is a new fact.
+
+        Raises:
+            DefinitionContradicted: the source shows a table otherwise than statements have left it.
+        """
+        if self._begin is None or self._begin.reaches(change.end):
+            return False
+        touching = self.touching(change)
+        new = bool(touching.touches) and not self._knows(change)
+        if new:
+            self.insert(touching)
+        self.pass_to(change.end)
+        self._fold()
+        return new
+
+    def pass_to(self, place: Place) -> None:
+        """Say that reading has come to a place, and apply the facts up to there.
+
+        Raises:
+            DefinitionContradicted: the source shows a table otherwise than statements have left it.
+        """
+        self._require_none(self._advance(through(place)))
+
+    def insert(self, fact: Fact) -> None:
+        """Add a fact, unless it is a statement that is known; a Learned may be of a place that was passed.
+
+        Raises:
+            DefinitionContradicted: the source shows a table otherwise than statements have left it.
+        """
+        if isinstance(fact, Change) and self._knows(fact):
+            return
+        at = bisect.bisect_right(self._facts, fact.order, key=lambda each: each.order)
+        self._facts.insert(at, fact)
+        self.added.append(fact)
+        self._chars += _chars(fact)
+        if isinstance(fact, Change):
+            self._last.add(fact)
+        if at < self._applied:
+            self._applied += 1
+            self._require_none(self._take(fact))
+
+    def _knows(self, change: Change) -> bool:
+        place = bisect.bisect_left(self._facts, change.order, key=lambda fact: fact.order)
+        return place < len(self._facts) and self._facts[place].order == change.order
+
+    # ---- tables
+
+    def table(self, schema: str, table: str) -> TableDefinition | UnknownTable | None:
+        """Return a table's definition here, why it is not known, or None: there is no such table."""
+        return self._catalog.table(schema, table)
+
+    def origins(self, name: SourceName) -> tuple[SourceName, ...]:
+        """Return names that a table had here, and those of tables that it was made like or has rows of."""
+        return self._catalog.origins(name)
+
+    def names(self) -> list[SourceName]:
+        """Return the names of all tables here, in order."""
+        return self._catalog.names()
+
+    def count(self) -> int:
+        """Return how many tables there are here."""
+        return self._catalog.count()
+
+    def known_after(self, schema: str, table: str) -> Place | None:
+        """Return from where on a table is known, if that has not been read yet."""
+        key = self._catalog.key(SourceName(schema, table))
+        for fact in self._facts[self._applied :]:
+            if isinstance(fact, Learned) and self._catalog.key(fact.held.name) == key:
+                return fact.end
+        return None
+
+    def learn(self, shown: ShownTable, before: Place) -> bool:
+        """Take what the source showed of a table; every statement up to its answer is a fact.
+
+        Args:
+            shown: what it showed.
+            before: where its binlog ended before the question.
+
+        Returns:
+            Whether it is known from where on this holds: no statement touched the table meanwhile.
+        """
+        key = self._catalog.key(shown.name)
+        last = self._last.of(shown.name)
+        if last is not None and not before.reaches(last):
+            return False
+        self.unread.pop(key, None)
+        if last is not None and last.reaches(self.beginning) and last != self.beginning:
+            self.insert(Learned(last, shown))
+            return True
+        self._first.set(shown)
+        self.added.append(shown)
+        if not isinstance(self._catalog.resolved(shown.name), TableDefinition):
+            self._catalog.set(shown)
+        return True
+
+    def hide(self, name: SourceName) -> None:
+        """Note that the source does not show a table."""
+        self.unread.pop(self._catalog.key(name), None)
+
+    def postpone(self, name: SourceName) -> None:
+        """Let a table be read after the others: it is changed just now."""
+        self.unread.pop(self._catalog.key(name), None)
+        self.unread[self._catalog.key(name)] = name
+
+    def last_touch(self, name: SourceName) -> Place | None:
+        """Return where the last statement ends, of those that are known, that touches a name."""
+        return self._last.of(name)
+
+    # ---- tables that were followed
+
+    def followed(self) -> list[SourceName]:
+        """Return the tables that the source has not confirmed, in the order of their last statements."""
+        return list(self._followed)
+
+    def read_rows(self, name: SourceName, place: Place) -> None:
+        """Note that rows of a table are read at a place."""
+        followed = self._followed.get(self._catalog.key(name))
+        if followed is not None and followed.rows_from is None:
+            followed.rows_from = place
+
+    def is_followed(self, name: SourceName) -> bool:
+        """Return whether the source has not confirmed a table's definition."""
+        return self._catalog.key(name) in self._followed
+
+    def confirm(self, shown: ShownTable, here: Place) -> DefinitionContradicted | None:
+        """Take what the source showed of a followed table; return how that contradicts its definition.
+
+        Args:
+            shown: what it showed.
+            here: where reading is: no statement touches the table between the question and this place.
+        """
+        found = self._contradiction(shown, here)
+        if found is None:
+            self.insert(Learned(here, shown))
+            self.pass_to(here)
+        else:
+            self._contradicted = found
+        return found
+
+    def _require_none(self, found: Iterable[DefinitionContradicted]) -> None:
+        """Return if the source contradicts nothing, now or before; all of `found` is gone through.
+
+        Raises:
+            DefinitionContradicted: it does.
+        """
+        for each in list(found):
+            self._contradicted = self._contradicted or each
+        if self._contradicted is not None:
+            raise self._contradicted
+
+    def _contradiction(self, shown: Held, until: Place) -> DefinitionContradicted | None:
+        """Return how what the source shows of a followed table differs from its definition here."""
+        followed = self._followed.get(self._catalog.key(shown.name))
+        held = self._catalog.resolved(shown.name)
+        if followed is None or not isinstance(held, TableDefinition):
+            return None
+        theirs = self._catalog.read(shown)
+        if not isinstance(theirs, TableDefinition):
+            return None
+        return contradiction(followed, held, theirs, until)
+
+    # ---- facts
+
+    def _rest(self) -> None:
+        """Go to the beginning."""
+        self._catalog, self._applied, self._followed = self._first.copy(), 0, {}
+
+    def _advance(self, order: Order) -> Iterable[DefinitionContradicted]:
+        """Apply the facts up to a place in their order; yield what the source contradicts."""
+        while self._applied < len(self._facts) and self._facts[self._applied].order <= order:
+            fact = self._facts[self._applied]
+            self._applied += 1
+            yield from self._take(fact)
+
+    def _take(self, fact: Fact) -> Iterable[DefinitionContradicted]:
+        if isinstance(fact, Learned):
+            found = self._contradiction(fact.held, fact.end)
+            if found is not None:
+                yield found
+            held = self._catalog.resolved(fact.held.name)
+            better = isinstance(held, TableDefinition) and not shows_all(held)
+            if isinstance(self._catalog.read(fact.held), TableDefinition) and (found or not better):
+                # The source is right, also of what has no meaning for rows: defaults of columns to come.
+                self._catalog.set(fact.held)
+            self._followed.pop(self._catalog.key(fact.held.name), None)
+            return
+        applied = fact.apply(self._catalog)
+        if applied.any_unknown:
+            self._followed.clear()
+        for name in applied.names:
+            key = self._catalog.key(name)
+            before = self._followed.pop(key, None)
+            if isinstance(self._catalog.resolved(name), TableDefinition):
+                rows_from = None if before is None else before.rows_from
+                self._followed[key] = Followed(fact.statement.title, fact.end, rows_from)
+
+    def _fold(self) -> None:
+        if not self._applied or (len(self._facts) <= FACTS_MAX and self._chars <= FACTS_CHARS_MAX):
+            return
+        count = max(1, self._applied // 2)
+        folded = self._facts[:count]
+        for fact in folded:
+            if isinstance(fact, Learned):
+                self._first.set(fact.held)
+            else:
+                fact.apply(self._first)
+        self._begin = folded[-1].end
+        del self._facts[:count]
+        self._applied -= count
+        self._chars -= sum(map(_chars, folded))
+        self.added, self.rewritten = [], True
+
+
+def _chars(fact: Fact) -> int:
+    return len(fact.statement.sql) if isinstance(fact, Change) else 0

@@ -1,0 +1,47 @@
+"""Last touches: where the last statement ends that touches a table, of those that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from binlog.history.facts import Change, Place
+from binlog.schema.definition import SourceName
+
+
+class LastTouches:
+    """Knows the last statement on each table; statements may be added in any order.
+
+    Args:
+        key: returns what names are compared by.
+    """
+
+    def __init__(self, key: Callable[[SourceName], SourceName]) -> None:
+        self._key = key
+        self._names: dict[SourceName, Place] = {}
+        self._schemas: dict[str, Place] = {}
+        self._all: Place | None = None
+
+    def add(self, change: Change) -> None:
+        """Add a statement, with what it touches."""
+        touches = change.touches
+        assert touches is not None, "what it touches is known"
+        for name in touches.names - touches.conditional:
+            key = self._key(name)
+            self._names[key] = _later(self._names.get(key), change.end)
+        for schema in touches.gone:
+            folded = self._key(SourceName(schema, "")).schema
+            self._schemas[folded] = _later(self._schemas.get(folded), change.end)
+        if touches.all:
+            self._all = _later(self._all, change.end)
+
+    def of(self, name: SourceName) -> Place | None:
+        """Return where the last statement ends that touches a table; None: none does."""
+        key = self._key(name)
+        found = self._names.get(key)
+        for other in (self._schemas.get(key.schema), self._all):
+            found = found if other is None else _later(found, other)
+        return found
+
+
+def _later(one: Place | None, other: Place) -> Place:
+    return one if one is not None and one.reaches(other) else other

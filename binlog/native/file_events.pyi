@@ -1,0 +1,14 @@
+"""What callers see of `file_events.pyx`."""
+
+from binlog.native.receive_buffer import ReceiveBuffer
+
+class FileBuffer(ReceiveBuffer):
+    """Holds a part of a binlog file, after its magic."""
+
+    def __init__(self) -> None: ...
+    def take(self) -> bytes | None:
+        """Return the next event; None if it has not arrived whole.
+
+        Raises:
+            ValueError: its header has an impossible size.
+        """

@@ -1,0 +1,45 @@
+"""What callers see of `packets.pyx`."""
+
+from binlog.native.receive_buffer import ReceiveBuffer
+
+class PacketBuffer(ReceiveBuffer):
+    """Holds the bytes that have arrived of a stream of packets.
+
+    With `semi_sync`, two more bytes stand before each event: a mark, and whether the source waits for a
+    reply. They are left out of what is taken. After a packet for which it waits, the source counts from 1
+    again.
+
+    Args:
+        sequence: number of the first packet.
+        semi_sync: whether the source treats this connection as a semi-synchronous replica.
+        numbered: whether packets are numbered; a dump server's all have number 0.
+    """
+
+    #: whether the source waits for a reply to an event that was taken; the caller resets it
+    reply_awaited: bool
+
+    def __init__(self, sequence: int = 1, semi_sync: bool = False, numbered: bool = True) -> None: ...
+    def take(self) -> bytes | None:
+        """Return the next packet's payload, joined from its parts; None if it has not arrived whole.
+
+        Raises:
+            ValueError: its number is out of sequence, and it holds no error.
+            LookupError: it lacks the bytes that `semi_sync` requires; the argument is what it has, in hex.
+        """
+
+    def take_run(self, offset: int) -> tuple[bytes, int]:
+        """Return the next packets with usual events, numbered 0, and where the last event ends.
+
+        The run ends before an event that has not arrived whole or comes in several packets, a ROTATE, a
+        format description, a heartbeat, an event that is not in the file or ends before `offset`, and what is
+        no event.
+
+        Args:
+            offset: where the event before ends, bytes from the beginning of the file.
+
+        Returns:
+            The packets, perhaps none, and the offset after them.
+
+        Raises:
+            ValueError: the packets have the marks of semi-synchronous replication.
+        """

@@ -1,0 +1,199 @@
+"""The catalog: the definitions of a source's tables, as the DDL statements applied so far leave them.
+
+It begins with what the source shows: the text of SHOW CREATE TABLE. That is better than
+`information_schema.COLUMNS`. One parser reads it and the binlog's statements. It has the table's default
+collation, the keys with their prefixes, and says what MariaDB does not show as columns: whether rows have a
+period, and which keys are hashed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from binlog.schema.applying import Applying
+from binlog.schema.definition import SourceName, TableDefinition, UnknownTable
+from binlog.schema.held import Held, Resolved, ShownTable
+from binlog.schema.holdings import Applied, Holdings
+from binlog.schema.names import folded
+from binlog.schema.statement import Statement
+
+__all__ = ["Applied", "Catalog"]
+
+#: texts that were shown, and whose reading is remembered
+READ_MAX = 1024
+
+
+class Catalog:
+    """Knows the definitions of tables, which names are views', and the default collations of schemas.
+
+    A name is that of a table whose definition is known, or not known, or of a view, or free. It stays not
+    known until a statement creates a table or view of the name, or drops it, or `set` says what it is.
+
+    Args:
+        collation: the server's default, for statements that do not say `server_collation`.
+        lower_case_table_names: the server's variable. 0: names of schemas and tables are case-sensitive;
+            1: they are stored in lower case; 2: stored as given, compared in lower case.
+        utf8_is_utf8mb3: what `utf8` means; MariaDB's `old_mode` may say otherwise.
+    """
+
+    def __init__(
+        self, collation: int, lower_case_table_names: int = 0, *, utf8_is_utf8mb3: bool = True
+    ) -> None:
+        self._collation = collation
+        self._lower_case_table_names = lower_case_table_names
+        self._utf8_is_utf8mb3 = utf8_is_utf8mb3
+        read = lru_cache(READ_MAX)(self._read)
+        self._holdings = Holdings(folded if lower_case_table_names else str, read)
+
+    def apply(self, statement: Statement) -> Applied:
+        """Apply a statement that the server has executed; never raises because of what it says."""
+        self._holdings.begin()
+        self._applying(statement).run()
+        return self._holdings.applied
+
+    def table(self, schema: str, table: str) -> TableDefinition | UnknownTable | None:
+        """Return a table's definition, why it is unknown, or None: there is no such table."""
+        found = self._holdings.get(SourceName(schema, table))
+        return found if isinstance(found, TableDefinition | UnknownTable) else None
+
+    def tables(self) -> list[TableDefinition | UnknownTable]:
+        """Return all tables, in the order of their names; this reads all that were shown."""
+        found = (self._holdings.get(each.name) for _, each in sorted(self._holdings.tables.items()))
+        return [each for each in found if isinstance(each, TableDefinition | UnknownTable)]
+
+    def names(self) -> list[SourceName]:
+        """Return the names of all tables, also of those that are unknown, in order."""
+        tables = TableDefinition | ShownTable | UnknownTable
+        return [each.name for _, each in sorted(self._holdings.tables.items()) if isinstance(each, tables)]
+
+    def count(self) -> int:
+        """Return how many tables there are, with those that are unknown."""
+        tables = TableDefinition | ShownTable | UnknownTable
+        return sum(isinstance(each, tables) for each in self._holdings.tables.values())
+
+    def held(self) -> Iterable[Held]:
+        """Return all that is held, in the order of names."""
+        return [each for _, each in sorted(self._holdings.tables.items())]
+
+    def resolved(self, name: SourceName) -> Resolved | None:
+        """Return what a name is; None: it is free."""
+        return self._holdings.get(name)
+
+    def read(self, held: Held) -> Resolved | None:
+        """Return what something is that may be held, without holding it."""
+        return self._holdings.read(held)
+
+    def key(self, name: SourceName) -> SourceName:
+        """Return what a name is compared by."""
+        return self._holdings.key(name)
+
+    def set(self, held: Held) -> None:
+        """Say what a name is, whatever was known of it before."""
+        self._holdings.put(held)
+
+    def copy(self) -> Catalog:
+        """Return a catalog with the same content, which changes apart from this one."""
+        other = Catalog(self._collation, self._lower_case_table_names, utf8_is_utf8mb3=self._utf8_is_utf8mb3)
+        other._holdings.copy_from(self._holdings)
+        return other
+
+    def show(self, statement: Statement) -> TableDefinition:
+        """Return the table that SHOW CREATE TABLE's text defines, without adding it to the catalog.
+
+        Args:
+            statement: the text, and the table's schema. The session that asks must not have
+                NO_BACKSLASH_ESCAPES set: the servers escape ENUM's values all the same. If it has ANSI_QUOTES
+                set, so must the statement.
+
+        Raises:
+            ValueError: it cannot be read; the message says at which word.
+        """
+        return self._applying(statement).show()
+
+    def schema_collation(self, schema: str) -> int | None:
+        """Return a schema's default collation; None if it is not known."""
+        return self._holdings.schema_collation(schema)
+
+    def set_schema(self, schema: str, collation: int | None) -> None:
+        """Say that a schema exists, and its default collation; None: it is not known."""
+        self._holdings.set_schema(schema, collation)
+
+    def forget(
+        self, names: Iterable[SourceName], collations: Iterable[str], schemas: Iterable[str], reason: str
+    ) -> Applied:
+        """Hold something as not known because of a statement that is not read.
+
+        Args:
+            names: of tables.
+            collations: schemas whose default collation it may have set.
+            schemas: schemas of which any name may be concerned.
+            reason: why, a sentence.
+        """
+        self._holdings.begin()
+        for schema in schemas:
+            self._holdings.forget_schema(schema, reason)
+        for schema in collations:
+            self._holdings.set_schema(schema, None)
+        for name in names:
+            self._holdings.forget(name, reason)
+        return self._holdings.applied
+
+    def forget_schema(self, schema: str, reason: str) -> None:
+        """Hold every name of a schema, and its default collation, as not known."""
+        self._holdings.forget_schema(schema, reason)
+
+    def forget_all(self, reason: str) -> Applied:
+        """Hold every name, and every schema's default collation, as not known."""
+        self._holdings.begin()
+        self._holdings.forget_all(reason)
+        return self._holdings.applied
+
+    def origins(self, name: SourceName) -> tuple[SourceName, ...]:
+        """Return names that a table had, and those of tables that it was made like or has rows of."""
+        return self._holdings.origins.get(self.key(name), ())
+
+    def schemas_to_json(self) -> dict[str, Any]:
+        """Return what is known besides what names hold, as a JSON object; `load_schemas` takes it."""
+        held = self._holdings
+        data = {
+            "collations": held.schemas,
+            "unsure": held.unsure,
+            "all_unknown": held.all_unknown,
+            "origins": [[*key, *map(list, names)] for key, names in sorted(held.origins.items())],
+        }
+        return {name: value for name, value in data.items() if value}
+
+    def load_schemas(self, data: Mapping[str, Any]) -> None:
+        """Take what is known besides from an object that `schemas_to_json` made.
+
+        Raises:
+            ValueError, TypeError, AttributeError: it is not valid.
+        """
+        collations, unsure = dict(data.get("collations", {})), dict(data.get("unsure", {}))
+        self._holdings.schemas = {
+            str(name): None if number is None else int(number) for name, number in collations.items()
+        }
+        self._holdings.unsure = {str(name): str(reason) for name, reason in unsure.items()}
+        self._holdings.all_unknown = str(data.get("all_unknown", ""))
+        self._holdings.origins = {
+            SourceName(str(schema), str(table)): tuple(SourceName(str(one), str(two)) for one, two in names)
+            for schema, table, *names in data.get("origins", ())
+        }
+
+    def _read(self, shown: ShownTable) -> TableDefinition | UnknownTable:
+        """Read a table that was shown."""
+        try:
+            found = self.show(Statement(shown.text, shown.schema, shown.server))
+        except Exception as error:  # noqa: BLE001 - whatever a text does to its reader, the text is not understood
+            reason = f"What the source shows of it is not understood: {error}."
+            return UnknownTable(shown.schema, shown.table, reason)
+        # The text may have a name that the table had before.
+        return replace(found, schema=shown.schema, table=shown.table)
+
+    def _applying(self, statement: Statement) -> Applying:
+        collation = statement.server_collation
+        default = self._collation if collation is None else collation
+        return Applying(statement, self._holdings, default, utf8_is_utf8mb3=self._utf8_is_utf8mb3)

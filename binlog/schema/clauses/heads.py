@@ -1,0 +1,131 @@
+"""Heads: what a statement defines by its first words, and the tables that it names."""
+
+from __future__ import annotations
+
+from binlog.schema.clauses.tokens import Kind, UnreadableError
+from binlog.schema.clauses.words import Words
+from binlog.schema.definition import SourceName
+
+OBJECTS_WITHOUT_ROWS = {
+    "AGGREGATE",
+    "EVENT",
+    "FUNCTION",
+    "INSTANCE",
+    "LIBRARY",
+    "LOGFILE",
+    "MASKING",
+    "PACKAGE",
+    "PREPARE",
+    "PROCEDURE",
+    "RESOURCE",
+    "ROLE",
+    "SERVER",
+    "SPATIAL",
+    "SQL",
+    "TABLESPACE",
+    "TRIGGER",
+    "UNDO",
+    "USER",
+    "VIEW",
+}
+INDEX_WORDS = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "INDEX", "ONLINE", "OFFLINE")
+#: new names of tables in one statement
+NEW_NAMES_MAX = 1000
+#: statements that define no table; those that change rows are not this package's to judge
+IDLE = {
+    "ANALYZE",
+    "BEGIN",
+    "BINLOG",
+    "CACHE",
+    "CALL",
+    "CHANGE",
+    "CHECK",
+    "CHECKSUM",
+    "COMMIT",
+    "DELETE",
+    "DO",
+    "FLUSH",
+    "GRANT",
+    "HANDLER",
+    "INSERT",
+    "INSTALL",
+    "KILL",
+    "LOAD",
+    "LOCK",
+    "OPTIMIZE",
+    "PURGE",
+    "RELEASE",
+    "REPAIR",
+    "REPLACE",
+    "RESET",
+    "REVOKE",
+    "ROLLBACK",
+    "SAVEPOINT",
+    "SELECT",
+    "SET",
+    "SHOW",
+    "START",
+    "STOP",
+    "TRUNCATE",
+    "UNINSTALL",
+    "UNLOCK",
+    "UPDATE",
+    "USE",
+    "VALUES",
+    "WITH",
+    "XA",
+}
+
+
+def is_without_rows(words: Words) -> bool:
+    """Return whether an object without rows follows; DEFINER, ALGORITHM and such may come before its kind."""
+    return words.finds(*OBJECTS_WITHOUT_ROWS, "TABLE", "SELECT") in OBJECTS_WITHOUT_ROWS
+
+
+def skip_modifiers(words: Words) -> None:
+    """Take what says how a view or a routine is run, before its kind."""
+    while True:
+        if words.skip("DEFINER"):
+            words.skip("=")
+            words.take()
+            if words.skip("@"):
+                words.take()
+        elif words.skip("ALGORITHM"):
+            words.skip("=")
+            words.take()
+        elif words.skip("SQL", "SECURITY"):
+            words.take()
+        else:
+            return
+
+
+def all_names(words: Words) -> list[SourceName]:
+    """Return the tables of a DROP, RENAME or ALTER TABLE, as far as their names follow one another."""
+    words.skip_if_exists()
+    found = []
+    while words.peek().kind in (Kind.WORD, Kind.NAME):
+        found.append(words.table_name())
+        if not words.skip("TO") and not words.skip(","):
+            break
+    return [*found, *later_names(words)]
+
+
+def later_names(words: Words) -> list[SourceName]:
+    """Return the name that the rest of an ALTER TABLE may give the table.
+
+    Raises:
+        UnreadableError: there are more than any statement has.
+    """
+    found: list[SourceName] = []
+    while words.skip_to("RENAME"):
+        if len(found) == NEW_NAMES_MAX:
+            raise words.unexpected("a table has too many new names")
+        words.take()
+        if words.sees_any("COLUMN", "INDEX", "KEY"):
+            continue
+        words.skip_any("TO", "AS", "=")
+        try:
+            found.append(words.table_name())
+        except UnreadableError:
+            continue
+    return found

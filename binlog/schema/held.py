@@ -1,0 +1,91 @@
+"""What is held under a name: a table that is known, or shown and not read yet, or not known, or a view.
+
+A name under which nothing is held is that of no table and no view, unless its schema, or everything, is not
+known. Nothing that is not known counts as absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from binlog.schema.definition import SourceName, TableDefinition, UnknownTable
+from binlog.schema.statement import ServerVersion
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What is held under a name at the source."""
+
+    schema: str
+    table: str
+
+    @property
+    def name(self) -> SourceName:
+        """The name."""
+        return SourceName(self.schema, self.table)
+
+
+@dataclass(frozen=True, slots=True)
+class View(_Named):
+    """A name that is a view's."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {"schema": self.schema, "table": self.table, "view": True}
+
+
+@dataclass(frozen=True, slots=True)
+class NoTable(_Named):
+    """A name that is known to be free, where others are not known."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {"schema": self.schema, "table": self.table, "free": True}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTable(_Named):
+    """A table as its source shows it. The text is read when it is needed: most tables' never is."""
+
+    #: what SHOW CREATE TABLE returned
+    text: str
+    server: ServerVersion
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {"schema": self.schema, "table": self.table, "shown": self.text, "server": list(self.server)}
+
+
+Held: TypeAlias = TableDefinition | ShownTable | UnknownTable | View | NoTable
+#: what a name turns out to be when it is looked at
+Resolved: TypeAlias = TableDefinition | UnknownTable | View
+
+
+def held_from_json(data: Mapping[str, Any]) -> Held:
+    """Return what `to_json` of one of them made.
+
+    Raises:
+        ValueError, KeyError, TypeError: it is not valid.
+    """
+    if "columns" in data:
+        return TableDefinition.from_json(data)
+    schema, table = str(data["schema"]), str(data["table"])
+    if "shown" in data:
+        return ShownTable(schema, table, str(data["shown"]), version_from_json(data["server"]))
+    if "view" in data:
+        return View(schema, table)
+    if "free" in data:
+        return NoTable(schema, table)
+    return UnknownTable(schema, table, str(data["reason"]))
+
+
+def version_from_json(data: Any) -> ServerVersion:
+    """Return the version of a list that JSON has of one.
+
+    Raises:
+        ValueError, TypeError: it is not valid.
+    """
+    mariadb, *numbers = data
+    return ServerVersion(bool(mariadb), *map(int, numbers))

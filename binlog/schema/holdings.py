@@ -1,0 +1,290 @@
+"""Holdings: the tables, views and schemas of a catalog, and a record of what a statement does to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from binlog.schema.definition import SourceName, TableDefinition, UnknownTable
+from binlog.schema.held import Held, NoTable, Resolved, ShownTable, View
+
+#: former names of a table that are kept, and those of tables that it was made like
+ORIGINS_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a statement did to a catalog."""
+
+    #: tables whose definition is another now
+    changed: tuple[SourceName, ...] = ()
+    #: tables that did not exist before, or were replaced
+    created: tuple[SourceName, ...] = ()
+    dropped: tuple[SourceName, ...] = ()
+    #: (old name, new name) of each RENAME, in order
+    renamed: tuple[tuple[SourceName, SourceName], ...] = ()
+    #: tables that have exchanged rows, and whose definitions are what they were
+    exchanged: tuple[SourceName, ...] = ()
+    #: names whose table's definition is not known because of this statement
+    unknown: tuple[SourceName, ...] = ()
+    #: those of them under which the statement has created a table, or has done nothing
+    conditional: tuple[SourceName, ...] = ()
+    #: schemas whose default collation was set, and schemas that are gone with all that was in them
+    schemas: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    #: whether the statement may have changed any table: all are unknown now
+    any_unknown: bool = False
+    #: why tables are unknown, a sentence; else empty
+    reason: str = ""
+    #: words of it that were not understood, and have no meaning for rows
+    passed_over: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Return whether the catalog was changed."""
+        return self != Applied()
+
+    @property
+    def names(self) -> frozenset[SourceName]:
+        """The names that it says anything of."""
+        pairs = (name for pair in self.renamed for name in pair)
+        return frozenset((*self.changed, *self.created, *self.dropped, *self.unknown, *pairs))
+
+
+@dataclass(slots=True)
+class _Record:
+    """What `Applied` has, while a statement is applied."""
+
+    changed: list[SourceName] = field(default_factory=list)
+    created: list[SourceName] = field(default_factory=list)
+    dropped: list[SourceName] = field(default_factory=list)
+    renamed: list[tuple[SourceName, SourceName]] = field(default_factory=list)
+    exchanged: list[SourceName] = field(default_factory=list)
+    unknown: list[SourceName] = field(default_factory=list)
+    conditional: list[SourceName] = field(default_factory=list)
+    schemas: list[str] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    any_unknown: bool = False
+    reason: str = ""
+    passed_over: tuple[str, ...] = ()
+
+
+class Holdings:
+    """Holds tables and views by name.
+
+    Args:
+        fold: returns what a name is compared by.
+        read: reads a table that was shown.
+    """
+
+    def __init__(
+        self, fold: Callable[[str], str], read: Callable[[ShownTable], TableDefinition | UnknownTable]
+    ) -> None:
+        self._fold = fold
+        self._read = read
+        self.tables: dict[SourceName, Held] = {}
+        #: default collations, None: not known; a schema that is missing does not exist
+        self.schemas: dict[str, int | None] = {}
+        #: why a name of a schema may be one of a table though nothing is held under it
+        self.unsure: dict[str, str] = {}
+        #: why any name may be; empty: none is
+        self.all_unknown = ""
+        #: names that a table had, or that its rows were under; the latest last
+        self.origins: dict[SourceName, tuple[SourceName, ...]] = {}
+        self._record = _Record()
+
+    def begin(self) -> None:
+        """Begin a record."""
+        self._record = _Record()
+
+    def pass_over(self, words: list[str]) -> None:
+        """Record words that were not understood, and have no meaning for rows."""
+        self._record.passed_over = tuple(words)
+
+    @property
+    def applied(self) -> Applied:
+        """The record since `begin`."""
+        record = self._record
+        return Applied(
+            tuple(record.changed),
+            tuple(record.created),
+            tuple(record.dropped),
+            tuple(record.renamed),
+            tuple(record.exchanged),
+            tuple(record.unknown),
+            tuple(record.conditional),
+            tuple(record.schemas),
+            tuple(record.gone),
+            record.any_unknown,
+            record.reason,
+            record.passed_over,
+        )
+
+    def copy_from(self, other: Holdings) -> None:
+        """Hold what another one holds."""
+        self.tables, self.schemas, self.unsure = dict(other.tables), dict(other.schemas), dict(other.unsure)
+        self.all_unknown, self.origins = other.all_unknown, dict(other.origins)
+
+    def derive(self, name: SourceName, other: SourceName) -> None:
+        """Note that a table was made like another one, or has rows of it."""
+        own, others = (self.origins.get(self.key(each), ()) for each in (name, other))
+        found = [each for each in (*own, *others, other) if self.key(each) != self.key(name)]
+        # The last of each name counts; a rotation that makes a new name each day forgets the oldest.
+        latest = tuple(dict.fromkeys(reversed(found)))[:ORIGINS_MAX]
+        self.origins[self.key(name)] = latest[::-1]
+
+    def mix(self, one: SourceName, two: SourceName) -> None:
+        """Note that two tables have exchanged rows."""
+        self.derive(one, two)
+        self.derive(two, one)
+        self._record.exchanged += (one, two)
+
+    def key(self, name: SourceName) -> SourceName:
+        """Return what a table is held under."""
+        return SourceName(self._fold(name.schema), self._fold(name.table))
+
+    def get(self, name: SourceName) -> Resolved | None:
+        """Return what is held under a name; None: there is no table or view of it."""
+        key = self.key(name)
+        found = self.tables.get(key)
+        if found is None and (reason := self._unsure(key)):
+            return UnknownTable(name.schema, name.table, reason)
+        return self.read(found)
+
+    def read(self, held: Held | None) -> Resolved | None:
+        """Return what something that is held is; None: nothing is, or its name is free."""
+        if isinstance(held, ShownTable):
+            return self._read(held)
+        return None if isinstance(held, NoTable) else held
+
+    def _unsure(self, key: SourceName) -> str:
+        """Return why a name that is not held may be a table's all the same; empty: it is not."""
+        return self.unsure.get(key.schema, self.all_unknown)
+
+    def put(self, held: Held) -> None:
+        """Hold something under its name, whatever was held before; the record does not say it."""
+        self.tables[self.key(held.name)] = held
+
+    def create(self, name: SourceName, table: TableDefinition) -> None:
+        """Hold a new table, or another one of the name."""
+        self.tables[self.key(name)] = table
+        self._record.created.append(name)
+
+    def create_view(self, name: SourceName) -> None:
+        """Hold a view."""
+        key, view = self.key(name), View(*name)
+        if self.tables.get(key) != view:
+            self.tables[key] = view
+            self._record.created.append(name)
+
+    def change(self, name: SourceName, table: TableDefinition | UnknownTable) -> None:
+        """Hold another definition of a table; one that is not known is another one all the same."""
+        if isinstance(table, UnknownTable) or self.get(name) != table:
+            self.tables[self.key(name)] = table
+            self._record.changed.append(name)
+
+    def drop(self, name: SourceName) -> None:
+        """Hold a table or view no more."""
+        key = self.key(name)
+        self.origins.pop(key, None)
+        if self.get(name) is None:
+            return
+        self._free(key, name)
+        self._record.dropped.append(name)
+
+    def _free(self, key: SourceName, name: SourceName) -> None:
+        if self._unsure(key):
+            self.tables[key] = NoTable(*name)
+        else:
+            self.tables.pop(key, None)
+
+    def rename(self, pairs: list[tuple[SourceName, SourceName]], statement: str, *, if_exists: bool) -> None:
+        """Give tables and views new names, one after another.
+
+        Args:
+            pairs: old and new names.
+            statement: what renames them, for messages.
+            if_exists: whether a table that is not there is passed over; else it is there, and not known.
+        """
+        for old, new in pairs:
+            found = self.get(old)
+            if found is None and if_exists:
+                continue
+            reason = f"{statement} renames {old}, whose definition is not known."
+            maybe = isinstance(found, UnknownTable) and if_exists
+            if not maybe:
+                self.origins.pop(self.key(new), None)
+            self.derive(new, old)
+            if not maybe:
+                self.origins.pop(self.key(old), None)
+            if maybe:
+                # It may not be there, and then the new name stays what it is.
+                self.forget(new, reason)
+            elif found is None or isinstance(found, UnknownTable):
+                self.drop(old)
+                self.forget(new, reason if found is None or not found.reason else found.reason)
+            else:
+                self._free(self.key(old), old)
+                self.tables[self.key(new)] = replace(found, schema=new.schema, table=new.table)
+            self._record.renamed.append((old, new))
+
+    def forget(self, name: SourceName, reason: str, *, conditional: bool = False) -> None:
+        """Hold a name as that of a table that is not known.
+
+        Args:
+            name: it.
+            reason: why, a sentence.
+            conditional: whether a table was created just now, or was there already.
+        """
+        self.tables[self.key(name)] = UnknownTable(name.schema, name.table, reason)
+        self._record.unknown.append(name)
+        if conditional:
+            self._record.conditional.append(name)
+        self._record.reason = reason
+
+    def forget_schema(self, name: str, reason: str) -> None:
+        """Hold every name of a schema as not known."""
+        folded = self._fold(name)
+        gone = {key: held for key, held in self.tables.items() if key.schema == folded}
+        for key, held in gone.items():
+            del self.tables[key]
+            self._record.unknown.append(held.name)
+        self.unsure[folded] = reason
+        self.schemas[folded] = None
+
+    def forget_all(self, reason: str) -> None:
+        """Hold every name, and every schema, as not known."""
+        self.all_unknown = reason
+        self.tables.clear()
+        self.unsure.clear()
+        self.schemas = dict.fromkeys(self.schemas)
+        self._record.any_unknown, self._record.reason = True, reason
+
+    def has_schema(self, name: str) -> bool:
+        """Return whether a schema exists, as far as is known."""
+        return self._fold(name) in self.schemas or bool(self.all_unknown)
+
+    def schema_collation(self, name: str) -> int | None:
+        """Return a schema's default collation; None if it is not known."""
+        return self.schemas.get(self._fold(name))
+
+    def set_schema(self, name: str, collation: int | None) -> None:
+        """Set a schema's default collation; None: it is not known."""
+        folded = self._fold(name)
+        if folded not in self.schemas or self.schemas[folded] != collation:
+            self.schemas[folded] = collation
+            self._record.schemas.append(name)
+
+    def drop_schema(self, name: str) -> None:
+        """Hold nothing of a schema any more."""
+        folded = self._fold(name)
+        known = self.schemas.pop(folded, self) is not self
+        known |= bool(self.unsure.pop(folded, self.all_unknown))
+        self.origins = {key: names for key, names in self.origins.items() if key.schema != folded}
+        gone = {key: held for key, held in self.tables.items() if key.schema == folded}
+        for key, held in gone.items():
+            del self.tables[key]
+            self._record.dropped.append(held.name)
+        if self.all_unknown:
+            self.unsure[folded] = ""
+        if gone or known:
+            self._record.gone.append(name)

@@ -1,0 +1,150 @@
+"""Named tables: which tables a definition may change, as far as its lexer can tell.
+
+The grammar is not asked, so this costs no more than the lexer, and works for a statement of any length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from binlog.schema.clauses.heads import IDLE, INDEX_WORDS, is_without_rows, skip_modifiers
+from binlog.schema.clauses.tokens import Kind
+from binlog.schema.clauses.words import FirstWords, Words
+from binlog.schema.definition import SourceName
+from binlog.schema.statement import Statement
+
+#: tables that one statement may name; of more, only the schemas count
+NAMES_MAX = 1000
+
+
+@dataclass(slots=True)
+class Named:
+    """What a definition names."""
+
+    tables: set[SourceName] = field(default_factory=set)
+    #: schemas that it defines
+    schemas: set[str] = field(default_factory=set)
+    #: schemas that it drops
+    dropped: set[str] = field(default_factory=set)
+    #: schemas of tables beyond `NAMES_MAX`: any table of them may be concerned
+    whole: set[str] = field(default_factory=set)
+    #: whether any table may be: it is not understood
+    any: bool = False
+
+    def add(self, name: SourceName) -> None:
+        """Add a table."""
+        if len(self.tables) < NAMES_MAX:
+            self.tables.add(name)
+        elif name not in self.tables:
+            self.any |= len(self.whole) == NAMES_MAX and name.schema not in self.whole
+            if not self.any:
+                self.whole.add(name.schema)
+
+    @property
+    def nothing(self) -> bool:
+        """Whether it changes no table and no schema."""
+        return not (self.tables or self.schemas or self.dropped or self.whole or self.any)
+
+
+def named_in(statement: Statement) -> Named:
+    """Return what a definition names; never raises."""
+    found = Named()
+    try:
+        _read(FirstWords(statement), found)
+    except Exception:  # noqa: BLE001 - whatever a text does to its reader, the text is not understood
+        found.any = True
+    return found
+
+
+def _read(words: Words, found: Named) -> None:
+    if words.skip("SET", "STATEMENT"):
+        words.skip_to("FOR", flat=True)
+        words.take()
+    if words.skip("CREATE"):
+        _create(words, found)
+    elif words.skip("ALTER"):
+        _alter(words, found)
+    elif words.skip("DROP"):
+        _drop(words, found)
+    elif words.skip("RENAME", "TABLE") or words.skip("RENAME", "TABLES"):
+        _pairs(words, found)
+    elif not words.skip("RENAME", "USER") and not words.sees_any(*IDLE) and words.peek().kind is not Kind.END:
+        raise words.unexpected("no such statement is known")
+
+
+def _create(words: Words, found: Named) -> None:
+    words.skip("OR", "REPLACE")
+    if words.skip("TEMPORARY"):
+        return
+    skip_modifiers(words)
+    if words.skip_any("TABLE", "SEQUENCE", "VIEW"):
+        words.skip_if_exists()
+        found.add(words.table_name())
+    elif words.skip_any("DATABASE", "SCHEMA"):
+        words.skip_if_exists()
+        found.schemas.add(words.name())
+    elif words.sees_any(*INDEX_WORDS) and not words.sees("SPATIAL", "REFERENCE"):
+        _indexed(words, found)
+    elif not is_without_rows(words):
+        raise words.unexpected()
+
+
+def _indexed(words: Words, found: Named) -> None:
+    """Read the table of CREATE INDEX or DROP INDEX; that of a temporary table changes no other."""
+    if not words.skip_to("ON"):
+        raise words.unexpected("ON should come")
+    words.take()
+    if not words.statement.thread_specific:
+        found.add(words.table_name())
+
+
+def _alter(words: Words, found: Named) -> None:
+    while words.skip_any("ONLINE", "OFFLINE", "IGNORE"):
+        pass
+    if words.skip("TABLE"):
+        if words.statement.thread_specific:
+            return
+        words.skip_if_exists()
+        found.add(words.table_name())
+        # Another name that it gets, a table that becomes a partition, or one that a partition becomes.
+        while words.skip_to("RENAME", "TABLE"):
+            words.take()
+            words.skip_any("TO", "AS", "=")
+            if words.peek().kind in (Kind.WORD, Kind.NAME):
+                found.add(words.table_name())
+    elif words.skip_any("DATABASE", "SCHEMA"):
+        found.schemas |= {words.statement.schema, words.peek().text}
+    elif not words.sees("SEQUENCE") and not is_without_rows(words):
+        raise words.unexpected()
+
+
+def _drop(words: Words, found: Named) -> None:
+    if words.skip("TEMPORARY"):
+        return
+    if words.skip_any("TABLE", "TABLES", "SEQUENCE", "VIEW"):
+        words.skip_if_exists()
+        found.add(words.table_name())
+        while words.skip(","):
+            found.add(words.table_name())
+    elif words.skip_any("DATABASE", "SCHEMA"):
+        words.skip_if_exists()
+        found.dropped.add(words.name())
+    elif words.sees("INDEX") or words.sees("ONLINE", "INDEX") or words.sees("OFFLINE", "INDEX"):
+        _indexed(words, found)
+    elif not is_without_rows(words):
+        raise words.unexpected()
+
+
+def _pairs(words: Words, found: Named) -> None:
+    words.skip_if_exists()
+    names = 0
+    while True:
+        found.add(words.table_name())
+        names += 1
+        if words.skip("WAIT"):
+            words.take()
+        words.skip("NOWAIT")
+        if not words.skip("TO") and not words.skip(","):
+            break
+    if words.statement.thread_specific and names == 2:  # noqa: PLR2004 - one temporary table, and its new name
+        found.tables.clear()

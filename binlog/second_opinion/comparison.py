@@ -1,0 +1,236 @@
+"""Comparison: every row and value of binlog files, as our decoder and as mysql-replication reads them.
+
+Both read the same bytes in one pass, transaction by transaction: memory holds one chunk of ours and one event
+of mysql-replication's. The comparison ends at the first difference.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+from binlog.columns.table_lookup import TableLookup
+from binlog.files.binlog_files import BinlogFiles
+from binlog.grammar.chunk_builder import Limits
+from binlog.grammar.tables import Select
+from binlog.second_opinion.values import CHARSETS, DIFFERENT, EQUAL, compared
+from binlog.second_opinion.witness import Image, Place, Row, Unread, Witness
+from merge.values.rows.absent import absent_in
+from merge.values.chunk import Chunk, Op, StatementKind, TableName, mysql_type_of
+from merge.values.header import Flag
+
+#: bytes and rows of one chunk of ours
+_LIMITS: Final = Limits(bytes_max=1 << 20, rows_max=4096)
+_ABSENT: Final = "columns that images lack (binlog_row_image)"
+_STATEMENTS: Final = "statements, whose rows are in no event"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first row or value that the two decoders do not agree on."""
+
+    #: where the event begins, or the transaction if mysql-replication has no such row
+    place: Place
+    #: empty where not a single value differs
+    table: str
+    column: str
+    #: what each decoder has
+    ours: str
+    theirs: str
+
+
+@dataclass(slots=True)
+class Opinion:
+    """What was compared."""
+
+    transactions: int = 0
+    rows: int = 0
+    values: int = 0
+    #: class -> rows that were not compared
+    rows_left: Counter[str] = field(default_factory=Counter)
+    #: class -> values that were not compared
+    values_left: Counter[str] = field(default_factory=Counter)
+    difference: Difference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ours:
+    """A row change of ours."""
+
+    name: TableName
+    op: Op
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    #: column -> its type
+    types: dict[str, str]
+    #: columns that the images lack
+    absent: dict[str, frozenset[str]]
+
+
+class _Differs(Exception):  # noqa: N818 - ends the comparison; no error
+    def __init__(self, found: Difference) -> None:
+        super().__init__()
+        self.found = found
+
+
+def second_opinion(
+    files: Sequence[Path], select: Select, *, lookup: TableLookup, witnessed: Sequence[Path] | None = None
+) -> Opinion:
+    """Compare what both decoders read in files.
+
+    Args:
+        files: in the order in which they were written.
+        select: which tables are compared, under which name.
+        lookup: answers what table maps do not say, see `unnamed_tables`.
+        witnessed: the files that mysql-replication reads; default: the same.
+
+    Raises:
+        CorruptEvent, UnsupportedEvent, PositionPurged: our decoder refuses the files.
+    """
+    comparison = _Comparison([path.name for path in files], iter(Witness(witnessed or files, select)))
+    try:
+        for chunk in BinlogFiles(files, select, _LIMITS, lookup=lookup, verbatim=True):
+            comparison.add(chunk)
+        comparison.end()
+    except _Differs as differs:
+        comparison.opinion.difference = differs.found
+    return comparison.opinion
+
+
+class _Comparison:
+    def __init__(self, files: Sequence[str], witness: Iterator[Row | Unread]) -> None:
+        self.opinion = Opinion()
+        self._order = {name: index for index, name in enumerate(files)}
+        self._witness = witness
+        self._next = next(witness, None)
+        #: why the rest of the open transaction is not compared; empty: it is
+        self._unread = ""
+
+    def add(self, chunk: Chunk) -> None:
+        rows = _rows(chunk)
+        for source in chunk.statement_sources:
+            if source.kind is StatementKind.ROWS:
+                self.opinion.rows_left[_STATEMENTS] += 1
+        for index, header in enumerate(chunk.headers):
+            begin = Place(chunk.names[int(header["file"])], int(header["begin_offset"]))
+            end = int(header["end_offset"])
+            if int(header["flags"]) & Flag.BEGIN:
+                self._pass_until(begin)
+            for row in rows.get(index, ()):
+                self._compare(begin, end, row)
+            if int(header["flags"]) & Flag.END:
+                self.opinion.transactions += 1
+                self._end_transaction(Place(begin.file, end))
+
+    def end(self) -> None:
+        """Return if mysql-replication has no rows left either."""
+        self._pass_until(None)
+
+    def _pass_until(self, place: Place | None) -> None:
+        """Pass what comes before a transaction of ours: events without rows of ours."""
+        while self._next is not None and (place is None or self._key(self._next.place) < self._key(place)):
+            if isinstance(self._next, Row):
+                raise _Differs(_extra(self._next))
+            self._advance()
+
+    def _end_transaction(self, end: Place) -> None:
+        while self._next is not None and self._key(self._next.place) < self._key(end):
+            if isinstance(self._next, Row) and not self._unread:
+                raise _Differs(_extra(self._next))
+            self._advance()
+        self._unread = ""
+
+    def _key(self, place: Place) -> tuple[int, int]:
+        return self._order[place.file], place.offset
+
+    def _advance(self) -> None:
+        self._next = next(self._witness, None)
+
+    def _compare(self, begin: Place, end: int, ours: _Ours) -> None:
+        theirs = self._next
+        opinion = self.opinion
+        if isinstance(theirs, Unread) and (
+            end <= begin.offset or self._key(theirs.place) < self._key(Place(begin.file, end))
+        ):
+            self._unread = theirs.why
+        if self._unread:
+            opinion.rows_left[self._unread] += 1
+            return
+        past = theirs is None or (
+            end > begin.offset and self._key(theirs.place) >= self._key(Place(begin.file, end))
+        )
+        if past or not isinstance(theirs, Row):
+            raise _Differs(Difference(begin, str(ours.name), "", _told_row(ours.op), "no row"))
+        if (theirs.name, theirs.op) != (ours.name, ours.op):
+            said = f"{_told_row(theirs.op)} of {theirs.name}"
+            raise _Differs(Difference(theirs.place, str(ours.name), "", _told_row(ours.op), said))
+        self._images(theirs, ours, "before", ours.before, theirs.before)
+        self._images(theirs, ours, "after", ours.after, theirs.after)
+        opinion.rows += 1
+        self._advance()
+
+    def _images(
+        self, row: Row, mine: _Ours, which: str, ours: dict[str, Any] | None, theirs: Image | None
+    ) -> None:
+        if ours is None or theirs is None:
+            assert ours is None, "the same operation has the same images"
+            assert theirs is None, "the same operation has the same images"
+            return
+        names = list(theirs.values) if row.named else list(ours)
+        if len(theirs.values) != len(ours) or set(names) != set(ours):
+            raise _Differs(
+                Difference(
+                    row.place, str(row.name), "", f"columns {list(ours)}", f"columns {list(theirs.values)}"
+                )
+            )
+        for name, (their_name, value) in zip(names, theirs.values.items(), strict=True):
+            if their_name in theirs.absent or name in mine.absent[which]:
+                self.opinion.values_left[_ABSENT] += 1
+                continue
+            answer = compared(ours[name], value, mine.types[name], named=row.named)
+            if answer == DIFFERENT and their_name in row.undecoded:
+                answer = CHARSETS
+            if answer == DIFFERENT:
+                raise _Differs(
+                    Difference(row.place, str(row.name), f"{name} ({which})", repr(ours[name]), repr(value))
+                )
+            if answer != EQUAL:
+                self.opinion.values_left[answer] += 1
+            else:
+                self.opinion.values += 1
+
+
+def _told_row(op: Op) -> str:
+    return f"a row of {op.name}"
+
+
+def _extra(row: Row) -> Difference:
+    return Difference(row.place, str(row.name), "", "no row", _told_row(row.op))
+
+
+def _rows(chunk: Chunk) -> dict[int, list[_Ours]]:
+    """Return the row changes of a chunk by header, in the source's order."""
+    found = [each for table in chunk.tables for each in _rows_of(table.name, table.rows)]
+    found.sort(key=lambda each: each[0])
+    return {
+        header: [row for _, row in several] for header, several in groupby(found, key=lambda each: each[0][0])
+    }
+
+
+def _rows_of(name: TableName, rows: Any) -> Iterator[tuple[tuple[int, int], _Ours]]:
+    fields = list(rows.schema.field("after").type)
+    types = {each.name: mysql_type_of(each) for each in fields}
+    lacks = {image: absent_in(rows, image) for image in ("before", "after")}
+    for index, row in enumerate(rows.to_pylist()):
+        absent = {
+            image: frozenset(
+                each.name for each, no in zip(fields, () if gone is None else gone[index], strict=False) if no
+            )
+            for image, gone in lacks.items()
+        }
+        ours = _Ours(name, Op(row["_op"]), row["before"], row["after"], types, absent)
+        yield (row["_header"], row["_row"]), ours

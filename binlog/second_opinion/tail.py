@@ -1,0 +1,248 @@
+"""Tails: the last part of a server's or folder's binlog, as files in which every event has its own offset.
+
+A tail begins with a transaction. What comes before it in the first file is replaced by events without effect,
+so that offsets and names stay those of the source. Everything after the first file is whole.
+
+A server is asked as `mysqlbinlog` asks it: with server id 0, so that no reader of the same source is
+disconnected, and without waiting for more at the end. It sends its first file from the beginning; only the
+tail is stored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Final, Self
+
+from pymysql.constants import COMMAND
+
+from binlog.formats.event_types import EventType
+from binlog.formats.events import (
+    ARTIFICIAL_FLAG,
+    CHECKSUM_CRC32,
+    CHECKSUM_SIZE,
+    HEADER_SIZE,
+    MAGIC,
+    header_of,
+    parse_rotate,
+)
+from binlog.formats.format_description import parse_format_description
+from binlog.server.dump.dump_request import session
+from binlog.server.packets import PacketReader
+from binlog.server.source import SourceAddress, connect, query, server_error, server_facts, translated
+from merge.errors import CorruptEvent, UsageError
+
+#: types that begin a transaction
+_BEGINS: Final = frozenset(
+    {EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID}
+)
+#: size of the events that fill the space before a tail
+_FILLER_BYTES: Final = 1 << 20
+_FILLER_BYTES_MIN: Final = HEADER_SIZE + CHECKSUM_SIZE
+#: flags of a dump: end at the end of the binlog; on MariaDB also send annotations
+_NON_BLOCK, _ANNOTATE = 1, 2
+_EOF, _ERROR = 0xFE, 0xFF
+_OFFSETS: Final = 1 << 32
+
+
+def tail_of_files(files: Sequence[Path], folder: Path, bytes_max: int) -> list[Path]:
+    """Return files with the last part of binlog files.
+
+    Args:
+        files: in the order in which they were written.
+        folder: where to store the copy of the first file, if the tail begins inside it.
+        bytes_max: size of the tail.
+
+    Raises:
+        UsageError: no transaction begins in the last `bytes_max` bytes, or a file cannot be read.
+        CorruptEvent: the first file has an event of an impossible size.
+    """
+    try:
+        first, offset = _begin([path.stat().st_size for path in files], bytes_max)
+        if offset <= len(MAGIC):
+            return list(files[first:])
+        with _Copy(folder, files[first].name, offset) as copy:
+            for event in _events_in(files[first]):
+                copy.add(event, copy.read)
+    except OSError as error:
+        raise UsageError(f"{error.filename} cannot be read: {error.strerror}.") from error
+    found = [copy.path] if copy.begun else []
+    return _not_empty([*found, *files[first + 1 :]], bytes_max)
+
+
+def tail_of_server(address: SourceAddress, folder: Path, bytes_max: int) -> list[Path]:
+    """Return files with the last part of a server's binlog, stored in `folder`.
+
+    Raises:
+        SourceUnavailable, SourceUnfit: the server does not answer, or denies access.
+        UsageError: no transaction begins in the last `bytes_max` bytes.
+    """
+    with contextlib.closing(connect(address)) as connection:
+        facts = server_facts(address, connection)
+        logs = [
+            (str(row["Log_name"]), row.number("File_size"))
+            for row in query(address, connection, "SHOW BINARY LOGS")
+        ]
+        first, offset = _begin([size for _, size in logs], bytes_max)
+        for assignment in session(address.heartbeat_ms):
+            query(address, connection, f"SET {assignment}")
+        flags = _NON_BLOCK | (_ANNOTATE if facts.mariadb else 0)
+        request = struct.pack("<IHI", len(MAGIC), flags, 0) + logs[first][0].encode()
+        driver: Any = connection
+        with translated(address):
+            driver._execute_command(COMMAND.COM_BINLOG_DUMP, request)  # noqa: SLF001 - no public way
+        packets = PacketReader(driver._sock, address.read_timeout_s)  # noqa: SLF001
+        try:
+            return _not_empty(_store(_events_of(address, packets), folder, offset, logs[-1]), bytes_max)
+        finally:
+            packets.interrupt()
+
+
+def _begin(sizes: Sequence[int], bytes_max: int) -> tuple[int, int]:
+    """Return the index of the file and the offset at which the last `bytes_max` bytes begin."""
+    left = bytes_max
+    for index in reversed(range(len(sizes))):
+        if sizes[index] >= left:
+            return index, sizes[index] - left
+        left -= sizes[index]
+    return 0, 0
+
+
+def _not_empty(files: list[Path], bytes_max: int) -> list[Path]:
+    if not files:
+        raise UsageError(
+            f"No transaction begins in the last {bytes_max} bytes of the binlog.",
+            hint="Read more of it: a transaction may be larger.",
+        )
+    return files
+
+
+def _events_in(path: Path) -> Iterator[bytes]:
+    """Yield the whole events of a file."""
+    with path.open("rb") as file:
+        file.seek(len(MAGIC))
+        while len(head := file.read(HEADER_SIZE)) == HEADER_SIZE:
+            size = header_of(head).size
+            if size < HEADER_SIZE:
+                raise CorruptEvent(f"The file is damaged: there cannot be an event of {size} bytes.")
+            event = head + file.read(size - HEADER_SIZE)
+            if len(event) < size:
+                return
+            yield event
+
+
+def _events_of(address: SourceAddress, packets: PacketReader) -> Iterator[bytes]:
+    """Yield the events that a server sends, until it has no more."""
+    while True:
+        packet = packets.take()
+        if packet is None:
+            packets.fill()
+        elif packet[0] == _ERROR:
+            code = int.from_bytes(packet[1:3], "little")
+            raise server_error(address, code, packet[9:].decode("utf-8", "replace"))
+        elif packet[0] == _EOF:
+            return
+        else:
+            yield packet[1:]
+
+
+def _store(events: Iterator[bytes], folder: Path, offset: int, end: tuple[str, int]) -> list[Path]:
+    """Store a dump up to `end`, a file and an offset; return the files."""
+    found: list[Path] = []
+    copy: _Copy | None = None
+    try:
+        for event in events:
+            header = header_of(event)
+            if header.event_type == EventType.ROTATE and (not header.timestamp or not header.log_pos):
+                if copy is not None:
+                    copy.close()
+                    offset = 0
+                # An artificial event may have a checksum, which the next event of a name is not part of.
+                name = _file_name(event, end[0])
+                copy = _Copy(folder, name, offset)
+                continue
+            assert copy is not None, "a dump begins with the name of its file"
+            opens = header.event_type == EventType.FORMAT_DESCRIPTION
+            made = not header.log_pos or header.flags & ARTIFICIAL_FLAG
+            if (made and not opens) or (opens and copy.read > len(MAGIC)):
+                continue
+            begin = len(MAGIC) if opens else header.log_pos - header.size
+            while begin < copy.read:
+                begin += _OFFSETS
+            copy.add(event, begin)
+            if copy.begun and copy.path not in found:
+                found.append(copy.path)
+            if copy.path.name == end[0] and copy.read >= end[1]:
+                break
+    finally:
+        if copy is not None:
+            copy.close()
+    return found
+
+
+def _file_name(rotate: bytes, like: str) -> str:
+    """Return the file that an artificial ROTATE names, with or without a checksum after the name."""
+    name = parse_rotate(rotate[HEADER_SIZE:-CHECKSUM_SIZE]).file
+    base, _, number = like.rpartition(".")
+    if name.startswith(f"{base}.") and len(name) == len(base) + 1 + len(number):
+        return name
+    return parse_rotate(rotate[HEADER_SIZE:]).file
+
+
+class _Copy:
+    """The copy of a file, filled up to the first transaction that begins at `offset` or later."""
+
+    def __init__(self, folder: Path, name: str, offset: int) -> None:
+        self.path = folder / name
+        #: the offset up to which the source was read
+        self.read = len(MAGIC)
+        #: whether the copy holds the source's own events
+        self.begun = offset <= len(MAGIC)
+        self._offset = offset
+        self._written = len(MAGIC)
+        self._checksums = False
+        self._file: BinaryIO = self.path.open("wb")
+        self._file.write(MAGIC)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def add(self, event: bytes, begin: int) -> None:
+        """Take the next event, which begins at `begin`."""
+        self.read = begin + len(event)
+        kind = event[4]
+        if kind == EventType.FORMAT_DESCRIPTION:
+            self._checksums = parse_format_description(event).checksum == CHECKSUM_CRC32
+        elif not self.begun:
+            self.begun = kind in _BEGINS and begin >= self._offset
+            if not self.begun:
+                return
+        self._fill(begin, header_of(event).server_id)
+        self._file.write(event)
+        self._written = self.read
+
+    def _fill(self, until: int, server_id: int) -> None:
+        while self._written < until:
+            left = until - self._written
+            size = left if left <= _FILLER_BYTES else min(_FILLER_BYTES, left - _FILLER_BYTES_MIN)
+            self._written += size
+            head = struct.pack(
+                "<IBIIIH", 0, EventType.IGNORABLE, server_id, size, self._written % _OFFSETS, 0
+            )
+            body = head + bytes(size - len(head) - CHECKSUM_SIZE * self._checksums)
+            self._file.write(body)
+            if self._checksums:
+                self._file.write(zlib.crc32(body).to_bytes(CHECKSUM_SIZE, "little"))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

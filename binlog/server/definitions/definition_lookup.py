@@ -1,0 +1,289 @@
+"""Definition lookup: answers what one stream's table maps do not say, from the history of its server."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from binlog.columns.table_lookup import ColumnFacts
+from binlog.columns.table_map import TableMap
+from binlog.formats.events import Query
+from binlog.history.facts import Change, Place, Present
+from binlog.history.history import SchemaHistory
+from binlog.history.logged import facts_of, reads_of
+from binlog.history.verified import require_agreement
+from binlog.schema.definition import SourceName, TableDefinition, UnknownTable
+from binlog.server.definitions.base import Base
+from binlog.server.definitions.confirming import Confirming
+from binlog.server.definitions.learning import Learning
+from binlog.server.definitions.lost import lost
+from binlog.server.definitions.present import PresentReader
+from merge.errors import UnsupportedEvent
+from merge.values.chunk import Lineage, TableName
+from merge.values.position import Position
+
+
+class Following(Protocol):
+    """A stream that says where it reads."""
+
+    @property
+    def reading_at(self) -> tuple[str, int, int]:
+        """File, beginning of the open transaction, and end of the event that is being read."""
+
+
+class Keeper(Protocol):
+    """Keeps histories beyond one stream; `SourceDefinitions` implements it."""
+
+    @property
+    def always(self) -> bool:
+        """Whether the tables are followed even if every table map says what is needed."""
+
+    def protects(self, name: SourceName, origins: tuple[TableName, ...]) -> bool:
+        """Return whether columns of a table, of which it is the name, must not be read through others."""
+
+    @property
+    def confirm_s(self) -> float:
+        """How long the first rows after a statement wait for the source's own definition."""
+
+    def begin(self, history: SchemaHistory) -> None:
+        """Keep a history that has begun."""
+
+    def keeps(self, history: SchemaHistory) -> bool:
+        """Return whether a history is still the one of its server."""
+
+    def apply(self, history: SchemaHistory, change: Change) -> frozenset[SourceName]:
+        """Apply a statement to a history; return the tables that it touches."""
+
+    def changed(self) -> None:
+        """Say that a history has changed."""
+
+
+class DefinitionLookup:
+    """The lookup of one stream; `follow` has to be called before the stream is iterated.
+
+    Args:
+        reader: asks the server that the stream comes from.
+        keeper: keeps the history.
+        history: what is known already; None: nothing.
+        base: what another server's tables were where the stream begins; None: not known.
+    """
+
+    def __init__(
+        self, reader: PresentReader, keeper: Keeper, history: SchemaHistory | None, base: Base | None
+    ) -> None:
+        self._reader = reader
+        self._keeper = keeper
+        self._history = history
+        self._base = base
+        self._stream: Following | None = None
+        self._version = reader.version
+        self._learning = Learning(reader)
+        self._confirming = Confirming(reader, self._learning)
+        #: tables that were asked for in vain, and not touched by a statement since
+        self._missed: set[SourceName] = set()
+
+    def follow(self, stream: Following) -> None:
+        """Say which stream it is that asks."""
+        self._stream = stream
+
+    def begin(self, start: Position) -> None:
+        """Begin a history where the stream is, unless there is one, or table maps say everything.
+
+        Definitions must be known before they are needed: until then the tables may be altered while nobody
+        reads.
+
+        Args:
+            start: a position of the server that the stream comes from, up to which it was read.
+        """
+        if self._base is None:
+            self._needed(start)
+
+    def redefine(self, query: Query, file: str, end: int) -> None:
+        """Apply a statement.
+
+        Raises:
+            DefinitionContradicted: the source shows a table otherwise than statements have left it.
+        """
+        # It is still to be applied.
+        history = self._needed(self._place()[0])
+        if history is not None:
+            change = self._reader.scope.change(
+                Place(self._reader.facts.identity, file, end), query, self._version
+            )
+            self._missed -= self._keeper.apply(history, change)
+
+    def lose(self, query: Query | None, file: str, end: int) -> None:
+        """Note a statement that is left out, see `TableLookup.lose`: what it defines has to be asked."""
+        history, statement = self._needed(self._place()[0]), lost(query, self._version)
+        if history is not None and statement is not None:
+            change = Change(Place(self._reader.facts.identity, file, end), statement)
+            self._keeper.apply(history, change)
+            self._missed.clear()
+
+    def between(self, *, idle: bool) -> None:
+        """Read what tables are that have not been read, and compare what was followed with the source.
+
+        Call it between two items of the stream.
+
+        Args:
+            idle: whether the stream has nothing to read.
+
+        Raises:
+            DefinitionContradicted: the source shows a table otherwise than statements have left it.
+        """
+        history = self._known()
+        if history is not None:
+            begin, place = self._place()
+            with history.lock:
+                history.pass_to(place)
+            changed = self._learning.read_some(history, begin, place, idle=idle)
+            changed |= self._confirming.confirm_all(history, place)
+            if changed:
+                self._keeper.changed()
+
+    def tables(self) -> Collection[tuple[str, str]] | None:
+        """Return the tables here, if they are always followed; None: not known."""
+        history = self._known()
+        return None if history is None or not self._keeper.always else history.names()
+
+    def origins(self, schema: str, table: str) -> tuple[TableName, ...]:
+        """Return names that a table had here, and those of tables that it was made like."""
+        history = self._known()
+        if history is None:
+            return ()
+        return tuple(TableName(*name) for name in history.origins(SourceName(schema, table)))
+
+    def lineage(self, schema: str, table: str) -> Lineage:
+        """Return where the values of a table come from, see `TableLookup`.
+
+        Raises:
+            UnsupportedEvent: some of its columns are masked or dropped, and its definition is not known here.
+            DefinitionContradicted, SourceUnavailable, SourceUnfit, PositionPurged: as `columns`.
+        """
+        name, origins = SourceName(schema, table), self.origins(schema, table)
+        if not self._keeper.protects(name, origins):
+            return Lineage(origins)
+        history = self._known() or self._begin(*self._place())
+        origins = self.origins(schema, table)
+        found = self._definition(history, name)
+        if isinstance(found, TableDefinition):
+            return Lineage(origins, reads_of(found))
+        raise UnsupportedEvent(
+            f"The filter masks or drops columns of {name}, and the table's definition here is not known: a "
+            "generated column may show them.",
+            hint="GRANT REFERENCES on it lets the account see the definition. If it was altered since, start "
+            "after the last ALTER TABLE and load earlier rows otherwise, or leave it out.",
+            table=str(name),
+        )
+
+    def columns(self, table: TableMap) -> Sequence[ColumnFacts] | None:
+        """Return what a table's columns were when its rows were written, see `TableLookup`.
+
+        Raises:
+            UnsupportedEvent: the rows lack names, and the definition is not known here.
+            CorruptEvent: the definition contradicts the table map.
+            DefinitionContradicted: the definition contradicts what the source shows.
+            SourceUnavailable, SourceUnfit, PositionPurged: see `PresentReader`.
+        """
+        history = self._known() or self._begin(*self._place())
+        name = SourceName(table.schema, table.table)
+        self._reader.scope.see(name)
+        found = self._definition(history, name)
+        if not isinstance(found, TableDefinition):
+            if table.named:
+                return None
+            raise self._not_known(history, table, found)
+        require_agreement(table, found)
+        return facts_of(found)
+
+    def _known(self) -> SchemaHistory | None:
+        """Return the history, unless it was dropped meanwhile."""
+        if self._history is not None and not self._keeper.keeps(self._history):
+            self._history = self._base = None
+        return self._history
+
+    def _needed(self, start: Position) -> SchemaHistory | None:
+        """Return the history; if it is needed and there is none, begin it at the start of a transaction."""
+        history = self._known()
+        if history is None and (self._reader.needed or self._keeper.always):
+            history = self._begin(start, Place(self._reader.facts.identity, start.file, start.offset))
+        return history
+
+    def _definition(self, history: SchemaHistory, name: SourceName) -> TableDefinition | UnknownTable | None:
+        """Return a table's definition here: what is not known, or not confirmed, is asked."""
+        begin, place = self._place()
+        with history.lock:
+            history.pass_to(place)
+        found = history.table(*name)
+        if not isinstance(found, TableDefinition) and name not in self._missed:
+            if self._learning.learn(history, name, begin, place):
+                self._keeper.changed()
+                found = history.table(*name)
+            if not isinstance(found, TableDefinition):
+                self._missed.add(name)
+        if history.is_followed(name):
+            if self._keeper.confirm_s and self._confirming.confirm(
+                history, name, begin, place, self._keeper.confirm_s
+            ):
+                self._keeper.changed()
+                found = history.table(*name)
+            history.read_rows(name, place)
+        return found
+
+    def _begin(self, begin: Position, place: Place) -> SchemaHistory:
+        """Begin a history at a place in the transaction that begins at a position."""
+        make = self._reader.maker()
+        history = self._history = SchemaHistory(make)
+        base, self._base = self._base, None
+        if base is not None:
+            changes = self._reader.changes(base.position, place, by_gtid=True) if base.gap else []
+            if changes is not None:
+                for change in changes:
+                    change.apply(base.catalog)
+                history.begin_with(place, base.catalog)
+                self._keeper.begin(history)
+                return history
+        with self._reader.asking() as asked:
+            end, listed = asked.end(), asked.listed()
+        self._reader.scope.see(*listed.tables)
+        changes = self._learning.statements(begin, place, end)
+        history.begin(place, Present(listed.tables, listed.views, listed.schemas, changes))
+        self._learning.read_first(history, begin, place)
+        self._keeper.begin(history)
+        return history
+
+    def _place(self) -> tuple[Position, Place]:
+        """Return where the open transaction begins, and where the stream reads."""
+        assert self._stream is not None, "the stream is known before it reads"
+        file, begun_at, offset = self._stream.reading_at
+        return Position(file, begun_at), Place(self._reader.facts.identity, file, offset)
+
+    def _not_known(
+        self, history: SchemaHistory, table: TableMap, found: UnknownTable | None
+    ) -> UnsupportedEvent:
+        name = f"{table.schema}.{table.table}"
+        complete = "With binlog_row_metadata = FULL the source logs what is needed."
+        known = history.known_after(table.schema, table.table)
+        if known is not None:
+            return UnsupportedEvent(
+                f"The rows of {name} come without column names, and the table was altered since: its "
+                f"definition is known after {known} only.",
+                hint=f"Start at {known} and load earlier rows of the table otherwise, or "
+                f"leave the table out. {complete}",
+                table=name,
+            )
+        if found is not None and found.reason:
+            return UnsupportedEvent(
+                f"The rows of {name} come without column names, and its definition is not known. "
+                f"{found.reason}",
+                hint=f"Start after the next statement that creates the table, or leave it out. {complete}",
+                table=name,
+            )
+        return UnsupportedEvent(
+            f"The rows of {name} come without column names, and its definition is not known. "
+            "The source does not show such a table to this account now.",
+            hint=f"GRANT SELECT, or REFERENCES, ON {name} lets the account see the definition. If the table "
+            "was dropped or renamed since, start before the statement that created it. "
+            f"{complete}",
+            table=name,
+        )

@@ -1,0 +1,156 @@
+"""Learning: what a source shows of tables, and from where on that holds.
+
+A server is asked where its binlog ends, what a table is, and where the binlog ends then. With the statements
+up to there it is known from which one on the answer holds. If one of them came between the two questions, it
+is not known whether the answer has it, and the table is asked again: that table only.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from binlog.history.facts import Change, Place
+from binlog.history.history import SchemaHistory
+from binlog.schema.definition import SourceName
+from binlog.schema.held import ShownTable
+from binlog.server.definitions.present import PresentReader
+from merge.errors import RetryableError, SourceUnavailable
+from merge.values.position import Position
+
+_log = logging.getLogger(__name__)
+
+#: how often a table is asked again because it was changed meanwhile
+_TRIES = 5
+#: tables that are asked between two looks at the end of the binlog
+BATCH = 200
+#: how long tables are read before the first row, between two items of a stream, and while it is idle, seconds
+FIRST_S, BETWEEN_S, IDLE_S = 2.0, 0.05, 0.5
+#: how long after a failure tables are read again, seconds
+_AGAIN_S = 5.0
+
+
+class Learning:
+    """Asks one server for tables, for one stream.
+
+    The arguments `begin` and `place` of its methods say where the stream is: where the open transaction
+    begins, and where the event that is being read ends.
+
+    Args:
+        reader: asks the server.
+    """
+
+    def __init__(self, reader: PresentReader) -> None:
+        self._reader = reader
+        #: up to where every statement is a fact of the history, if that is after where the stream is
+        self._known_to: Place | None = None
+        self._total = 0
+        self._said_s = self._again_s = 0.0
+
+    def statements(self, begin: Position, place: Place, end: Place) -> list[Change]:
+        """Return the statements from a place, or from where they are known already, to one after it.
+
+        Raises as `PresentReader.changes`.
+        """
+        known = self._known_to
+        ahead = known is not None and known.reaches(place)
+        after = known if ahead and known is not None else place
+        if after.reaches(end):
+            return []
+        start = Position(after.file, after.offset) if ahead else begin
+        changes = self._reader.changes(start, end, after=after)
+        if changes is None:
+            raise SourceUnavailable(
+                f"The binlog of {self._reader.address} ends before {end}, where it said that it ends.",
+                shard=self._reader.address.name,
+            )
+        self._known_to = end
+        return changes
+
+    def catch_up(self, history: SchemaHistory, begin: Position, place: Place, end: Place) -> None:
+        """Add the statements up to a place that a history lacks. Raises as `PresentReader.changes`."""
+        changes = [history.touching(change) for change in self.statements(begin, place, end)]
+        with history.lock:
+            for change in changes:
+                if change.touches:
+                    history.insert(change)
+
+    def learn(self, history: SchemaHistory, name: SourceName, begin: Position, place: Place) -> bool:
+        """Ask what a table is; return whether the server shows it.
+
+        Raises:
+            SourceUnavailable, SourceUnfit: the server does not answer or refuses, or the definition changes
+                all the time.
+            PositionPurged: the server has purged what is read.
+        """
+        with self._reader.asking() as asked:
+            for _ in range(_TRIES):
+                before, shown, after = asked.end(), asked.show(name), asked.end()
+                if shown is None:
+                    history.hide(name)
+                    return False
+                self.catch_up(history, begin, place, after)
+                with history.lock:
+                    if history.learn(shown, before):
+                        history.pass_to(place)
+                        return True
+        raise SourceUnavailable(
+            f"Table {name} at {self._reader.address} is changed faster than its definition is read.",
+            shard=self._reader.address.name,
+        )
+
+    def read_first(self, history: SchemaHistory, begin: Position, place: Place) -> None:
+        """Read the tables of a history that begins, for a while. Raises as `learn`."""
+        self._total = len(history.unread)
+        self._read(history, begin, place, FIRST_S)
+
+    def read_some(self, history: SchemaHistory, begin: Position, place: Place, *, idle: bool) -> bool:
+        """Read some of the tables that have not been read; return whether any was.
+
+        It never raises because the server does not answer: what is needed at once is asked for by `learn`.
+        """
+        if not history.unread or time.monotonic() < self._again_s:
+            return False
+        try:
+            return self._read(history, begin, place, IDLE_S if idle else BETWEEN_S)
+        except RetryableError as error:
+            self._again_s = time.monotonic() + _AGAIN_S
+            _log.warning("tables are not read: %s", error, extra={"shard": self._reader.address.name})
+            return False
+
+    def _read(self, history: SchemaHistory, begin: Position, place: Place, budget_s: float) -> bool:
+        until, some = time.monotonic() + budget_s, False
+        with self._reader.asking() as asked:
+            while history.unread and time.monotonic() < until:
+                names = list(history.unread.values())[:BATCH]
+                before = asked.end()
+                answers = [(name, asked.show(name)) for name in names]
+                self.catch_up(history, begin, place, asked.end())
+                with history.lock:
+                    for name, shown in answers:
+                        self._take(history, name, shown, before)
+                    history.pass_to(place)
+                some = True
+                self._say(history)
+        return some
+
+    @staticmethod
+    def _take(history: SchemaHistory, name: SourceName, shown: ShownTable | None, before: Place) -> None:
+        if shown is None:
+            history.hide(name)
+        elif not history.learn(shown, before):
+            history.postpone(name)
+
+    def _say(self, history: SchemaHistory) -> None:
+        """Log how many tables were read, at most once a second."""
+        now_s = time.monotonic()
+        if history.unread and now_s < self._said_s + 1.0:
+            return
+        self._said_s = now_s
+        self._total = max(self._total, len(history.unread))
+        _log.info(
+            "definitions of %d of %d tables are read",
+            self._total - len(history.unread),
+            self._total,
+            extra={"shard": self._reader.address.name},
+        )

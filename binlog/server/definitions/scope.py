@@ -1,0 +1,76 @@
+"""Scope: which statements of a source are read to the end, and which only as far as they name tables.
+
+A statement that concerns no kept table, nor another one of a schema that has kept tables, is not read by the
+grammar, nor is one that is too long. What such a statement names is not known then, and is asked for when it
+is needed. So who may only define tables that are left out costs a shard no more than the lexer, and stores no
+more than names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from binlog.formats.events import Query
+from binlog.grammar.chunk_builder import STATEMENT_CHARS_MAX
+from binlog.grammar.tables import Select
+from binlog.history.facts import Change, Place
+from binlog.history.touches import Touches
+from binlog.schema.definition import SourceName
+from binlog.schema.named import NAMES_MAX, Named, named_in
+from binlog.schema.names import folded
+from binlog.schema.statement import BEGINNING_CHARS, ServerVersion, Statement
+from binlog.statements.logged_statement import statement_of
+
+
+class Scope:
+    """Knows which schemas have kept tables.
+
+    Args:
+        select: which tables are kept.
+        chars_max: characters of the longest statement that is read.
+    """
+
+    def __init__(self, select: Select, chars_max: int = STATEMENT_CHARS_MAX) -> None:
+        self._select = select
+        self._chars_max = chars_max
+        #: schemas in which a kept table was seen
+        self._schemas: set[str] = set()
+
+    def see(self, *names: SourceName) -> None:
+        """Note tables that exist; if one is kept, statements on others of its schema are read."""
+        for name in names:
+            if folded(name.schema) not in self._schemas and self._select(*name) is not None:
+                self._schemas.add(folded(name.schema))
+
+    def change(self, end: Place, query: Query, version: ServerVersion) -> Change:
+        """Return a statement that ends at a place, as far as it is to be read.
+
+        Raises:
+            CorruptEvent: the session's settings exceed the event.
+        """
+        statement = statement_of(query, version)
+        named = named_in(statement)
+        self.see(*named.tables)
+        why = self._why_unread(statement, named)
+        if not why and not named.nothing:
+            return Change(end, statement)
+        touches = Touches(
+            frozenset(named.tables),
+            schemas=frozenset(named.schemas),
+            gone=frozenset(named.dropped | named.whole),
+            all=named.any,
+        )
+        return Change(end, replace(statement, sql=statement.sql[:BEGINNING_CHARS]), touches, why)
+
+    def _why_unread(self, statement: Statement, named: Named) -> str:
+        """Return why a statement is not read, a sentence; empty: it is."""
+        if len(statement.sql) > self._chars_max:
+            return (
+                f"{statement.title} has {len(statement.sql):,} characters, more than are read "
+                f"({self._chars_max:,}, reader.statement_chars_max)."
+            )
+        if named.whole:
+            return f"{statement.title} names more than {NAMES_MAX:,} tables."
+        if named.tables and not any(folded(name.schema) in self._schemas for name in named.tables):
+            return f"{statement.title} concerned no kept table, and was not read."
+        return ""

@@ -1,0 +1,331 @@
+"""Source definitions: what is known of the tables of one shard's source, whichever server answers.
+
+A stream that begins at a position needs the definitions there. They come from, in this order:
+
+1. the history of the server that answers, if it covers the position. Statements that it lacks, because the
+   position was moved over them or lies before its beginning, are read from the binlog first;
+2. the history of the server that the position is of, if another one answers: what was right at the position
+   is right on this one too;
+3. the server's present, see `binlog.history.history`. It is read with the first statement or table map
+   that needs it.
+
+Facts are handed to whoever stores them before the rows that follow them; see `news`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from binlog.grammar.chunk_builder import STATEMENT_CHARS_MAX
+from binlog.grammar.skips import SkipsOf, no_skips
+from binlog.grammar.tables import Select
+from binlog.history.facts import Change, Place
+from binlog.history.histories import Histories
+from binlog.history.history import SchemaHistory
+from binlog.schema.definition import SourceName, TableDefinition, UnknownTable
+from binlog.server.definitions.base import Base
+from binlog.server.definitions.definition_lookup import DefinitionLookup
+from binlog.server.definitions.present import PresentReader
+from binlog.server.definitions.scope import Scope
+from binlog.server.source import ServerFacts, SourceAddress
+from merge.errors import PositionPurged, PositionRefused
+from merge.values.chunk import TableName
+from merge.values.history_text import HistoryText
+from merge.values.position import Position, file_order
+
+_log = logging.getLogger(__name__)
+
+#: bytes of a binlog after which it is stored again up to where it was read: what a restart may read twice
+READ_TO_EVERY_BYTES = 256 << 20
+#: how long the first rows after a statement wait for the source's own definition, by default, seconds
+CONFIRM_S = 5.0
+
+
+class SourceDefinitions:
+    """The definitions of one shard's tables. One stream uses it at a time, while other threads store it.
+
+    Args:
+        shard: its name, for the log.
+        select: which tables are wanted.
+        always: whether they are followed even if every table map says what is needed.
+        confirm_s: how long the first rows after a statement wait for the source's own definition; 0: not at
+            all, it is compared later.
+        statement_chars_max: characters of the longest statement that is read.
+        protects: see `Keeper`; None: no table is.
+    """
+
+    def __init__(
+        self,
+        shard: str,
+        select: Select,
+        *,
+        always: bool = False,
+        confirm_s: float = CONFIRM_S,
+        statement_chars_max: int = STATEMENT_CHARS_MAX,
+        protects: Callable[[TableName, tuple[TableName, ...]], bool] | None = None,
+    ) -> None:
+        self.always = always
+        self._protects = protects
+        self.confirm_s = confirm_s
+        self._shard = shard
+        self._select = select
+        self._scope = Scope(select, statement_chars_max)
+        self._lock = threading.RLock()
+        self._histories = Histories()
+        #: what was stored, and has not been looked at yet
+        self._stored = ""
+        self._changed = False
+        #: up to where reading was known when `news` was asked last
+        self._told: Position | None = None
+
+    # ---- for whoever stores it
+
+    def restore(self, stored: str | HistoryText | None) -> None:
+        """Take what was stored, as a whole; what is known already is newer, and is stored again."""
+        with self._lock:
+            if len(self._histories):
+                self._changed = True
+                self._histories.rewrite()
+            elif not self._changed:
+                self._stored = stored.text if isinstance(stored, HistoryText) else stored or ""
+
+    def news(self) -> HistoryText | None:
+        """Return what has to be stored now; None if nothing has changed.
+
+        Ask after rows were taken, and store it before they are handed on: it has every statement before them.
+
+        Raises:
+            DataError: it is too long.
+        """
+        with self._lock:
+            if not self._changed:
+                return None
+            self._changed = False
+            return self._histories.take_text()
+
+    def rebuild(self) -> None:
+        """Forget everything: the present of the server is taken, where reading is now."""
+        with self._lock:
+            self._histories.clear()
+            self._stored, self._changed = "", True
+
+    def tables(self) -> list[TableDefinition | UnknownTable]:
+        """Return the wanted tables as they are where reading is; none if nothing was needed yet."""
+        return self._found(lambda name: name is not None)
+
+    def describe(self) -> dict[str, int] | None:
+        """Return how many tables there are, not read yet, and not confirmed yet; None: none are followed."""
+        with self._lock:
+            latest = list(self._histories)
+            if not latest:
+                return None
+            with latest[-1].lock:
+                return {
+                    "tables": latest[-1].count(),
+                    "unread": len(latest[-1].unread),
+                    "followed": len(latest[-1].followed()),
+                }
+
+    def known_as(self, name: TableName) -> list[TableDefinition | UnknownTable]:
+        """Return the tables that consumers know by a name, as they are where reading is."""
+        return self._found(lambda each: each == name)
+
+    def _found(self, wanted: Callable[[TableName | None], bool]) -> list[TableDefinition | UnknownTable]:
+        """Return the tables of the latest history that consumers know by a wanted name."""
+        with self._lock:
+            latest = list(self._histories)
+            if not latest:
+                return []
+            with latest[-1].lock:
+                names = [name for name in latest[-1].names() if wanted(self._select(*name))]
+                found = [latest[-1].table(*name) for name in names]
+        return [table for table in found if table is not None]
+
+    def names(self) -> frozenset[str] | None:
+        """Return what consumers call the tables where reading is; None: not known."""
+        with self._lock:
+            latest = list(self._histories)
+            if not latest:
+                return None
+            found = (self._select(*name) for name in latest[-1].names())
+            return frozenset(str(name) for name in found if name is not None)
+
+    def origins(self, name: SourceName) -> tuple[TableName, ...]:
+        """Return names that a table had, and those of tables that it was made like, where reading is."""
+        with self._lock:
+            latest = list(self._histories)
+            if not latest:
+                return ()
+            with latest[-1].lock:
+                return tuple(TableName(*each) for each in latest[-1].origins(name))
+
+    # ---- for the reader
+
+    def protects(self, name: SourceName, origins: tuple[TableName, ...]) -> bool:
+        """Return whether columns of a table must not be read through others."""
+        return self._protects is not None and self._protects(TableName(*name), origins)
+
+    def lookup(
+        self, address: SourceAddress, facts: ServerFacts, start: Position, skips: SkipsOf = no_skips
+    ) -> DefinitionLookup:
+        """Return the lookup of a stream that begins at a position, on the server that answers.
+
+        Args:
+            address: the server.
+            facts: what it reports about itself.
+            start: the position.
+            skips: what is left out of its binlog.
+
+        Raises:
+            DataError: what was stored cannot be read.
+            SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
+        """
+        reader = PresentReader(address, facts, skips, self._scope)
+        with self._lock:
+            self._load(reader)
+            for each in self._histories:
+                self._scope.see(*each.names(), *each.first.names())
+        history, base = None, None
+        if start.is_of(facts.identity):
+            history = self._at(Place(facts.identity, start.file, start.offset), start, reader)
+        else:
+            base = self._elsewhere(start)
+        return DefinitionLookup(reader, self, history, base)
+
+    def read_to(self, position: Position) -> None:
+        """Note up to where the binlog was read."""
+        with self._lock:
+            history = self._histories.of(position.server)
+            if history is None or (
+                history.read_to is not None and _place(history.read_to).reaches(_place(position))
+            ):
+                return
+            history.read_to = position
+            told = self._told
+            if (
+                told is None
+                or (told.server, told.file) != (position.server, position.file)
+                or position.offset - told.offset >= READ_TO_EVERY_BYTES
+            ):
+                self._told, self._changed = position, True
+
+    def apply(self, history: SchemaHistory, change: Change) -> frozenset[SourceName]:
+        """Apply a statement to a history; return the tables that it touches.
+
+        Raises:
+            DefinitionContradicted: the source shows a table otherwise than statements have left it.
+        """
+        touching = history.touching(change)
+        with self._lock, history.lock:
+            self._changed |= history.apply(touching)
+        touches = touching.touches
+        if touches is None:
+            return frozenset()
+        if touches.passed_over:
+            _log.info(
+                "%s is not understood in the statement on %s at %s: it was passed over, "
+                "because it can have no meaning for rows",
+                ", ".join(touches.passed_over),
+                ", ".join(map(str, sorted(touches.names))) or "a table",
+                change.end,
+                extra={"shard": self._shard},
+            )
+        return touches.names
+
+    def changed(self) -> None:
+        """Say that a history has changed: it has to be stored."""
+        with self._lock:
+            self._changed = True
+
+    def begin(self, history: SchemaHistory) -> None:
+        """Keep a history that has begun."""
+        with self._lock:
+            self._histories.keep(history)
+            self._changed = True
+
+    def keeps(self, history: SchemaHistory) -> bool:
+        """Return whether a history is still the one of its server."""
+        return any(each is history for each in self._histories)
+
+    def _load(self, reader: PresentReader) -> None:
+        stored, self._stored = self._stored, ""
+        if stored:
+            try:
+                self._histories.load(stored, reader.maker())
+            except BaseException:
+                self._stored = stored
+                raise
+
+    def _at(self, place: Place, start: Position, reader: PresentReader) -> SchemaHistory | None:
+        """Return the server's history, at a place; None if it is not known what was there."""
+        history = self._histories.of(place.server)
+        if history is None:
+            return None
+        try:
+            known = self._reached(history, place, start, reader)
+        except (PositionPurged, PositionRefused):
+            known = False
+        with self._lock:
+            if not known:
+                _log.warning(
+                    "its schema history does not lead to %s: it begins anew",
+                    place,
+                    extra={"shard": self._shard},
+                )
+                self._histories.drop(place.server)
+                return None
+            history.go_to(place)
+        return history
+
+    def _reached(self, history: SchemaHistory, place: Place, start: Position, reader: PresentReader) -> bool:
+        """Read the statements that a history lacks to cover a place; return whether it covers it now.
+
+        Raises:
+            PositionPurged: they are gone.
+        """
+        read_to = history.read_to
+        if file_order(history.beginning.file)[0] != file_order(place.file)[0] or (
+            read_to is not None and _replaced(read_to, start)
+        ):
+            return False
+        if read_to is not None and not _place(read_to).reaches(place):
+            changes = reader.changes(read_to, place)
+            if changes is None:
+                return False
+            with self._lock:
+                history.go_to(_place(read_to))
+                for change in changes:
+                    history.apply(change)
+                self._changed = True
+        if not history.covers(place):
+            earlier = reader.changes(start, history.beginning, after=place)
+            if earlier is None:
+                return False
+            with self._lock:
+                history.extend(place, earlier)
+                self._changed = True
+        return True
+
+    def _elsewhere(self, start: Position) -> Base | None:
+        """Return the definitions at a position of a server that is not the one that answers."""
+        place = Place(start.server, start.file, start.offset)
+        with self._lock:
+            history = self._histories.covering(place) if start.file else None
+            if history is None:
+                return None
+            read_to = history.read_to
+            if read_to is None or _place(read_to).reaches(place):
+                return Base(history.catalog_at(place), start, gap=False)
+            return Base(history.catalog_at(_place(read_to)), read_to, gap=True)
+
+
+def _place(position: Position) -> Place:
+    return Place(position.server, position.file, position.offset)
+
+
+def _replaced(before: Position, now: Position) -> bool:
+    """Return whether two positions are known to be in two binlogs: the server was reset in between."""
+    created = before.created_s, now.created_s
+    return before.file == now.file and 0 not in created and len(set(created)) > 1

@@ -1,0 +1,66 @@
+"""Described tables: the Arrow columns of a source's tables, before any row has arrived.
+
+They are derived from the definitions of tables as rows derive theirs, see `binlog.history.logged`: from
+those that a stream follows, or else from what the server shows now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from binlog.columns.columns import fields_of
+from binlog.columns.special import special_of
+from binlog.history.logged import reads_of, table_of
+from binlog.schema.definition import TableDefinition
+from binlog.server.definitions.present import Asked, PresentReader
+from binlog.server.source import SourceAddress, connect, server_facts
+from merge.values.chunk import Lineage, SpecialColumns, TableName
+
+
+class Described(NamedTuple):
+    """A table of a source."""
+
+    #: its name in the source
+    source: TableName
+    #: the columns that the source logs, as rows have them, but that an ENUM is plain text
+    columns: pa.Schema
+    special: SpecialColumns | None
+    lineage: Lineage
+
+
+def described(definition: TableDefinition, origins: tuple[TableName, ...] = ()) -> Described:
+    """Return the columns of a table, of its definition.
+
+    Args:
+        definition: it.
+        origins: see `Lineage`.
+
+    Raises:
+        UnsupportedEvent: a column's type is not known, or its charset cannot be decoded.
+    """
+    table = table_of(definition)
+    fields = [
+        each.with_type(each.type.value_type) if pa.types.is_dictionary(each.type) else each
+        for each in fields_of(table)
+    ]
+    name, lineage = TableName(table.schema, table.table), Lineage(origins, reads_of(definition))
+    return Described(name, pa.schema(fields), special_of(table.columns), lineage)
+
+
+def shown_now(address: SourceAddress, wanted: Callable[[str, str], bool]) -> Iterator[Described]:
+    """Yield the wanted tables that the account can see, as they are now.
+
+    Raises:
+        SourceUnavailable: the source does not answer.
+        SourceUnfit: it refuses the connection or a query.
+        UnsupportedEvent: see `described`.
+    """
+    with closing(connect(address)) as connection:
+        asked = Asked(PresentReader(address, server_facts(address, connection)), connection)
+        names = [name for name in asked.listed().tables if wanted(*name)]
+        definitions = map(asked.definition, names)
+        yield from (described(definition) for definition in definitions if definition is not None)

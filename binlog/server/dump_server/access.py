@@ -1,0 +1,164 @@
+"""Dump server access: how a reader finds the dump server of its source, starts it, and decides to read by it.
+
+The first reader of a source on a machine binds the socket's name, which only one process can, and hands the
+listening socket to the process that it starts. So two readers never start two dump servers, readers that come
+while it starts wait in the socket's queue, and nothing is left over when the process ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+import time
+
+from binlog.server.dump_server.attachment import Attachment, NotAttached
+from binlog.server.dump_server.wire import address_fields, socket_name
+from binlog.server.source import SourceAddress
+from binlog.dump_window.attempts import Attempts
+from merge.values.position import Position
+
+_log = logging.getLogger(__name__)
+
+#: how long a reader without a stream waits for the answer of a dump server, which may have to start, seconds
+_BEGIN_WAIT_S = 3.0
+#: how long a reader that reads by itself waits for it, seconds: its shard is silent meanwhile
+_MOVE_WAIT_S = 0.5
+#: readers that wait for a dump server which starts
+_BACKLOG = 1024
+#: how long the process may take to detach itself, seconds
+_DETACH_S = 30.0
+
+
+class DumpServerAccess:
+    """One reader's way to the dump server of its source. Used by one thread; `attached` by any.
+
+    Args:
+        address: the source.
+    """
+
+    def __init__(self, address: SourceAddress) -> None:
+        self._address = address
+        self._attempts = Attempts()
+        #: the attachment that the next stream reads
+        self._next: Attachment | None = None
+        #: whether the dump server serves the reader
+        self.attached = False
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the source is read from a dump server if that is possible."""
+        return self._address.dump_window_bytes_max > 0
+
+    def begin(self, position: Position, server: str) -> Attachment | None:
+        """Return the attachment for a stream from a position; None: the reader reads the source by itself.
+
+        Args:
+            position: of the source itself, outside of a transaction or at its beginning.
+            server: identity of the source.
+        """
+        attachment, self._next = self._next, None
+        if attachment is not None:
+            if attachment.position == position:
+                return self._taken(attachment)
+            attachment.close()
+        if not self._attempts.due(time.monotonic()):
+            return None
+        attachment = self._attach(position, server, _BEGIN_WAIT_S)
+        return None if attachment is None else self._taken(attachment)
+
+    def move(self, position: Position, server: str) -> bool:
+        """Return whether a dump server can send the next stream, from `position`; ask at intervals only."""
+        if not self._attempts.due(time.monotonic()):
+            return False
+        self._next = self._attach(position, server, _MOVE_WAIT_S)
+        return self._next is not None
+
+    def left(self) -> None:
+        """Note that the stream has ended, if a dump server served it and it was not lost."""
+        if self.attached:
+            self.attached = False
+            self._attempts.left()
+
+    def lost(self, why: str) -> None:
+        """Note that the dump server no longer serves the reader."""
+        self.attached = False
+        self._attempts.lost(time.monotonic())
+        shard = {"shard": self._address.name}
+        _log.info("no longer reads %s from a dump server: %s", self._address.place, why, extra=shard)
+
+    def close(self) -> None:
+        """Close an attachment that no stream has taken."""
+        if self._next is not None:
+            self._next.close()
+            self._next = None
+
+    def _taken(self, attachment: Attachment) -> Attachment:
+        self.attached = True
+        self._attempts.attached(time.monotonic())
+        shard = {"shard": self._address.name}
+        _log.info(
+            "reads %s from a dump server from %s", self._address.place, attachment.position, extra=shard
+        )
+        return attachment
+
+    def _attach(self, position: Position, server: str, wait_s: float) -> Attachment | None:
+        try:
+            sock = self._connected(position, server, wait_s)
+            return Attachment(sock, position, wait_s, self._address.read_timeout_s)
+        except NotAttached as why:
+            self._attempts.refused(time.monotonic(), answered=why.answered)
+            _log.debug("is not served by a dump server: %s", why, extra={"shard": self._address.name})
+            return None
+
+    def _connected(self, position: Position, server: str, wait_s: float) -> socket.socket:
+        """Return a connection to the dump server, which is started if there is none."""
+        name = socket_name(self._address, server)
+        for _ in range(2):
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            sock.settimeout(wait_s)
+            try:
+                sock.connect(name)
+            except OSError as error:
+                sock.close()
+                if error.errno != errno.ECONNREFUSED:
+                    raise NotAttached(f"its socket cannot be reached: {error}") from error
+                self._start(name, position, server)
+            else:
+                return sock
+        raise NotAttached("it ended while it started")
+
+    def _start(self, name: str, position: Position, server: str) -> None:
+        """Start the dump server, unless another reader just did."""
+        with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as listener:
+            try:
+                listener.bind(name)
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    return
+                raise NotAttached(f"its socket cannot be bound: {error}") from error
+            listener.listen(_BACKLOG)
+            order = {
+                "source": address_fields(self._address),
+                "server": server,
+                "file": position.file,
+                "offset": position.offset,
+            }
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                # The process detaches itself: it serves other readers when this one has ended.
+                subprocess.run(  # noqa: S603 - our own interpreter and module
+                    # -P: what lies in the working folder is no module of ours.
+                    [sys.executable, "-P", "-m", "binlog.dump_server", str(listener.fileno())],
+                    input=json.dumps(order).encode(),
+                    stdout=subprocess.DEVNULL,
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                    pass_fds=(listener.fileno(),),
+                    start_new_session=True,
+                    timeout=_DETACH_S,
+                    check=False,
+                )

@@ -1,0 +1,88 @@
+"""Wire format between a dump server and its readers, on a Unix socket in the kernel's abstract namespace.
+
+Both sides send packets of the client/server protocol whose number is 0. A reader sends one, a request: a JSON
+object. The dump server sends an answer, then the packets of the dump. Their first byte says what they are:
+
+    0x00  an event, as the source sent it
+    0x01  a notice: 8 bytes, a moment of the machine's steady clock, microseconds; what the source had
+          committed by then, less a margin, came before; or -1, which only says that the dump server lives
+    0x02  an answer: a JSON object
+    0xFF  an error, after which the dump server closes the connection: its text
+
+A socket's name is in the abstract namespace, where every user of the machine sees it and may take it. So both
+sides check that the process at the other end is of their own user.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import struct
+from dataclasses import asdict
+from typing import Any
+
+from binlog.server.source import SourceAddress
+
+NOTICE, ANSWER, ERROR = 0x01, 0x02, 0xFF
+#: the longest request, bytes
+REQUEST_BYTES_MAX = 16_384
+_FULL = 0xFFFFFF
+_NOTICE = struct.Struct("<Bq")
+#: struct ucred: process id, user id and group id
+_CREDENTIALS = struct.Struct("3i")
+_NO_MOMENT = -1
+
+
+def socket_name(address: SourceAddress, server: str) -> str:
+    """Return the name of the socket of a source's dump server, for this user of this machine.
+
+    Readers share one if they reach the same server at the same address as the same account, with the same TLS
+    and heartbeats.
+
+    Args:
+        address: the source.
+        server: its identity. A server that replaces another one at an address has a dump server of its own.
+    """
+    tls = None if address.ssl is None else sorted(address.ssl.items())
+    shared = [os.geteuid(), address.host, address.port, address.user, tls, address.heartbeat_ms, server]
+    return f"\0canal-group-dump-server-{hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:32]}"
+
+
+def address_fields(address: SourceAddress) -> dict[str, Any]:
+    """Return what a dump server needs to know of a source: arguments of `SourceAddress`, as a JSON object."""
+    return {key: value for key, value in asdict(address).items() if key != "commit_times"}
+
+
+def packets_of(payload: bytes) -> bytes:
+    """Return a payload as packets of number 0."""
+    parts = [payload[at : at + _FULL] for at in range(0, len(payload) + 1, _FULL)]
+    return b"".join(len(part).to_bytes(3, "little") + b"\0" + part for part in parts)
+
+
+def notice(moment_us: int | None) -> bytes:
+    """Return the packet that tells a reader a moment; None: only that the dump server lives."""
+    return packets_of(_NOTICE.pack(NOTICE, _NO_MOMENT if moment_us is None else moment_us))
+
+
+def is_notice(payload: bytes) -> bool:
+    """Return whether a payload is a notice."""
+    return len(payload) == _NOTICE.size and payload[0] == NOTICE
+
+
+def idle_moment_us(payload: bytes) -> int | None:
+    """Return the moment of a notice, microseconds of the steady clock; None if it has none."""
+    _, moment_us = _NOTICE.unpack(payload)
+    return None if moment_us == _NO_MOMENT else int(moment_us)
+
+
+def answer(**fields: Any) -> bytes:
+    """Return the packet that answers a request."""
+    return packets_of(bytes([ANSWER]) + json.dumps(fields).encode())
+
+
+def own_user(connection: socket.socket) -> bool:
+    """Return whether the process at the other end of a Unix socket is of this process's user."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return bool(_CREDENTIALS.unpack(credentials)[1] == os.geteuid())

@@ -1,0 +1,333 @@
+"""Sources: the address of a shard's server, and connections to it whose errors are ours.
+
+A server that refuses a connection, breaks it or does not answer raises SourceUnavailable: retry later. A
+server that denies access raises SourceUnfit: its operator must act. No error of the driver leaves this
+package.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import ssl
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pymysql
+from pymysql.constants import ER
+
+from binlog.server.login import GuardedConnection, LoginRefused, tls_context
+from binlog.server.row import Row
+from binlog.server.semi_sync.source_side import VARIABLES, SemiSyncMode
+from merge.errors import CanalGroupError, DataError, PositionPurged, SourceUnavailable, SourceUnfit
+from merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
+
+_HOST_NAME_BYTES = 60
+#: errors by which a server says that the account may not do what was asked
+_DENIED = {
+    ER.ACCESS_DENIED_ERROR,
+    ER.DBACCESS_DENIED_ERROR,
+    ER.SPECIFIC_ACCESS_DENIED_ERROR,
+    1045,
+    1142,
+    1698,
+}
+_BLOCKED_HOST = {1129, 1130}
+_AUTH_PLUGIN = {2059, 2061}
+#: the server does not understand a statement or a variable that this package needs
+_NOT_UNDERSTOOD = {ER.PARSE_ERROR, ER.UNKNOWN_SYSTEM_VARIABLE}
+_BINLOG_ERROR = 1236
+_PURGED = re.compile(
+    r"could not find first log file|purged (required )?binary log|required binlog files have been purged",
+    re.IGNORECASE,
+)
+_SAME_ID = re.compile(r"same server_(uu)?id", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAddress:
+    """Where a shard's server listens, and as which account and replica it is read."""
+
+    #: the shard's name within its group; empty for a server that only answers lookups of tables
+    name: str
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)
+    #: the reader's own id as a replica: unique among all replicas of the source
+    server_id: int
+    #: the destination this reader serves; part of the name under which the source lists it
+    destination: str = ""
+    connect_timeout_s: float = 10.0
+    #: heartbeats come every 100 ms: a source that is silent for this long counts as unavailable
+    read_timeout_s: float = 5.0
+    #: interval between the heartbeats of an idle source
+    heartbeat_ms: int = 100
+    #: whether, and when, a source with semi-synchronous replication is told that a transaction is safe here
+    semi_sync: SemiSyncMode = "off"
+    #: which server's commit times are read
+    commit_times: CommitTimes = OF_THE_SERVER_READ
+    #: PyMySQL's ssl arguments without their prefix (ca, cert, key, verify_cert, verify_identity): TLS is then
+    #: required; None: no TLS
+    ssl: Mapping[str, Any] | None = None
+    #: limit of what its dump server retains, bytes, see `binlog.dump_server`; 0: the reader uses none
+    dump_window_bytes_max: int = 0
+
+    @property
+    def host_name(self) -> str:
+        """The name under which the source lists this reader, at most 60 bytes."""
+        name = f"canal-group:{self.destination}/{self.name}".encode()[:_HOST_NAME_BYTES]
+        return name.decode("utf-8", "ignore")
+
+    @property
+    def title(self) -> str:
+        """The server as the subject of a sentence."""
+        return f"The source of shard {self.name}" if self.name else "The server"
+
+    @property
+    def place(self) -> str:
+        """Host and port of the server, for messages."""
+        return f"{self.host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.user}@{self.place}"
+
+
+@contextlib.contextmanager
+def translated(address: SourceAddress) -> Iterator[None]:
+    """Turn the driver's and the socket's errors into ours."""
+    try:
+        yield
+    except LoginRefused as refused:
+        raise SourceUnfit(
+            f"{address.title} at {address} {refused.what}.", hint=refused.hint, shard=address.name
+        ) from refused
+    except pymysql.Error as error:
+        cause = getattr(error, "original_exception", None)
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            raise _not_trusted(address, cause) from error
+        code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+        text = str(error.args[1]) if len(error.args) > 1 else str(error)
+        raise server_error(address, code, text) from error
+    except OSError as error:
+        raise SourceUnavailable(
+            f"{address.title} at {address} broke the connection: {error}.", shard=address.name
+        ) from error
+    except (LookupError, RuntimeError, ValueError, struct.error) as error:
+        # The driver raises these on packets that no server sends, such as a request for one of our files.
+        raise _strange(address, str(error)) from error
+
+
+def _strange(address: SourceAddress, why: str) -> SourceUnfit:
+    return SourceUnfit(
+        f"What answers at {address} does not follow the protocol of MySQL and MariaDB: {why}.",
+        hint="Check host and port: another kind of server listens there.",
+        shard=address.name,
+    )
+
+
+def _not_trusted(address: SourceAddress, error: ssl.SSLCertVerificationError) -> SourceUnfit:
+    return SourceUnfit(
+        f"{address.title} at {address} shows a certificate that is not trusted: {error.verify_message}.",
+        hint="Check ssl.ca and the host name in the certificate; ssl.verify: false trusts any server.",
+        shard=address.name,
+    )
+
+
+def server_error(address: SourceAddress, code: int, text: str) -> CanalGroupError:
+    """Return our error for an error code of a server or of the driver."""
+    if code in _DENIED or code in _BLOCKED_HOST or code in _AUTH_PLUGIN:
+        return SourceUnfit(
+            f"{address.title} denies {address}: {text} ({code}).",
+            hint=_access_hint(address, code),
+            shard=address.name,
+            code=code,
+        )
+    if code == _BINLOG_ERROR:
+        return _binlog_error(address, text)
+    if code in _NOT_UNDERSTOOD:
+        return SourceUnfit(
+            f"{address.title} at {address} does not understand a statement: {text} ({code}).",
+            hint="Expected MySQL 5.7 or later, or MariaDB 10.5 or later.",
+            shard=address.name,
+            code=code,
+        )
+    # Every other error that a server returns for these few statements is temporary: shutting down, too many
+    # connections, killed, gone, still starting.
+    return SourceUnavailable(
+        f"{address.title} at {address} is not available: {text} ({code}).",
+        shard=address.name,
+        code=code,
+    )
+
+
+def _access_hint(address: SourceAddress, code: int) -> str:
+    if code in _BLOCKED_HOST:
+        return "Run FLUSH HOSTS; or create the user for this host on the source."
+    if code in _AUTH_PLUGIN:
+        return (
+            f"ALTER USER '{address.user}'@'%' IDENTIFIED WITH caching_sha2_password BY '<password>'; "
+            "gives the account an authentication plugin that PyMySQL knows."
+        )
+    return (
+        f"CREATE USER '{address.user}'@'%' IDENTIFIED BY '<password>'; "
+        f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{address.user}'@'%';"
+    )
+
+
+def _binlog_error(address: SourceAddress, text: str) -> DataError:
+    """Return our error for 1236, with which a server refuses a dump; only its text says why."""
+    if _PURGED.search(text):
+        return PositionPurged(f"{address.title} no longer has the position: {text}.", shard=address.name)
+    if _SAME_ID.search(text):
+        return SourceUnfit(
+            f"Another replica uses server id {address.server_id} on the source of shard {address.name}: "
+            f"{text}.",
+            hint="Give each reader of a source its own server_id.",
+            shard=address.name,
+        )
+    return DataError(
+        f"{address.title} cannot serve the position: {text}.",
+        hint="The position belongs to another source, or the binlog is damaged there.",
+        shard=address.name,
+    )
+
+
+def connect(address: SourceAddress, *, read_timeout_s: float | None = None) -> pymysql.Connection[Any]:
+    """Open a connection to a source.
+
+    Raises:
+        SourceUnavailable: no server answers, or it broke the connection.
+        SourceUnfit: access was denied, or the server asks for the password where it may not be shown.
+    """
+    timeout_s = address.read_timeout_s if read_timeout_s is None else read_timeout_s
+    with translated(address):
+        return GuardedConnection(
+            tls=None if address.ssl is None else tls_context(address.ssl),
+            host=address.host,
+            port=address.port,
+            user=address.user,
+            password=address.password,
+            charset="utf8mb4",
+            autocommit=True,
+            connect_timeout=address.connect_timeout_s,
+            read_timeout=timeout_s,
+            write_timeout=timeout_s,
+            program_name="canal-group",
+        )
+
+
+def query(address: SourceAddress, connection: pymysql.Connection[Any], sql: str) -> list[Row]:
+    """Run a statement and return its rows.
+
+    Raises:
+        SourceUnavailable: the connection broke.
+        SourceUnfit: the account may not run it.
+    """
+    with translated(address), connection.cursor(pymysql.cursors.DictCursor) as cursor:
+        cursor.execute(sql)
+        return [Row(row, partial(_strange, address)) for row in cursor.fetchall()]
+
+
+def query_one(address: SourceAddress, connection: pymysql.Connection[Any], sql: str) -> Row:
+    """Run a statement that has one row, and return that.
+
+    Raises:
+        SourceUnavailable: the connection broke.
+        SourceUnfit: the account may not run it, or the answer has no row.
+    """
+    rows = query(address, connection, sql)
+    if not rows:
+        raise _strange(address, f"its answer to {sql!r} has no row")
+    return rows[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a server reports about itself."""
+
+    version: str
+    server_id: int
+    #: identifies the server: MySQL's uuid, or MariaDB's server id. Two unrelated MariaDB servers may share an
+    #: id; the creation time of a file then tells their binlogs apart (ADR 19)
+    identity: str
+    #: global variables by lower-case name
+    variables: Mapping[str, str]
+
+    @property
+    def mariadb(self) -> bool:
+        """Whether it is a MariaDB server."""
+        return "mariadb" in self.version.lower()
+
+    @property
+    def gtids(self) -> bool:
+        """Whether every transaction has a GTID, so that a stream can be requested by GTID."""
+        return self.mariadb or self.variables.get("gtid_mode", "").upper() == "ON"
+
+    @property
+    def commits_in_order(self) -> bool:
+        """Whether it is a MySQL server that commits what it replicates in the order of its source."""
+        if self.mariadb:
+            return False
+        names = ("replica", "slave")
+        keeps = any(self.variables.get(f"{name}_preserve_commit_order", "").upper() == "ON" for name in names)
+        workers = [self.variables.get(f"{name}_parallel_workers", "") for name in names]
+        return keeps or any(each in ("0", "1") for each in workers)
+
+    @property
+    def number(self) -> tuple[int, ...]:
+        """The version's numbers, for comparisons."""
+        match = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)", self.version)
+        return tuple(int(part) for part in match.groups()) if match else (0, 0, 0)
+
+    @property
+    def binlog_status_statement(self) -> str:
+        """The statement that shows the end of the binlog: renamed in MySQL 8.2, the old name gone in 8.4."""
+        if not self.mariadb and self.number >= (8, 2):
+            return "SHOW BINARY LOG STATUS"
+        return "SHOW MASTER STATUS"
+
+    @property
+    def replicas_statement(self) -> str:
+        """The statement that lists the registered replicas: renamed in MySQL 8.0.22."""
+        if not self.mariadb and self.number >= (8, 0, 22):
+            return "SHOW REPLICAS"
+        return "SHOW SLAVE HOSTS"
+
+
+_VARIABLES = (
+    "version",
+    "server_id",
+    "server_uuid",
+    "log_bin",
+    "binlog_storage_engine",
+    "binlog_format",
+    "binlog_row_image",
+    "binlog_row_metadata",
+    "binlog_row_value_options",
+    "binlog_checksum",
+    "gtid_mode",
+    "replica_preserve_commit_order",
+    "slave_preserve_commit_order",
+    "replica_parallel_workers",
+    "slave_parallel_workers",
+    "gtid_slave_pos",
+    *VARIABLES,
+)
+
+
+def server_facts(address: SourceAddress, connection: pymysql.Connection[Any]) -> ServerFacts:
+    """Ask a server for its version, identity and the settings that matter here."""
+    names = ", ".join(f"'{name}'" for name in _VARIABLES)
+    rows = query(address, connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+    variables = {str(row["Variable_name"]).lower(): str(row["Value"]) for row in rows}
+    server_id = Row(variables, partial(_strange, address)).number("server_id")
+    return ServerFacts(
+        version=variables.get("version", ""),
+        server_id=server_id,
+        identity=variables.get("server_uuid") or str(server_id),
+        variables=variables,
+    )

@@ -1,0 +1,56 @@
+"""Beginning: the position that a start means on a server now; see `merge.values.start`."""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+import pymysql
+
+from binlog.server.source import ServerFacts, SourceAddress
+from binlog.server.starts.scan import Scan
+from binlog.server.starts.start import earliest_position, latest_position
+from merge.errors import SourceUnfit
+from merge.values.gtids.gtid import MariaDbGtidSet
+from merge.values.position import ANY_SERVER, Position
+from merge.values.start import After, At, Holding, InFile, ShardStart
+
+
+def beginning(
+    start: ShardStart, address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts
+) -> Position:
+    """Return the position of a start.
+
+    Args:
+        start: what to look for.
+        address: the server.
+        connection: an open connection to it.
+        facts: what it reports about itself.
+
+    Raises:
+        PositionPurged: the server no longer has it.
+        DataError: a file and offset where no transaction begins.
+        SourceUnfit: the server has no binlog, or no GTIDs of that kind.
+        SourceUnavailable: it does not answer.
+    """
+    match start:
+        case "earliest":
+            return earliest_position(address, connection, facts)
+        case "latest":
+            return latest_position(address, connection, facts)
+        case At(time_us):
+            return Scan(address, connection, facts).at_time(time_us)
+        case InFile(file, offset):
+            return Scan(address, connection, facts).at_place(file, offset)
+        case Holding(file, offset):
+            return Scan(address, connection, facts).at_place(file, offset, holding=True)
+        case After(gtids):
+            if not facts.gtids or isinstance(gtids, MariaDbGtidSet) != facts.mariadb:
+                raise SourceUnfit(
+                    f"{address.title} at {address} has no GTIDs of the kind of {gtids}.",
+                    hint="MySQL has them as uuid:1-5, with gtid_mode = ON; MariaDB has them as 0-1-42.",
+                    shard=address.name,
+                )
+            oldest = earliest_position(address, connection, facts)
+            return Position(oldest.file, 0, gtid_set=gtids, server=ANY_SERVER)
+        case _:
+            assert_never(start)

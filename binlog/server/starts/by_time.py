@@ -1,0 +1,133 @@
+"""By time: where a stream continues on another server if GTIDs cannot be used.
+
+The binlog is searched for the transaction that was delivered last, see `anchor`, from the commit time of the
+position less `fallback_us` on. A server that lacks the transaction, and on which nothing was committed since,
+lags or was left alone: it is retried, as a server is that lacks GTIDs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pymysql
+
+from binlog.formats.events import MAGIC
+from binlog.server.source import ServerFacts, SourceAddress
+from binlog.server.starts.anchor import AnchorSearch, Logged
+from binlog.server.starts.scan import Scan, until
+from binlog.server.starts.start import earliest_position, latest_position
+from merge.errors import PositionPurged, SourceUnavailable
+from merge.values.chunk import Chunk
+from merge.values.header import Flag, origin_of
+from merge.values.position import Position
+
+_SECOND_US = 1_000_000
+#: how long before the last commit time a search begins, by default, microseconds
+FALLBACK_US = 60 * _SECOND_US
+
+
+@dataclass(frozen=True, slots=True)
+class FoundByTime:
+    """Where to continue, and what comes again."""
+
+    position: Position
+    #: whether the transaction that was delivered last was found
+    anchored: bool
+    dropped: int
+    repeated: int
+
+
+def continued_by_time(
+    address: SourceAddress,
+    connection: pymysql.Connection[Any],
+    facts: ServerFacts,
+    position: Position,
+    fallback_us: int,
+) -> FoundByTime:
+    """Return where a stream continues on the server that answers, which is not that of `position`.
+
+    Args:
+        address: the server.
+        connection: an open connection to it.
+        facts: what it reports about itself.
+        position: of another server, at a transaction's end, with the commit time of the one before.
+        fallback_us: how long before that time the search begins.
+
+    Raises:
+        SourceUnavailable: the server lacks the transaction, and nothing was committed there since.
+        PositionPurged: its binlog begins after that transaction.
+        SourceUnfit: see `Scan`.
+    """
+    scan = Scan(address, connection, facts)
+    oldest = earliest_position(address, connection, facts)
+    try:
+        start = scan.at_time(max(0, position.commit_us - fallback_us))
+    except PositionPurged:
+        # The transaction may be in the oldest file nevertheless.
+        start = oldest
+    end = latest_position(address, connection, facts)
+    search = AnchorSearch(
+        position.commit_us, position.origin_id, facts.server_id, ordered=facts.commits_in_order
+    )
+    with scan.stream(start, original_times=True) as stream:
+        after = start.file, start.offset
+        for chunk in until(stream, end):
+            after = _take(search, chunk) or after
+            if search.anchored:
+                break
+        created_us = stream.created.get(start.file, 0) * _SECOND_US
+    if not search.anchored:
+        if start.file == oldest.file and created_us > position.commit_us:
+            raise _purged(address, facts, position, oldest)
+        if not search.later:
+            raise _lacks(address, facts, position)
+    found = search.found((start.file, max(start.offset, len(MAGIC))))
+    at = scan.at_place(*(found.begin or after))
+    moved = replace(at, commit_us=position.commit_us, key_us=position.key_us, origin_id=position.origin_id)
+    return FoundByTime(moved, search.anchored, found.dropped, found.repeated)
+
+
+def _take(search: AnchorSearch, chunk: Chunk) -> tuple[str, int] | None:
+    """Take a chunk's transactions, up to the anchor; return where the last one ends."""
+    ends = chunk.headers[(chunk.headers["flags"] & Flag.END) != 0]
+    after = None
+    for header in ends:
+        origin_id = origin_of(chunk.names[header["gtid_source"]], int(header["gtid_number"]))
+        file, commit_us = chunk.names[header["file"]], int(header["commit_us"])
+        search.take(
+            Logged(
+                file=file,
+                offset=int(header["begin_offset"]),
+                server_id=origin_id,
+                original_us=commit_us if origin_id else 0,
+                commit_us=commit_us,
+            )
+        )
+        after = file, int(header["end_offset"])
+        if search.anchored:
+            break
+    return after
+
+
+def _lacks(address: SourceAddress, facts: ServerFacts, position: Position) -> SourceUnavailable:
+    return SourceUnavailable(
+        f"Server {facts.identity}, which answers for shard {address.name} at {address}, lacks the "
+        f"transaction before {position} of server {position.server}, and has none that was committed "
+        "later. The shard continues when the server has caught up, or commits something new.",
+        shard=address.name,
+        commit_us=position.commit_us,
+    )
+
+
+def _purged(
+    address: SourceAddress, facts: ServerFacts, position: Position, oldest: Position
+) -> PositionPurged:
+    return PositionPurged(
+        f"The binlog of server {facts.identity}, which answers for shard {address.name} at {address}, begins "
+        f"with {oldest.file}, after the transaction before {position} of server {position.server}.",
+        hint="Read a server whose binlog goes back further, or load the tables again.",
+        shard=address.name,
+        oldest_file=oldest.file,
+        commit_us=position.commit_us,
+    )

@@ -1,0 +1,141 @@
+"""Logged transactions: which transactions a file of a server's binlog has, by their first events.
+
+Only the events that begin transactions are looked at, so that nothing else in the file can be in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Self
+
+from binlog.formats.event_types import EventType
+from binlog.formats.events import CHECKSUM_CRC32, CHECKSUM_SIZE, HEADER_SIZE, parse_header, parse_rotate
+from binlog.formats.format_description import parse_format_description
+from binlog.formats.gtid_events import parse_start
+from binlog.server.dump.dump_connection import DumpConnection
+from binlog.server.dump.dump_request import dump_from
+from binlog.server.source import SourceAddress, server_error
+from merge.errors import SourceUnavailable
+from merge.values.header import gtid_text
+
+_OK, _ERROR = 0x00, 0xFF
+_SECOND_US = 1_000_000
+_BEGINS = {EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID}
+_IDLE = {EventType.HEARTBEAT, EventType.HEARTBEAT_V2}
+
+
+class Logged(NamedTuple):
+    """A transaction as a binlog has it."""
+
+    #: "uuid", "uuid:tag" or "domain-server", and the number; 0: it has no GTID
+    source: str
+    number: int
+    #: commit time on the server whose binlog this is, microseconds since 1970
+    commit_us: int
+    #: commit time on the server that committed it first; that of this server if that is all there is
+    original_us: int
+    #: where it begins in the file, modulo 4 GiB
+    offset: int
+
+    @property
+    def gtid(self) -> str:
+        """Its GTID; empty: it has none."""
+        return gtid_text(self.source, self.number)
+
+
+class LoggedTransactions:
+    """The transactions of one file from an offset on, up to what the server has now. A context manager.
+
+    Args:
+        address: the server, under a server id that no other connection uses.
+        server: identity of the server that must answer.
+        file: name of its file.
+        offset: where an event begins there, less than 4 GiB.
+
+    Raises:
+        SourceUnavailable: the server does not answer, or another one does.
+        DataError: the server refuses the file and offset.
+    """
+
+    def __init__(self, address: SourceAddress, server: str, file: str, offset: int) -> None:
+        #: when the file was created, seconds since 1970; None: not read yet
+        self.created_s: int | None = None
+        self._address, self._file = address, file
+        self._connection = DumpConnection(address)
+        try:
+            self._require(server)
+            self._checksum = self._connection.register()
+            self._packets = self._connection.request(dump_from(file, offset, address.server_id))
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _require(self, server: str) -> None:
+        found = self._connection.facts.identity
+        if found != server:
+            raise SourceUnavailable(
+                f"Two servers answer for shard {self._address.name} at {self._address}: {server}, then "
+                f"{found}.",
+                shard=self._address.name,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._connection.close()
+
+    def created(self) -> int:
+        """Read up to the file's description, and return when it was created; the request is accepted then."""
+        while self.created_s is None:
+            self._read(self._event())
+        return self.created_s
+
+    def __iter__(self) -> Iterator[Logged]:
+        """Yield the transactions."""
+        while True:
+            event = self._event()
+            header = parse_header(event)
+            if header.event_type in _IDLE or self._leaves(event):
+                return
+            self._read(event)
+            if header.event_type not in _BEGINS:
+                continue
+            body = self._body(event)
+            here, first = (
+                parse_start(header.event_type, body, header.server_id, original=original)
+                for original in (False, True)
+            )
+            written_us = header.timestamp * _SECOND_US
+            commit_us = here.commit_us or written_us
+            yield Logged(
+                here.source,
+                here.number,
+                commit_us,
+                first.commit_us or commit_us,
+                (header.log_pos - header.size) % (1 << 32),
+            )
+
+    def _leaves(self, event: bytes) -> bool:
+        is_rotate = parse_header(event).event_type == EventType.ROTATE
+        return is_rotate and parse_rotate(self._body(event)).file != self._file
+
+    def _read(self, event: bytes) -> None:
+        header = parse_header(event)
+        if header.event_type == EventType.FORMAT_DESCRIPTION:
+            self._checksum = parse_format_description(event).checksum
+            self.created_s = header.timestamp if self.created_s is None else self.created_s
+
+    def _body(self, event: bytes) -> bytes:
+        return event[HEADER_SIZE : -CHECKSUM_SIZE if self._checksum == CHECKSUM_CRC32 else None]
+
+    def _event(self) -> bytes:
+        while (packet := self._packets.take()) is None:
+            self._packets.fill()
+        if packet[:1] == bytes([_OK]):
+            return packet[1:]
+        if packet[:1] == bytes([_ERROR]):
+            text = packet[9:] if packet[3:4] == b"#" else packet[3:]
+            code = int.from_bytes(packet[1:3], "little")
+            raise server_error(self._address, code, text.decode("utf-8", "replace"))
+        raise SourceUnavailable(f"{self._address.title} ended the stream.", shard=self._address.name)

@@ -1,0 +1,260 @@
+"""Scan: find a place in a server's binlog by reading its transactions, without their rows.
+
+A time is found by a binary search over the creation times of the files, and a scan forward from the one that
+was being written then. A place in a file is found by a scan of that file, which knows where transactions
+begin, and which GTIDs are before one.
+
+A time is where the first transaction begins, in the order of the binlog, that was committed at or after it.
+If the source stamps whole seconds only, the time is rounded down to the second. If its clock was set back,
+files are not in the order of their creation times, and any such transaction may be found.
+
+A scan has a connection and a server id of its own: a server ends the dump of a replica whose id another one
+uses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pymysql
+
+from binlog.formats.events import MAGIC
+from binlog.grammar.chunk_builder import Limits
+from binlog.server.binlog_stream import BinlogStream
+from binlog.server.clock import SourceClock
+from binlog.server.low_watermarks import CaughtUp
+from binlog.server.source import ServerFacts, SourceAddress, query, translated
+from binlog.server.starts.start import binlog_files, gtids_at, latest_position
+from merge.errors import DataError, PositionPurged
+from merge.values.chunk import Chunk
+from merge.values.gtids.gtid import NO_GTIDS, GtidSet, parse_gtid_set
+from merge.values.header import Flag
+from merge.values.position import Position, file_order
+from merge.values.progress import gtids_after
+
+_SECOND_US = 1_000_000
+#: a chunk of a scan holds headers only
+_LIMITS = Limits(headers_max=8_192)
+#: PREVIOUS_GTIDS is among the first events of a file
+_HEAD_EVENTS = 4
+_SCAN_ID_MIN = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Scans the binlog of one server.
+
+    Args:
+        address: the server.
+        connection: an open connection to it, for queries.
+        facts: what it reports about itself.
+    """
+
+    address: SourceAddress
+    connection: pymysql.Connection[Any]
+    facts: ServerFacts
+
+    def at_time(self, time_us: int) -> Position:
+        """Return where the first transaction begins that was committed at or after a time.
+
+        Args:
+            time_us: microseconds since 1970 UTC.
+
+        Returns:
+            The position before it, with the commit time of the transaction before; the end of the binlog if
+            nothing was committed since.
+
+        Raises:
+            PositionPurged: the oldest file was created after that time, and files before it were purged.
+            SourceUnavailable, SourceUnfit: the source does not answer, or refuses.
+        """
+        end = latest_position(self.address, self.connection, self.facts)
+        file = self._file_at(binlog_files(self.address, self.connection), time_us)
+        before_us = 0
+        with self._stream(file) as stream:
+            for chunk in until(stream, end):
+                least_us = time_us - time_us % _SECOND_US if stream.whole_seconds else time_us
+                begins = (chunk.headers["flags"] & Flag.BEGIN) != 0
+                found = np.flatnonzero(begins & (chunk.headers["commit_us"] >= least_us))
+                if len(found):
+                    first = chunk.headers[found[0]]
+                    earlier = chunk.headers[: found[0]]["commit_us"]
+                    before_us = int(earlier[-1]) if len(earlier) else before_us
+                    place = chunk.names[first["file"]], int(first["begin_offset"])
+                    return replace(self.at_place(*place), commit_us=before_us)
+                before_us = int(chunk.headers["commit_us"][-1]) if len(chunk.headers) else before_us
+        return end
+
+    def at_place(self, file: str, offset: int, *, holding: bool = False) -> Position:
+        """Return the position at an offset of a file, with the GTIDs before it.
+
+        Args:
+            file: name of the binlog file.
+            offset: bytes from its start.
+            holding: whether the offset may be inside a transaction; the position is then before it.
+
+        Raises:
+            PositionPurged: the file was purged.
+            DataError: no transaction begins or ends there, or the file is shorter.
+            SourceUnavailable, SourceUnfit: the source does not answer, or refuses.
+        """
+        self._require_file(file)
+        gtids, before_us, last = self.gtids_before(file), 0, len(MAGIC)
+        end = latest_position(self.address, self.connection, self.facts)
+        stop = end if end.file == file else None
+        with self._stream(file) as stream:
+            created_s = stream.created.get(file, 0)
+            for chunk in until(stream, stop, file):
+                headers = chunk.headers[chunk.headers["file"] == _index(chunk, file)]
+                ends = np.flatnonzero(headers["flags"] & Flag.END)
+                within = ends[headers["end_offset"][ends] <= offset]
+                gtids = gtids_after(gtids, headers, within, chunk.names)
+                if len(within):
+                    before_us, last = (int(headers[within[-1]][name]) for name in ("commit_us", "end_offset"))
+                begins = headers["begin_offset"][(headers["flags"] & Flag.BEGIN) != 0]
+                if (begins == offset).any() or last == offset:
+                    break
+                if (begins > offset).any() or (headers["end_offset"] > offset).any():
+                    if not holding:
+                        raise self._inside(file, offset, last)
+                    offset = max(last, *begins[begins <= offset].tolist(), len(MAGIC))
+                    break
+            else:
+                if offset > last and not (stop is not None and offset <= stop.offset):
+                    raise self._inside(file, offset, last)
+        if self.facts.mariadb:
+            gtids = gtids_at(self.address, self.connection, file, offset)
+        return Position(
+            file, offset, gtid_set=gtids, commit_us=before_us, server=self.facts.identity, created_s=created_s
+        )
+
+    def _file_at(self, files: list[str], time_us: int) -> str:
+        """Return the last file that was created before a time, by binary search.
+
+        Raises:
+            PositionPurged: see `at_time`.
+        """
+        time_s = time_us // _SECOND_US
+        begin, end = (
+            0,
+            len(files),
+        )  # files before `begin` were created before the time, those from `end` on not
+        while begin < end:
+            middle = (begin + end) // 2
+            if self._created_s(files[middle]) < time_s:
+                begin = middle + 1
+            else:
+                end = middle
+        if begin:
+            return files[begin - 1]
+        created_s = self._created_s(files[0])
+        if created_s > time_s and file_order(files[0])[1] > 1:
+            oldest, wanted = _shown(created_s), _shown(time_s)
+            raise PositionPurged(
+                f"{self.address.title} has purged its binlog of {wanted}: its oldest file, {files[0]}, was "
+                f"created at {oldest}.",
+                hint="Start at a later time, or at earliest.",
+                shard=self.address.name,
+                oldest_file=files[0],
+            )
+        return files[0]
+
+    def _created_s(self, file: str) -> int:
+        """Return when a file was created, seconds since 1970."""
+        with self._stream(file) as stream:
+            return stream.created.get(file, 0)
+
+    @contextlib.contextmanager
+    def stream(self, start: Position, *, original_times: bool = False) -> Iterator[BinlogStream]:
+        """Open a stream that keeps no table, and read the description of the file that it begins in."""
+        stream = BinlogStream(
+            scanner(self.address, "position"),
+            start,
+            lambda _schema, _table: None,
+            _LIMITS,
+            self._clock,
+            server=self.facts.identity,
+            verbatim=True,
+            original_times=original_times,
+        )
+        with contextlib.closing(stream):
+            stream.begin()
+            yield stream
+
+    def _stream(self, file: str) -> contextlib.AbstractContextManager[BinlogStream]:
+        """Open a stream from the beginning of a file."""
+        return self.stream(Position(file, len(MAGIC)))
+
+    def _clock(self) -> SourceClock:
+        with translated(self.address):
+            return SourceClock.measure(self.connection)
+
+    def gtids_before(self, file: str) -> GtidSet:
+        """Return the GTIDs before a file, as the file says."""
+        if self.facts.mariadb:
+            return gtids_at(self.address, self.connection, file, len(MAGIC))
+        shown = query(self.address, self.connection, f"SHOW BINLOG EVENTS IN '{file}' LIMIT {_HEAD_EVENTS}")
+        for event in shown:
+            if event["Event_type"] == "Previous_gtids" and event["Info"]:
+                return parse_gtid_set(str(event["Info"]).replace("\n", ""))
+        return NO_GTIDS
+
+    def _require_file(self, file: str) -> None:
+        files = binlog_files(self.address, self.connection)
+        if file in files:
+            return
+        oldest = files[0] if files else None
+        raise PositionPurged(
+            f"{self.address.title} has no binlog file {file}; its oldest is {oldest or 'unknown'}.",
+            hint="SHOW BINARY LOGS; lists its files.",
+            shard=self.address.name,
+            file=file,
+            oldest_file=oldest,
+        )
+
+    def _inside(self, file: str, offset: int, last: int) -> DataError:
+        return DataError(
+            f"No transaction of shard {self.address.name} begins at {file}:{offset}.",
+            hint=f"The last one before it ends at {file}:{last}.",
+            shard=self.address.name,
+            file=file,
+            offset=offset,
+        )
+
+
+def until(stream: BinlogStream, end: Position | None, file: str | None = None) -> Iterator[Chunk]:
+    """Yield the chunks of a stream up to a position, the end of a file, or where the source has no more."""
+    for item in stream:
+        if isinstance(item, CaughtUp):
+            return
+        yield item
+        last = item.headers[-1]
+        place = item.names[last["file"]], int(last["end_offset"])
+        if file is not None and place[0] != file:
+            return
+        if end is not None and (file_order(place[0]), place[1]) >= (file_order(end.file), end.offset):
+            return
+
+
+def _index(chunk: Chunk, file: str) -> int:
+    """Return the index of a name among a chunk's names; -1 if it is not among them."""
+    return chunk.names.index(file) if file in chunk.names else -1
+
+
+def scanner(address: SourceAddress, purpose: str) -> SourceAddress:
+    """Return an address under a server id of its own, which does not change for a purpose.
+
+    A scan keeps nothing, so the source does not wait for it.
+    """
+    scan_id = _SCAN_ID_MIN + zlib.crc32(f"{address.server_id}/{purpose}".encode()) % (_SCAN_ID_MIN - 1)
+    return replace(address, server_id=scan_id, semi_sync="off")
+
+
+def _shown(time_s: int) -> str:
+    return f"{dt.datetime.fromtimestamp(time_s, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"

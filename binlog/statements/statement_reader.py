@@ -1,0 +1,329 @@
+"""Statement reader: what a statement in the binlog is, and which tables it changes, in canal's terms.
+
+It reads the statement's tokens, as the server that logged it cut them. Names: canal's `CanalEntry.EventType`.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import NamedTuple
+
+from binlog.charsets.statement_text import printable
+from binlog.schema.clauses.tokens import Kind as TokenKind
+from binlog.schema.clauses.tokens import UnreadableError
+from binlog.schema.clauses.words import FirstWords, Words
+from binlog.schema.statement import Statement
+from binlog.statements.beginnings import Kind, kind_of
+from binlog.statements.native_functions import calls_stored
+
+_INDEX_WORDS = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "ONLINE", "OFFLINE")
+_ROW_OPTIONS = ("LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "QUICK", "IGNORE")
+_QUERIES = ("SELECT", "WITH", "VALUES", "TABLE")
+_SCHEMAS = ("DATABASE", "SCHEMA")
+#: words of an ALTER TABLE that a second table follows: of EXCHANGE PARTITION, and of MariaDB's CONVERT
+_OTHER_TABLE = (("WITH", "TABLE"), ("TO", "TABLE"), ("CONVERT", "TABLE"))
+_BEFORE_TABLE = [first for first, _ in _OTHER_TABLE]
+#: tables that a statement changes, at most: those that it names after them are not told of
+CHANGES_MAX = 10_000
+#: names in RENAME a TO b
+_ONE_PAIR = 2
+
+
+class Change(NamedTuple):
+    """One change of definitions, or of rows by a statement, in canal's terms."""
+
+    #: CREATE ALTER ERASE RENAME TRUNCATE CINDEX DINDEX or QUERY; INSERT UPDATE DELETE
+    op: str
+    schema: str
+    #: empty where the statement is about the schema as a whole, or about no table
+    table: str
+
+
+_DEFINING = (Kind.DEFINITION, Kind.OTHER, Kind.UNKNOWN)
+
+
+class Reading(NamedTuple):
+    """What a statement is and does."""
+
+    kind: Kind
+    #: the tables of a definition, in its order, a RENAME's old name before its new one; its schema, if it
+    #: creates or drops one; or the first table whose rows change. Empty where there is none, or where none
+    #: can be read
+    changes: tuple[Change, ...] = ()
+    #: of SAVEPOINT and ROLLBACK TO, as servers compare it
+    savepoint: str = ""
+
+    @property
+    def defines(self) -> bool:
+        """Whether it may change the definition of a table or a schema.
+
+        CREATE TABLE ... SELECT does, besides rows.
+        """
+        return self.kind in _DEFINING or any(change.op == "CREATE" for change in self.changes)
+
+
+_CONTROL = {
+    "BEGIN": Reading(Kind.BEGIN),
+    "COMMIT": Reading(Kind.COMMIT),
+    "ROLLBACK": Reading(Kind.ROLLBACK),
+}
+_SAVEPOINTS = {"SAVEPOINT ": Kind.SAVEPOINT, "ROLLBACK TO ": Kind.ROLLBACK_TO}
+_CONTROL_CHARS = max(map(len, _CONTROL))
+
+
+def read_control(sql: str) -> Reading | None:
+    """Return what a statement is that controls a transaction, as servers write it; None: it is another."""
+    if len(sql) <= _CONTROL_CHARS and sql in _CONTROL:
+        return _CONTROL[sql]
+    if sql.startswith("XA "):
+        return Reading(Kind.XA)
+    if not sql.startswith(("SAVEPOINT ", "ROLLBACK TO ")):
+        return None
+    verb, _, name = sql.partition("`")
+    kind = _SAVEPOINTS.get(verb)
+    inner = name[:-1].replace("``", "")
+    if kind is None or not name.endswith("`") or not name[1:] or "`" in inner:
+        return None
+    return Reading(kind, savepoint=_compared(name[:-1].replace("``", "`")))
+
+
+def read_statement(statement: Statement) -> Reading:
+    """Return what a statement is and does; UNKNOWN if its beginning cannot be read. Never raises."""
+    try:
+        return _read(statement)
+    except Exception:  # noqa: BLE001 - whatever a text does to its reader, the text is not understood
+        return Reading(Kind.UNKNOWN)
+
+
+def _read(statement: Statement) -> Reading:
+    words = FirstWords(statement)
+    kind = kind_of(words)
+    match kind:
+        case Kind.SAVEPOINT | Kind.ROLLBACK_TO:
+            return Reading(kind, savepoint=_savepoint(words))
+        case Kind.ROWS:
+            return Reading(kind, _row_changes(words))
+        case Kind.TEMPORARY:
+            return Reading(Kind.ROWS if _fills_by_function(words) else kind)
+        case Kind.OTHER:
+            return _schema(words) or _definition(words)
+        case _:
+            return Reading(kind)
+
+
+def _savepoint(words: Words) -> str:
+    words.skip("ROLLBACK")
+    words.skip("WORK")
+    words.skip("TO")
+    words.skip("SAVEPOINT")
+    return _compared(words.take().text)
+
+
+def _compared(name: str) -> str:
+    """Return a savepoint's name as servers compare it: without case and accents."""
+    # Character by character: what is normalized as a whole is also sorted, which takes long for many accents.
+    letters = (each for char in name for each in unicodedata.normalize("NFD", char))
+    return "".join(each for each in letters if not unicodedata.combining(each)).upper()
+
+
+def _row_changes(words: Words) -> tuple[Change, ...]:
+    """Return what a statement that changes rows does to the first table that it names."""
+    try:
+        if words.skip_any("INSERT", "REPLACE"):
+            return (_of_rows(words, "INSERT"),)
+        if words.skip("UPDATE"):
+            return (_of_rows(words, "UPDATE"),)
+        if words.skip("DELETE"):
+            words.skip("HISTORY")
+            return (_of_rows(words, "DELETE"),)
+        if words.skip("LOAD"):
+            while not words.skip("INTO", "TABLE"):
+                words.take()
+            return (_change(words, "INSERT"),)
+    except UnreadableError:
+        pass
+    return ()
+
+
+def _of_rows(words: Words, op: str) -> Change:
+    while words.skip_any(*_ROW_OPTIONS, "INTO", "FROM"):
+        pass
+    return _change(words, op)
+
+
+def _schema(words: Words) -> Reading | None:
+    """Return what a statement is that creates or drops a schema; None: it is another one."""
+    ahead = 3 if words.sees("CREATE", "OR", "REPLACE") else 1
+    if not words.sees_any("CREATE", "DROP") or words.peek(ahead).word not in _SCHEMAS:
+        return None
+    for _ in range(ahead + 1):
+        words.take()
+    try:
+        words.skip_if_exists()
+        return Reading(Kind.DEFINITION, (Change("QUERY", _name(words), ""),))
+    except UnreadableError:
+        return Reading(Kind.OTHER)
+
+
+def _definition(words: Words) -> Reading:
+    """Return what a statement is that changes no rows, unless it creates a table with them.
+
+    ALTER, TRUNCATE, RENAME and statements on indexes do not say that they concern a temporary table, which
+    may have the name of another one; the flag of their event does. Servers set it for others as well: for any
+    DROP TABLE, for MariaDB's CREATE OR REPLACE TABLE, for CREATE TABLE ... LIKE.
+    """
+    found: list[Change] = []
+    flagged = words.statement.thread_specific
+    try:
+        if words.skip("CREATE"):
+            words.skip("OR", "REPLACE")
+            if words.skip("TABLE"):
+                return _create_table(words)
+            _create_index(words, found)
+        elif words.skip("DROP"):
+            if words.skip_any("TABLE", "TABLES"):
+                flagged = False  # servers set the flag for any DROP TABLE
+                _drop_tables(words, found)
+            else:
+                _drop_index(words, found)
+        elif words.skip("ALTER"):
+            _alter_table(words, found)
+        elif words.skip("RENAME"):
+            _rename_tables(words, found)
+            flagged = flagged and len(found) == _ONE_PAIR  # others of several may be of no temporary table
+        elif words.skip("TRUNCATE"):
+            words.skip("TABLE")
+            found.append(_change(words, "TRUNCATE"))
+    except UnreadableError:  # what was read so far is right
+        pass
+    if not found:
+        return Reading(Kind.OTHER)
+    return Reading(Kind.TEMPORARY) if flagged else Reading(Kind.DEFINITION, tuple(found))
+
+
+def _create_table(words: Words) -> Reading:
+    try:
+        words.skip_if_exists()
+        change = _change(words, "CREATE")
+        return Reading(Kind.ROWS if _has_query(words) else Kind.DEFINITION, (change,))
+    except UnreadableError:  # it may have a query
+        return Reading(Kind.UNKNOWN)
+
+
+def _has_query(words: Words) -> bool:
+    """Return whether the rest of a CREATE TABLE has a query, whose rows it creates.
+
+    Columns, partitions and values of options stand in parentheses; outside of them these words are no names.
+    """
+    while words.skip_to("(", "AS", *_QUERIES):
+        if words.sees("("):
+            if words.sees_query():
+                return True
+            words.skip_group()
+        elif words.sees("WITH", "SYSTEM"):
+            words.take()
+        else:
+            return True
+    return False
+
+
+def _fills_by_function(words: Words) -> bool:
+    """Return whether a temporary table is filled by a query that may call a function which changes rows.
+
+    MySQL refuses that; MariaDB logs nothing but this statement.
+    """
+    if not words.statement.server.mariadb or words.sees("DROP"):
+        return False
+    try:
+        words.skip("CREATE")
+        words.skip("OR", "REPLACE")
+        if not words.skip("TEMPORARY", "TABLE"):
+            return False
+        words.skip_if_exists()
+        _change(words, "CREATE")
+        return _has_query(words) and calls_stored(words)
+    except UnreadableError:
+        return True
+
+
+def _create_index(words: Words, found: list[Change]) -> None:
+    while words.skip_any(*_INDEX_WORDS):
+        pass
+    if not words.skip("INDEX"):
+        return
+    words.skip_if_exists()
+    _name(words)
+    if words.skip_any("USING", "TYPE"):
+        words.take()
+    words.expect("ON")
+    found.append(_change(words, "CINDEX"))
+
+
+def _drop_index(words: Words, found: list[Change]) -> None:
+    while words.skip_any("ONLINE", "OFFLINE"):
+        pass
+    if not words.skip("INDEX"):
+        return
+    words.skip_if_exists()
+    _name(words)
+    words.expect("ON")
+    found.append(_change(words, "DINDEX"))
+
+
+def _drop_tables(words: Words, found: list[Change]) -> None:
+    words.skip_if_exists()
+    found.append(_change(words, "ERASE"))
+    while words.skip(",") and len(found) < CHANGES_MAX:
+        found.append(_change(words, "ERASE"))
+
+
+def _alter_table(words: Words, found: list[Change]) -> None:
+    """Find the table, and the name that it may get: then it is renamed, whatever else changes.
+
+    Rows go from one table to another with a partition that is exchanged or converted.
+    """
+    while words.skip_any("ONLINE", "OFFLINE", "IGNORE"):
+        pass
+    if not words.skip("TABLE"):
+        return
+    words.skip_if_exists()
+    found.append(_change(words, "ALTER"))
+    while words.skip_to("RENAME", *_BEFORE_TABLE, flat=True):
+        if words.skip("RENAME"):
+            if not words.sees_any("COLUMN", "INDEX", "KEY"):
+                words.skip_any("TO", "AS", "=")
+                target = _change(words, "RENAME")
+                found[:] = [found[0]._replace(op="RENAME"), target]
+        elif len(found) < CHANGES_MAX and any(words.skip(*each) for each in _OTHER_TABLE):
+            found.append(_change(words, "ALTER"))
+        else:
+            words.take()
+
+
+def _rename_tables(words: Words, found: list[Change]) -> None:
+    if not words.skip_any("TABLE", "TABLES"):
+        return
+    words.skip_if_exists()
+    while True:
+        old = _change(words, "RENAME")
+        if words.skip("WAIT"):
+            words.number()
+        words.skip("NOWAIT")
+        words.expect("TO")
+        found += [old, _change(words, "RENAME")]
+        if not words.skip(",") or len(found) >= CHANGES_MAX:
+            return
+
+
+def _change(words: Words, op: str) -> Change:
+    first = _name(words)
+    if words.skip("."):
+        return Change(op, first, _name(words))
+    return Change(op, words.statement.schema, first)
+
+
+def _name(words: Words) -> str:
+    """Take a name; one with bytes that are not characters is shown with them as numbers."""
+    if words.peek().kind not in (TokenKind.WORD, TokenKind.NAME):
+        raise words.unexpected("a name should come")
+    return printable(words.take().text)

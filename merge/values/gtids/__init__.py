@@ -1,0 +1,1 @@
+"""Sets of GTIDs, as both vendors write them."""

@@ -1,0 +1,1 @@
+"""What images hold beside values: that a column is absent, and dates that no calendar has."""

@@ -1,0 +1,1 @@
+"""What people start: the command line, the relay, the import from canal, the demo. Nothing imports this."""

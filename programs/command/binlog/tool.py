@@ -1,0 +1,158 @@
+"""What `canal-group binlog` prints: the transactions, rows and events that binlog files hold.
+
+There are two formats. For people: a line for each transaction, below it a line for each row change, and
+counts at the end. With --json: one object a line, for each row change and each statement:
+
+    {"file", "pos", "gtid", "schema", "table", "op", "before": {...}, "after": {...}}
+
+`op` is INSERT, UPDATE or DELETE. `before` and `after` map columns to canal's text values (`merge.rows.text`);
+an image that does not exist is null. An image lacks the columns that the event does not have, see
+`merge.values.rows.absent`. `pos` is where the transaction begins, as in every other output of this project. A DDL
+statement has canal's name of its kind as `op` (CREATE, ALTER, ...), no images, and also `sql`.
+
+Any other statement is printed because its rows are in no event, and has STATEMENT as `op`:
+
+- a statement that changed rows (`binlog_format` STATEMENT or MIXED);
+- a ROLLBACK or ROLLBACK TO after rows that are in the file, because tables without transactions keep theirs;
+- an XA COMMIT whose rows are in an earlier file. Rows of an XA transaction are printed where it commits.
+
+One sentence each goes to stderr: on the end of a file that is in use, see `file_tail`; on zero or impossible
+dates, which are null as everywhere in this project; on strings with bytes that are invalid in their charset;
+on events that were ignored; on XA transactions that are left prepared; on a transaction that is printed in
+part.
+
+Columns that a file does not name are called @1, @2 and so on, unless a server is asked for them. Both a
+transaction payload and the events inside it are counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from binlog.columns.table_lookup import NoLookup, TableLookup
+from binlog.files.binlog_files import BinlogFiles, files_in, gap_in
+from binlog.formats.event_types import type_name
+from binlog.server.server_lookup import ServerLookup
+from binlog.server.source import SourceAddress, connect
+from programs.command.binlog.changes import transactions
+from programs.command.binlog.lines import JsonLines, Lines, TextLines
+from merge.errors import UsageError
+from merge.values.chunk import TableName
+from merge.values.header import Flag
+
+_SERVER = re.compile(r"(?P<user>[^@]+)@(?P<host>\[[^]]+\]|[^:@\[\]]+)(:(?P<port>\d{1,5}))?")
+
+Write = Callable[[str], object]
+
+
+def show(
+    paths: list[Path], write: Write, *, note: Write, as_json: bool, lookup: SourceAddress | None = None
+) -> None:
+    """Print the content of files, in order.
+
+    Args:
+        paths: binlog or relay-log files; a folder means the binlogs in it.
+        write: takes one line.
+        note: takes one sentence about data that was not printed, or was printed differently.
+        as_json: whether to print JSON objects.
+        lookup: the server to ask for table metadata that the files lack; None: no server.
+
+    Raises:
+        SourceUnavailable, SourceUnfit: that server does not answer; nothing was printed.
+        UsageError: a number is missing among a folder's files; nothing was printed.
+        CorruptEvent, UnsupportedEvent, UsageError: see `BinlogFiles`; everything before the error was
+            printed.
+    """
+    files = [file for path in paths for file in (_files_of(path) if path.is_dir() else [path])]
+    if lookup is None:
+        _show(files, write, note, NoLookup(), as_json=as_json)
+        return
+    with contextlib.closing(connect(lookup)) as connection:
+        _show(files, write, note, ServerLookup(lookup, connection), as_json=as_json)
+
+
+def server_at(text: str, password: str, ca: Path | None = None) -> SourceAddress:
+    """Return the server that `user@host:port` names; the default port is 3306, an IPv6 host is in brackets.
+
+    Args:
+        text: the server's name.
+        password: the user's password.
+        ca: authorities that sign its certificate, which is then verified together with the host name; None:
+            no TLS.
+
+    Raises:
+        UsageError: the text does not name a server.
+    """
+    match = _SERVER.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text!r} does not name a server.", hint="Expected user@host:port.")
+    host = match["host"].strip("[]")
+    port = int(match["port"] or 3306)
+    ssl = None if ca is None else {"ca": str(ca), "verify_cert": True, "verify_identity": True}
+    return SourceAddress("", host, port, match["user"], password, server_id=0, ssl=ssl)
+
+
+def _files_of(folder: Path) -> list[Path]:
+    files = files_in(folder)
+    gap = gap_in(files)
+    if gap is not None:
+        raise UsageError(
+            f"{folder} lacks the files between {files[gap - 1].name} and {files[gap].name}.",
+            hint="Put the missing files back, or name the files to print instead of their folder.",
+        )
+    return files
+
+
+def _show(files: list[Path], write: Write, note: Write, lookup: TableLookup, *, as_json: bool) -> None:
+    source = BinlogFiles(files, TableName, lookup=lookup, count_packed=not as_json, verbatim=True)
+    lines: Lines = JsonLines() if as_json else TextLines()
+    counted: Counter[str] = Counter()
+    unended = ""
+    try:
+        for chunk in source:
+            for header, changes in transactions(chunk):
+                for line in lines.of(chunk, header, changes):
+                    write(line)
+                counted.update(f"{change.op} {change.name}" for change in changes)
+                ends = Flag.END in Flag(int(header["flags"]))
+                counted["transactions"] += ends
+                unended = "" if ends else f"{chunk.names[int(header['file'])]}:{int(header['begin_offset'])}"
+    finally:
+        if not as_json:
+            for line in _summary(source, counted):
+                write(line)
+        for sentence in _notes(source, unended):
+            note(sentence)
+
+
+def _notes(source: BinlogFiles, unended: str) -> Iterator[str]:
+    yield from map(str, source.tails)
+    if unended:
+        yield f"The transaction at {unended} is printed in part: its end was not read."
+    losses = source.losses
+    for count, what in (
+        (losses.zero_dates, "zero or impossible dates are printed as null."),
+        (
+            losses.invalid_text,
+            "strings have bytes that are invalid in their charset: each is printed as \ufffd.",
+        ),
+        (
+            losses.ignored_events.total(),
+            "events of unknown types are ignored: their server marks them as ignorable.",
+        ),
+        (source.prepared, "XA transactions are left prepared: their rows are printed where they commit."),
+    ):
+        if count:
+            yield f"{count} {what}"
+
+
+def _summary(source: BinlogFiles, counted: Counter[str]) -> Iterator[str]:
+    yield f"{counted.pop('transactions', 0)} transactions, {source.events.total()} events"
+    for what, count in sorted(counted.items()):
+        yield f"{count:>10} {what}"
+    for kind, count in sorted(source.events.items()):
+        yield f"{count:>10} {type_name(kind)}"

@@ -1,0 +1,392 @@
+"""The command line: `canal-group serve`, `check`, `consume`, `status` and the other commands."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from actors.process.log import LogFormat, LogLevel
+from programs.command import schema_cli, shard_cli
+from programs.command.migrating.compare_command import compare
+from programs.command.migrating.import_command import import_files
+from programs.command.options import log_options
+from programs.command.options.address_options import GATEWAY, Destination, Gateway, SharedMemory, Zookeeper
+from programs.command.options.exit_code import ExitCode, exit_code_of
+from programs.command.options.login_options import (
+    TlsCa,
+    TlsCert,
+    TlsKey,
+    TokenEnv,
+    ZookeeperAuthEnv,
+    ZookeeperCa,
+    ZookeeperCert,
+    ZookeeperKey,
+    secret,
+    zookeeper_login,
+)
+from programs.command.output import echo, labelled, note
+from programs.command.position_command import position
+from programs.command.relay_command import relay
+from programs.command.rewind_command import rewind
+from programs.command.serve_command import serve
+from programs.command.switch_command import start, stop
+from programs.command.top_command import top
+from programs.command.trace_command import trace
+from programs.demo.database.engine import Engine
+from canal_group.zookeeper.login import ZooKeeperLogin
+from merge.errors import CanalGroupError, RolledBack
+
+if TYPE_CHECKING:
+    from conf.settings import InstanceSettings
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Merge the binlogs of MySQL and MariaDB shards into one ordered, acknowledged stream.",
+)
+
+app.add_typer(shard_cli.app, name="shard")
+app.add_typer(schema_cli.app, name="schema")
+
+_log = logging.getLogger(__name__)
+_err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+Config = Annotated[Path, typer.Option("--config", "-c", help="The instance file.")]
+
+
+def main() -> None:
+    """Run the command line; an error of ours prints a sentence. Exits with an `ExitCode`."""
+    try:
+        app()
+    except CanalGroupError as error:
+        labelled(_err, type(error).__name__, "red", f": {error}")
+        sys.exit(exit_code_of(error))
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)
+
+
+app.command(name="import")(import_files)
+app.command()(compare)
+app.command()(serve)
+app.command()(stop)
+app.command()(start)
+app.command()(position)
+app.command()(relay)
+app.command()(rewind)
+app.command()(top)
+app.command()(trace)
+
+
+@app.command()
+def check(
+    config: Config,
+    show_settings: Annotated[
+        bool, typer.Option("--settings", help="Print every setting in effect, presets included.")
+    ] = False,
+    decode: Annotated[
+        str | None,
+        typer.Option(help="Also compare how two decoders read the last part of each binlog, such as 64MiB."),
+    ] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="With --decode: binlog files or a folder to compare, not the sources'."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --decode: one JSON object a shard; the checks go to stderr.")
+    ] = False,
+) -> None:
+    """Check an instance file, and the settings and grants of each source; print a line for each check."""
+    from binlog.files.files_reader import FilesSource, listed
+    from binlog.server.preflight.preflight import preflight
+    from actors.shard.wiring import shard_source, standbys
+    from programs.command.check.decode_check import check_decoding, parse_size
+    from programs.command.check.filter_check import check_filter
+    from conf.description import describe
+    from conf.load import load_instance
+
+    if decode is None and (files or as_json):
+        raise typer.BadParameter("Files and --json need --decode.")
+    bytes_max = None if decode is None else parse_size(decode)
+    out = Console(highlight=False, soft_wrap=True, stderr=as_json)
+    settings = load_instance(config)
+    ok, warn, fail = (("ok    ", "green"), ("warn  ", "yellow"), ("FAIL  ", "red"))
+    labelled(out, *ok, f"{config}: destination {settings.destination}, {len(settings.shards)} shards")
+    if show_settings:
+        for key, value in describe(settings).items():
+            labelled(out, "      ", "", f"{key} = {value}")
+    failed = not _check_gateway(out, config, settings)
+    sources = [
+        (each, source)
+        for each in settings.shards
+        for source in (shard_source(settings, each), *standbys(settings, each))
+    ]
+    for shard, source in sources:
+        where = f"{shard.name} ({source.place})"
+        try:
+            if isinstance(source, FilesSource):
+                labelled(out, *ok, f"{where}: {len(listed(source.files))} files")
+                continue
+            checks = [*preflight(source, start_by=shard.start_by), *check_filter(settings.filter, source)]
+        except CanalGroupError as error:
+            failed = True
+            labelled(out, *fail, f"{where}: {error}")
+            continue
+        for found in checks:
+            failed |= not found.ok
+            label = (warn if found.fix else ok) if found.ok else fail
+            mend = f". Fix it with: {found.fix}" if found.fix else ""
+            labelled(out, *label, f"{where}: {found.name}: {found.found}{mend}")
+    if bytes_max is not None:
+        failed |= not check_decoding(settings, files or (), bytes_max, echo, as_json=as_json)
+    if failed:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _check_gateway(out: Console, config: Path, settings: InstanceSettings) -> bool:
+    """Print warnings for the operator; return whether the gateway's certificate can be used."""
+    from actors.group.wiring import gateway_tls
+    from conf.cautions import cautions
+
+    for sentence in cautions(settings):
+        labelled(out, "warn  ", "yellow", f"{config}: {sentence}")
+    try:
+        gateway_tls(settings)
+    except CanalGroupError as error:
+        labelled(out, "FAIL  ", "red", f"{config}: {error}")
+        return False
+    return True
+
+
+@app.command()
+def consume(
+    destination: Destination,
+    gateway: Gateway = GATEWAY,
+    client_id: Annotated[str, typer.Option("--client", help="The client id whose cursor to use.")] = "1001",
+    filter: Annotated[str, typer.Option(help="canal's regular expressions on schema.table.")] = "",  # noqa: A002
+    start_at: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Where a client id without a cursor begins: earliest, latest, a time with its zone, or -2h.",
+        ),
+    ] = None,
+    ack: Annotated[bool, typer.Option("--ack", help="Acknowledge what was printed.")] = False,
+    as_table: Annotated[bool, typer.Option("--table", help="Print a table instead of JSON lines.")] = False,
+    rows_max: Annotated[int, typer.Option("--rows", min=0, help="Stop after this many rows; 0: never.")] = 0,
+    timeout_s: Annotated[
+        float | None, typer.Option("--timeout", min=0, help="Stop after this many seconds without a row.")
+    ] = None,
+    token_env: TokenEnv = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    zookeeper: Zookeeper = None,
+    zookeeper_auth_env: ZookeeperAuthEnv = None,
+    zookeeper_ca: ZookeeperCa = None,
+    zookeeper_cert: ZookeeperCert = None,
+    zookeeper_key: ZookeeperKey = None,
+    shared_memory: SharedMemory = True,
+    log_format: log_options.Format = LogFormat.TEXT,
+    log_level: log_options.Level = LogLevel.INFO,
+) -> None:
+    """Print a destination's changes, in order: one JSON object a line, or a table.
+
+    Without --ack the next consumer receives everything again.
+    """
+    import canal_group
+    from programs.command.show import print_lines, print_table
+
+    show = print_table if as_table else print_lines
+    printed = 0
+    with (
+        _quiet_interrupt(),
+        log_options.logged(log_format, log_level),
+        canal_group.connect(
+            gateway if zookeeper is None else None,
+            zookeeper=zookeeper,
+            destination=destination,
+            client_id=client_id,
+            filter=filter,
+            start=start_at,
+            token=secret(token_env, "--token-env"),
+            tls_ca=tls_ca,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            zookeeper_auth=secret(zookeeper_auth_env, "--zookeeper-auth-env"),
+            zookeeper_ca=zookeeper_ca,
+            zookeeper_cert=zookeeper_cert,
+            zookeeper_key=zookeeper_key,
+            wait_s=10.0 if timeout_s is None else timeout_s,
+            shared_memory=shared_memory,
+        ) as consumer,
+    ):
+        while not rows_max or printed < rows_max:
+            try:
+                batch = consumer.get_without_ack(timeout=timeout_s)
+            except RolledBack as error:
+                _log.warning("%s", error)
+                continue
+            if batch is None:
+                break
+            rows = batch.envelope()
+            show(rows)
+            printed += rows.num_rows
+            if ack:
+                consumer.ack(batch.batch_id)
+
+
+@app.command()
+def status(
+    destination: Destination,
+    gateway: Gateway = GATEWAY,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the whole state as one JSON object.")
+    ] = False,
+    wide: Annotated[
+        bool, typer.Option("--wide", "-w", help="Print all columns, however long the lines become.")
+    ] = False,
+    token_env: TokenEnv = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    zookeeper: Zookeeper = None,
+    zookeeper_auth_env: ZookeeperAuthEnv = None,
+    zookeeper_ca: ZookeeperCa = None,
+    zookeeper_cert: ZookeeperCert = None,
+    zookeeper_key: ZookeeperKey = None,
+) -> None:
+    """Show shards, which of them holds the group, the active server, consumers and outstanding batches.
+
+    The layout fits 80 columns; --wide adds sources, acknowledged positions and rings.
+    """
+    from programs.command.status_page import print_status
+    from canal_group.gateway.gateway_client import GatewayClient
+    from canal_group.gateway.tls import Tls
+
+    login = zookeeper_login(zookeeper_auth_env, zookeeper_ca, zookeeper_cert, zookeeper_key)
+    with _gateways(gateway, destination, zookeeper, login) as where:
+        token, tls = secret(token_env, "--token-env"), Tls(tls_ca, tls_cert, tls_key)
+        gateway_client = GatewayClient(where, destination, token, tls)
+
+        def show(state: dict[str, Any]) -> None:
+            if as_json:
+                echo(json.dumps(state))
+            else:
+                print_status(state, wide=wide)
+
+        # Printed while it is read, so that an unexpected state is reported as an error of the gateway.
+        gateway_client.ask_for("status", show)
+
+
+@app.command()
+def binlog(
+    files: Annotated[
+        list[Path], typer.Argument(help="Binlog or relay-log files, or their folder, in order.")
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a line for each change.")
+    ] = False,
+    lookup: Annotated[
+        str | None, typer.Option(help="Server, user@host:port, to ask for column names that the files lack.")
+    ] = None,
+    password_env: Annotated[
+        str | None, typer.Option("--password-env", help="Environment variable with that user's password.")
+    ] = None,
+    ssl_ca: Annotated[
+        Path | None,
+        typer.Option("--ssl-ca", help="Authorities that sign that server's certificate; requires TLS."),
+    ] = None,
+) -> None:
+    """Print the content of binlog files: transactions, row changes, DDL statements, and counts."""
+    from programs.command.binlog.tool import server_at, show
+    from canal_group.malloc_tuning import tune_malloc
+
+    tune_malloc()
+    password = secret(password_env, "--password-env")
+    server = server_at(lookup, password or "", ssl_ca) if lookup is not None else None
+    with _quiet_interrupt():
+        show(files, echo, note=note, as_json=as_json, lookup=server)
+
+
+@app.command()
+def demo(
+    shards: Annotated[int, typer.Option(min=1, max=16, help="Database servers.")] = 4,
+    engine: Annotated[Engine, typer.Option(help="Their kind; mixed alternates both.")] = Engine.MARIADB,
+    transactions: Annotated[
+        int | None, typer.Option(min=1, help="Small transactions, over all shards.")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="Time limit for writing, seconds.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed writes the same rows.")] = 1,
+    files: Annotated[
+        bool, typer.Option("--files", help="Read recorded binlogs: no server is started or needed.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Last line on stdout: the result as JSON.")] = False,
+    log_format: log_options.Format = LogFormat.TEXT,
+    log_level: log_options.Level = LogLevel.WARNING,
+) -> None:
+    """Start database servers, write to all of them, read the merged stream, and verify it.
+
+    With --files the demo reads the binlogs of four servers, which ship with the package. That takes seconds
+    and needs nothing installed.
+    """
+    from programs.demo.options import DemoOptions
+    from programs.demo.run import run
+
+    standard = DemoOptions()
+    options = DemoOptions(
+        shards=shards,
+        engine=engine,
+        transactions=standard.transactions if transactions is None else transactions,
+        seconds=standard.seconds if seconds is None else seconds,
+        seed=seed,
+        files=files,
+        json=as_json,
+        log_level=log_level,
+    )
+    with log_options.logged(log_format, log_level):
+        report = run(options)
+    if not report.ok:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@contextmanager
+def _gateways(
+    gateway: str, destination: str, zookeeper: str | None, login: ZooKeeperLogin
+) -> Iterator[str | Callable[[], Sequence[str]]]:
+    """Yield the gateways to call: the named one, or a function that asks ZooKeeper for the active one."""
+    if zookeeper is None:
+        yield gateway
+        return
+    from canal_group.gateway.discovery import Directory
+
+    directory = Directory(zookeeper, destination, login=login)
+    try:
+        yield directory.gateways
+    finally:
+        directory.close()
+
+
+@contextmanager
+def _quiet_interrupt() -> Iterator[None]:
+    """End a command without a traceback on Ctrl-C or a closed pipe."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    except BrokenPipeError:
+        # Otherwise Python reports the closed pipe again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""`canal-group serve`: serve the instances of files and folders until a signal stops it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from actors.process.log import LogFormat, LogLevel
+from programs.command.options import log_options
+from programs.command.options.http_options import (
+    HTTP,
+    AuditLog,
+    Http,
+    HttpCert,
+    HttpEdit,
+    HttpKey,
+    http_settings,
+)
+from merge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from actors.http.service import HttpSettings
+    from conf.folder import Found
+    from conf.settings import InstanceSettings
+
+#: interval at which `serve` checks whether its server is the active one, seconds
+ROLE_EVERY_S = 0.2
+
+_log = logging.getLogger(__name__)
+
+
+def serve(
+    config: Annotated[
+        list[Path],
+        typer.Option(
+            "--config", "-c", help="An instance file, or a folder of them; watched. May be repeated."
+        ),
+    ],
+    address: Annotated[
+        str | None,
+        typer.Option(help="A running Ray cluster to use: auto, or host:port. Overrides ray.address."),
+    ] = None,
+    scan_s: Annotated[
+        float, typer.Option("--scan", min=0.1, help="Seconds between two scans of the files.")
+    ] = 5.0,
+    http: Http = HTTP,
+    http_cert: HttpCert = None,
+    http_key: HttpKey = None,
+    http_edit: HttpEdit = False,
+    audit_log: AuditLog = None,
+    log_format: log_options.Format = LogFormat.TEXT,
+    log_level: log_options.Level = LogLevel.INFO,
+) -> None:
+    """Serve instances until SIGTERM or Ctrl-C; print when each becomes active, stands by or is stopped.
+
+    A shard that is added to a file joins its running instance, and one that is removed leaves it; any other
+    change restarts the instance. In a folder, a new file starts an instance, and a removed file stops its
+    instance. A broken file is reported and changes nothing.
+    """
+    with log_options.logged(log_format, log_level):
+        files = _Files(config, address)
+        audit_file = None if audit_log is None else audit_log.absolute()
+        listen = http_settings(http, http_cert, http_key, audit_file, edit=http_edit)
+        _serve(files, listen, scan_s, log_level, audit_file)
+
+
+def _serve(
+    files: _Files,
+    listen: HttpSettings | None,
+    scan_s: float,
+    log_level: LogLevel,
+    audit_log: Path | None,
+) -> None:
+    """Serve files until a signal comes; raises as `Server.start` and `HttpService` do."""
+    from actors.driver.server import Server
+    from actors.http.service import HttpService
+    from conf.folder import Found
+
+    stop = threading.Event()
+    # The HTTP service may wait for actors that do not answer: it ends after the groups were handed over.
+    with contextlib.ExitStack() as stack, Server(log=log_level, audit_log=audit_log) as server:
+        if listen is not None:
+            service = stack.enter_context(HttpService(server, listen, lambda: server.starting))
+            _log.info("page, metrics and REST API: %s", service.url)
+        for file, settings in files.fixed.items():
+            server.start(file, settings)
+        found, scan_at_s = Found(), time.monotonic()
+        while not stop.is_set():
+            if time.monotonic() >= scan_at_s:
+                found = files.look(found)
+                server.follow(found)
+                scan_at_s = time.monotonic() + scan_s
+            # Ray installs its own handlers when it starts with the first instance: ours must be set after
+            # that.
+            signal.signal(signal.SIGTERM, lambda *_: stop.set())
+            signal.signal(signal.SIGINT, lambda *_: stop.set())
+            server.tell_roles()
+            stop.wait(ROLE_EVERY_S)
+        _log.info("stopping")
+        if listen is not None:
+            service.stop()
+
+
+class _Files:
+    """The instance files that were named, and those in folders that were named."""
+
+    def __init__(self, paths: Sequence[Path], address: str | None) -> None:
+        from conf.load import load_instance
+
+        self._address = address
+        self._folders = [path for path in paths if path.is_dir()]
+        #: files that were named one by one, with their settings at the start, where they had to be valid
+        self.fixed = {path: self._placed(load_instance(path)) for path in paths if not path.is_dir()}
+
+    def look(self, last: Found) -> Found:
+        """Return the current settings of all files; while a folder cannot be read, the previous ones."""
+        from conf.folder import Found, read_file, read_folder
+
+        found = Found()
+        for file in self.fixed:
+            read_file(file, found)
+        for folder in self._folders:
+            try:
+                read = read_folder(folder)
+            except ConfigError as error:
+                return Found(last.settings or dict(self.fixed), {**last.errors, folder: error})
+            found.settings.update(read.settings)
+            found.errors.update(read.errors)
+        placed = {file: self._placed(settings) for file, settings in found.settings.items()}
+        return Found(placed, found.errors)
+
+    def _placed(self, settings: InstanceSettings) -> InstanceSettings:
+        if self._address is None:
+            return settings
+        chosen = settings.ray.model_copy(update={"address": self._address, "num_cpus": None})
+        return settings.model_copy(update={"ray": chosen})

@@ -1,0 +1,238 @@
+"""The status page: an instance's state for people, in 80 columns or without a limit.
+
+In 80 columns a shard has its state, lag, frontier and position, and below them notes for the operator. If a
+name or a position is too long for a table, these are printed below the shard's name. Nothing is cut: long
+text continues on the next line. The wide page has every column, with one line for each shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from merge.printable import printable
+from merge.values.skips.skipped_event import SkippedEvent
+from merge.values.loss import Loss
+
+_GAP = 2
+_INDENT = 2
+
+
+class _Shard(NamedTuple):
+    """A shard's fields as text."""
+
+    name: str
+    source: str
+    #: what its reader is doing
+    state: str
+    #: its role in the group, and anything unusual
+    notes: str
+    position: str
+    acked: str
+    frontier: str
+    lag: str
+    ring: str
+    error: str
+
+
+def print_status(state: dict[str, Any], *, wide: bool = False) -> None:
+    """Print an instance's state for people.
+
+    Args:
+        state: as a gateway answers.
+        wide: whether to print all columns, on lines of any length.
+    """
+    out = Console(highlight=False, markup=False, emoji=False, soft_wrap=wide)
+    state = printable(state)
+    group = state["group"]
+    known = {shard["shard"]: shard for shard in group.get("shards", [])}
+    shards = [_shard(shard, known.get(shard["shard"], {}), state["now_us"]) for shard in state["shards"]]
+    _print_group(out, state["destination"], group)
+    (_print_wide if wide else _print_narrow)(out, shards)
+    for client in group.get("clients", []):
+        _print_client(out, client)
+
+
+def clock(time_us: int | None) -> str:
+    """Return a time of day in UTC, with milliseconds; "-" if there is none.
+
+    Args:
+        time_us: microseconds since 1970 UTC.
+    """
+    if not time_us or time_us >= 1 << 62:
+        return "-"
+    return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%H:%M:%S.%f")[:-3]
+
+
+def _print_group(out: Console, destination: str, group: dict[str, Any]) -> None:
+    if not group.get("active"):
+        out.print(f"{destination}: {_why_not_served(group)}")
+        return
+    server = f"  active server {group['server']} (epoch {group['epoch']})"
+    out.print(Text.assemble((destination, "bold"), server))
+    out.print(
+        f"watermark {clock(group['watermark_us'])}  late {group['late']}  future {group.get('future', 0)}"
+    )
+    order = group.get("order", {})
+    if order.get("kind") == "id":
+        passed = "-" if order["watermark_id"] is None else order["watermark_id"]
+        out.print(f"ordered by id  watermark {passed}  ids within {order['commit_within_s']:g} s")
+    if group.get("ddl") is not None:
+        _print_ddl(out, group["ddl"])
+    if group["held_by"] is not None:
+        why = f" for {group['held_since_s']:.1f} s: {group['held_why']}"
+        out.print(Text.assemble("held by shard ", (group["held_by"], "bold"), why))
+    for each in map(SkippedEvent.from_dict, group.get("skipped_events", ())):
+        out.print(Text(f"left out: {each}"))
+
+
+def _print_ddl(out: Console, ddl: dict[str, Any]) -> None:
+    missed = f"  missed {ddl['missed']}" if ddl["missed"] else ""
+    out.print(
+        f"DDL {ddl['rule']}  delivered {ddl['delivered']}  withheld {ddl['withheld']}"
+        f"  waiting {ddl['waiting']}{missed}"
+    )
+    for each in ddl["statements"]:
+        has = ", ".join(f"{shard} ({tables})" for shard, tables in each["has"].items())
+        out.print(
+            Text(
+                f"{' ' * _INDENT}{each['op']} {each['table']} since {clock(each['since_us'])},"
+                f" statement {each['statement']}, first at {each['first_at']}: {has} has it,"
+                f" waits for {', '.join(each['waits_for']) or 'none'}"
+            )
+        )
+
+
+def _why_not_served(group: dict[str, Any]) -> str:
+    if group.get("stopped"):
+        return f"not served: {group['stopped']}"
+    elsewhere = f"; {group['active_server']} is active" if group.get("active_server") else ""
+    return f"not active on this server{elsewhere}. {group.get('error', '')}".rstrip()
+
+
+def _print_client(out: Console, client: dict[str, Any]) -> None:
+    outstanding = ", ".join(f"{batch['batch_id']} ({batch['rows']} rows)" for batch in client["outstanding"])
+    said = (
+        f"  consumer {client['holder'] or 'none'}"
+        f"{', dropped: it was inactive for too long' if client.get('dropped') else ''}"
+        f"{', set aside: ' + client['error'] if client.get('error') else ''}"
+        f" (epoch {client['epoch']})  outstanding: {outstanding or 'none'}"
+    )
+    out.print(Text.assemble("client ", (client["client_id"], "bold"), said))
+    for loss in map(Loss.from_dict, client.get("losses", ())):
+        when = datetime.fromtimestamp(loss.found_us / 1e6, UTC).isoformat(" ", "seconds")
+        out.print(Text(f"{' ' * _INDENT}lost {loss}, at {when}", "red"))
+
+
+def _print_wide(out: Console, shards: Sequence[_Shard]) -> None:
+    head = ("shard", "source", "state", "position", "acked", "frontier (UTC)", "lag", "ring")
+    rows = [
+        (
+            shard.name,
+            shard.source,
+            ", ".join(filter(None, (shard.state, shard.notes))),
+            shard.position,
+            shard.acked,
+            shard.frontier,
+            shard.lag,
+            shard.ring,
+        )
+        for shard in shards
+    ]
+    first, *lines = _aligned([head, *rows])
+    out.print(Text(first, "bold"))
+    for shard, line in zip(shards, lines, strict=True):
+        out.print(line)
+        if shard.error:
+            out.print(Text(f"{' ' * _INDENT}error: {shard.error}", "red"))
+
+
+def _print_narrow(out: Console, shards: Sequence[_Shard]) -> None:
+    head = ("shard", "state", "lag", "frontier UTC", "position")
+    rows = [(shard.name, shard.state, shard.lag, shard.frontier, shard.position) for shard in shards]
+    first, *lines = _aligned([head, *rows])
+    as_table = all(cell_len(line) <= out.width for line in (first, *lines))
+    if as_table:
+        out.print(Text(first, "bold"))
+    for shard, line in zip(shards, lines, strict=True):
+        if as_table:
+            out.print(line)
+        else:
+            out.print(Text(shard.name, "bold"))
+            _print_below(out, f"{shard.state}  lag {shard.lag}  frontier {shard.frontier} UTC")
+            _print_below(out, f"position {shard.position}")
+        if shard.notes:
+            _print_below(out, shard.notes)
+        if shard.error:
+            _print_below(out, f"error: {shard.error}", "red")
+
+
+def _print_below(out: Console, line: str, style: str = "") -> None:
+    out.print(Padding.indent(Text(line, style), _INDENT))
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows as lines with aligned columns."""
+    widths = [max(map(cell_len, column)) + _GAP for column in zip(*rows, strict=True)]
+    return [
+        "".join(
+            cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _shard(shard: dict[str, Any], merged: dict[str, Any], now_us: int) -> _Shard:
+    """Return a shard's line.
+
+    Args:
+        shard: the state that the shard reports.
+        merged: the state that its group reports; empty if it reports none.
+        now_us: time of the gateway's clock, microseconds.
+    """
+    frontier_us, ring = merged.get("frontier_us"), shard.get("ring")
+    return _Shard(
+        name=shard["shard"],
+        source=shard.get("source", "-"),
+        state=shard["state"],
+        notes=", ".join(
+            filter(
+                None,
+                (
+                    _notes(merged),
+                    "shared dump" if shard.get("shares_dump") else "",
+                    shard.get("reading") or "",
+                ),
+            )
+        ),
+        position=shard.get("position") or "-",
+        acked=merged.get("acked_position") or "-",
+        frontier=clock(frontier_us),
+        lag=f"{(now_us + shard.get('skew_us', 0) - frontier_us) / 1e6:.1f} s" if frontier_us else "-",
+        ring=f"{ring['put'] - ring['ack']} headers, {ring['bytes'] / 2**20:.1f} MiB" if ring else "-",
+        error=shard.get("error") or merged.get("error") or "",
+    )
+
+
+def _notes(merged: dict[str, Any]) -> str:
+    """Return a shard's role, whether the group waits for it, and counts of mistimed transactions."""
+    words = []
+    if merged.get("role", "member") != "member":
+        words.append(merged["role"])
+    if merged.get("catching_up"):
+        words.append("catching up")
+    elif merged.get("skipped"):
+        words.append("skipped")
+    if merged.get("policy"):
+        words.append(f"{merged['policy']} set {merged['policy_since_s']:.0f} s ago")
+    if merged.get("late"):
+        words.append(f"late: {merged['late']} ({merged['late_rows']} rows)")
+    if merged.get("future"):
+        words.append(f"stamped ahead of its clock: {merged['future']}")
+    return ", ".join(words)

@@ -1,0 +1,107 @@
+"""`canal-group trace`: where a transaction, or a row's last changes, are from source to cursors."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from programs.command.check.decode_check import parse_size
+from programs.command.operator_command import operated
+from programs.command.output import echo
+from canal_group.operator import Operator
+
+
+@operated
+def trace(
+    operator: Operator,
+    gtid: Annotated[
+        str | None, typer.Option("--gtid", help="The transaction's GTID: 0-1-42, or uuid:42.")
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", help="A row, whose last changes are looked for: TABLE:KEY, shop.orders:42."),
+    ] = None,
+    within: Annotated[
+        str, typer.Option("--within", help="With --key: how much of each binlog's end is searched.")
+    ] = "64MiB",
+    shard: Annotated[
+        str | None,
+        typer.Option("--shard", help="With --key: the only one that is searched. With --gtid: whose it is."),
+    ] = None,
+) -> None:
+    """Say where a transaction is: not read, waiting to be merged, in a batch, or acknowledged."""
+    if (gtid is None) == (key is None):
+        raise typer.BadParameter("Give --gtid or --key.")
+    if gtid is not None:
+        said = lines(operator.trace(gtid, shard), operator.status())
+    else:
+        said = key_lines(operator.trace_key(str(key), parse_size(within), shard), within, operator.status())
+    for line in said:
+        echo(line)
+
+
+def key_lines(found: dict[str, Any], within: str, state: dict[str, Any]) -> list[str]:
+    """Return what is known of a row's changes, the oldest first.
+
+    Args:
+        found: what `Operator.trace_key` returns.
+        within: how much of each binlog was searched, as text.
+        state: of the instance, for what it waits for.
+    """
+    said, key = [], found["key"]
+    for change in found["changes"]:
+        when = _time(change["commit_us"])
+        gtid = change["gtid"] or "a transaction without GTID, which cannot be followed"
+        where = f"on shard {change['shard']} at {change['file']}:{change['offset']}"
+        said.append(f"{key}: {change['op']} {when} {where} by {gtid}")
+        if not change["kept"]:
+            said.append("  It is left out by filter.tables: no client gets it.")
+        elif change["trace"] is not None:
+            said += [f"  {line}" for line in lines(change["trace"], state)]
+    if not said:
+        said.append(f"{key} was not changed in the last {within} of any binlog that was searched.")
+    for name, part in found["searched"].items():
+        if part["unknown"]:
+            said.append(
+                f"{part['unknown']} changes on shard {name} could not be compared: the table's primary key "
+                "is not known there."
+            )
+    return said
+
+
+def lines(found: dict[str, Any], state: dict[str, Any]) -> list[str]:
+    """Return what is known, a sentence a line.
+
+    Args:
+        found: what `Operator.trace` returns.
+        state: of the instance, for what it waits for.
+    """
+    gtid, group = found["gtid"], state["group"]
+    if found["found"] is None:
+        by = ", ".join(found["read_by"])
+        said = [
+            f"{gtid} was read by {by}; the group does not hold it: every client id has passed it, or it has "
+            "no row of a kept table."
+            if by
+            else f"{gtid} was not read by any shard yet."
+        ]
+    else:
+        when = _time(found["commit_us"])
+        part = "" if found["whole"] else ", of which only a part has come"
+        where = f"on shard {found['shard']} at {found['position']}"
+        said = [f"{gtid} was committed {when} {where}: {found['rows']} rows{part}."]
+        if found["found"] == "waiting":
+            by = f" It waits for shard {group['held_by']}: {group['held_why']}." if group["held_by"] else ""
+            said.append(f"It waits to be merged.{by}")
+        else:
+            said.append("It is merged.")
+    for client in found["clients"]:
+        batch = f" in batch {client['batch_id']}" if "batch_id" in client else ""
+        said.append(f"client {client['client_id']}: {client['state']}{batch}")
+    return said
+
+
+def _time(commit_us: int) -> str:
+    return datetime.fromtimestamp(commit_us / 1e6, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,118 @@
+"""The demo's instance: settings for its servers, and the actors that run it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from actors.driver.instance import Instance
+from actors.driver.launch import launch
+from actors.http.service import HttpService, HttpSettings
+from actors.process.log import LogLevel
+from programs.demo.database.server_process import CANAL_PASSWORD, DatabaseServer
+from programs.demo.load.tables import WHITE, routes
+from programs.demo.recorded_shards import RecordedShard
+from conf.load import build_instance
+from conf.settings import InstanceSettings
+
+DESTINATION = "shop"
+CLIENT_ID = "1001"
+#: where Ray keeps what it writes
+_RAY_FOLDER = "RAY_TMPDIR"
+#: Ray has sockets deep in its folder, whose paths may have 107 characters: above this, too little is left
+_PARENT_MAX = 20
+
+
+def shard_name(shard: int) -> str:
+    """Return the name of a shard."""
+    return f"shop-{shard}"
+
+
+def settings_for_files(recorded: Sequence[RecordedShard], folder: Path) -> InstanceSettings:
+    """Return the instance that reads recorded shards: it needs nothing but this process's own."""
+    return build_instance(
+        {
+            "preset": "memory",
+            "destination": DESTINATION,
+            "shards": [{"name": each.record.shard, "files": str(each.folder)} for each in recorded],
+            "filter": {"white": WHITE, "routes": routes()},
+            "gateway": {"port": 0},
+        },
+        source="the demo's settings",
+        folder=folder,
+    )
+
+
+def settings_for(servers: Sequence[DatabaseServer], folder: Path) -> InstanceSettings:
+    """Return the instance that reads the servers; the password goes into a private file of the folder."""
+    password = folder / "password"
+    password.touch(mode=0o600)
+    password.write_text(CANAL_PASSWORD)
+    shards = []
+    for shard, server in enumerate(servers):
+        address = server.address()
+        shards.append(
+            {
+                "name": shard_name(shard),
+                "host": address.host,
+                "port": address.port,
+                "user": address.user,
+                "password_file": str(password),
+            }
+        )
+    return build_instance(
+        {
+            "preset": "group",
+            "destination": DESTINATION,
+            "shards": shards,
+            # The tables are there and empty: what follows is the whole story.
+            "start": "latest",
+            "filter": {"white": WHITE, "routes": routes()},
+            "coordination": {"kind": "embedded", "folder": str(folder / "zookeeper")},
+            "gateway": {"port": 0},
+        },
+        source="the demo's settings",
+        folder=folder,
+    )
+
+
+@contextmanager
+def running(settings_in: Callable[[Path], InstanceSettings], log: LogLevel) -> Iterator[Instance]:
+    """Launch an instance; leaving ends it and removes everything it wrote.
+
+    Args:
+        settings_in: returns its settings, given a folder of its own.
+        log: the least severe level that its actors log.
+    """
+    parent = None if len(tempfile.gettempdir()) <= _PARENT_MAX else "/tmp"  # noqa: S108 - a private folder in it
+    with tempfile.TemporaryDirectory(prefix="cg-demo-", dir=parent, ignore_cleanup_errors=True) as name:
+        before = os.environ.get(_RAY_FOLDER)
+        os.environ[_RAY_FOLDER] = name
+        try:
+            with launch(settings_in(Path(name)), log=log) as instance:
+                yield instance
+        finally:
+            if before is None:
+                del os.environ[_RAY_FOLDER]
+            else:
+                os.environ[_RAY_FOLDER] = before
+
+
+@dataclass(frozen=True, slots=True)
+class _Demo:
+    """The one instance of a demo, as the HTTP service wants it."""
+
+    instances: Mapping[Path, Instance]
+
+
+@contextmanager
+def page_of(instance: Instance) -> Iterator[HttpService]:
+    """Serve the page of a demo's instance, on the usual port or a free one."""
+    with tempfile.TemporaryDirectory(prefix="cg-page-") as folder:
+        settings = HttpSettings(audit_log=Path(folder) / "audit.jsonl")
+        with HttpService(_Demo({Path(folder) / f"{DESTINATION}.yaml": instance}), settings) as service:
+            yield service

@@ -1,0 +1,243 @@
+"""Comparison: one shard's changes in both streams, transaction by transaction.
+
+Ours say where a transaction begins and ends in the binlog; canal's changes say where their event is. A change
+of canal's belongs to the transaction that holds its place. Comparing begins with the first transaction that
+both streams have from its beginning, and ends with the last one that both have to its end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Final
+
+from programs.migration.compare.change import Change, Column, Item, Mark, Place
+from programs.migration.compare.known import known_difference
+
+#: changes of a stream that wait for the other one; with more, that stream is not read
+WAITING_MAX: Final = 200_000
+_NOTHING: Final = "(nothing)"
+_IN_XA: Final = "rows of XA transactions, which canal delivers before their outcome"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first place where the streams differ."""
+
+    file: str
+    offset: int
+    table: str
+    #: empty: the change as a whole
+    column: str
+    ours: str
+    theirs: str
+
+
+@dataclass(slots=True)
+class _Transaction:
+    """One of our transactions; a statement is one by itself."""
+
+    begin: Place
+    changes: list[Change] = field(default_factory=list)
+    #: None: it is not complete
+    end: Place | None = None
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Compares what is fed to it, in the order of each stream. Counts are of what was compared."""
+
+    transactions: int = 0
+    rows: int = 0
+    values: int = 0
+    #: what is known to differ, and what canal delivers besides
+    known: Counter[str] = field(default_factory=Counter)
+    difference: Difference | None = None
+    _ours: deque[_Transaction] = field(default_factory=deque)
+    _our_changes: int = 0
+    _theirs: deque[Change] = field(default_factory=deque)
+    _begun: bool = False
+    #: canal's first item, and whether its transaction is delivered from its beginning
+    _first: Place | None = None
+    _first_is_whole: bool = False
+    #: canal has delivered everything before `_passed`, and all of the transaction that holds `_ended`
+    _passed: Place = (0, 0)
+    _ended: Place = (0, 0)
+    _in_xa: bool = False
+    _xa_rows: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether something was compared, and nothing differs."""
+        return self.difference is None and self.transactions > 0
+
+    @property
+    def wants_ours(self) -> bool:
+        """Whether more of our stream can wait."""
+        return self._our_changes < WAITING_MAX
+
+    @property
+    def wants_theirs(self) -> bool:
+        """Whether more of canal's stream can wait."""
+        return len(self._theirs) < WAITING_MAX
+
+    def ours(self, item: Item) -> None:
+        """Take the next item of our stream."""
+        if isinstance(item, Mark):
+            self._end(item.place)
+            if item.begins:
+                self._ours.append(_Transaction(item.place))
+        else:
+            if not self._ours or self._ours[-1].end is not None or item.sql is not None:
+                self._end(item.place)
+                self._ours.append(_Transaction(item.place))
+            self._ours[-1].changes.append(item)
+            self._our_changes += 1
+            if item.sql is not None:
+                self._end((item.place[0], item.offset + item.length))
+        self._advance()
+
+    def theirs(self, item: Item) -> None:
+        """Take the next item of canal's stream."""
+        if item.place < self._passed:
+            self.known["changes that canal delivered again"] += isinstance(item, Change)
+            return
+        ends = isinstance(item, Change) and item.sql is not None and not item.is_text_of_rows
+        if self._first is None:
+            self._first, self._first_is_whole = item.place, ends or (isinstance(item, Mark) and item.begins)
+        if isinstance(item, Mark) and not item.begins:
+            # An end may be where the next transaction begins: what was before it is inside.
+            self._ended = self._passed
+        self._passed = item.place
+        if isinstance(item, Change):
+            self._take(item)
+        else:
+            self._in_xa = item.xa and item.begins
+        if ends:
+            self._ended = item.place
+        self._advance()
+
+    def _take(self, change: Change) -> None:
+        if change.is_text_of_rows:
+            self.known["texts of row changes, which are not delivered here"] += 1
+        elif self._in_xa:
+            self._xa_rows += 1
+        else:
+            self._theirs.append(change)
+
+    def _end(self, place: Place) -> None:
+        if self._ours and self._ours[-1].end is None:
+            self._ours[-1].end = place
+
+    def _advance(self) -> None:
+        while self.difference is None and self._ours:
+            transaction = self._ours[0]
+            begin, end = transaction.begin, transaction.end
+            if end is None or not (self._passed >= end or begin <= self._ended < end):
+                return
+            self._ours.popleft()
+            self._our_changes -= len(transaction.changes)
+            if not self._begun:
+                self._drop(begin)
+            theirs = self._before(end)
+            if self._begun or self._begins_with(begin, end):
+                self._compare(transaction, theirs)
+
+    def _begins_with(self, begin: Place, end: Place) -> bool:
+        """Return whether both streams have a transaction from its beginning, the first such one."""
+        assert self._first is not None, "canal has passed the transaction"
+        if self._first >= end:
+            return False
+        self._begun = True
+        return self._first <= begin or self._first_is_whole
+
+    def _drop(self, until: Place) -> None:
+        """Forget what canal delivered before the first transaction that is compared."""
+        while self._theirs and self._theirs[0].place < until:
+            self._theirs.popleft()
+
+    def _before(self, end: Place) -> list[Change]:
+        found = []
+        while self._theirs and self._theirs[0].place < end:
+            found.append(self._theirs.popleft())
+        return found
+
+    def _compare(self, transaction: _Transaction, theirs: Sequence[Change]) -> None:
+        if not theirs and 0 < len(transaction.changes) <= self._xa_rows:
+            self._xa_rows -= len(transaction.changes)
+            self.known[_IN_XA] += len(transaction.changes)
+            return
+        for ours, other in zip_longest(transaction.changes, theirs):
+            found = self._change(ours, other)
+            if found is not None:
+                self.difference = found
+                return
+            self.rows += ours.sql is None
+        self.transactions += 1
+
+    def _change(self, ours: Change | None, theirs: Change | None) -> Difference | None:
+        if ours is None or theirs is None or (ours.event, ours.name) != (theirs.event, theirs.name):
+            if _is_statement(ours) and _is_statement(theirs) and _text(ours) == _text(theirs):
+                self.known["kinds and names of statements"] += 1
+                return None
+            where = theirs or ours
+            assert where is not None
+            return Difference(where.file, where.offset, where.name, "", _shown(ours), _shown(theirs))
+        if ours.sql is not None or theirs.sql is not None:
+            same = _text(ours) == _text(theirs)
+            return None if same else _difference(theirs, "", _text(ours), _text(theirs))
+        return self._images(ours, theirs)
+
+    def _images(self, ours: Change, theirs: Change) -> Difference | None:
+        for side in ("before", "after"):
+            mine, others = ({each.name: each for each in getattr(change, side)} for change in (ours, theirs))
+            for name in dict.fromkeys([*others, *mine]):
+                found = self._column(theirs, mine.get(name), others.get(name))
+                if found is not None:
+                    return found
+        return None
+
+    def _column(self, change: Change, ours: Column | None, theirs: Column | None) -> Difference | None:
+        if ours is None or theirs is None:
+            name = (ours or theirs).name  # type: ignore[union-attr]
+            return _difference(change, name, _value(ours), _value(theirs))
+        self.values += 1
+        if ours.value != theirs.value:
+            kind = known_difference(theirs.mysql_type or ours.mysql_type, ours.value, theirs.value)
+            if kind is None:
+                return _difference(change, ours.name, _value(ours), _value(theirs))
+            self.known[kind] += 1
+        for flag in ("key", "updated"):
+            mine, other = getattr(ours, flag), getattr(theirs, flag)
+            if mine != other:
+                return _difference(change, f"{ours.name} ({flag})", str(mine), str(other))
+        if ours.jdbc_type != theirs.jdbc_type:
+            kind = theirs.mysql_type.partition("(")[0] or "a column"
+            self.known[f"JDBC type of {kind}: {theirs.jdbc_type}, here {ours.jdbc_type}"] += 1
+        return None
+
+
+def _difference(change: Change, column: str, ours: str, theirs: str) -> Difference:
+    return Difference(change.file, change.offset, change.name, column, ours, theirs)
+
+
+def _is_statement(change: Change | None) -> bool:
+    return change is not None and change.sql is not None
+
+
+def _text(change: Change | None) -> str:
+    return "" if change is None or change.sql is None else change.sql.strip().rstrip(";").rstrip()
+
+
+def _shown(change: Change | None) -> str:
+    if change is None:
+        return _NOTHING
+    return f"{change.event} {change.name}" if change.sql is None else f"{change.event}: {_text(change)}"
+
+
+def _value(column: Column | None) -> str:
+    if column is None:
+        return "(no such column)"
+    return "NULL" if column.value is None else repr(column.value)

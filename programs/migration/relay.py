@@ -1,0 +1,127 @@
+"""Relay: canal's message queue mode as the settings of `canal-group relay`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from programs.migration.canal_files.view import View
+from programs.migration.kafka import Kafka
+from programs.migration.report import Report
+from programs.migration.secrets import Secrets
+from programs.migration.stream import first_of
+
+_GATEWAY: Final = "grpc://127.0.0.1:11113"
+_MODES: Final = {"kafka": "kafka", "rabbitmq": "rabbitmq"}
+#: canal's key -> key of `route`, and our default
+_ROUTE: Final = {
+    "canal.mq.topic": ("topic", "example"),
+    "canal.mq.dynamicTopic": ("dynamic_topic", ""),
+    "canal.mq.partition": ("partition", 0),
+    "canal.mq.partitionsNum": ("partitions", 1),
+    "canal.mq.partitionHash": ("partition_hash", ""),
+    "canal.mq.dynamicTopicPartitionNum": ("dynamic_topic_partitions", ""),
+    "canal.mq.database.hash": ("database_hash", True),
+}
+
+
+def relay_of(
+    views: Sequence[View], report: Report, secrets: Secrets, destination: str, settings: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Return the settings of a relay; None: canal has no message queue, or none that there is a relay to.
+
+    Args:
+        views: the instances.
+        report: takes the answers.
+        secrets: takes the passwords.
+        destination: name of the stream.
+        settings: of the instance, by path.
+
+    Raises:
+        ConfigError: a value cannot be used.
+    """
+    view = views[0]
+    mode = (view.text("canal.serverMode") or "tcp").lower()
+    entry = view.given("canal.serverMode")
+    if mode not in _MODES:
+        if mode != "tcp":
+            report.act(
+                entry, f"there is no relay to {mode}: use Kafka or RabbitMQ, or let consumers connect here"
+            )
+        return None
+    report.setting(entry, f"a relay to {_MODES[mode]}: `canal-group relay`, with the file of --relay")
+    found: dict[str, Any] = {"destination": destination, "read": _read(settings)}
+    flat = view.flag("canal.mq.flatMessage", default=True)
+    report.setting(view.entry("canal.mq.flatMessage"), f"`format: {'flat' if flat else 'protobuf'}`")
+    if not flat:
+        found["format"] = "protobuf"
+    for key in ("canal.mq.canalBatchSize", "canal.mq.canalGetTimeout"):
+        report.note(view.entry(key), "no setting: a relay publishes what there is; `batch` bounds it")
+    route = _route(views, report)
+    if route:
+        found["route"] = route
+    found["output"] = (
+        Kafka(view, report, secrets).make() if mode == "kafka" else _rabbitmq(view, report, secrets)
+    )
+    return found
+
+
+def _read(settings: Mapping[str, Any]) -> dict[str, Any]:
+    if "coordination.hosts" not in settings:
+        return {"gateway": _GATEWAY}
+    read = {"zookeeper": settings["coordination.hosts"]}
+    prefix = settings.get("coordination.prefix")
+    return read if prefix is None else {**read, "prefix": prefix}
+
+
+def _route(views: Sequence[View], report: Report) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, (name, default) in _ROUTE.items():
+        value = first_of(
+            views, report, key, f"route.{name}", lambda view, of: _value(view, of, _ROUTE[of][1])
+        )
+        if value is None:
+            continue
+        if value != default:
+            found[name] = value
+        for view in views:
+            report.setting(view.entry(key), f"`route.{name}`")
+    return found
+
+
+def _value(view: View, key: str, default: Any) -> Any:
+    if view.given(key) is None:
+        return None
+    if isinstance(default, bool):
+        return view.flag(key)
+    return view.whole(key) if isinstance(default, int) else view.text(key)
+
+
+def _rabbitmq(view: View, report: Report, secrets: Secrets) -> dict[str, Any]:
+    output: dict[str, Any] = {"kind": "rabbitmq"}
+    host, colon, port = (view.text("rabbitmq.host") or "127.0.0.1").partition(":")
+    output["host"] = host
+    if colon and port.isdecimal():
+        output["port"] = int(port)
+    report.setting(view.entry("rabbitmq.host"), "`output.host`")
+    for key, name in (("virtual.host", "virtual_host"), ("exchange", "exchange"), ("username", "username")):
+        text = view.text(f"rabbitmq.{key}")
+        if text is not None:
+            output[name] = text
+            report.setting(view.entry(f"rabbitmq.{key}"), f"`output.{name}`")
+    password, entry = view.text("rabbitmq.password"), view.entry("rabbitmq.password")
+    if password is not None and "username" in output:
+        variable = view.variable("rabbitmq.password")
+        if variable is not None:
+            output["password_env"] = variable
+            report.setting(entry, f"`output.password_env: {variable}`")
+        else:
+            output["password_file"] = secrets.put("rabbitmq.password", password)
+            report.setting(entry, f"`output.password_file: {output['password_file']}`")
+    for key in ("queue", "routingKey"):
+        report.act(
+            view.given(f"rabbitmq.{key}"),
+            "the routing key is the topic, as canal's is: bind the queue to the exchange by it",
+        )
+    report.note(view.entry("rabbitmq.deliveryMode"), "no setting: messages are persistent, and confirmed")
+    return output

@@ -1,0 +1,92 @@
+"""Report: what became of each entry of canal's files, one answer or more for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from programs.migration.canal_files.properties import Entry
+from conf.sentence import shown
+
+_SECRET_WORDS = ("passw", "secret", "accesskey", "roletoken", "jaas.config", "publickey")
+
+
+class Kind(Enum):
+    """What an answer asks of the operator; the value is what a report line begins with."""
+
+    #: it became a setting, or is what holds here anyway
+    SETTING = "ok"
+    #: it has no setting here; the answer says why
+    NOTE = "note"
+    #: it holds only after somebody has decided or done something
+    ACT = "do"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of an entry."""
+
+    entry: Entry
+    kind: Kind
+    text: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kind.value:<5} {self.entry.place}: {self.entry.key} = {_value(self.entry)}: {self.text}"
+        )
+
+
+@dataclass(slots=True)
+class Report:
+    """The answers, by entry."""
+
+    _answers: dict[Entry, list[Answer]] = field(default_factory=dict)
+
+    def add(self, entry: Entry, kind: Kind, text: str) -> None:
+        """Add an answer."""
+        answers = self._answers.setdefault(entry, [])
+        answer = Answer(entry, kind, text)
+        if answer not in answers:
+            answers.append(answer)
+
+    def setting(self, entry: Entry | None, text: str) -> None:
+        """Say which setting an entry became; None: it is not given."""
+        if entry is not None:
+            self.add(entry, Kind.SETTING, text)
+
+    def note(self, entry: Entry | None, text: str) -> None:
+        """Say why an entry has no setting here."""
+        if entry is not None:
+            self.add(entry, Kind.NOTE, text)
+
+    def act(self, entry: Entry | None, text: str) -> None:
+        """Say what is left to do for an entry."""
+        if entry is not None:
+            self.add(entry, Kind.ACT, text)
+
+    def has(self, entry: Entry) -> bool:
+        """Return whether an entry has an answer."""
+        return entry in self._answers
+
+    def of(self, entries: Iterable[Entry]) -> Iterator[Answer]:
+        """Yield the answers for entries, in their order."""
+        for entry in entries:
+            yield from self._answers.get(entry, ())
+
+    @property
+    def left_to_do(self) -> list[Answer]:
+        """The answers that ask for something, in the order of files and lines."""
+        return [answer for answers in self._answers.values() for answer in answers if answer.kind is Kind.ACT]
+
+
+def is_secret(key: str) -> bool:
+    """Return whether the value of a key is not to be shown."""
+    return any(word in key.lower() for word in _SECRET_WORDS)
+
+
+def _value(entry: Entry) -> str:
+    if not entry.raw:
+        return "(empty)"
+    hidden = is_secret(entry.key) or "password" in entry.raw.lower()
+    return "(not shown)" if hidden else shown(entry.raw)

@@ -1,0 +1,152 @@
+"""Stream: canal's settings of buffers, batches and failover as `store`, `batch`, `reader` and `merge`.
+
+A group has one value for all shards. Where its instances differ, the first one counts, and the others are
+named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from programs.migration.canal_files.view import View
+from programs.migration.report import Report
+from conf.sentence import shown
+
+_PREFIX = "canal.instance."
+_DAY_S = 86_400
+_MODES: Final = {"MEMSIZE": "memory", "ITEMSIZE": "items"}
+_NETWORK_TIMEOUT_S = 30
+
+#: what a value becomes; None: it is not given
+_Convert = Callable[[View, str], Any]
+
+
+def stream_of(views: Sequence[View], report: Report, *, standbys: bool) -> dict[str, Any]:
+    """Return the settings by path (`store.size`), only those that differ from the defaults.
+
+    Args:
+        views: the instances.
+        report: takes the answers.
+        standbys: whether a shard has several servers.
+
+    Raises:
+        ConfigError: a value cannot be used.
+    """
+    found: dict[str, Any] = {}
+    for key, (path, default, convert) in _SETTINGS.items():
+        _one(views, report, found, (f"{_PREFIX}{key}", path, default, convert))
+    detecting: dict[str, Any] = {}
+    for key, (path, default, convert) in _DETECTING.items():
+        _one(views, report, detecting, (f"{_PREFIX}{key}", path, default, convert))
+    if standbys:
+        return found | detecting
+    for view in views:
+        for key in _DETECTING:
+            report.note(
+                view.entry(f"{_PREFIX}{key}"), "it counts only for a shard with several `hosts`: left out"
+            )
+    return found
+
+
+def first_of(views: Sequence[View], report: Report, key: str, path: str, convert: _Convert) -> Any:
+    """Return the first instance's value of a key, converted; None: it is not given.
+
+    Others that differ from it are named in the report.
+    """
+    values = [convert(view, key) for view in views]
+    for view, value in zip(views, values, strict=True):
+        if value != values[0]:
+            report.act(
+                view.entry(key), f"one `{path}` counts for all shards: that of {views[0].name} is taken"
+            )
+    return values[0]
+
+
+def _one(
+    views: Sequence[View], report: Report, found: dict[str, Any], setting: tuple[str, str, Any, _Convert]
+) -> None:
+    key, path, default, convert = setting
+    value = first_of(views, report, key, path, convert)
+    if value is None:
+        return
+    if value != default:
+        found[path] = value
+    is_default = ", the default" if value == default else ""
+    for view in views:
+        report.setting(view.entry(key), f"`{path}: {_text(value)}`{is_default}")
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else shown(value)
+
+
+def _power_of_two(view: View, key: str) -> int | None:
+    value, entry = view.whole(key, 1), view.entry(key)
+    if value is not None and value & (value - 1):
+        assert entry is not None
+        raise entry.wrong("be a power of two, as in canal", f"is {value}")
+    return value
+
+
+def _count(view: View, key: str) -> int | None:
+    return view.whole(key, 1)
+
+
+def _seconds(view: View, key: str) -> float | None:
+    value = view.whole(key, 1)
+    return None if value is None else float(value)
+
+
+def _fallback(view: View, key: str) -> float | None:
+    value, entry = _seconds(view, key), view.entry(key)
+    if value is not None and value > _DAY_S:
+        assert entry is not None
+        raise entry.wrong(f"be at most {_DAY_S} s", f"is {value:g} s")
+    return value
+
+
+def _connect(view: View, key: str) -> float | None:
+    """Leave canal's own value out: it bounds silence too, which is noticed by heartbeats here."""
+    value = _seconds(view, key)
+    return None if value == _NETWORK_TIMEOUT_S else value
+
+
+def _threshold(view: View, key: str) -> int | None:
+    """Return canal's count and one: it leaves a server after more failures than it says."""
+    value = view.whole(key)
+    return None if value is None else value + 1
+
+
+def _mode(view: View, key: str) -> str | None:
+    text, entry = view.text(key), view.entry(key)
+    if text is None or entry is None:
+        return None
+    if text.upper() not in _MODES:
+        raise entry.wrong("be MEMSIZE or ITEMSIZE", f"is {shown(text)}")
+    return _MODES[text.upper()]
+
+
+def _flag(view: View, key: str) -> bool | None:
+    return None if view.given(key) is None else view.flag(key)
+
+
+def _sql(view: View, key: str) -> str | None:
+    text = view.text(key)
+    return "SELECT 1" if text is not None and text.lower() == "select 1" else text
+
+
+#: canal's key -> path, our default, how the value is converted
+_SETTINGS: Final[Mapping[str, tuple[str, Any, _Convert]]] = {
+    "memory.buffer.size": ("store.size", 16_384, _power_of_two),
+    "memory.buffer.memunit": ("store.memunit_bytes", 1_024, _count),
+    "memory.batch.mode": ("store.mode", "memory", _mode),
+    "get.ddl.isolation": ("batch.ddl_isolation", False, _flag),
+    "fallbackIntervalInSeconds": ("reader.fallback_s", 60.0, _fallback),
+    "network.soTimeout": ("reader.connect_timeout_s", 10.0, _connect),
+}
+_DETECTING: Final[Mapping[str, tuple[str, Any, _Convert]]] = {
+    "detecting.sql": ("reader.detecting.sql", "SELECT 1", _sql),
+    "detecting.interval.time": ("reader.detecting.interval_s", 3.0, _seconds),
+    "detecting.retry.threshold": ("reader.detecting.threshold", 3, _threshold),
+}

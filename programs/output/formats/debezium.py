@@ -1,0 +1,36 @@
+"""Debezium's envelope as JSON, without schema; the message's key holds the primary key. No statements."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from programs.output.formats.format import chosen, one_each
+from programs.output.messages import Messages
+from programs.output.routing.router import Routes
+from canal_group.shapes.debezium import debezium_columns, is_change
+from canal_group.shapes.json_text import NULL, compose, numbers, objects, quoted
+
+
+def debezium(rows: pa.Table, routes: Routes) -> Messages:
+    """Return an envelope for each change of a row."""
+    rows, routes = chosen(rows, routes, is_change(rows))
+    found = debezium_columns(rows)
+    source = found["source"]
+    members = {
+        field.name: (quoted if pa.types.is_string(field.type) else numbers)(source.field(field.name))
+        for field in source.type
+    }
+    values = compose(
+        {
+            "before": objects(found["before"]),
+            "after": objects(found["after"]),
+            "source": compose(members),
+            "op": quoted(found["op"]),
+            "ts_ms": numbers(found["ts_ms"]),
+        }
+    )
+    keys = objects(rows.column("key").combine_chunks())
+    # A table without a primary key has no key to compact by.
+    keys = pc.if_else(pc.is_in(keys, pa.array(["{}", NULL])), pa.scalar(None, pa.utf8()), keys)
+    return one_each(rows, routes, values, keys)

@@ -1,0 +1,19 @@
+"""canal's flat message, see `canal_group.shapes.flat_message`."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+
+from programs.output.formats.format import chosen, one_each
+from programs.output.messages import Messages
+from programs.output.routing.router import Routes
+from canal_group.shapes.flat_message import flat_messages
+from merge.rows.canal.parsed import is_parsed
+
+
+def flat(rows: pa.Table, routes: Routes) -> Messages:
+    """Return a flat message for each change and statement."""
+    rows, routes = chosen(rows, routes, is_parsed(rows))
+    return one_each(rows, routes, flat_messages(rows, time.time_ns() // 1_000_000))

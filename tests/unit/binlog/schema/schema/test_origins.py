@@ -1,0 +1,136 @@
+"""Where a table's rows come from: rules on rows and columns follow a table through these statements."""
+
+from __future__ import annotations
+
+import pytest
+
+from binlog.schema.catalog import Catalog
+from binlog.schema.definition import SourceName
+from binlog.schema.holdings import ORIGINS_MAX
+from binlog.schema.statement import ServerVersion, Statement
+
+SERVERS = {each: ServerVersion.parse(each) for each in ("9.7.4", "10.11.6-MariaDB")}
+
+
+def played(*statements, server="9.7.4", made=None):
+    if made is None:
+        made = Catalog(255)
+        made.set_schema("app", 255)
+    for sql in statements:
+        made.apply(Statement(sql, "app", SERVERS[server]))
+    return made
+
+
+def origins(made, table, schema="app"):
+    return {str(each) for each in made.origins(SourceName(schema, table))}
+
+
+CREATE = "CREATE TABLE t (id INT, mail TEXT)"
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
+@pytest.mark.parametrize(
+    ("statements", "table", "expected"),
+    [
+        (["RENAME TABLE t TO u"], "u", {"app.t"}),
+        (["RENAME TABLE t TO u"], "t", set()),
+        (["ALTER TABLE t RENAME u"], "u", {"app.t"}),
+        (["RENAME TABLE t TO u", "RENAME TABLE u TO v"], "v", {"app.t", "app.u"}),
+        (["CREATE TABLE c LIKE t"], "c", {"app.t"}),
+        (["CREATE TABLE c (LIKE t)"], "c", {"app.t"}),
+        (["CREATE TABLE IF NOT EXISTS c LIKE t"], "c", {"app.t"}),
+        (["RENAME TABLE t TO u", "CREATE TABLE c LIKE u"], "c", {"app.t", "app.u"}),
+        (["CREATE TABLE c LIKE t", "DROP TABLE c", "CREATE TABLE c (a INT)"], "c", set()),
+        (["CREATE TABLE c LIKE t", "DROP TABLE c"], "c", set()),
+        (["CREATE TABLE c LIKE t", "DROP DATABASE app"], "c", set()),
+        (["CREATE TABLE _t_gho LIKE t", "RENAME TABLE t TO _t_del, _t_gho TO t"], "_t_del", {"app.t"}),
+        (["CREATE TABLE _t_gho LIKE t", "RENAME TABLE t TO _t_del, _t_gho TO t"], "t", {"app._t_gho"}),
+        (["CREATE TABLE c (a INT)", "RENAME TABLE t TO x, c TO t, x TO c"], "c", {"app.t", "app.x"}),
+        (["ALTER TABLE t EXCHANGE PARTITION p WITH TABLE c"], "c", {"app.t"}),
+        (["ALTER TABLE t EXCHANGE PARTITION p WITH TABLE c WITHOUT VALIDATION"], "t", {"app.c"}),
+        (["ALTER TABLE t FROBNICATE", "RENAME TABLE t TO u"], "u", {"app.t"}),
+    ],
+)
+def test_what_a_table_comes_from_follows_it(statements, table, expected, known):
+    made = played(*([CREATE] if known else []))
+    if not known:
+        made.forget_all("Nothing is known.")
+    assert origins(played(*statements, made=made), table) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [("`app`.`t`, `app`.`u`", {"left_out": True}), ("RENAME TABLE t TO u", {"failed": True})],
+)
+def test_a_statement_whose_effect_is_not_known_may_have_renamed_what_it_names(text, options):
+    made = played(CREATE)
+    made.apply(Statement(text, "app", SERVERS["9.7.4"], **options))
+    assert origins(made, "u") == {"app.t"}
+
+
+def test_a_partition_that_becomes_a_table_has_its_rows():
+    made = played(CREATE, "ALTER TABLE t CONVERT PARTITION p TO TABLE c", server="10.11.6-MariaDB")
+    assert origins(made, "c") == {"app.t"}
+    played(
+        "ALTER TABLE d CONVERT TABLE c TO PARTITION q VALUES LESS THAN (5)",
+        server="10.11.6-MariaDB",
+        made=made,
+    )
+    assert origins(made, "d") == {"app.t", "app.c"}
+
+
+def test_a_create_or_replace_begins_anew():
+    replaced = "CREATE OR REPLACE TABLE c (a INT)"
+    assert origins(played(CREATE, "CREATE TABLE c LIKE t", replaced, server="10.11.6-MariaDB"), "c") == set()
+
+
+def test_a_rotation_that_makes_new_names_forgets_the_oldest_and_not_the_table():
+    made = played(CREATE)
+    for day in range(ORIGINS_MAX + 50):
+        played(f"CREATE TABLE new_{day} LIKE t", f"RENAME TABLE t TO old_{day}, new_{day} TO t", made=made)
+    last = made.origins(SourceName("app", f"old_{ORIGINS_MAX + 49}"))
+    assert len(last) == ORIGINS_MAX
+    assert last[-1] == SourceName("app", "t")
+
+
+def test_what_is_stored_has_the_origins():
+    made = played(CREATE, "CREATE TABLE c LIKE t", "RENAME TABLE c TO d")
+    stored = Catalog(255)
+    stored.load_schemas(made.schemas_to_json())
+    assert stored.origins(SourceName("app", "d")) == made.origins(SourceName("app", "d")) != ()
+    assert made.copy().origins(SourceName("app", "d")) == made.origins(SourceName("app", "d"))
+
+
+@pytest.mark.parametrize(
+    ("statements", "expected"),
+    [
+        (["CREATE TABLE t (mail TEXT, g TEXT AS (LOWER(mail)))"], {"g": ("mail",)}),
+        (["CREATE TABLE t (Mail TEXT, g TEXT GENERATED ALWAYS AS (`MAIL`) STORED)"], {"g": ("mail",)}),
+        (["CREATE TABLE t (a INT, b INT, g INT AS (a + (b * 2)) VIRTUAL)"], {"g": ("a", "b")}),
+        (["CREATE TABLE t (mail TEXT, g TEXT AS ('mail'))"], {}),
+        (["CREATE TABLE t (mail TEXT, d TEXT DEFAULT (UPPER(mail)), e INT DEFAULT 5)"], {"d": ("mail",)}),
+        (["CREATE TABLE t (mail TEXT)", "ALTER TABLE t ADD g TEXT AS (mail)"], {"g": ("mail",)}),
+        (
+            ["CREATE TABLE t (mail TEXT, g TEXT AS (mail))", "ALTER TABLE t CHANGE mail post TEXT"],
+            {"g": ("post",)},
+        ),
+        (
+            ["CREATE TABLE t (mail TEXT, g TEXT AS (mail))", "ALTER TABLE t RENAME COLUMN mail TO post"],
+            {"g": ("post",)},
+        ),
+        (["CREATE TABLE t (mail TEXT, g TEXT AS (mail))", "ALTER TABLE t MODIFY g TEXT"], {}),
+        (
+            ["CREATE TABLE t (mail TEXT, d TEXT)", "ALTER TABLE t ALTER d SET DEFAULT (mail)"],
+            {"d": ("mail",)},
+        ),
+        (
+            ["CREATE TABLE t (mail TEXT, d TEXT DEFAULT (mail))", "ALTER TABLE t ALTER d SET DEFAULT ('x')"],
+            {"d": ("mail",)},
+        ),
+    ],
+)
+@pytest.mark.parametrize("server", SERVERS)
+def test_what_a_column_reads(statements, expected, server):
+    table = played(*statements, server=server).table("app", "t")
+    assert {each.name: each.reads for each in table.columns if each.reads} == expected
+    assert type(table).from_json(table.to_json()) == table
