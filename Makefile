@@ -59,9 +59,9 @@ audit: setup ## check the versions in constraints.txt against a vulnerability da
 
 fuzz: setup ## damage binlogs, compare random rows with SELECT (MINUTES=1 SEEDS=20), and play new sequences of DDL
 	$(BIN)/python tests/fuzz.py $(or $(MINUTES),1)
-	CANAL_GROUP_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest tests/integration/binlog/test_parse_differential.py
+	CANAL_GROUP_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest tests/integration/binlog/test_differential.py
 	CANAL_GROUP_EXPLORE=1 $(BIN)/python -m pytest -m "soak or not soak" \
-		tests/integration/binlog/test_parse_catalog.py tests/integration/binlog/test_parse_random_ddl.py
+		tests/integration/binlog/test_catalog.py tests/integration/binlog/test_random_ddl.py
 
 asan: setup ## read damaged rows events and binlogs with a decoder compiled with AddressSanitizer
 	@scripts/asan.sh

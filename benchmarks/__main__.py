@@ -15,8 +15,8 @@ import pkgutil
 import sys
 
 import benchmarks
-from programs.demo.database.engine import Engine
 from canal_group.malloc_tuning import tune_malloc
+from programs.demo.database.engine import Engine
 
 
 def names() -> list[str]:

@@ -17,9 +17,9 @@ from actors.driver.launch import launch
 from benchmarks._load import NAME, SCHEMA
 from canal_group.client.client import connect
 from canal_group.client.consumer import Consumer
-from programs.demo.database.server_process import CANAL_PASSWORD, DatabaseServer
 from canal_group.gateway.gateway_client import GatewayClient
 from conf.load import build_instance
+from programs.demo.database.server_process import CANAL_PASSWORD, DatabaseServer
 
 DESTINATION = "bench"
 #: batches that the consumer prefetches

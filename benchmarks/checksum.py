@@ -17,9 +17,9 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from binlog.native.fast_path import checksum_of
 from benchmarks._events import events_of
 from benchmarks.parse import IN_MEMORY, packets_of, run_ours
+from binlog.native.fast_path import checksum_of
 
 _ROUNDS = 9
 #: bytes of a message

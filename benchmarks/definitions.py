@@ -24,18 +24,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks._load import cpus, servers
 from binlog.formats.events import Query
 from binlog.grammar.chunk_builder import Limits
 from binlog.server.definitions.source_definitions import SourceDefinitions
 from binlog.server.reader import SourceReader
 from binlog.server.source import SourceAddress, connect, server_facts
 from binlog.server.starts.start import latest_position
-from benchmarks._load import cpus, servers
-from programs.demo.database.engine import Engine
-from programs.demo.database.server_process import DatabaseServer
 from merge.errors import RetryableError
 from merge.values.chunk import Chunk, TableName
 from merge.values.position import Position
+from programs.demo.database.engine import Engine
+from programs.demo.database.server_process import DatabaseServer
 
 #: tables of a server, at size 1; the last one is multiplied by the size
 TABLES = (1_000, 10_000)

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks._load import BULK_ROWS, cpu_s, cpus, fill, servers
 from binlog.grammar.chunk_builder import Limits
 from binlog.server.reader import SourceReader
 from binlog.server.source import SourceAddress
-from benchmarks._load import BULK_ROWS, cpu_s, cpus, fill, servers
-from programs.demo.database.server_process import DatabaseServer
 from merge.errors import RetryableError
 from merge.values.chunk import Chunk, TableName
 from merge.values.position import Position
+from programs.demo.database.server_process import DatabaseServer
 
 #: destinations on the source, and how many transactions they read together at size 1
 READERS = (16, 256)

@@ -21,9 +21,9 @@ from typing import Any
 from benchmarks._load import BULK_ROWS, SHARDS, Backlog, cpus, fill, paused, servers
 from benchmarks._pipeline import DESTINATION, Passage, await_followed, consumer, instance, read_all
 from benchmarks._rivals import raw_dumps, replication_rows_per_s
+from canal_group.operator import Operator
 from programs.demo.database.engine import Engine
 from programs.demo.database.server_process import DatabaseServer
-from canal_group.operator import Operator
 
 #: rows of each backlog, over all servers
 _BULK, _SMALL = 8_000_000, 400_000

@@ -17,18 +17,18 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from benchmarks._load import binlogs, cpus, fill, servers
+from benchmarks.parse import TRANSACTIONS, rows_of
 from binlog.grammar.chunk_builder import Limits
 from binlog.server.binlog_stream import BinlogStream
 from binlog.server.clock import SourceClock
 from binlog.server.definitions.source_definitions import SourceDefinitions
 from binlog.server.low_watermarks import CaughtUp
 from binlog.server.source import SourceAddress, connect, server_facts
-from benchmarks._load import binlogs, cpus, fill, servers
-from benchmarks.parse import TRANSACTIONS, rows_of
-from programs.demo.database.engine import Engine
-from programs.demo.database.server_process import DatabaseServer
 from merge.values.chunk import TableName
 from merge.values.position import Position
+from programs.demo.database.engine import Engine
+from programs.demo.database.server_process import DatabaseServer
 
 _ROUNDS = 7
 _SERVER_ID = 4_000_002

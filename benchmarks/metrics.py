@@ -33,16 +33,16 @@ import pyarrow as pa
 from actors.driver.instance import Instance
 from actors.http.served import SAMPLE_EVERY_S
 from actors.http.service import HttpService, HttpSettings
-from binlog.columns.read_counts import ReadCounts
 from actors.shard.shard_counters import ShardCounters
 from benchmarks._events import events_of
 from benchmarks._load import BULK_ROWS, NAME, SHARDS, Backlog, cpus, fill, paused, servers
 from benchmarks._pipeline import OUTSTANDING, WAIT_S, await_followed, consumer, instance, processes
 from benchmarks.parse import packets_of, run_ours
+from binlog.columns.read_counts import ReadCounts
 from canal_group.client.batch import Batch
 from canal_group.client.consumer import Consumer
-from programs.demo.database.server_process import DatabaseServer
 from merge.values.chunk import Chunk
+from programs.demo.database.server_process import DatabaseServer
 
 #: rows of the backlog, over all servers, and transactions of one row
 _BULK, _SMALL = 8_000_000, 400_000

@@ -30,6 +30,9 @@ from pymysqlreplication.event import GtidEvent, QueryEvent, XidEvent
 from pymysqlreplication.packet import BinLogPacketWrapper
 from pymysqlreplication.row_event import TableMapEvent, WriteRowsEvent
 
+from benchmarks._events import events_of
+from benchmarks._load import Backlog, binlogs, cpus, fill, servers
+from benchmarks._rivals import raw_dumps
 from binlog.grammar.binlog_decoder import BinlogDecoder
 from binlog.grammar.chunk_builder import ChunkBuilder, Limits
 from binlog.native.packets import PacketBuffer
@@ -37,13 +40,10 @@ from binlog.server.binlog_stream import BinlogStream
 from binlog.server.clock import SourceClock
 from binlog.server.low_watermarks import CaughtUp
 from binlog.server.source import SourceAddress
-from benchmarks._events import events_of
-from benchmarks._load import Backlog, binlogs, cpus, fill, servers
-from benchmarks._rivals import raw_dumps
-from programs.demo.database.engine import Engine
-from programs.demo.database.server_process import DatabaseServer
 from merge.values.chunk import Chunk, TableName
 from merge.values.position import Position
+from programs.demo.database.engine import Engine
+from programs.demo.database.server_process import DatabaseServer
 
 _ROUNDS = 5
 #: rows of an event, rows of a transaction (0: all), rows that ours and mysql-replication read

@@ -20,13 +20,13 @@ from benchmarks._brokers import Broker, KafkaBroker, RabbitBroker
 from benchmarks._load import BULK_ROWS, NAME, SHARDS, cpus, fill, servers
 from benchmarks._pipeline import DESTINATION, instance
 from canal_group.client.client import connect
+from canal_group.shapes.maps import tidied
+from conf.relay.relay_settings import build_relay
 from programs.output.formats import format_of
 from programs.output.kinds import settings_of
 from programs.output.messages import Messages
 from programs.output.publisher import Publisher
 from programs.output.routing.router import Router
-from canal_group.shapes.maps import tidied
-from conf.relay.relay_settings import build_relay
 
 #: messages to each broker
 _KAFKA, _RABBIT = 1_000_000, 60_000

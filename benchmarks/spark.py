@@ -32,9 +32,9 @@ import pyarrow as pa
 from actors.driver.instance import Instance
 from benchmarks._load import BULK_ROWS, NAME, SCHEMA, SHARDS, cpu_s, cpus, fill, peak_rss_mib, servers
 from benchmarks._pipeline import DESTINATION, OUTSTANDING, consumer, instance
-from programs.demo.database.server_process import DatabaseServer
 from canal_group.gateway.gateway_client import GatewayClient
 from merge.errors import CanalGroupError
+from programs.demo.database.server_process import DatabaseServer
 
 _ROWS = 8_000_000
 _CLIENT = "spark"

@@ -26,8 +26,8 @@ from typing import Any
 from benchmarks._load import BULK_ROWS, SHARDS, Backlog, cpu_s, cpus, fill, paused, servers
 from benchmarks._pipeline import DESTINATION, await_followed, instance, processes, read_all
 from benchmarks._ways import Way, Ways, consumer, lends, used
-from programs.demo.database.server_process import DatabaseServer
 from canal_group.gateway.gateway_client import GatewayClient
+from programs.demo.database.server_process import DatabaseServer
 
 #: rows of each backlog, over all servers
 _BULK, _SMALL = 8_000_000, 400_000

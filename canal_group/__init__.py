@@ -37,8 +37,8 @@ from merge.errors import (
     UnsupportedEvent,
     UsageError,
 )
-from merge.values.skips.skip_mark import SkipMark
 from merge.values.position import GroupPosition, Position
+from merge.values.skips.skip_mark import SkipMark
 
 __all__ = [
     "AccessDenied",

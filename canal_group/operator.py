@@ -10,8 +10,8 @@ from canal_group.gateway.gateway_client import SEARCH_S, GatewayClient, fields
 from canal_group.gateway.operator_token import find_token
 from canal_group.gateway.tls import UNSAID, Tls
 from merge.errors import ServerUnavailable
-from merge.values.skips.skipped_event import Unit
 from merge.values.position import Position
+from merge.values.skips.skipped_event import Unit
 
 #: polling interval while waiting for a change to complete, seconds
 LOOK_EVERY_S = 0.3

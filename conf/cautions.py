@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from merge.values.reach import is_loopback
 from conf.settings import InstanceSettings
+from merge.values.reach import is_loopback
 
 
 def cautions(instance: InstanceSettings) -> list[str]:

@@ -21,8 +21,8 @@ from conf.value import (
     unfit,
 )
 from merge.delivery.client_id import COUNT_MAX
-from merge.values.commit_time import CommitTimeOf, CommitTimes
 from merge.order.dead_shard import DeadShard, DeadShardKind
+from merge.values.commit_time import CommitTimeOf, CommitTimes
 
 
 class RouteSettings(Settings):

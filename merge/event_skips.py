@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from merge.errors import CanalGroupError, DefinitionContradicted, UsageError
-from merge.values.skips.skipped_event import SkippedEvent, Unit
 from merge.values.position import whole
+from merge.values.skips.skipped_event import SkippedEvent, Unit
 
 #: events of a destination that are kept
 SKIPS_MAX: Final = 1_000

@@ -22,6 +22,7 @@ from merge.delivery.client_id import COUNT_MAX
 from merge.delivery.consumers import Consumers
 from merge.delivery.subscribers import Subscribers
 from merge.errors import CanalGroupError, PositionPurged, PositionRefused, UsageError
+from merge.event_skips import Stop
 from merge.events import (
     ConsumerLeased,
     DdlNotSaved,
@@ -41,7 +42,6 @@ from merge.events import (
     UnsubscribeRequested,
 )
 from merge.instructions import CloseShard, Instruction, Refuse, Reply
-from merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
 from merge.order.ddl.policy import DdlPolicy
 from merge.order.ddl.rule import DdlRule
 from merge.order.dead_shard import WAIT, DeadShard
@@ -49,9 +49,9 @@ from merge.order.sort_order import SortOrder
 from merge.order.stream import Stream
 from merge.order.stream_status import describe_stream
 from merge.order.timeline import AHEAD_MAX_US
-from merge.event_skips import Stop
 from merge.trace import trace
 from merge.values.chunk import TableName
+from merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
 from merge.values.loss import Purged
 from merge.values.member import Role
 

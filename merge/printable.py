@@ -30,3 +30,8 @@ def printable(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [printable(each) for each in value]
     return value
+
+
+def is_header_text(token: str) -> bool:
+    """Return whether a token can be sent in a request's header."""
+    return token.isascii() and token.isprintable() and token == token.strip()

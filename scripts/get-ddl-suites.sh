@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Unpacks the servers' own test suites, whose statements tests/integration/binlog/test_parse_suites.py plays; nothing is
+# Unpacks the servers' own test suites, whose statements tests/integration/binlog/test_suites.py plays; nothing is
 # installed, and only the files with statements are kept:
 #
 #     .cache/ddl-suites/mariadb   Debian's mariadb-test-data for this machine's MariaDB, 80 MB

@@ -24,7 +24,7 @@ from typing import TypeAlias
 from urllib.parse import unquote
 
 from actors.admission.held_connections import HeldConnections
-from binlog.steady_clock import clock_s
+from actors.process.clock import clock_s
 
 _log = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from typing import Self
 from canal_group.gateway.operator_token import OperatorToken
 from conf.listeners.canal_settings import CanalSettings
 from conf.listeners.gateway_settings import GatewaySettings
-from merge.values.reach import is_every_address
 from conf.settings import InstanceSettings
 from merge.errors import ConfigError
+from merge.values.reach import is_every_address
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 
 import pyarrow as pa
 
-from binlog.steady_clock import clock_s
+from actors.process.clock import clock_s
 from merge.errors import ServerUnavailable
 
 #: longest duration of a lease, seconds; an orderly hand-over may come before the epoch's end

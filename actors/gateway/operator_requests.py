@@ -15,11 +15,11 @@ from actors.gateway.shard_questions import ShardQuestions
 from merge.errors import UsageError
 from merge.rows.chosen_types import parse_type
 from merge.rows.row_key import RowKey
-from merge.values.skips.skipped_event import parse_place
 from merge.trace import single
 from merge.values.chunk import TableName
 from merge.values.gtids.gtid import parse_gtid_set
 from merge.values.position import GroupPosition, Position
+from merge.values.skips.skipped_event import parse_place
 
 #: how long the actor of a new shard may take, seconds
 ADD_WAIT_S = 10.0

@@ -16,8 +16,8 @@ from actors.shard.ports import ShardChannel, ShardRpc
 from actors.shard.report import NOTHING, ShardReport
 from merge import events as ev
 from merge.errors import CanalGroupError, DataError, FencedError
-from merge.values.skips.skipped_event import SkippedEvent
 from merge.values.position import Position
+from merge.values.skips.skipped_event import SkippedEvent
 
 _log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from actors.http.callers import Callers
 from actors.http.listener import CLOSE_S, Listener, listening
 from actors.http.recent_log import RecentLog
 from actors.http.served import WATCHED_EVERY_S, Served
-from merge.values.reach import is_loopback
 from merge.errors import ConfigError
+from merge.values.reach import is_loopback
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
 from actors.ports import Condition, Lock, ThreadEvent
-from binlog.steady_clock import clock_s
+from actors.process.clock import clock_s
 
 _T = TypeVar("_T")
 
@@ -27,7 +27,7 @@ class OsHost:
         return time.monotonic_ns() // 1000
 
     def clock_s(self) -> float:
-        """Return seconds on the clock for deadlines, see `binlog.steady_clock`."""
+        """Return seconds on the clock for deadlines, see `actors.process.clock`."""
         return clock_s()
 
     def lock(self) -> Lock:

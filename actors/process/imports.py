@@ -3,9 +3,8 @@
 Two imports would otherwise happen at the worst time, with the first transaction:
 
 - The first time pyarrow makes an array, it checks whether the object is from pandas. For that it imports
-pandas
-  if it is installed, which takes half a second of processor time and tens of megabytes in each shard. Our
-  actors never handle pandas objects.
+  pandas if it is installed, which takes half a second of processor time and tens of megabytes in each shard.
+  Our actors never handle pandas objects.
 - numpy imports its masked arrays for the first `np.unique`.
 """
 

@@ -15,7 +15,7 @@ from actors.process.log_line import FIELDS, entry_of, json_line, text_line
 from actors.process.stranger_log import stranger_log
 
 #: packages whose loggers have the chosen level; others log warnings at most, for they may show what they send
-_OURS = ("actors", "canal_group", "conf", "merge")
+_OURS = ("actors", "binlog", "canal_group", "conf", "merge", "programs")
 #: loggers of libraries that log what a listener's callers send
 _OF_STRANGERS = ("asyncio", "uvicorn.error")
 _log = logging.getLogger(__name__)

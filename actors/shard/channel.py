@@ -14,8 +14,8 @@ from actors.shard.report import ShardReport
 from actors.transport.ray_errors import translated
 from actors.transport.rpc_client import RpcClient
 from merge.errors import ShardUnavailable
-from merge.values.skips.skipped_event import SkippedEvent
 from merge.values.position import Position
+from merge.values.skips.skipped_event import SkippedEvent
 
 
 class RayShards:

@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from binlog.grammar.reading import Reading
-from binlog.server.listener import Reader
 from actors.ports import Host
 from actors.process.host import OS_HOST
 from actors.shard.shard_counters import ShardCounters
 from actors.store.ring import RingStore
+from binlog.grammar.reading import Reading
+from binlog.server.listener import Reader
 from merge.errors import CanalGroupError, DataError, RetryableError, ShardUnavailable
-from merge.order.shard_keys import END_OF_TIME_US
 from merge.values.chunk import Chunk, TableName
+from merge.values.commit_time import END_OF_TIME_US
 from merge.values.header import Flag, HeaderRun
 from merge.values.position import ANY_SERVER, Position
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from actors.sink.sink import TABLES_MAX
 from merge.errors import DataError
 from merge.order.id_timeline import ID_MAX
-from merge.values.rows.absent import absent_in
 from merge.rows.pattern import Pattern
 from merge.values.chunk import Chunk, Op, TableName, TableRows
+from merge.values.rows.absent import absent_in
 
 
 class OrderIds:

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from actors.shard.report import ShardReport
-from merge.values.skips.skipped_event import SkippedEvent
 from merge.values.position import Position
+from merge.values.skips.skipped_event import SkippedEvent
 
 
 class ShardRpc(Protocol):

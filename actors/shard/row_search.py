@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from actors.sink.consumer_view import ConsumerView
+from actors.sink.processing import Processing
 from binlog.columns.table_lookup import NoLookup, TableLookup
 from binlog.files.binlog_files import BinlogFiles
 from binlog.files.files_reader import FilesSource, listed
@@ -21,8 +23,6 @@ from binlog.grammar.tables import Select
 from binlog.second_opinion.tail import tail_of_files, tail_of_server
 from binlog.server.server_lookup import ServerLookup
 from binlog.server.source import SourceAddress, connect
-from actors.sink.consumer_view import ConsumerView
-from actors.sink.processing import Processing
 from merge.errors import DataError, UsageError
 from merge.rows.row_key import RowKey
 from merge.values.chunk import Chunk, Op, TableRows

@@ -20,7 +20,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from binlog.server.listener import Reader
 from actors.ports import Host, Lock
 from actors.process.host import OS_HOST
 from actors.process.imports import freeze_imports
@@ -38,11 +37,12 @@ from actors.transport.row_server import RowAddress, RowServer
 from actors.transport.row_ticket import RowTicket
 from actors.transport.rpc_server import RpcServer
 from actors.transport.rpc_wire import RpcAddress
+from binlog.server.listener import Reader
 from merge.errors import FencedError, ShardUnavailable
 from merge.rows.row_key import RowKey
-from merge.values.skips.skipped_event import SkippedEvent
 from merge.values.chunk import TableName
 from merge.values.position import Position
+from merge.values.skips.skipped_event import SkippedEvent
 from merge.values.start import ShardStart
 
 #: how long headers are gathered for one report while there are many, seconds

@@ -10,6 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from actors.shard.intake import Intake
+from actors.shard.order_ids import OrderIds
+from actors.shard.row_search import changes_of
+from actors.shard.rules import processing_of, view_of
+from actors.shard.shard_wiring import ShardWiring
+from actors.sink.route import Route
+from actors.sink.sink import Sink
 from binlog.files.files_reader import FilesReader, FilesSource, locate
 from binlog.grammar.skips import Skips
 from binlog.schema.definition import TableDefinition
@@ -20,19 +27,12 @@ from binlog.server.listener import Reader
 from binlog.server.reader import SourceReader
 from binlog.server.source import SourceAddress, connect, server_facts
 from binlog.server.starts.beginning import beginning
-from actors.shard.intake import Intake
-from actors.shard.order_ids import OrderIds
-from actors.shard.row_search import changes_of
-from actors.shard.rules import processing_of, view_of
-from actors.shard.shard_wiring import ShardWiring
-from actors.sink.route import Route
-from actors.sink.sink import Sink
 from merge.errors import CanalGroupError, UsageError
 from merge.rows.row_key import RowKey
-from merge.values.skips.skipped_event import SkippedEvent
 from merge.values.chunk import Chunk, TableName
 from merge.values.history_text import HistoryText
 from merge.values.position import Position
+from merge.values.skips.skipped_event import SkippedEvent
 from merge.values.start import ShardStart, parse_shard_start
 
 _log = logging.getLogger(__name__)

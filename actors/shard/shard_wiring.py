@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from actors.store.ring import RingBounds
 from binlog.files.files_reader import FilesSource
 from binlog.grammar.chunk_builder import Limits
 from binlog.server.definitions.source_definitions import CONFIRM_S
@@ -12,7 +13,6 @@ from binlog.server.hosts import Detecting
 from binlog.server.source import SourceAddress
 from binlog.server.starts.by_time import FALLBACK_US
 from binlog.server.starts.start import StartBy
-from actors.store.ring import RingBounds
 from conf.stream_settings import FilterSettings
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from actors.shard.shard_wiring import ShardWiring
+from actors.store.ring import BatchMode, RingBounds
 from binlog.files.files_reader import FilesSource
 from binlog.grammar.chunk_builder import Limits
 from binlog.server.hosts import Detecting
 from binlog.server.source import SourceAddress
-from actors.shard.shard_wiring import ShardWiring
-from actors.store.ring import BatchMode, RingBounds
 from conf.server_settings import LocalSettings
 from conf.settings import InstanceSettings
 from conf.shard_settings import LookupSettings, ShardSettings

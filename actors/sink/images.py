@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from merge.values.rows.absent import Absent, absent_in
-from merge.rows.expressions.moments import filtered
 from merge.values.chunk import ABSENT, Op, absent_type
+from merge.values.rows.absent import Absent, absent_in
+from merge.values.rows.moments import filtered
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from actors.store.ring import Stored
 from merge.rows.assemble import ShardRows, ShardTable
 from merge.rows.table_filter import TableFilter
-from merge.values.skips.skip_mark import SkipMark
 from merge.values.chunk import ABSENT, Op, TableName, names_of
+from merge.values.skips.skip_mark import SkipMark
 
 #: slices that are smaller on average are combined into one batch: a quiet source makes chunks of single
 #: transactions, and each record batch costs as much as many rows

@@ -23,11 +23,10 @@ def main() -> int:
     from binlog.dump_server.dump import SourceDump  # noqa: PLC0415
     from binlog.dump_server.dump_server import DumpServer  # noqa: PLC0415
     from binlog.server.source import SourceAddress  # noqa: PLC0415  the parent must end soon
-    from actors.process.log import LogFormat, LogSettings, set_up_log  # noqa: PLC0415
     from merge.errors import CanalGroupError  # noqa: PLC0415
 
-    # What the process prints is a part of what the shard's actor prints which started it.
-    set_up_log(LogSettings(LogFormat.JSON))
+    # What the process prints is a part of what the process prints which started it.
+    logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
     log = logging.getLogger("binlog.dump_server")
     listener = socket.socket(fileno=int(sys.argv[1]))
     address = SourceAddress(**order["source"])

@@ -14,6 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from binlog.dump_window.begin import begin_at
+from binlog.dump_window.block import Block
+from binlog.dump_window.idle import Idle
+from binlog.dump_window.window import Window
 from binlog.formats.event_types import EventType
 from binlog.formats.events import (
     ARTIFICIAL_FLAG,
@@ -30,11 +34,7 @@ from binlog.server.dump.dump_connection import DumpConnection
 from binlog.server.dump.dump_request import OFFSET_MAX, dump_from
 from binlog.server.dump_server.wire import packets_of, socket_name
 from binlog.server.source import SourceAddress, query, server_error
-from binlog.steady_clock import clock_us
-from binlog.dump_window.begin import begin_at
-from binlog.dump_window.block import Block
-from binlog.dump_window.idle import Idle
-from binlog.dump_window.window import Window
+from binlog.steady_clock import steady_us
 from merge.errors import DataError, SourceUnavailable
 
 _OK, _ERROR = 0x00, 0xFF
@@ -93,7 +93,7 @@ class SourceDump:
 
     def note_empty(self) -> None:
         """Note that nothing has arrived, if that is so; call it when `read` has returned."""
-        moment_us = clock_us()
+        moment_us = steady_us()
         if self.packets.empty and not self.packets.readable():
             self._idle.found_empty(moment_us)
 

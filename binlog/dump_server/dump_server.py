@@ -16,9 +16,9 @@ from typing import Self
 
 from binlog.dump_server.dump import SourceDump
 from binlog.dump_server.served_reader import ServedReader
-from binlog.server.dump_server.wire import ERROR, answer, notice, packets_of
 from binlog.dump_window.readers import Readers
 from binlog.dump_window.window import Uncovered
+from binlog.server.dump_server.wire import ERROR, answer, notice, packets_of
 from merge.errors import CanalGroupError, SourceUnavailable
 
 _log = logging.getLogger(__name__)

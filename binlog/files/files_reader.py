@@ -46,8 +46,7 @@ from merge.errors import (
     SourceUnfit,
     UsageError,
 )
-from merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
-from merge.order.shard_keys import END_OF_TIME_US
+from merge.values.commit_time import END_OF_TIME_US, OF_THE_SERVER_READ, CommitTimes
 from merge.values.position import Position, file_order
 from merge.values.start import At, ShardStart, parse_shard_start
 

@@ -23,7 +23,6 @@ from binlog.columns.columns import Losses, TableSchema
 from binlog.columns.rows import RowsBuilder
 from binlog.native.accumulator import Accumulator
 from binlog.native.fast_path import FastPath
-from merge.rows.expressions.moments import filtered
 from merge.values.chunk import (
     NO_TABLE,
     STATEMENTS,
@@ -35,6 +34,7 @@ from merge.values.chunk import (
 )
 from merge.values.ddl_mark import DdlMark
 from merge.values.header import HEADER, Headers, gtid_text
+from merge.values.rows.moments import filtered
 
 #: characters of the longest statement that is read, by default
 STATEMENT_CHARS_MAX = 1 << 20

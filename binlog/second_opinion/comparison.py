@@ -19,9 +19,9 @@ from binlog.grammar.chunk_builder import Limits
 from binlog.grammar.tables import Select
 from binlog.second_opinion.values import CHARSETS, DIFFERENT, EQUAL, compared
 from binlog.second_opinion.witness import Image, Place, Row, Unread, Witness
-from merge.values.rows.absent import absent_in
 from merge.values.chunk import Chunk, Op, StatementKind, TableName, mysql_type_of
 from merge.values.header import Flag
+from merge.values.rows.absent import absent_in
 
 #: bytes and rows of one chunk of ours
 _LIMITS: Final = Limits(bytes_max=1 << 20, rows_max=4096)

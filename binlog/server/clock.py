@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import pymysql
 
-from binlog.steady_clock import clock_us as steady_us
+from binlog.steady_clock import steady_us
 
 #: two clocks whose rates differ by 100 ppm drift apart by 1 ms in this time, microseconds
 AGE_MAX_US: Final = 10_000_000

@@ -14,7 +14,6 @@ from pyarrow import flight
 
 from canal_group.gateway.gateway_uri import split_uris
 from canal_group.gateway.tls import UNSAID, Tls
-from canal_group.gateway.token_text import is_header_text
 from canal_group.shared_memory.rows import SharedMemoryRows
 from merge.errors import (
     AccessDenied,
@@ -26,6 +25,7 @@ from merge.errors import (
     error_from_dict,
     error_from_json,
 )
+from merge.printable import is_header_text
 
 #: timeout of a call beyond the time that the gateway was asked to wait, seconds. The gateway itself waits 10
 #: at most: after a longer silence it was paused or cut off

@@ -7,9 +7,9 @@ import re
 from pydantic import PrivateAttr, SecretStr, ValidationInfo, model_validator
 
 from conf.listeners.gateway_settings import GatewaySslSettings
-from merge.values.reach import is_loopback
 from conf.secret import Owner, UnreadSecret, read_secret
 from conf.value import AnchoredPath, Count, Host, ListenPort, Seconds, Settings, Text, unfit
+from merge.values.reach import is_loopback
 
 #: a password's digest as MySQL and canal write it; the asterisk tells it from a password
 _DIGEST = re.compile(r"\*[0-9A-Fa-f]*")

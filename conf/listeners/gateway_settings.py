@@ -7,10 +7,10 @@ from typing import Annotated, TypeGuard
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, model_validator
 
-from canal_group.gateway.token_text import is_header_text
-from merge.values.reach import is_loopback
 from conf.secret import Owner, UnreadSecret, read_secret
 from conf.value import AnchoredPath, Count, Host, ListenPort, Name, Seconds, Settings, Text, unfit
+from merge.printable import is_header_text
+from merge.values.reach import is_loopback
 
 
 class GatewaySslSettings(Settings):

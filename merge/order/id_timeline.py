@@ -30,8 +30,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from merge.order.ids_seen import IdsSeen
-from merge.order.shard_keys import END_OF_TIME_US, Counters, begins_of, of_transaction
+from merge.order.shard_keys import Counters, begins_of, of_transaction
 from merge.order.timeline import AHEAD_MAX_US, Timeline
+from merge.values.commit_time import END_OF_TIME_US
 from merge.values.header import Flag, Headers
 
 #: a key after every other: the frontier of a shard that has ended or does not count

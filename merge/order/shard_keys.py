@@ -18,11 +18,8 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from merge.values.commit_time import END_OF_TIME_US
 from merge.values.header import Flag, Headers
-
-#: a commit time after every other: the low watermark of a shard that has ended, and the latest believed
-#: commit time while no reading of the source's clock is known
-END_OF_TIME_US = int(np.iinfo(np.int64).max)
 
 
 @dataclass(slots=True)

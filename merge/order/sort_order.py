@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
 from merge.order.id_timeline import END_OF_KEYS, IdTimeline
 from merge.order.timeline import AHEAD_MAX_US, Timeline
+from merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,12 @@ from merge.order.ddl.rounds import Shards
 from merge.order.dead_shard import DeadShard
 from merge.order.membership import Membership
 from merge.order.merged_log import MergedLog
-from merge.order.shard_keys import END_OF_TIME_US, Counters
+from merge.order.shard_keys import Counters
 from merge.order.shard_state import ShardPhase, ShardState
 from merge.order.sort_order import BY_TIME, SortOrder
 from merge.order.timeline import Timeline
 from merge.order.waiting import Waiting, at_end
+from merge.values.commit_time import END_OF_TIME_US
 from merge.values.header import Headers, no_headers
 from merge.values.member import Member, Policy, Role
 from merge.values.offset_range import reaches_back

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from merge.order.shard_keys import END_OF_TIME_US, Counters
+from merge.order.shard_keys import Counters
 from merge.order.shard_state import ShardPhase
 from merge.order.stream import Stream
+from merge.values.commit_time import END_OF_TIME_US
 from merge.values.member import Policy, Role
 
 

@@ -35,7 +35,8 @@ from __future__ import annotations
 import numpy as np
 
 from merge.order.pending import Pending
-from merge.order.shard_keys import END_OF_TIME_US, Counters, ShardKeys
+from merge.order.shard_keys import Counters, ShardKeys
+from merge.values.commit_time import END_OF_TIME_US
 from merge.values.header import Flag, HeaderRun, Headers, no_headers
 from merge.values.names import Names
 

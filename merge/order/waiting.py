@@ -18,9 +18,9 @@ from collections.abc import Sequence
 
 from merge.errors import UsageError
 from merge.order.dead_shard import WAIT, DeadShard
-from merge.order.shard_keys import END_OF_TIME_US
 from merge.order.shard_state import ShardState
 from merge.order.timeline import Timeline
+from merge.values.commit_time import END_OF_TIME_US
 from merge.values.member import CAUGHT_UP_US, Member, Policy
 
 

@@ -2,10 +2,10 @@
 
 Rows of tables with any columns fit into one schema, `ENVELOPE`, because images are maps from column name to
 the value's text (see `merge.rows.text`). A NULL value is a null in the map; a missing image is a null map; a
-column whose value is not known (see `merge.values.rows.absent`) is not in the map. A column of `after` is updated,
-as canal calls it, if `before` has another value of it or does not have it. `key` holds the primary key's
-columns of the row after the change, for a delete of the row before it: an UPDATE that changes the key has the
-old one in `before`.
+column whose value is not known (see `merge.values.rows.absent`) is not in the map. A column of `after` is
+updated, as canal calls it, if `before` has another value of it or does not have it. `key` holds the primary
+key's columns of the row after the change, for a delete of the row before it: an UPDATE that changes the key
+has the old one in `before`.
 
 A statement is of the table that canal names: the first that it concerns, of a RENAME the new name. `tables`
 has all of them, see `merge.values.chunk.CONCERNED`.
@@ -27,13 +27,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from merge.values.rows.absent import Absent, absent_in
 from merge.rows.assemble import BatchRows, Places, Runs, images
 from merge.rows.canal.jdbc import jdbc_type, plain_type
 from merge.rows.ranges import Ranges
 from merge.rows.text import text
 from merge.rows.typed import OPS
 from merge.values.chunk import PRIMARY_KEY, STATEMENTS, Op, TableName, mysql_type_of
+from merge.values.rows.absent import Absent, absent_in
 
 MAP = pa.map_(pa.utf8(), pa.utf8())
 

@@ -32,12 +32,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merge.errors import SchemaMismatch
-from merge.values.rows.absent import NAMES, absent_in, absent_names
 from merge.rows.assemble import BatchRows, Places, Runs, images
 from merge.rows.joined import Definition, joined, said
 from merge.rows.ranges import Ranges
 from merge.rows.text import converted
 from merge.values.chunk import Op, TableName, mysql_type_of
+from merge.values.rows.absent import NAMES, absent_in, absent_names
 
 #: a plain list: creating an array here would import pandas with this module
 OPS = [op.name for op in Op]

@@ -57,7 +57,7 @@ class StatementKind(StrEnum):
     ROWS = "rows"
     #: every other statement
     QUERY = "query"
-    #: a mark in place of an event that was left out, see `merge.values.skips.skip_mark`; no filter leaves it out
+    #: a mark in place of an event that was left out (`merge.values.skips.skip_mark`); no filter leaves it out
     SKIP = "skip"
 
 

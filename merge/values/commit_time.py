@@ -17,7 +17,11 @@ A transaction that was replicated has two commit times: that of the server where
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
+
+#: a commit time after every other: the low watermark of a shard that has ended, and the latest believed
+#: commit time while no reading of the source's clock is known, microseconds since 1970 UTC
+END_OF_TIME_US: Final = (1 << 63) - 1
 
 CommitTimeOf: TypeAlias = Literal["replica", "origin"]
 

@@ -15,6 +15,8 @@ import typer
 from rich.console import Console
 
 from actors.process.log import LogFormat, LogLevel
+from canal_group.zookeeper.login import ZooKeeperLogin
+from merge.errors import CanalGroupError, RolledBack
 from programs.command import schema_cli, shard_cli
 from programs.command.migrating.compare_command import compare
 from programs.command.migrating.import_command import import_files
@@ -35,15 +37,13 @@ from programs.command.options.login_options import (
 )
 from programs.command.output import echo, labelled, note
 from programs.command.position_command import position
-from programs.command.relay_command import relay
+from programs.command.relay.relay_command import relay
 from programs.command.rewind_command import rewind
 from programs.command.serve_command import serve
 from programs.command.switch_command import start, stop
 from programs.command.top_command import top
 from programs.command.trace_command import trace
 from programs.demo.database.engine import Engine
-from canal_group.zookeeper.login import ZooKeeperLogin
-from merge.errors import CanalGroupError, RolledBack
 
 if TYPE_CHECKING:
     from conf.settings import InstanceSettings
@@ -106,13 +106,13 @@ def check(
     ] = False,
 ) -> None:
     """Check an instance file, and the settings and grants of each source; print a line for each check."""
+    from actors.shard.wiring import shard_source, standbys
     from binlog.files.files_reader import FilesSource, listed
     from binlog.server.preflight.preflight import preflight
-    from actors.shard.wiring import shard_source, standbys
-    from programs.command.check.decode_check import check_decoding, parse_size
-    from programs.command.check.filter_check import check_filter
     from conf.description import describe
     from conf.load import load_instance
+    from programs.command.check.decode_check import check_decoding, parse_size
+    from programs.command.check.filter_check import check_filter
 
     if decode is None and (files or as_json):
         raise typer.BadParameter("Files and --json need --decode.")
@@ -269,9 +269,9 @@ def status(
 
     The layout fits 80 columns; --wide adds sources, acknowledged positions and rings.
     """
-    from programs.command.status_page import print_status
     from canal_group.gateway.gateway_client import GatewayClient
     from canal_group.gateway.tls import Tls
+    from programs.command.status_page import print_status
 
     login = zookeeper_login(zookeeper_auth_env, zookeeper_ca, zookeeper_cert, zookeeper_key)
     with _gateways(gateway, destination, zookeeper, login) as where:
@@ -308,8 +308,8 @@ def binlog(
     ] = None,
 ) -> None:
     """Print the content of binlog files: transactions, row changes, DDL statements, and counts."""
-    from programs.command.binlog.tool import server_at, show
     from canal_group.malloc_tuning import tune_malloc
+    from programs.command.binlog.tool import server_at, show
 
     tune_malloc()
     password = secret(password_env, "--password-env")

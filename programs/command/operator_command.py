@@ -7,10 +7,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from programs.command.options.address_options import GATEWAY, Destination, Gateway
-from programs.command.options.login_options import TlsCa, TlsCert, TlsKey, TokenEnv, secret
 from canal_group.gateway.tls import Tls
 from canal_group.operator import Operator
+from programs.command.options.address_options import GATEWAY, Destination, Gateway
+from programs.command.options.login_options import TlsCa, TlsCert, TlsKey, TokenEnv, secret
 
 
 def operated(run: Callable[..., None]) -> Callable[..., None]:

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from merge.errors import CanalGroupError
 from programs.command.options.exit_code import ExitCode, exit_code_of
 from programs.command.output import echo, note
-from merge.errors import CanalGroupError
 
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -35,10 +35,10 @@ def position(
 
     Nothing is changed. The sources are asked directly, with the accounts of the instance file.
     """
+    from actors.shard.wiring import shard_source
     from binlog.files.files_reader import FilesSource, locate
     from binlog.server.source import connect, server_facts
     from binlog.server.starts.beginning import beginning
-    from actors.shard.wiring import shard_source
     from conf.load import load_instance
     from merge.values.start import parse_shard_start
 

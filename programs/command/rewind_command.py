@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from programs.command.operator_command import operated
-from programs.command.output import echo
 from canal_group.operator import Operator
 from merge.values.position import GroupPosition
+from programs.command.operator_command import operated
+from programs.command.output import echo
 
 
 @operated

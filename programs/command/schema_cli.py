@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from canal_group.operator import Operator
+from merge.errors import UsageError
 from programs.command.json_line import json_line
 from programs.command.operator_command import operated
 from programs.command.output import echo
-from canal_group.operator import Operator
-from merge.errors import UsageError
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from actors.process.log import LogFormat, LogLevel
+from merge.errors import ConfigError
 from programs.command.options import log_options
 from programs.command.options.http_options import (
     HTTP,
@@ -24,7 +25,6 @@ from programs.command.options.http_options import (
     HttpKey,
     http_settings,
 )
-from merge.errors import ConfigError
 
 if TYPE_CHECKING:
     from actors.http.service import HttpSettings

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from programs.command.operator_command import operated
-from programs.command.options.exit_code import ExitCode
-from programs.command.output import echo
 from canal_group.operator import Operator
 from merge.errors import ConfigError
 from merge.values.skips.skipped_event import SkippedEvent, Unit
 from merge.values.start import parse_shard_start
+from programs.command.operator_command import operated
+from programs.command.options.exit_code import ExitCode
+from programs.command.output import echo
 
 app = typer.Typer(
     no_args_is_help=True, help="Change which shards a running instance has, and which of them it waits for."

@@ -17,8 +17,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from merge.printable import printable
-from merge.values.skips.skipped_event import SkippedEvent
 from merge.values.loss import Loss
+from merge.values.skips.skipped_event import SkippedEvent
 
 _GAP = 2
 _INDENT = 2

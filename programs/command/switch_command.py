@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from canal_group.zookeeper.login import ZooKeeperLogin
+from canal_group.zookeeper.stop_mark import StopMark
+from merge.errors import ConfigError
 from programs.command.options.login_options import (
     ZookeeperAuthEnv,
     ZookeeperCa,
@@ -18,9 +21,6 @@ from programs.command.options.login_options import (
     zookeeper_login,
 )
 from programs.command.output import echo
-from canal_group.zookeeper.login import ZooKeeperLogin
-from canal_group.zookeeper.stop_mark import StopMark
-from merge.errors import ConfigError
 
 if TYPE_CHECKING:
     from actors.coordination.switch import Switch

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from canal_group.operator import Operator
 from programs.command.check.decode_check import parse_size
 from programs.command.operator_command import operated
 from programs.command.output import echo
-from canal_group.operator import Operator
 
 
 @operated

@@ -13,11 +13,11 @@ from actors.driver.instance import Instance
 from actors.driver.launch import launch
 from actors.http.service import HttpService, HttpSettings
 from actors.process.log import LogLevel
+from conf.load import build_instance
+from conf.settings import InstanceSettings
 from programs.demo.database.server_process import CANAL_PASSWORD, DatabaseServer
 from programs.demo.load.tables import WHITE, routes
 from programs.demo.recorded_shards import RecordedShard
-from conf.load import build_instance
-from conf.settings import InstanceSettings
 
 DESTINATION = "shop"
 CLIENT_ID = "1001"

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from actors.driver.instance import Instance
 from canal_group.client.client import connect
+from merge.errors import CanalGroupError, ConfigError
 from programs.demo.database.server_process import DatabaseServer, ServerFailedError, ServerMissingError
 from programs.demo.database.servers import make, start_all
 from programs.demo.instance import (
@@ -39,7 +40,6 @@ from programs.demo.reading import Reading
 from programs.demo.recorded_shards import FOLDER, recorded_shards
 from programs.demo.replica import read_tables
 from programs.demo.report import DemoReport
-from merge.errors import CanalGroupError, ConfigError
 
 #: time within which the instance must serve, seconds
 _SERVING_S: Final = 90.0

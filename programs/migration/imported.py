@@ -12,6 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from conf.load import build_instance
+from conf.sentence import config_error, shown
+from conf.settings import InstanceSettings
+from conf.value import is_name
+from merge.errors import ConfigError
 from programs.migration import keys
 from programs.migration.canal_files.cursor import CanalCursor, read_cursors
 from programs.migration.canal_files.properties import Entry, Properties, read_properties
@@ -24,11 +29,6 @@ from programs.migration.secrets import Secrets
 from programs.migration.server import server_of
 from programs.migration.shards import Shards
 from programs.migration.stream import stream_of
-from conf.load import build_instance
-from conf.sentence import config_error, shown
-from conf.settings import InstanceSettings
-from conf.value import is_name
-from merge.errors import ConfigError
 
 _SOURCE = re.compile(r"canal\.instance\.master\d*\.address")
 _FALLBACK_S = 60.0

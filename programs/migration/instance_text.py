@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from programs.migration.imported import Imported
 from conf.document import parse_document
 from merge.errors import ConfigError
 from merge.printable import escaped
+from programs.migration.imported import Imported
 
 _WIDTH = 110
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+from merge.values.reach import is_loopback
 from programs.migration.canal_files.view import View
 from programs.migration.report import Report
 from programs.migration.secrets import Secrets
 from programs.migration.stream import first_of
-from merge.values.reach import is_loopback
 
 _PORT: Final = 11_111
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - canal's own default

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from programs.migration.canal_files.properties import Entry
 from conf.sentence import shown
+from programs.migration.canal_files.properties import Entry
 
 _SECRET_WORDS = ("passw", "secret", "accesskey", "roletoken", "jaas.config", "publickey")
 

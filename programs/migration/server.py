@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+from conf.sentence import shown
 from programs.migration.canal_files.view import View
 from programs.migration.report import Report
 from programs.migration.stream import first_of
-from conf.sentence import shown
 
 _ZOOKEEPER_PORT = 2181
 _PREFIX = "/otter/canal"

@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from conf.sentence import config_error, shown
+from merge.errors import CanalGroupError
+from merge.values.start import parse_shard_start
 from programs.migration.canal_files.cursor import CanalCursor, time_text
 from programs.migration.canal_files.druid import decrypted
 from programs.migration.canal_files.properties import Entry
@@ -19,9 +22,6 @@ from programs.migration.canal_files.view import View
 from programs.migration.report import Report
 from programs.migration.secrets import Secrets
 from programs.migration.ssl import ssl_of
-from conf.sentence import config_error, shown
-from merge.errors import CanalGroupError
-from merge.values.start import parse_shard_start
 
 _PREFIX = "canal.instance."
 _NUMBERED = re.compile(r"canal\.instance\.master(\d+)\.address")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from conf.sentence import shown
 from programs.migration.canal_files.view import View
 from programs.migration.report import Report
-from conf.sentence import shown
 
 _PREFIX = "canal.instance."
 _DAY_S = 86_400

@@ -6,9 +6,9 @@ import pkgutil
 from importlib import import_module
 from typing import Any
 
+from conf.value import Settings
 from programs.output import sinks
 from programs.output.sink import Sink
-from conf.value import Settings
 
 
 def kinds() -> list[str]:

@@ -12,14 +12,6 @@ import pyarrow as pa
 
 import canal_group
 from canal_group.client.consumer import Consumer
-from programs.output.backoff import Backoff
-from programs.output.counters import Counters
-from programs.output.feed import Feed, Piece
-from programs.output.formats import format_of
-from programs.output.kinds import sink_of
-from programs.output.messages import Messages
-from programs.output.routing.router import Router
-from programs.output.sink import Sink
 from conf.relay.relay_settings import RelaySettings
 from merge.errors import (
     AckOutOfOrder,
@@ -32,6 +24,14 @@ from merge.errors import (
     UnknownBatch,
 )
 from merge.values.position import GroupPosition
+from programs.output.backoff import Backoff
+from programs.output.counters import Counters
+from programs.output.feed import Feed, Piece
+from programs.output.formats import format_of
+from programs.output.kinds import sink_of
+from programs.output.messages import Messages
+from programs.output.routing.router import Router
+from programs.output.sink import Sink
 
 #: how long one attempt to become the active consumer lasts, seconds
 _WAIT_S = 2.0

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Protocol
 
-from programs.output.messages import Messages
 from merge.values.position import GroupPosition
+from programs.output.messages import Messages
 
 
 class Sink(Protocol):

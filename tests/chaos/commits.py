@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from merge.values.gtids.gtid import GtidSet, parse_gtid_set
 from programs.demo.load.workload import Change
 from programs.demo.load.writer import Record
-from merge.values.gtids.gtid import GtidSet, parse_gtid_set
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from programs.demo.replica import read_tables
 from chaos.audit import Findings, Truth, audit, audit_ranges
 from chaos.clocks import S_US
 from chaos.cluster import kept_logs
@@ -25,6 +24,7 @@ from chaos.lateness import Oracle
 from chaos.ranges import ranges_of
 from chaos.schedule import Fault, cast_of, schedule_of
 from chaos.world import CLIENT, RANGES, NotReadyError, World
+from programs.demo.replica import read_tables
 
 CLIENTS: Final = (CLIENT, RANGES)
 #: counts that the line always has, even if they are 0

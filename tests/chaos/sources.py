@@ -9,6 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from chaos.clocks import S_US, Clock
+from chaos.lateness import Dial
+from chaos.proxy import Proxy
+from merge.values.gtids.gtid import parse_gtid_set
 from programs.demo.database.mariadb import MariaDbServer
 from programs.demo.database.mysql import MySqlServer
 from programs.demo.database.server_process import (
@@ -18,10 +22,6 @@ from programs.demo.database.server_process import (
     copy_sparse,
 )
 from programs.demo.load.tables import ORDERS, schema_name
-from chaos.clocks import S_US, Clock
-from chaos.lateness import Dial
-from chaos.proxy import Proxy
-from merge.values.gtids.gtid import parse_gtid_set
 
 #: in addition to the options of a demo's servers: a replica logs what it replicates, and replicates only when
 #: it is told to

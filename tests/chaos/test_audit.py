@@ -8,8 +8,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from programs.demo.delivered import CELL_END, cell
-from programs.demo.load.workload import Change as Written
 from canal_group.zookeeper.tree import Tree
 from chaos.audit import Findings, Truth, audit
 from chaos.clocks import S_US
@@ -22,6 +20,8 @@ from chaos.lateness import Dial, Oracle
 from chaos.recorder import Journal
 from merge.rows.envelope import ENVELOPE
 from merge.values.position import GroupPosition, Position
+from programs.demo.delivered import CELL_END, cell
+from programs.demo.load.workload import Change as Written
 
 SERVER = 101
 SHARD, FILE, TREE, CLIENT = "shop-0", "mysql-bin.000001", Tree("chaos"), "1001"

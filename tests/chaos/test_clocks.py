@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from programs.demo.database.server_process import ServerMissingError
 from chaos.clocks import S_US, Clock, compiled
 from chaos.journal import now_us
 from chaos.sources import ClockedMariaDb
+from programs.demo.database.server_process import ServerMissingError
 
 #: how long a query may take, microseconds
 NEAR_US = 2 * S_US

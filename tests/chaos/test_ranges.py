@@ -7,8 +7,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from programs.demo.delivered import CELL_END, cell
-from programs.demo.load.workload import Change as Written
 from chaos.audit import Findings, Truth, audit_ranges
 from chaos.commits import Commit, Commits
 from chaos.cursors import CursorWrite
@@ -21,6 +19,8 @@ from chaos.test_audit import row
 from merge.rows.envelope import ENVELOPE
 from merge.values.gtids.gtid import parse_gtid_set
 from merge.values.position import GroupPosition, Position
+from programs.demo.delivered import CELL_END, cell
+from programs.demo.load.workload import Change as Written
 
 SHARD, FILE, CLIENT = "shop-0", "mysql-bin.000001", "1002"
 #: `server_id` of the shard's first server, and of the server that takes over

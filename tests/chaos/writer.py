@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pymysql
 
-from programs.demo.load import writer as demo
-from programs.demo.load.tables import schema_name
-from programs.demo.load.workload import NOW_US, Change, Statement, Transaction, Workload
 from chaos.commits import Commit, Commits
 from chaos.journal import now_us
 from chaos.sources import Source
+from programs.demo.load import writer as demo
+from programs.demo.load.tables import schema_name
+from programs.demo.load.workload import NOW_US, Change, Statement, Transaction, Workload
 
 #: rows of the large transaction on the first shard
 BIG_ROWS = 1_500

@@ -24,10 +24,10 @@ from kazoo.client import KazooClient
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.driver.instance import Instance
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.server_process import DatabaseServer
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.zookeeper.tree import Tree
+from programs.demo.database.mariadb import MariaDbServer
+from programs.demo.database.server_process import DatabaseServer
 
 
 class SharedShop(Shop):

@@ -18,9 +18,9 @@ from soak import patient
 import canal_group
 from actors.driver.instance import Instance
 from actors.driver.launch import launch
-from programs.demo.database.server_process import DatabaseServer
 from conf.load import build_instance
 from conf.settings import InstanceSettings
+from programs.demo.database.server_process import DatabaseServer
 
 #: seconds that anything awaited may take
 DEADLINE_S = patient(60.0)

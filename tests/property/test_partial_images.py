@@ -17,8 +17,8 @@ from binlog.columns.rows import RowsBuilder
 from binlog.columns.types.column import Column, ColumnType
 from binlog.formats.event_types import UPDATES, WRITES, EventType
 from merge.errors import CorruptEvent
-from merge.values.rows.absent import absent_in, absent_names
 from merge.values.chunk import Op
+from merge.values.rows.absent import absent_in, absent_names
 
 #: absent
 NO = "(absent)"

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from soak import cases
 
+from merge.rows.envelope import ENVELOPE
 from programs.output.routing.java_hash import java_hash, java_modulus
 from programs.output.routing.router import Router
-from merge.rows.envelope import ENVELOPE
 
 SPECIAL = set("*?+|(){}[]\\$^")
 TABLES = ["shop.orders", "shop.orders_1", "Shop.Items", "crm.people", "crm.orders"]

@@ -28,9 +28,9 @@ from merge.delivery.subscribers import Subscribers
 from merge.group import Group
 from merge.order.membership import Membership
 from merge.order.pending import Pending
-from merge.order.shard_keys import END_OF_TIME_US
 from merge.order.stream import Stream
 from merge.order.timeline import Timeline
+from merge.values.commit_time import END_OF_TIME_US
 from merge.values.epoch import Tenure
 from merge.values.member import Policy
 from merge.values.position import GroupPosition, Position

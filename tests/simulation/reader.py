@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from actors.shard.intake import Intake
 from binlog.columns.read_counts import ReadCounts
 from binlog.server.listener import position_after
 from binlog.server.source import SourceAddress
 from binlog.server.starts.start import goes_by_gtid
-from actors.shard.intake import Intake
 from merge.errors import CorruptEvent, PositionPurged, RetryableError, ShardUnavailable, SourceUnavailable
 from merge.values.chunk import Chunk
 from merge.values.position import Position

@@ -30,10 +30,10 @@ from merge.delivery.ledger import Batch
 from merge.errors import CanalGroupError, ShardUnavailable
 from merge.events import Resume
 from merge.group import Group, GroupSettings
-from merge.values.skips.skipped_event import parse_place
 from merge.values.member import Policy, Role
 from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition, Position
+from merge.values.skips.skipped_event import parse_place
 from simulation.channel import Channel
 from simulation.cursors import CursorsBeside, WatchedCursors
 from simulation.invariants import Invariants

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from binlog.files.files_reader import FilesSource
-from binlog.grammar.chunk_builder import Limits
-from binlog.grammar.skips import Skips
 from actors.shard.intake import Intake
 from actors.shard.shard import Shard as RealShard
 from actors.shard.shard_wiring import ShardWiring
 from actors.store.ring import BatchMode, RingBounds
+from binlog.files.files_reader import FilesSource
+from binlog.grammar.chunk_builder import Limits
+from binlog.grammar.skips import Skips
 from conf.stream_settings import FilterSettings
 from merge.errors import CanalGroupError
 from merge.values.position import Position

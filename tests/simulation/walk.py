@@ -14,9 +14,9 @@ from builders import Source, Tx, World
 from merge import events as ev
 from merge.delivery.batch_limits import BatchLimits
 from merge.errors import CanalGroupError, CoordinatorUnavailable, CorruptEvent, PositionPurged, UsageError
-from merge.values.commit_time import CommitTimes
 from merge.order.ddl.rule import DdlRule
 from merge.order.dead_shard import WAIT, DeadShard
+from merge.values.commit_time import CommitTimes
 from merge.values.ddl_mark import DdlMark
 from merge.values.loss import Purged
 from merge.values.member import Policy

@@ -15,7 +15,7 @@ class RelayFamilies(Families):
 
     Args:
         of: its destination, its client id and the kind of its output.
-        state: as `programs.output.counters.Counters` describes it.
+        state: what a relay has counted, as its `describe` returns it.
     """
 
     def __init__(self, of: tuple[str, str, str], state: Mapping[str, Any]) -> None:

@@ -17,10 +17,10 @@ import subprocess
 import sys
 import time
 
+from binlog.dump_window.attempts import Attempts
 from binlog.server.dump_server.attachment import Attachment, NotAttached
 from binlog.server.dump_server.wire import address_fields, socket_name
 from binlog.server.source import SourceAddress
-from binlog.dump_window.attempts import Attempts
 from merge.values.position import Position
 
 _log = logging.getLogger(__name__)

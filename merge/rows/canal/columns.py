@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from merge.values.rows.absent import absent_in
 from merge.rows.assemble import images
 from merge.rows.canal.jdbc import jdbc_type, plain_type
 from merge.rows.canal.wire import number, text
 from merge.rows.native.canal import Rows
 from merge.rows.text import values_of
 from merge.values.chunk import PRIMARY_KEY, mysql_type_of
+from merge.values.rows.absent import absent_in
 
 if TYPE_CHECKING:
     from merge.rows.native.canal import Column

@@ -22,17 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merge.rows.expressions.arithmetic import ARITHMETIC, as_alike, is_number, number_of, plain_number
-from merge.rows.expressions.moments import (
-    has_odd,
-    is_moment,
-    kept_of,
-    keys_of,
-    moment_of,
-    moment_texts,
-    nulls_of,
-    time_of,
-)
+from merge.rows.expressions.moment_texts import moment_of, moment_texts, time_of
 from merge.rows.text import text
+from merge.values.rows.moments import has_odd, is_moment, kept_of, keys_of, nulls_of
 
 #: operators that compare two values
 _COMPARING = frozenset({"=", "<>", "<", "<=", ">", ">=", "<=>", "in", "between"})

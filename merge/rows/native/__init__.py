@@ -1,7 +1,7 @@
 """The compiled part of assembly: loops over rows that numpy and Arrow would pass over several times.
 
 `runs` finds the runs of rows that lie side by side, and copies them; its callers know what memory it may
-read. `text` prints values, with the help of `doubles` and `digits`; `canal` writes canal's entries, and each
+read. `text` prints values, with the help of `merge.values.native`; `canal` writes canal's entries, and each
 value's text right into its entry.
 """
 

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merge.values.rows.absent import absent_in
 from merge.rows.text import text
 from merge.values.chunk import Chunk, Op, StatementKind, TableName, mysql_type_of
+from merge.values.rows.absent import absent_in
 
 #: the operation of a statement that is not DDL and whose rows are in no event
 STATEMENT = "STATEMENT"

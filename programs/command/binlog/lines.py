@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from programs.command.binlog.changes import Change
-from programs.command.json_line import json_line
 from merge.values.chunk import Chunk
 from merge.values.header import Flag, gtid_text
+from programs.command.binlog.changes import Change
+from programs.command.json_line import json_line
 
 
 class Lines(Protocol):

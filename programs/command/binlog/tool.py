@@ -7,8 +7,8 @@ counts at the end. With --json: one object a line, for each row change and each 
 
 `op` is INSERT, UPDATE or DELETE. `before` and `after` map columns to canal's text values (`merge.rows.text`);
 an image that does not exist is null. An image lacks the columns that the event does not have, see
-`merge.values.rows.absent`. `pos` is where the transaction begins, as in every other output of this project. A DDL
-statement has canal's name of its kind as `op` (CREATE, ALTER, ...), no images, and also `sql`.
+`merge.values.rows.absent`. `pos` is where the transaction begins, as in every other output of this project.
+A DDL statement has canal's name of its kind as `op` (CREATE, ALTER, ...), no images, and also `sql`.
 
 Any other statement is printed because its rows are in no event, and has STATEMENT as `op`:
 
@@ -38,11 +38,11 @@ from binlog.files.binlog_files import BinlogFiles, files_in, gap_in
 from binlog.formats.event_types import type_name
 from binlog.server.server_lookup import ServerLookup
 from binlog.server.source import SourceAddress, connect
-from programs.command.binlog.changes import transactions
-from programs.command.binlog.lines import JsonLines, Lines, TextLines
 from merge.errors import UsageError
 from merge.values.chunk import TableName
 from merge.values.header import Flag
+from programs.command.binlog.changes import transactions
+from programs.command.binlog.lines import JsonLines, Lines, TextLines
 
 _SERVER = re.compile(r"(?P<user>[^@]+)@(?P<host>\[[^]]+\]|[^:@\[\]]+)(:(?P<port>\d{1,5}))?")
 

@@ -21,6 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from actors.shard.wiring import shard_source
+from actors.sink.route import Route
+from actors.sink.sink import Sink
 from binlog.columns.table_lookup import NoLookup, TableLookup
 from binlog.files.binlog_files import files_in
 from binlog.files.files_reader import FilesSource, listed
@@ -28,9 +31,6 @@ from binlog.second_opinion.comparison import Opinion, second_opinion
 from binlog.second_opinion.tail import tail_of_files, tail_of_server
 from binlog.server.server_lookup import ServerLookup
 from binlog.server.source import SourceAddress, connect
-from actors.shard.wiring import shard_source
-from actors.sink.route import Route
-from actors.sink.sink import Sink
 from conf.settings import InstanceSettings
 from merge.errors import CanalGroupError, UsageError
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from rich.markup import escape
 
-from binlog.server.described import Described, shown_now
-from binlog.server.preflight.preflight import Check
-from binlog.server.source import SourceAddress
 from actors.shard.rules import processing_of, view_of
 from actors.sink.sink import Sink
 from actors.sink.table_rule import TableRule
+from binlog.server.described import Described, shown_now
+from binlog.server.preflight.preflight import Check
+from binlog.server.source import SourceAddress
 from conf.stream_settings import FilterSettings
 from merge.errors import DataError
 

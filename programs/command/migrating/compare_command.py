@@ -13,8 +13,8 @@ from programs.command.options.login_options import secret
 from programs.command.output import echo
 
 if TYPE_CHECKING:
-    from programs.migration.compare.canal_client import CanalServer
     from conf.settings import InstanceSettings
+    from programs.migration.compare.canal_client import CanalServer
 
 
 def compare(
@@ -51,10 +51,10 @@ def compare(
     """
     from actors.sink.route import Route
     from actors.sink.sink import Sink
+    from conf.load import load_instance
     from programs.migration.compare.canal_client import CanalClient
     from programs.migration.compare.result import result_lines
     from programs.migration.compare.streams import CanalSource, compare
-    from conf.load import load_instance
 
     if canal_destination is not None and shard is None:
         raise typer.BadParameter("--canal-destination needs --shard.")

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from programs.command.output import echo
 from merge.errors import ConfigError
+from programs.command.output import echo
 
 
 def import_files(

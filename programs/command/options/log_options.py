@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from actors.process.log import LogFormat, LogLevel, LogSettings, set_up_log
-from programs.command.options.exit_code import exit_code_of
 from merge.errors import CanalGroupError
+from programs.command.options.exit_code import exit_code_of
 
 _log = logging.getLogger(__name__)
 

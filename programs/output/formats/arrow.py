@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from merge.rows.envelope import DEFINITION
 from programs.output.formats.format import grouped
 from programs.output.messages import Messages
 from programs.output.routing.router import Routes
-from merge.rows.envelope import DEFINITION
 
 
 def arrow(rows: pa.Table, routes: Routes) -> Messages:

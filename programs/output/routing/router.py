@@ -28,12 +28,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from programs.output.routing.java_hash import java_hash, java_modulus
-from programs.output.routing.name_rule import TopicRule, split_rules
-from programs.output.routing.partition_rule import CountRule, PartitionRule
 from canal_group.shapes.maps import value_of
 from merge.rows.table_filter import TableFilter
 from merge.values.chunk import TableName, names_of
+from programs.output.routing.java_hash import java_hash, java_modulus
+from programs.output.routing.name_rule import TopicRule, split_rules
+from programs.output.routing.partition_rule import CountRule, PartitionRule
 
 #: tables whose routes are remembered
 _TABLES_KEPT = 65_536

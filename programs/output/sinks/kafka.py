@@ -19,12 +19,12 @@ from typing import Any, ClassVar, Final
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from conf.relay.kafka_settings import KafkaSettings
+from merge.values.position import GroupPosition
 from programs.output.kafka.failures import Failures
 from programs.output.kafka.position_topic import PositionTopic
 from programs.output.messages import Messages
 from programs.output.tls import tls_context
-from conf.relay.kafka_settings import KafkaSettings
-from merge.values.position import GroupPosition
 
 #: how long one call to librdkafka waits before signals and deadlines are looked at again, seconds
 _SLICE_S: Final = 0.2

@@ -18,12 +18,12 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from programs.output.confirmed_file import ConfirmedFile, Part
-from programs.output.messages import Messages
 from canal_group.shapes.json_text import NULL, compose, numbers, quoted
 from conf.value import AnchoredPath, Settings
 from merge.errors import SinkRefused, SinkUnavailable, UsageError
 from merge.values.position import GroupPosition, whole
+from programs.output.confirmed_file import ConfirmedFile, Part
+from programs.output.messages import Messages
 
 
 class LinesSettings(Settings):

@@ -20,12 +20,12 @@ from typing import Any, ClassVar
 import pika
 import pika.exceptions
 
-from programs.output.confirms import Confirms
-from programs.output.messages import Messages
-from programs.output.tls import tls_context
 from conf.relay.rabbitmq_settings import RabbitSettings
 from merge.errors import CanalGroupError, SinkRefused, SinkUnavailable
 from merge.values.position import GroupPosition
+from programs.output.confirms import Confirms
+from programs.output.messages import Messages
+from programs.output.tls import tls_context
 
 #: messages that are handed to the connection's thread at once
 _HANDED = 256

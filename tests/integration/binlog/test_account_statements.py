@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from integration.binlog.test_parse_reader import await_true, reading
+from integration.binlog.test_reader import await_true, reading
 
 from actors.sink.processing import Processing
 from actors.sink.sink import Sink

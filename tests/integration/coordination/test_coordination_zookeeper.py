@@ -28,7 +28,7 @@ from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.coordination.zookeeper import ZooKeeperCoordinator
 from actors.meta.zookeeper import ZooKeeperCursorStore
 from actors.ports import ConsumerLease, Subscription
-from binlog.steady_clock import clock_s
+from actors.process.clock import clock_s
 from merge.errors import ConfigError, CoordinatorUnavailable, FencedError, UsageError
 from merge.values.position import GroupPosition, Position
 

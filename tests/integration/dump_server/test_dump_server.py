@@ -8,8 +8,8 @@ import signal
 from dataclasses import replace
 
 import pytest
+from integration.binlog.test_reader import await_rows, await_true, reading
 from integration.dump_server.conftest import Source, ids, only
-from integration.binlog.test_parse_reader import await_rows, await_true, reading
 from soak import first_quick
 
 from merge.errors import DataError

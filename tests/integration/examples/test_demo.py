@@ -256,9 +256,9 @@ def test_ctrl_c_ends_all_of_it(demo, folder, tmp_path, phase):
 
 def test_a_missing_server_is_a_sentence(monkeypatch):
     monkeypatch.setattr("programs.demo.database.mariadb.shutil.which", lambda *_, **__: None)
+    from merge.errors import ConfigError
     from programs.demo.options import DemoOptions
     from programs.demo.run import run
-    from merge.errors import ConfigError
 
     with pytest.raises(ConfigError, match="install the package mariadb-server"):
         run(DemoOptions(shards=1))

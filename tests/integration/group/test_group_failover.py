@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from integration.binlog.test_gtid import gtids, replicate
+from integration.binlog.test_reader import await_true
 from integration.group_fixtures import all_started
-from integration.binlog.test_parse_gtid import gtids, replicate
-from integration.binlog.test_parse_reader import await_true
 from integration.shop import Reading, Shop, in_background
 
 from programs.demo.database.mariadb import MariaDbServer

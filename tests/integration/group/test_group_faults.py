@@ -9,18 +9,18 @@ import time
 
 import pytest
 import ray
-from integration.binlog.test_parse_reader import await_true
+from integration.binlog.test_reader import await_true
 from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S, Reading, Shop, in_background, kill
 from integration.zookeeper_fixtures import eventually
 from typer.testing import CliRunner
 
 import canal_group
-from programs.command.cli import app
 from canal_group.operator import Operator
 from canal_group.shapes.flat_message import flat_messages
 from canal_group.shapes.maps import tidied
 from merge.rows.canal.entries import EVENTS
+from programs.command.cli import app
 
 
 def until_rolled_back(consumer: canal_group.Consumer) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import uuid
 
-from integration.binlog.test_parse_reader import await_true
+from integration.binlog.test_reader import await_true
 from integration.shop import DEADLINE_S, Shop, kill
 
 import canal_group
 from actors.driver.launch import launch
-from programs.demo.recorded_shards import recorded_shards
 from conf.load import build_instance
+from programs.demo.recorded_shards import recorded_shards
 
 
 def test_files_are_a_shard_beside_a_server(shop: Shop, tmp_path):

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from integration.binlog.test_gtid import replicate
+from integration.binlog.test_reader import await_true
 from integration.group.test_group_schema import rows_until
-from integration.binlog.test_parse_gtid import replicate
-from integration.binlog.test_parse_reader import await_true
 from integration.shop import Shop
 from soak import first_quick
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from integration.binlog.test_reader import await_true
 from integration.group.test_group_hosts import FAST, Pair, same
 from integration.group.test_group_schema import rows_until
-from integration.binlog.test_parse_reader import await_true
 from integration.shop import DEADLINE_S
 
 import canal_group

@@ -14,9 +14,9 @@ from integration.shop import DEADLINE_S, Shop
 from integration.zookeeper_fixtures import eventually
 
 import canal_group
-from programs.demo.database.server_process import DatabaseServer
 from canal_group.operator import Operator
 from merge.errors import SchemaMismatch, UsageError
+from programs.demo.database.server_process import DatabaseServer
 
 TABLE = "shop.orders"
 

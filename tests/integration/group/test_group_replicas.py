@@ -9,17 +9,17 @@ from typing import Any
 
 import pymysql
 import pytest
-from integration.binlog.test_parse_gtid import replicate
-from integration.binlog.test_parse_reader import await_true
+from integration.binlog.test_gtid import replicate
+from integration.binlog.test_reader import await_true
 from integration.shop import DEADLINE_S, Shop
 from soak import first_quick
 
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper
+from actors.shard.wiring import shard_source
 from binlog.server.preflight.preflight import preflight
 from binlog.server.source import SourceAddress, connect, server_facts
 from binlog.server.starts.scan import Scan
-from actors.shard.wiring import shard_source
 from programs.demo.database.mariadb import MariaDbServer
 from programs.demo.database.mysql import MySqlServer
 from programs.demo.database.server_process import ServerMissingError

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.binlog.test_parse_reader import await_true
+from integration.binlog.test_reader import await_true
 from integration.shop import DEADLINE_S, Shop
 from soak import first_quick
 from typer.testing import CliRunner
 
 import canal_group
 from actors.driver.instance import Instance
-from programs.command.cli import app
 from canal_group.operator import Operator
 from merge.errors import UsageError
+from programs.command.cli import app
 
 
 def rows_until(consumer: canal_group.Consumer, count: int) -> list[dict[str, str]]:

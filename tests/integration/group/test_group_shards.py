@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 import canal_group
 from actors.driver.instance import Instance
-from programs.command.cli import app
 from canal_group.operator import Operator
+from programs.command.cli import app
 
 
 def definitions(shop: Shop) -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ from integration.shop import Reading
 from typer.testing import CliRunner
 
 import canal_group
-from programs.command.cli import app
 from canal_group.operator import Operator
+from programs.command.cli import app
 
 pytestmark = pytest.mark.usefixtures("served")
 

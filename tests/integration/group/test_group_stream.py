@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 import canal_group
 from actors.driver.instance import Instance
-from programs.command.cli import app
 from canal_group.shared_memory.rows import SharedMemoryRows
+from programs.command.cli import app
 
 
 def test_shards_become_one_ordered_stream(served: SharedShop):

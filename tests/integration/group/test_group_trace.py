@@ -12,9 +12,9 @@ from integration.shared_servers import SharedShop
 from typer.testing import CliRunner
 
 import canal_group
+from canal_group.operator import Operator
 from programs.command.cli import app
 from programs.command.trace_command import key_lines, lines
-from canal_group.operator import Operator
 
 
 def last_gtid(shop: SharedShop, shard: int) -> str:

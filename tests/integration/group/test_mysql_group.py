@@ -9,8 +9,8 @@ from integration.shared_servers import SharedShop
 from integration.shop import Reading, Shop, in_background
 
 from binlog.server.source import SourceAddress, connect, query
-from programs.demo.database.server_process import DatabaseServer
 from merge.errors import SourceUnfit
+from programs.demo.database.server_process import DatabaseServer
 
 SECOND_US = 1_000_000
 

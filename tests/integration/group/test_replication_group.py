@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from integration.binlog.test_reader import await_true
 from integration.group.test_group_hosts import FAST, Pair
 from integration.group.test_group_schema import rows_until
-from integration.binlog.test_parse_reader import await_true
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from programs.demo.database.mysql import MySqlServer

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from unit.migration.canal_files import Conf
 
 from actors.driver.launch import launch
+from conf.load import load_instance
 from programs.command.cli import app
 from programs.demo.database.server_process import DatabaseServer
-from conf.load import load_instance
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from programs.output.messages import Messages
-from programs.output.sink import Sink
 from merge.errors import FencedError, SinkRefused, SinkUnavailable
 from merge.values.position import GroupPosition
+from programs.output.messages import Messages
+from programs.output.sink import Sink
 
 
 class Target(ABC):

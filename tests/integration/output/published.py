@@ -17,9 +17,9 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from integration.shop import DEADLINE_S
 
 from benchmarks._brokers import Broker
+from conf.relay.relay_settings import RelaySettings, build_relay
 from programs.output.kinds import settings_of
 from programs.output.publisher import Publisher
-from conf.relay.relay_settings import RelaySettings, build_relay
 
 
 @dataclass(frozen=True, slots=True)

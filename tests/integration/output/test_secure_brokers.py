@@ -20,9 +20,9 @@ from integration.output.secure_brokers import MECHANISMS, PASSWORD, USER, Secure
 from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S
 
+from merge.errors import SinkRefused, SinkUnavailable
 from programs.output.kinds import settings_of, sink_of
 from programs.output.sink import Sink
-from merge.errors import SinkRefused, SinkUnavailable
 
 pytestmark = pytest.mark.soak  # each broker starts for this file alone
 #: no wrong login or certificate is waited for as long as this

@@ -15,12 +15,12 @@ from integration.output.conformance import SinkConformance, Target, after, messa
 from integration.output.published import Queue, in_kafka, in_lines
 
 from benchmarks._brokers import Broker
-from programs.output.kinds import kinds, sink_of
-from programs.output.sink import Sink
-from programs.output.sinks.lines import LinesSettings
 from conf.relay.kafka_settings import KafkaSettings
 from conf.relay.rabbitmq_settings import RabbitSettings
 from merge.errors import SinkRefused
+from programs.output.kinds import kinds, sink_of
+from programs.output.sink import Sink
+from programs.output.sinks.lines import LinesSettings
 
 
 class LinesTarget(Target):

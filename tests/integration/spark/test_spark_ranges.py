@@ -14,8 +14,8 @@ from soak import patient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.driver.instance import Instance
-from programs.demo.database.mariadb import MariaDbServer
 from merge.values.position import GroupPosition
+from programs.demo.database.mariadb import MariaDbServer
 
 pytestmark = pytest.mark.timeout(patient(180))
 

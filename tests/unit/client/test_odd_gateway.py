@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 from actors.transport.flight_errors import our_error
 from canal_group.client.consumer import Consumer
 from canal_group.client.range_rows import RangeRows
-from programs.command.cli import app
 from canal_group.gateway.discovery import _address
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.operator import Operator
 from merge.errors import CanalGroupError, RetryableError, ServerUnavailable, error_from_dict, error_from_json
 from merge.values.position import GroupPosition
+from programs.command.cli import app
 
 NESTED = "[" * 100_000
 CURSOR = GroupPosition().to_json()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from programs.command.cli import main
-from programs.command.options.exit_code import ExitCode, exit_code_of
 from merge import errors
 from merge.errors import CanalGroupError, RetryableError
+from programs.command.cli import main
+from programs.command.options.exit_code import ExitCode, exit_code_of
 
 OPERATING = Path(__file__).parents[3] / "docs" / "operating.md"
 CLASSES = [

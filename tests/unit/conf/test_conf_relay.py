@@ -10,9 +10,6 @@ from typing import Any
 import pytest
 import yaml
 
-from programs.output.formats import format_of
-from programs.output.kinds import kinds, settings_of
-from programs.output.routing.router import Router
 from conf.relay.relay_settings import (
     BatchSettings,
     MetricsSettings,
@@ -23,6 +20,9 @@ from conf.relay.relay_settings import (
     load_relay,
 )
 from merge.errors import ConfigError
+from programs.output.formats import format_of
+from programs.output.kinds import kinds, settings_of
+from programs.output.routing.router import Router
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = files("conf").joinpath("relay.yaml").read_text(encoding="utf-8")

@@ -13,6 +13,7 @@ import itertools
 import pyarrow as pa
 import pytest
 
+from merge.rows.envelope import ENVELOPE
 from programs.demo.delivered import CELL_END, Delivered
 from programs.demo.load.tables import ADDED_COLUMN
 from programs.demo.load.workload import Change
@@ -20,7 +21,6 @@ from programs.demo.load.writer import Record
 from programs.demo.measures import latency_ms, rows_per_s
 from programs.demo.proof import prove
 from programs.demo.report import DemoReport
-from merge.rows.envelope import ENVELOPE
 
 
 def order(number, state, **more):

@@ -19,11 +19,11 @@ from prometheus import ROOT
 
 from actors.http.app import App
 from actors.http.recent_log import RecentLog
+from conf.listeners.gateway_settings import GatewaySettings
+from conf.load import build_instance
 from programs.command.cli import app
 from programs.command.options.address_options import GATEWAY
 from programs.command.options.http_options import HTTP
-from conf.listeners.gateway_settings import GatewaySettings
-from conf.load import build_instance
 
 DEPLOY = ROOT / "deploy"
 COMPOSE = DEPLOY / "docker" / "compose.yaml"

@@ -25,11 +25,11 @@ from actors.shard import shard as shard_module
 from actors.shard.shard import Shard
 from actors.shard.wiring import shard_wiring
 from actors.transport.rpc_wire import LOOPBACK
-from programs.demo.recorded_shards import recorded_shards
 from conf.load import build_instance
 from merge.errors import CoordinatorUnavailable, ServerUnavailable, UsageError
 from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition, Position
+from programs.demo.recorded_shards import recorded_shards
 
 DEADLINE_S = 20.0
 CLIENT = "reader"

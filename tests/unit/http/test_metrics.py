@@ -12,9 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from actors.gateway.gateway_counters import DURATIONS_S, UNKNOWN, GatewayCounters
 from actors.http.metrics.families import PREFIX
 from actors.http.metrics.instances import InstanceFamilies
-from binlog.columns.read_counts import ReadCounts
 from actors.shard.shard_counters import ShardCounters
 from actors.store.ring import RingBounds, RingStore
+from binlog.columns.read_counts import ReadCounts
 from merge.errors import DefinitionContradicted, UnsupportedEvent
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"

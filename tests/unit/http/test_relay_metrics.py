@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from actors.http.metrics.families import PREFIX
 from actors.http.metrics.relays import RelayFamilies
+from merge.values.position import GroupPosition, Position
 from programs.output.counters import Counters
 from programs.output.messages import Messages
-from merge.values.position import GroupPosition, Position
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
 OF = ("shop", "to-kafka", "kafka")

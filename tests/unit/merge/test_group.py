@@ -20,7 +20,7 @@ from merge.errors import (
     UnsupportedEvent,
 )
 from merge.order.dead_shard import DeadShard
-from merge.order.shard_keys import END_OF_TIME_US
+from merge.values.commit_time import END_OF_TIME_US
 from merge.values.header import Flag
 
 SECOND = 1_000_000

@@ -6,7 +6,7 @@ from builders import Source, Tx, World, places
 from merge import events as ev
 from merge.errors import CorruptEvent, UsageError
 from merge.order.dead_shard import SILENCE_MAX_US, WAIT, DeadShard
-from merge.order.shard_keys import END_OF_TIME_US
+from merge.values.commit_time import END_OF_TIME_US
 from merge.values.header import Flag
 from merge.values.member import CAUGHT_UP_US, Policy
 

@@ -6,11 +6,11 @@ import pytest
 import yaml
 from unit.migration.canal_files import Conf
 
+from conf.load import load_instance
+from merge.errors import ConfigError
 from programs.migration.imported import imported
 from programs.migration.instance_text import instance_text
 from programs.migration.report import Kind
-from conf.load import load_instance
-from merge.errors import ConfigError
 
 #: what canal delivers of statements by default
 AS_CANAL = {"match": ".*", "keep": ["insert", "update", "delete", "ddl"]}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from programs.migration.canal_files.properties import FILE_BYTES_MAX, read_properties
 from merge.errors import ConfigError
+from programs.migration.canal_files.properties import FILE_BYTES_MAX, read_properties
 
 
 def read(tmp_path, text):

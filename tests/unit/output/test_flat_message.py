@@ -8,12 +8,12 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from programs.output.formats import format_of
-from programs.output.routing.router import Router
 from canal_group.shapes.changed import changed
 from canal_group.shapes.flat_message import flat_messages
 from canal_group.shapes.maps import tidied
 from merge.rows.envelope import DEFINITION, ENVELOPE, MAP
+from programs.output.formats import format_of
+from programs.output.routing.router import Router
 
 #: as the gateway writes it: name, type, JDBC type, that of large values, and what large is
 COLUMNS = [

@@ -14,10 +14,6 @@ from number_texts import NUMBERS
 from actors.sink.mask import Mask, MaskKind
 from canal_group.canal_protocol.entry_pb2 import Entry, RowChange
 from canal_group.canal_protocol.packet_pb2 import Messages, Packet
-from programs.command.binlog.changes import transactions
-from programs.command.show import print_lines, print_table
-from programs.output.formats import format_of
-from programs.output.routing.router import Router
 from canal_group.shapes.maps import tidied
 from canal_group.spark.shapes import FIXED, envelope_rows, spark_fields, typed_rows
 from merge.rows.assemble import BatchRows, ShardRows, ShardTable
@@ -28,6 +24,10 @@ from merge.rows.row_key import RowKey
 from merge.rows.typed import typed
 from merge.values.chunk import MYSQL_TYPE, Chunk, Op, TableName, TableRows, rows_schema
 from merge.values.header import HEADER, WHOLE
+from programs.command.binlog.changes import transactions
+from programs.command.show import print_lines, print_table
+from programs.output.formats import format_of
+from programs.output.routing.router import Router
 
 NAME = TableName("shop", "numbers")
 

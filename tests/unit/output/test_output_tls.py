@@ -8,9 +8,9 @@ import pytest
 from certificates import Authority
 from cryptography.hazmat.primitives import serialization
 
-from programs.output.tls import tls_context
 from conf.relay.connection_settings import ConnectionSettings
 from merge.errors import SinkRefused
+from programs.output.tls import tls_context
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from programs.output.routing.router import Router
 from merge.rows.envelope import ENVELOPE
+from programs.output.routing.router import Router
 
 
 def test_a_statement_on_no_table_goes_to_the_topic_of_a_relay_that_reads_one_table():

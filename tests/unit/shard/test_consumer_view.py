@@ -8,7 +8,6 @@ import pytest
 
 from actors.sink.consumer_view import ConsumerView, History
 from merge.errors import DataError
-from merge.values.rows.absent import absent_in
 from merge.values.chunk import (
     ABSENT,
     PRIMARY_KEY,
@@ -21,6 +20,7 @@ from merge.values.chunk import (
     rows_schema,
 )
 from merge.values.header import HEADER, WHOLE
+from merge.values.rows.absent import absent_in
 
 NAME, SOURCE = TableName("shop", "orders"), TableName("shop_0", "orders")
 MOMENT = pa.timestamp("us", tz="UTC")

@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from binlog.columns.read_counts import ReadCounts
 from actors.shard.intake import Intake, IntakeState
 from actors.store.ring import BatchMode, RingBounds, RingStore
+from binlog.columns.read_counts import ReadCounts
 from merge.errors import DataError
 
 

@@ -13,10 +13,6 @@ from binlog_bytes import File
 from actors.gateway.shard_actors import ShardActors
 from actors.group import follower as follower_module
 from actors.group.follower import Follower
-from binlog.columns.table_lookup import NoLookup
-from binlog.files.binlog_files import BinlogFiles
-from binlog.files.files_reader import FilesReader, FilesSource
-from binlog.grammar.chunk_builder import Limits
 from actors.process.host import OS_HOST
 from actors.shard import intake as intake_module
 from actors.shard import shard as shard_module
@@ -24,10 +20,14 @@ from actors.shard.report import ShardReport
 from actors.shard.shard import Shard
 from actors.shard.shard_wiring import ShardWiring
 from actors.store.ring import BatchMode, RingBounds
-from programs.command.status_page import print_status
+from binlog.columns.table_lookup import NoLookup
+from binlog.files.binlog_files import BinlogFiles
+from binlog.files.files_reader import FilesReader, FilesSource
+from binlog.grammar.chunk_builder import Limits
 from conf.stream_settings import FilterSettings
 from merge.errors import ShardUnavailable
 from merge.values.chunk import TableName
+from programs.command.status_page import print_status
 
 DEADLINE_S = 20.0
 NAME = "mysql-bin.000001"

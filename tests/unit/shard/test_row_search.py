@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from binlog.files.files_reader import FilesSource
 from actors.shard.row_search import changes_of
 from actors.sink.consumer_view import ConsumerView
 from actors.sink.processing import Processing
 from actors.sink.table_rule import KEPT, TableRule
-from programs.command.trace_command import key_lines
+from binlog.files.files_reader import FilesSource
 from conf.filters.expression_text import parse_expression
 from merge.rows.row_key import RowKey
 from merge.values.chunk import TableName
+from programs.command.trace_command import key_lines
 
 FILE = Path(__file__).parents[2] / "fixtures/mysql-9.7.4/foreign_key_cascade.binlog"
 

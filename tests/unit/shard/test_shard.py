@@ -10,18 +10,18 @@ import time
 
 import pytest
 
-from binlog.files.files_reader import FilesSource
-from binlog.grammar.chunk_builder import Limits
 from actors.shard import shard as shard_module
 from actors.shard.shard import Shard
 from actors.shard.shard_wiring import ShardWiring
 from actors.store.ring import BatchMode, RingBounds, RingStore
 from actors.store.rows import Wanted
 from actors.transport.row_ticket import RowTicket
-from programs.demo.recorded_shards import recorded_shards
+from binlog.files.files_reader import FilesSource
+from binlog.grammar.chunk_builder import Limits
 from conf.stream_settings import FilterSettings
 from merge.errors import FencedError, ShardUnavailable
 from merge.order.timeline import END_OF_TIME_US
+from programs.demo.recorded_shards import recorded_shards
 
 DEADLINE_S = 20.0
 OLD, NEW = (1, 7), (2, 1)

@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog.columns.read_counts import ReadCounts
 from actors.shard.shard_counters import CHUNKS_MAX, OTHER, QUANTILES, ShardCounters
+from binlog.columns.read_counts import ReadCounts
 from merge.errors import UnsupportedEvent
 from merge.values.chunk import Chunk, Op, TableName, TableRows
 from merge.values.header import HEADER, WHOLE, Flag

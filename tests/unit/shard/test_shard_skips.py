@@ -5,20 +5,20 @@ import time
 import pytest
 from binlog_bytes import File
 
-from binlog.files.files_reader import FilesSource
-from binlog.formats.events import Query
-from binlog.grammar.chunk_builder import Limits
-from binlog.schema.statement import ServerVersion
-from binlog.server.definitions.lost import lost
 from actors.shard.shard import Shard
 from actors.shard.shard_wiring import ShardWiring
 from actors.store.ring import BatchMode, RingBounds
 from actors.store.rows import Wanted
 from actors.transport.row_ticket import RowTicket
+from binlog.files.files_reader import FilesSource
+from binlog.formats.events import Query
+from binlog.grammar.chunk_builder import Limits
+from binlog.schema.statement import ServerVersion
+from binlog.server.definitions.lost import lost
 from conf.stream_settings import FilterSettings
 from merge.event_skips import EventSkips, Stop
-from merge.values.skips.skip_mark import SkipMark
 from merge.values.chunk import TableName
+from merge.values.skips.skip_mark import SkipMark
 
 DEADLINE_S = 20.0
 TERM = (1, 1)

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from unit.shard.test_consumer_view import IMPLICIT, NEVER, PAST, chunk
 
-from binlog.files.files_reader import FilesSource
-from binlog.grammar.chunk_builder import Limits
 from actors.shard.shard_source import ShardSource
 from actors.shard.shard_wiring import ShardWiring
 from actors.store.ring import BatchMode, RingBounds
-from programs.demo.recorded_shards import recorded_shards
+from binlog.files.files_reader import FilesSource
+from binlog.grammar.chunk_builder import Limits
 from conf.stream_settings import FilterSettings
 from merge.errors import DataError, SourceUnfit, UsageError
+from programs.demo.recorded_shards import recorded_shards
 
 
 def source_of(**changes: Any) -> ShardSource:

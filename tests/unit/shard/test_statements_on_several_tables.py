@@ -8,17 +8,15 @@ import numpy as np
 import pytest
 from binlog_bytes import SIZES_5_1, File, events_of
 
-from binlog.grammar.binlog_decoder import BinlogDecoder
-from binlog.grammar.chunk_builder import ChunkBuilder
 from actors.sink.processing import Processing
 from actors.sink.route import Route
 from actors.sink.sink import Sink
 from actors.sink.table_rule import KEPT, TableRule
 from actors.store.ring import BatchMode, RingBounds, RingStore
 from actors.store.rows import Wanted, gather, message, opened, read_message
+from binlog.grammar.binlog_decoder import BinlogDecoder
+from binlog.grammar.chunk_builder import ChunkBuilder
 from canal_group.canal_protocol import entry_pb2
-from programs.output.formats import format_of
-from programs.output.routing.router import Router
 from canal_group.shapes.maps import tidied
 from canal_group.spark.shapes import FIXED, envelope_rows
 from merge.rows.assemble import BatchRows
@@ -26,6 +24,8 @@ from merge.rows.canal.entries import entries
 from merge.rows.envelope import envelope
 from merge.values.header import Flag
 from merge.values.position import Position
+from programs.output.formats import format_of
+from programs.output.routing.router import Router
 
 SWAP = "RENAME TABLE a TO tmp, b TO a, tmp TO b"
 ACCOUNTS = [

@@ -18,9 +18,7 @@ from actors.sink.processing import Processing
 from actors.sink.table_rule import KEPT, TableRule
 from conf.filters.expression_text import ExpressionError, parse_expression
 from merge.errors import DataError
-from merge.values.rows.absent import absent_in
 from merge.rows.expressions.expression import fulfilled, value_of
-from merge.rows.expressions.moments import filtered, kept_of
 from merge.values.chunk import (
     ABSENT,
     MYSQL_TYPE,
@@ -38,6 +36,8 @@ from merge.values.chunk import (
 )
 from merge.values.ddl_mark import DdlMark
 from merge.values.header import HEADER, WHOLE, Flag
+from merge.values.rows.absent import absent_in
+from merge.values.rows.moments import filtered, kept_of
 
 SOURCE = TableName("shop_0", "orders")
 SCHEMA = rows_schema(

@@ -9,9 +9,9 @@ from itertools import accumulate
 
 import pytest
 from binlog_bytes import File, events_of
-from unit.binlog.files.test_parse_files import IN_USE, INT, rows_of
-from unit.binlog.files.test_parse_old_files import transaction
-from unit.binlog.grammar.test_parse_binlog import FIXTURES, with_checksum
+from unit.binlog.files.test_files import IN_USE, INT, rows_of
+from unit.binlog.files.test_old_files import transaction
+from unit.binlog.grammar.test_binlog import FIXTURES, with_checksum
 
 from programs.command import cli
 

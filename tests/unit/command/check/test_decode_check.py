@@ -8,9 +8,9 @@ import pytest
 
 from binlog.second_opinion.comparison import Difference, Opinion
 from binlog.second_opinion.witness import Place
-from programs.command.check import decode_check
 from conf.load import load_instance
 from merge.errors import UsageError
+from programs.command.check import decode_check
 
 
 @pytest.mark.parametrize(

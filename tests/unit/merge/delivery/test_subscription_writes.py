@@ -20,7 +20,7 @@ from merge.errors import (
     UsageError,
 )
 from merge.order.dead_shard import DeadShard
-from merge.order.shard_keys import END_OF_TIME_US
+from merge.values.commit_time import END_OF_TIME_US
 from merge.values.member import Policy
 from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition, Position

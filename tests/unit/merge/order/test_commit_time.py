@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from builders import Source, Tx, World
 
-from merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
 from merge.order.dead_shard import DeadShard
+from merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
 from merge.values.member import CAUGHT_UP_US
 
 SECOND = 1_000_000

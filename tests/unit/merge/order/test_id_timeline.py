@@ -4,7 +4,7 @@ import pytest
 from builders import Source, Tx, run_of
 
 from merge.order.id_timeline import IdTimeline
-from merge.order.shard_keys import END_OF_TIME_US
+from merge.values.commit_time import END_OF_TIME_US
 from merge.values.header import Flag
 
 #: D of these tests

@@ -8,7 +8,7 @@ from merge import instructions as do
 from merge.delivery.cursor_writes import OWN_CALL
 from merge.errors import ConfigError, CoordinatorUnavailable, RolledBack, UsageError
 from merge.order.membership import MEMBERS_MAX, Membership
-from merge.order.shard_keys import END_OF_TIME_US
+from merge.values.commit_time import END_OF_TIME_US
 from merge.values.header import Flag
 from merge.values.member import CAUGHT_UP_US, Policy
 from merge.values.position import GroupPosition

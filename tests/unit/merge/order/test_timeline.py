@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from builders import Source, Tx, brief, run_of
 
-from merge.order.shard_keys import END_OF_TIME_US
 from merge.order.timeline import Timeline
+from merge.values.commit_time import END_OF_TIME_US
 from merge.values.header import Flag, HeaderRun, no_headers
 
 

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from unit.merge.rows.test_assemble import batch, column, headers, one_shard
 
-from merge.values.rows.absent import absent_in, absent_names
 from merge.rows.assemble import ShardRows, ShardTable
 from merge.rows.envelope import ENVELOPE, envelope
 from merge.rows.typed import TYPED, typed
 from merge.values.chunk import Op, TableName, partial_schema, rows_schema
+from merge.values.rows.absent import absent_in, absent_names
 
 ORDERS = TableName("shop", "orders")
 COLUMNS = [column(name, pa.int32()) for name in ("id", "a", "b")]

@@ -2,7 +2,7 @@
 
 from builders import Tx, chunk_of, run_of
 
-from merge.order.shard_keys import END_OF_TIME_US
+from merge.values.commit_time import END_OF_TIME_US
 
 
 def before(until_us, *transactions):

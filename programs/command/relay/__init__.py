@@ -1,0 +1,1 @@
+"""`canal-group relay`, and its metrics."""

@@ -1,0 +1,61 @@
+"""`canal-group relay`: publish a destination to a message queue or a file until a signal stops it."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from actors.process.log import LogFormat, LogLevel
+from programs.command.options import log_options
+
+if TYPE_CHECKING:
+    from programs.output.publisher import Publisher
+
+_log = logging.getLogger(__name__)
+
+
+def relay(
+    config: Annotated[Path, typer.Option("--config", "-c", help="The file of its settings, relay.yaml.")],
+    log_format: log_options.Format = LogFormat.TEXT,
+    log_level: log_options.Level = LogLevel.INFO,
+) -> None:
+    """Publish a destination's changes to Kafka, RabbitMQ or a file until SIGTERM or Ctrl-C.
+
+    A batch is acknowledged when the output has confirmed it. A signal ends the relay after the batch that is
+    being published.
+    """
+    from canal_group.malloc_tuning import tune_malloc
+    from conf.relay.relay_settings import load_relay
+    from programs.output.kinds import settings_of
+    from programs.output.publisher import Publisher
+
+    tune_malloc()
+    with log_options.logged(log_format, log_level):
+        stop = threading.Event()
+        publisher = Publisher(load_relay(config, settings_of), stop)
+        signal.signal(signal.SIGTERM, lambda *_: stop.set())
+        signal.signal(signal.SIGINT, lambda *_: stop.set())
+        with _measured(publisher):
+            publisher.run()
+        _log.info("stopped; %d messages published", publisher.published)
+
+
+@contextmanager
+def _measured(publisher: Publisher) -> Iterator[None]:
+    """Answer `/metrics` if the settings say where."""
+    settings = publisher.settings
+    if settings.metrics is None:
+        yield
+        return
+    from programs.command.relay.relay_metrics import answered
+
+    with answered(settings, settings.metrics, publisher.counters) as url:
+        _log.info("metrics at %s", url)
+        yield

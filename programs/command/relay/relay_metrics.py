@@ -1,0 +1,44 @@
+"""A relay's metrics: a listener of its own, which answers `/metrics`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from actors.http.listener import Listener, listening
+from actors.http.metrics.exposition import exposed
+from actors.http.metrics.relays import RelayFamilies
+from conf.relay.relay_settings import MetricsSettings, RelaySettings
+from merge.errors import ConfigError
+from programs.output.counters import Counters
+
+
+@contextmanager
+def answered(settings: RelaySettings, metrics: MetricsSettings, counters: Counters) -> Iterator[str]:
+    """Answer while the context is entered; its value is the address.
+
+    Raises:
+        ConfigError: it cannot listen there.
+    """
+    try:
+        bound = listening(metrics.host, metrics.port)
+    except OSError as error:
+        raise ConfigError(
+            f"The relay's metrics cannot listen on {metrics.host}:{metrics.port}: {error.strerror}.",
+            hint="Stop what listens there, or set another metrics.port.",
+        ) from error
+    of = (settings.destination, settings.read.client_id, str(settings.output.kind))
+
+    async def metrics_of(request: Request) -> Response:
+        return exposed(request, RelayFamilies(of, counters.describe()))
+
+    listener = Listener(Starlette(routes=[Route("/metrics", metrics_of)]), bound, metrics.host)
+    try:
+        yield f"{listener.url}/metrics"
+    finally:
+        listener.close()

@@ -1,0 +1,121 @@
+"""What a mask hides leaves a shard by no other way: no hash, copy, generated column or error has it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from integration.binlog.test_reader import await_rows, of_app, reading
+from integration.unprepared_servers import end_of
+
+from actors.shard.rules import processing_of
+from actors.sink.consumer_view import ConsumerView
+from binlog.server.definitions.source_definitions import SourceDefinitions
+from binlog.server.described import shown_now
+from conf.stream_settings import FilterSettings
+from merge.errors import UnsupportedEvent
+from programs.command.check.filter_check import check_filter
+
+SECRET = "secret@example.org"
+FILTER = FilterSettings(
+    tables=[{"match": r"app\.customers", "masks": [{"column": "mail", "kind": "constant", "value": "x"}]}]
+)
+COLUMNS = "(id INT PRIMARY KEY, mail VARCHAR(999) {}, low VARCHAR(999) AS (LOWER(mail)), t INT)"
+ROW = f"(id, mail, t) VALUES ({{0}}, '{SECRET}{{0}}', 1)"
+
+
+def stored(chunks, processing):
+    """Return what of chunks is stored, with every byte of it."""
+    sink, tables = pa.BufferOutputStream(), []
+    for chunk in chunks:
+        for table in processing.apply(ConsumerView().apply(chunk)).tables:
+            tables.append(table)
+            with pa.ipc.new_stream(sink, table.rows.schema) as writer:
+                writer.write_batch(table.rows)
+    return tables, sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("metadata", ["MINIMAL", "FULL"])
+def test_rules_follow_a_table_and_what_is_made_of_its_values(unprepared, source_address, metadata):
+    """1. a tool copies the table under a name of its own and swaps both; 2. the table is renamed and copied;
+    3. a reader begins after that, with what the one before has stored.
+    """
+    unique = "UNIQUE" if unprepared.engine == "mariadb" else ""
+    address, processing = source_address(unprepared), processing_of(FILTER)
+    start = end_of(unprepared, source_address)
+    (before,) = unprepared.execute("SELECT @@GLOBAL.binlog_row_metadata")[0]
+    unprepared.execute(f"SET GLOBAL binlog_row_metadata = {metadata}")
+    try:
+        unprepared.execute(
+            f"CREATE TABLE app.customers {COLUMNS.format(unique)}",
+            f"INSERT INTO app.customers {ROW.format(1)}",
+            "CREATE TABLE app._customers_gho LIKE app.customers",
+            f"INSERT INTO app._customers_gho {ROW.format(1)}",
+            "RENAME TABLE app.customers TO app._customers_del, app._customers_gho TO app.customers",
+            f"INSERT INTO app._customers_del {ROW.format(2)}",
+            "CREATE TABLE app.copies LIKE app.customers",
+            f"INSERT INTO app.copies {ROW.format(2)}",
+            "RENAME TABLE app.customers TO app.archive",
+            "CREATE TABLE app.last (id INT PRIMARY KEY)",
+            "INSERT INTO app.last VALUES (1)",
+        )
+        definitions = SourceDefinitions(address.name, of_app, always=True, protects=processing.protects)
+        with reading(address, start=start, definitions=definitions) as recorder:
+            await_rows(recorder, "last", 1)
+        middle = end_of(unprepared, source_address)
+        unprepared.execute(f"INSERT INTO app.archive {ROW.format(3)}", "INSERT INTO app.last VALUES (2)")
+        again = SourceDefinitions(address.name, of_app, always=True, protects=processing.protects)
+        again.restore(definitions.news())
+        with reading(address, start=middle, definitions=again) as later:
+            await_rows(later, "last", 1)
+    finally:
+        unprepared.execute(f"SET GLOBAL binlog_row_metadata = {before}")
+    tables, data = stored([*recorder.chunks, *later.chunks], processing)
+    assert {table.name.table for table in tables} >= {
+        "customers",
+        "_customers_gho",
+        "_customers_del",
+        "copies",
+        "archive",
+    }
+    assert SECRET.encode() not in data
+    for table in tables:
+        if table.name.table != "last":
+            assert [each.name for each in table.rows.schema.field("after").type] == ["id", "mail", "t"]
+
+
+def test_check_warns_of_what_rules_do_not_cover(unprepared, source_address):
+    unprepared.execute(
+        f"CREATE TABLE app.customers {COLUMNS.format('')}",
+        "CREATE TABLE app._customers_new (id INT PRIMARY KEY, mail TEXT)",
+        "CREATE TABLE app.backup (mail TEXT)",
+        "CREATE TABLE app.other (id INT)",
+    )
+    checks = check_filter(FILTER, source_address(unprepared))
+    assert all(check.ok for check in checks)
+    backup = "app.backup has no rule, and the columns of app.customers that rule 'app.customers' "
+    backup += "masks or drops: mail"
+    found = [check.found.replace("\\", "") for check in checks]
+    assert found == [
+        "rule 'app.customers' applies to app._customers_new, which has the name of a tool's copy",
+        "column low of app.customers is left out: it reads mail, which rule 'app.customers' masks or drops",
+        backup,
+        "fits 2 tables",
+    ]
+    assert len(list(shown_now(source_address(unprepared), lambda schema, _: schema == "app"))) == 4
+
+
+def test_the_refusal_of_a_statement_names_it_and_quotes_nothing(unprepared, source_address):
+    start = end_of(unprepared, source_address)
+    connection = unprepared.connect("app")
+    with connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE customers {COLUMNS.format('')}")
+        cursor.execute("SET SESSION binlog_format = 'STATEMENT'")
+        cursor.execute(f"INSERT INTO customers {ROW.format(1)}")
+    with (
+        pytest.raises(
+            UnsupportedEvent, match=r"changes rows: INSERT on app\.customers\. \(shard s1, QUERY"
+        ) as caught,
+        reading(source_address(unprepared), start=start, connects=False) as recorder,
+    ):
+        await_rows(recorder, "customers", 1)
+    assert SECRET not in str(caught.value.to_dict())

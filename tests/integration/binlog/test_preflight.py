@@ -1,0 +1,273 @@
+"""Preflight, connections and clocks on a real MariaDB server; the demo's server itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pymysql
+import pytest
+from integration.binlog.test_reader import await_true
+
+from binlog.server.clock import SourceClock
+from binlog.server.preflight.preflight import preflight, register, require
+from binlog.server.source import connect, server_facts
+from merge.errors import SourceUnavailable, SourceUnfit
+from programs.demo.database import mariadb as mariadb_programs
+from programs.demo.database.child_process import free_port
+from programs.demo.database.mariadb import MariaDbServer
+from programs.demo.database.mysql import MySqlServer
+from programs.demo.database.server_process import ServerMissingError
+from programs.demo.database.servers import start_all
+
+
+def failing(checks):
+    return {check.name: check for check in checks if not check.ok}
+
+
+def test_a_fit_source_passes_with_the_documented_grants(mariadb, source_address):
+    checks = preflight(source_address(mariadb))
+    assert failing(checks) == {}
+    assert {c.name for c in checks} >= {"log_bin", "binlog_row_image", "REPLICATION SLAVE", "server_id"}
+    require(checks)
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "fix"),
+    [
+        ("binlog_format", "MIXED", "SET GLOBAL binlog_format = 'ROW';"),
+        ("binlog_format", "STATEMENT", "SET GLOBAL binlog_format = 'ROW';"),
+    ],
+)
+def test_each_setting_is_checked_and_its_fix_mends_it(mariadb, source_address, name, bad, fix):
+    address = source_address(mariadb)
+    mariadb.execute(f"SET GLOBAL {name} = {bad}")
+    try:
+        found = failing(preflight(address))
+        assert list(found) == [name]
+        assert (found[name].found, found[name].fix) == (bad, fix)
+        with pytest.raises(SourceUnfit, match=f"{name} is {bad}") as caught:
+            require(preflight(address), "s1")
+        assert caught.value.hint == fix
+        assert failing(preflight(address, allow={name})) == {}
+    finally:
+        mariadb.execute(fix)
+    assert failing(preflight(address)) == {}
+
+
+def sessions_of(checks):
+    return [(each.ok, each.found, each.fix) for each in checks if each.name == "binlog_format of sessions"]
+
+
+def test_a_format_that_was_set_by_a_statement_may_not_be_that_of_older_sessions(own_mariadb, source_address):
+    address = source_address(own_mariadb)
+    assert sessions_of(preflight(address)) == []
+    own_mariadb.execute("SET GLOBAL binlog_format = 'ROW'")
+    ((ok, found, fix),) = sessions_of(preflight(address))
+    assert (ok, found.split(":")[0]) == (True, "set by a statement since the server was started")
+    assert "configuration" in fix
+    assert "pools" in fix
+
+
+def test_mysql_names_the_sessions_that_write_statements(source_address):
+    """1. Only an account that may see them is told. 2. What mends it mends it."""
+    try:
+        server = MySqlServer(options=["--performance-schema=ON"]).start()
+    except ServerMissingError as error:
+        pytest.skip(str(error))
+    with server, server.connect() as connection, connection.cursor() as cursor:
+        address = source_address(server)
+        assert sessions_of(preflight(address)) == []
+        cursor.execute("SET SESSION binlog_format = 'MIXED'")
+        ((_, found, _),) = sessions_of(preflight(address))
+        assert "older sessions" in found
+        server.execute("GRANT SELECT ON performance_schema.* TO canal@'127.0.0.1'")
+        session = f"MIXED in session {connection.thread_id()} of root@"
+        ((ok, found, fix),) = sessions_of(preflight(address))
+        assert (ok, found.startswith(session), fix) == (True, True, f"KILL {connection.thread_id()};")
+        server.execute(fix)
+        await_true(lambda: sessions_of(preflight(address)) == [], "the session is gone")
+
+
+def test_missing_binlog(source_address):
+    with MariaDbServer(options=["--skip-log-bin"]) as server:
+        found = failing(preflight(source_address(server)))
+        assert "log_bin" in found
+        assert "restart" in found["log_bin"].fix
+
+
+@pytest.mark.parametrize("missing", ["REPLICATION SLAVE", "BINLOG MONITOR"])
+def test_each_privilege_is_checked_and_its_fix_mends_it(mariadb, source_address, missing):
+    mariadb.execute(
+        "CREATE OR REPLACE USER 'half'@'127.0.0.1' IDENTIFIED BY 'x'",
+        "GRANT REPLICATION SLAVE, BINLOG MONITOR, REFERENCES ON *.* TO 'half'@'127.0.0.1'",
+        f"REVOKE {missing} ON *.* FROM 'half'@'127.0.0.1'",
+    )
+    address = source_address(mariadb, user="half", password="x")
+    found = failing(preflight(address))
+    assert list(found) == [missing]
+    assert found[missing].fix == f"GRANT {missing} ON *.* TO `half`@`127.0.0.1`;"
+    mariadb.execute(found[missing].fix)
+    assert failing(preflight(address)) == {}
+
+
+def test_an_account_that_sees_no_table_is_told_of_the_grant(mariadb, source_address):
+    """With full row metadata it may be read without; the statement that is named makes columns known."""
+    name = "SELECT or REFERENCES"
+    mariadb.execute(
+        "CREATE OR REPLACE USER 'blind'@'127.0.0.1' IDENTIFIED BY 'x'",
+        "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO 'blind'@'127.0.0.1'",
+        "CREATE TABLE app.t (u UUID)",
+    )
+    address = source_address(mariadb, user="blind", password="x")
+
+    def found():
+        checks = preflight(address)
+        require(checks)
+        (check,) = (check for check in checks if check.name == name)
+        return check
+
+    with pytest.raises(SourceUnfit, match="not granted: rows come without column names") as told:
+        found()
+    assert told.value.hint == "GRANT REFERENCES ON *.* TO `blind`@`127.0.0.1`;"
+    mariadb.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
+    try:
+        check = found()
+    finally:
+        mariadb.execute("SET GLOBAL binlog_row_metadata = 'NO_LOG'")
+    assert check.found.startswith("not granted: UUID")
+    assert check.fix == "GRANT REFERENCES ON *.* TO `blind`@`127.0.0.1`;"
+    mariadb.execute("GRANT SELECT ON app.t TO 'blind'@'127.0.0.1'")
+    assert (found().found, found().fix) == ("granted on some tables", "")
+    mariadb.execute(check.fix)
+    assert (found().found, found().fix) == ("granted", "")
+
+
+def test_server_id_of_the_source_itself(mariadb, source_address):
+    found = failing(preflight(source_address(mariadb, server_id=mariadb.server_id)))
+    assert list(found) == ["server_id"]
+    assert "server_id other than" in found["server_id"].fix
+
+
+def test_server_id_of_another_replica(mariadb, source_address):
+    mariadb.execute(
+        "CREATE OR REPLACE USER 'lister'@'127.0.0.1' IDENTIFIED BY 'x'",
+        "GRANT REPLICATION SLAVE, BINLOG MONITOR, REPLICATION MASTER ADMIN ON *.* TO 'lister'@'127.0.0.1'",
+        "GRANT REFERENCES ON *.* TO 'lister'@'127.0.0.1'",
+    )
+    address = source_address(mariadb, user="lister", password="x", server_id=777)
+    other = source_address(mariadb, destination="other", server_id=777)
+    with contextlib.closing(connect(other)) as connection:
+        register(connection, other)
+        found = failing(preflight(address))
+        assert list(found) == ["other replicas"]
+        assert "canal-group:other/s1" in found["other replicas"].found
+        assert failing(preflight(source_address(mariadb, user="lister", password="x", server_id=778))) == {}
+        same_name = source_address(mariadb, user="lister", password="x", destination="other", server_id=777)
+        assert failing(preflight(same_name)) == {}, "our own former connection"
+
+
+def test_host_names_are_cut_to_sixty_bytes(mariadb, source_address):
+    address = source_address(mariadb, destination="é" * 40)
+    assert len(address.host_name.encode()) <= 60
+    with contextlib.closing(connect(address)) as connection:
+        register(connection, address)
+
+
+def test_errors_are_ours(mariadb, source_address):
+    wrong = source_address(mariadb, password="wrong-secret")
+    with pytest.raises(SourceUnfit) as denied:
+        connect(wrong)
+    assert "GRANT REPLICATION SLAVE" in denied.value.hint
+    assert "wrong-secret" not in f"{denied.value} {wrong!r} {wrong}"
+    with pytest.raises(SourceUnavailable):
+        connect(source_address(mariadb, port=free_port()))
+
+
+def test_facts(mariadb, source_address):
+    address = source_address(mariadb)
+    with contextlib.closing(connect(address)) as connection:
+        facts = server_facts(address, connection)
+    assert facts.mariadb
+    assert facts.number >= (10, 5)
+    assert facts.server_id == mariadb.server_id
+
+
+@pytest.mark.parametrize("ahead_s", [0, 3600, -3600])
+def test_the_source_clock_is_found_from_a_clock_that_is_off(mariadb, source_address, ahead_s):
+    def our_time_ns():
+        return time.time_ns() + ahead_s * 1_000_000_000
+
+    address = source_address(mariadb)
+    with contextlib.closing(connect(address)) as connection:
+        clock = SourceClock.measure(connection, time_ns=our_time_ns)
+    true_us = time.time_ns() // 1000
+    # The server runs on this machine: its clock is the true one.
+    assert abs(clock.skew_us + ahead_s * 1_000_000) <= clock.uncertainty_us + 10_000
+    assert abs(clock.source_now_us() - true_us) < clock.uncertainty_us + 1_000_000
+    assert 0 < clock.uncertainty_us < 5_000_000
+
+
+def test_several_servers_start_side_by_side_and_keep_their_data():
+    group = [MariaDbServer() for _ in range(3)]
+    try:
+        start_all(group)
+        assert len({server.port for server in group}) == 3
+        assert len({server.execute("SELECT @@server_id")[0][0] for server in group}) == 3
+        first = group[0]
+        first.execute("CREATE DATABASE app", "CREATE TABLE app.t (id INT)", "INSERT INTO app.t VALUES (1)")
+        port = first.port
+        first.kill()
+        assert not first.running
+        with pytest.raises(pymysql.Error):
+            first.connect()
+        first.restart()
+        assert (first.port, first.execute("SELECT id FROM app.t")) == (port, ((1,),))
+    finally:
+        for server in group:
+            server.close()
+    assert not any(server.folder.exists() for server in group)
+
+
+def test_a_missing_server_names_its_package(monkeypatch):
+    monkeypatch.setattr(mariadb_programs.shutil, "which", lambda *_args, **_options: None)
+    with pytest.raises(ServerMissingError, match="install the package mariadb-server"):
+        mariadb_programs._program("mariadbd")
+
+
+def test_servers_die_with_their_parent():
+    """The kernel ends the server when the process that started it is killed."""
+    program = textwrap.dedent("""
+        from programs.demo.database.mariadb import MariaDbServer
+        server = MariaDbServer().start()
+        print(server.pid, flush=True)
+        input()
+    """)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with tempfile.TemporaryDirectory(prefix="cg-") as folder:
+        environment = {**os.environ, "TMPDIR": folder}
+        with subprocess.Popen([sys.executable, "-c", program], env=environment, **pipes) as parent:
+            pid = int(parent.stdout.readline())
+            assert alive(pid)
+            parent.send_signal(signal.SIGKILL)
+        deadline, pause = time.monotonic() + 20, threading.Event()
+        while alive(pid):
+            assert time.monotonic() < deadline, "the server outlives its parent"
+            pause.wait(0.02)
+
+
+def alive(pid):
+    """Return whether a process runs; one that nobody has waited for yet does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rsplit(")", 1)[1].split()[0] not in "ZX"

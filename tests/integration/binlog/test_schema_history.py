@@ -1,0 +1,270 @@
+"""Schema histories that were stored: another process reads on with them, from wherever it begins."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from integration.binlog.test_gtid import replicate
+from integration.binlog.test_reader import await_rows, await_true, of_app, reading
+from integration.unprepared_servers import DEFAULTS, end_of
+from soak import first_quick
+
+from binlog.server.definitions import learning
+from binlog.server.definitions.source_definitions import SourceDefinitions
+from binlog.server.source import connect, server_facts
+from merge.errors import DataError, UnsupportedEvent
+from programs.demo.database.mariadb import MariaDbServer
+from programs.demo.database.mysql import MySqlServer
+from programs.demo.database.server_process import ServerMissingError
+from programs.demo.database.servers import start_all
+
+
+def after(recorder, table="t"):
+    return [row["after"] for row in recorder.rows(table)]
+
+
+def continued(stored, news):
+    """Return what is stored after news."""
+    if news is None:
+        return stored
+    return news.text if news.whole else stored + news.text
+
+
+class Process:
+    """What a shard's process knows, and what is left of it when it ends."""
+
+    def __init__(self, address, stored=None, select=of_app):
+        self.address, self.select = address, select
+        self.stored = stored
+        self.definitions = SourceDefinitions(address.name, select)
+        self.definitions.restore(stored)
+
+    def read(self, start, count, table="t", **options):
+        """Read rows of a table from a position; return them and the position after the last one."""
+        with reading(
+            self.address, start=start, select=self.select, definitions=self.definitions, **options
+        ) as recorder:
+            await_rows(recorder, table, count)
+            await_true(lambda: recorder.of("caught_up") or recorder.error, "the end of the binlog")
+        self.stored = continued(self.stored, self.definitions.news())
+        return after(recorder, table)
+
+    def again(self, select=None):
+        """Return the process that comes after this one."""
+        return Process(self.address, self.stored, select or self.select)
+
+
+def test_a_restart_between_an_alter_and_its_reading_knows_the_table_as_it_was(unprepared, source_address):
+    unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
+    start = end_of(unprepared, source_address)
+    process = Process(source_address(unprepared))
+    unprepared.execute("INSERT INTO app.t VALUES (1, 10)")
+    assert process.read(start, 1) == [{"id": 1, "v": 10}]
+    away = end_of(unprepared, source_address)
+    unprepared.execute(
+        "INSERT INTO app.t VALUES (2, 20)",
+        "ALTER TABLE app.t ADD COLUMN w INT FIRST, DROP PRIMARY KEY, ADD PRIMARY KEY (v)",
+        "INSERT INTO app.t VALUES (5, 3, 30)",
+    )
+    rows = [{"id": 2, "v": 20}, {"w": 5, "id": 3, "v": 30}]
+    assert process.again().read(away, 2) == rows
+    with pytest.raises(UnsupportedEvent, match="was altered since"):
+        Process(source_address(unprepared)).read(away, 2)
+
+
+def test_a_position_that_was_moved_over_an_alter_is_known_too(unprepared, source_address):
+    """The last statement was never read, and the table was not created since."""
+    unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
+    process = Process(source_address(unprepared))
+    start = end_of(unprepared, source_address)
+    unprepared.execute("INSERT INTO app.t VALUES (1, 10)")
+    process.read(start, 1)
+    unprepared.execute("ALTER TABLE app.t ADD COLUMN w INT FIRST", "FLUSH BINARY LOGS")
+    moved = end_of(unprepared, source_address)
+    unprepared.execute("INSERT INTO app.t VALUES (5, 2, 20)", "ALTER TABLE app.t DROP COLUMN w")
+    assert process.again().read(moved, 1) == [{"w": 5, "id": 2, "v": 20}]
+
+
+def test_two_rewinds_to_before_the_beginning(unprepared, source_address):
+    """1. A history begins late. 2. Rewinds read what is before it; what it knew is still known."""
+    positions = [end_of(unprepared, source_address)]
+    unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY)", "INSERT INTO app.t VALUES (1)")
+    positions.append(end_of(unprepared, source_address))
+    unprepared.execute("ALTER TABLE app.t ADD COLUMN v INT", "INSERT INTO app.t VALUES (2, 20)")
+    positions.append(end_of(unprepared, source_address))
+    process = Process(source_address(unprepared))
+    unprepared.execute("INSERT INTO app.t VALUES (3, 30)")
+    rows = [{"id": 1}, {"id": 2, "v": 20}, {"id": 3, "v": 30}]
+    assert process.read(positions[2], 1) == rows[2:]
+    unprepared.execute("ALTER TABLE app.t ADD COLUMN w INT FIRST")
+    for begin in (0, 0):
+        process = process.again()
+        assert process.read(positions[begin], 3)[:3] == rows[begin:]
+    assert process.again().read(positions[2], 1) == rows[2:]
+
+
+def test_a_table_that_the_filter_takes_in_later_is_read_as_it_is(unprepared, source_address):
+    unprepared.execute(
+        "CREATE TABLE app.t (id INT PRIMARY KEY)", "CREATE TABLE app.u (id INT PRIMARY KEY, v INT)"
+    )
+    start = end_of(unprepared, source_address)
+    unprepared.execute("INSERT INTO app.t VALUES (1)")
+    process = Process(source_address(unprepared), select=lambda s, t: of_app(s, t) if t == "t" else None)
+    process.read(start, 1)
+    unprepared.execute("ALTER TABLE app.u ADD COLUMN w INT FIRST", "ALTER TABLE app.t ADD COLUMN v INT")
+    away = end_of(unprepared, source_address)
+    unprepared.execute("INSERT INTO app.u VALUES (9, 1, 10)", "INSERT INTO app.t VALUES (2, 20)")
+    wider = process.again(of_app)
+    assert wider.read(away, 1, "u") == [{"w": 9, "id": 1, "v": 10}]
+    assert wider.again().read(away, 1) == [{"id": 2, "v": 20}]
+
+
+def test_what_was_stored_and_cannot_be_read_is_an_error(unprepared, source_address):
+    unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY)")
+    start = end_of(unprepared, source_address)
+    unprepared.execute("INSERT INTO app.t VALUES (1)")
+    with pytest.raises(DataError, match="stored schema history cannot be read") as told:
+        Process(source_address(unprepared), '{"version": 1, "histories": [{}]}').read(start, 1)
+    assert "schema rebuild" in told.value.hint
+    process = Process(source_address(unprepared), "{")
+    process.definitions.rebuild()
+    assert process.read(start, 1) == [{"id": 1}]
+
+
+def test_a_server_that_was_reset_begins_a_new_history(unprepared, source_address):
+    """Its files begin at 1 again: places of the old binlog say nothing about the new one."""
+    reset = "RESET MASTER" if isinstance(unprepared, MariaDbServer) else "RESET BINARY LOGS AND GTIDS"
+    unprepared.execute("FLUSH BINARY LOGS", "CREATE TABLE app.t (id INT PRIMARY KEY)")
+    start = end_of(unprepared, source_address)
+    unprepared.execute("INSERT INTO app.t VALUES (1)")
+    process = Process(source_address(unprepared))
+    process.read(start, 1)
+    unprepared.execute(
+        reset,
+        "CREATE TABLE app.u (id INT)",
+        "ALTER TABLE app.t ADD COLUMN v INT",
+        "INSERT INTO app.t VALUES (2, 20)",
+    )
+    begin = replace(start, file=start.file[: -len("000001")] + "000001", offset=4, created_s=0)
+    assert process.again().read(begin, 1) == [{"id": 2, "v": 20}]
+
+
+@pytest.mark.parametrize("make", first_quick(1, [MariaDbServer, MySqlServer]), ids=lambda make: make.engine)
+def test_a_server_that_replaces_another_goes_on_with_its_history(make, source_address):
+    """1. The first is read; 2. it ends, and the table is altered before and after the second takes over."""
+    servers = [make(), make(options=["--log-bin=other-bin", "--log-slave-updates=ON"])]
+    try:
+        start_all(servers)
+        first, second = servers
+        for server in servers:
+            server.execute(f"SET GLOBAL binlog_row_metadata = '{DEFAULTS[make]}'")
+        replicate(first, second)
+        first.execute("CREATE DATABASE app", "CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
+        start = end_of(first, source_address)
+        first.execute("INSERT INTO app.t VALUES (1, 10)")
+        process = Process(source_address(first))
+        assert process.read(start, 1) == [{"id": 1, "v": 10}]
+        address = source_address(first)
+        with contextlib.closing(connect(address)) as connection:
+            identity = server_facts(address, connection).identity
+        cursor = replace(end_of(first, source_address), server=identity)
+        first.execute(
+            "INSERT INTO app.t VALUES (2, 20)",
+            "ALTER TABLE app.t ADD COLUMN w INT FIRST",
+            "INSERT INTO app.t VALUES (5, 3, 30)",
+        )
+        await_true(lambda: second.execute("SELECT COUNT(*) FROM app.t") == ((3,),), "the replica has it all")
+        first.stop()
+        second.execute("ALTER TABLE app.t DROP COLUMN v", "INSERT INTO app.t VALUES (6, 4)")
+        after_switch = Process(source_address(second), process.stored)
+        expected = [{"id": 2, "v": 20}, {"w": 5, "id": 3, "v": 30}, {"w": 6, "id": 4}]
+        assert after_switch.read(cursor, 3, start_by="gtid") == expected
+        assert after_switch.again().read(cursor, 3, start_by="gtid") == expected
+    except ServerMissingError as error:
+        pytest.skip(str(error))
+    finally:
+        for server in servers:
+            server.close()
+
+
+def test_a_table_that_is_altered_before_its_first_row_was_read_is_known(unprepared, source_address):
+    """1. Nothing but the end of the binlog is read. 2. Rows and an ALTER come. 3. Another process reads."""
+    unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
+    process = Process(source_address(unprepared))
+    start = end_of(unprepared, source_address)
+    assert process.read(start, 0) == []
+    unprepared.execute(
+        "INSERT INTO app.t VALUES (1, 10)",
+        "ALTER TABLE app.t CHANGE COLUMN v w INT, ADD COLUMN x INT FIRST",
+        "INSERT INTO app.t VALUES (5, 2, 20)",
+    )
+    assert process.again().read(start, 2) == [{"id": 1, "v": 10}, {"x": 5, "id": 2, "w": 20}]
+
+
+def test_a_position_that_skips_an_alter_is_known_though_nothing_was_read(unprepared, source_address):
+    """A history that began with the stream knows up to where it was read: what follows is read first."""
+    unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
+    process = Process(source_address(unprepared))
+    process.read(end_of(unprepared, source_address), 0)
+    unprepared.execute("ALTER TABLE app.t CHANGE COLUMN v w INT")
+    moved = end_of(unprepared, source_address)
+    unprepared.execute("INSERT INTO app.t VALUES (1, 10)", "ALTER TABLE app.t DROP COLUMN w")
+    assert process.again().read(moved, 1) == [{"id": 1, "w": 10}]
+
+
+def test_a_first_start_is_not_delayed_by_statements_on_other_tables(unprepared, source_address):
+    """Statements follow one another while the tables are asked; a table that they touch is asked again."""
+    unprepared.execute(*(f"CREATE TABLE app.t{number} (id INT)" for number in range(50)))
+    unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY)")
+    ended = threading.Event()
+
+    def keep_defining():
+        with closing(unprepared.connect()) as connection, connection.cursor() as cursor:
+            number = 0
+            while not ended.is_set():
+                number += 1
+                cursor.execute("CREATE TABLE IF NOT EXISTS app.report (id INT)")
+                cursor.execute("ANALYZE TABLE app.t0")
+                cursor.execute(f"ALTER TABLE app.t{number % 50} COMMENT = 'run {number}'")
+                cursor.execute("DROP TABLE app.report")
+
+    defining = threading.Thread(target=keep_defining)
+    defining.start()
+    try:
+        definitions = SourceDefinitions("s1", of_app)
+        with reading(source_address(unprepared), definitions=definitions) as recorder:
+            unprepared.execute("INSERT INTO app.t VALUES (1)")
+            await_rows(recorder, "t", 1)
+            await_true(lambda: definitions.describe()["unread"] == 0 or recorder.error, "all are read")
+    finally:
+        ended.set()
+        defining.join()
+
+
+def test_rows_of_a_table_that_was_not_asked_for_yet(unprepared, source_address, monkeypatch):
+    """Its definition is asked for at once; the others follow while rows come."""
+    monkeypatch.setattr(learning, "FIRST_S", 0.0)
+    monkeypatch.setattr(learning, "BATCH", 1)
+    monkeypatch.setattr(learning, "BETWEEN_S", 0.0)
+    monkeypatch.setattr(learning, "IDLE_S", 0.0)
+    unprepared.execute(*(f"CREATE TABLE app.t{number} (id INT)" for number in range(5)))
+    unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
+    definitions = SourceDefinitions("s1", of_app)
+    with reading(source_address(unprepared), definitions=definitions) as recorder:
+        await_true(lambda: definitions.describe() or recorder.error, "the history begins")
+        assert definitions.describe()["unread"] >= 6
+        unprepared.execute("INSERT INTO app.t VALUES (1, 2)")
+        await_rows(recorder, "t", 1)
+        assert definitions.describe()["unread"] >= 5
+        stored = definitions.news().text
+        monkeypatch.setattr(learning, "IDLE_S", 0.5)
+        await_true(lambda: definitions.describe()["unread"] == 0 or recorder.error, "all are read")
+    assert after(recorder) == [{"id": 1, "v": 2}]
+    again = SourceDefinitions("s1", of_app)
+    again.restore(stored)
+    with reading(source_address(unprepared), definitions=again) as recorder:
+        await_true(lambda: (again.describe() or {}).get("unread") == 0 or recorder.error, "the rest is read")

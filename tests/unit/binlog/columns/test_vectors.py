@@ -1,0 +1,92 @@
+"""VECTOR: a type of MySQL's; of MariaDB's, from 11.7 on, a VARBINARY that a lookup knows as a VECTOR."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from binlog_bytes import File
+from unit.binlog.files.test_old_files import Known
+
+from binlog.columns.table_lookup import ColumnFacts
+from binlog.columns.types.column import ColumnType
+from binlog.files.binlog_files import BinlogFiles
+from merge.errors import CorruptEvent
+from merge.rows.text import text
+from merge.values.chunk import MYSQL_TYPE, TableName
+
+SMALL, LARGE = (1.0, -2.5, 0.5), tuple(float(n) for n in range(100))
+#: INT, VECTOR(3), VECTOR(100), VARBINARY(12), as MariaDB's table maps have them
+COLUMNS = [
+    (ColumnType.LONG, b""),
+    (ColumnType.VARCHAR, struct.pack("<H", 12)),
+    (ColumnType.VARCHAR, struct.pack("<H", 400)),
+    (ColumnType.VARCHAR, struct.pack("<H", 12)),
+]
+NAMES = ("id", "small", "large", "bytes")
+FACTS = [
+    ColumnFacts("id", unsigned=False, collation=63, values=(), key_place=1, type="int"),
+    ColumnFacts("small", False, 63, (), 0, "vector", size=12),
+    ColumnFacts("large", False, 63, (), 0, "vector", size=400),
+    ColumnFacts("bytes", False, 63, (), 0, "varbinary"),
+]
+
+
+def packed(floats):
+    return struct.pack(f"<{len(floats)}f", *floats)
+
+
+def row(number, small=None):
+    small, large = packed(SMALL) if small is None else small, packed(LARGE)
+    head = struct.pack("<iB", number, len(small)) + small
+    return head + struct.pack("<H", len(large)) + large + b"\x08abcdefgh"
+
+
+def named():
+    """Return the optional part of a table map: the charset of all strings is binary, and columns' names."""
+    names = b"".join(bytes([len(name)]) + name.encode() for name in NAMES)
+    return b"\2\1\x3f" + b"\4" + bytes([len(names)]) + names
+
+
+def written(tmp_path, *rows, version="11.8.2-MariaDB-log", tail=b""):
+    """Return a file of one transaction with rows of COLUMNS."""
+    file = File(version, checksum=False).query("BEGIN").table_map(COLUMNS, tail=tail)
+    return file.insert(COLUMNS, rows).xid().write(tmp_path / "mysql-bin.000001")
+
+
+def table(tmp_path, *rows, lookup=None, **options):
+    """Return the images of such rows, as they are read."""
+    (chunk,) = BinlogFiles([written(tmp_path, *rows, **options)], TableName, lookup=lookup)
+    return chunk.tables[0].rows.column("after")
+
+
+@pytest.mark.parametrize("tail", [b"", named()], ids=["unnamed", "named"])
+def test_vectors_that_a_lookup_knows_are_lists_of_floats(tmp_path, tail):
+    after = table(tmp_path, row(1), row(2), lookup=Known(FACTS), tail=tail)
+    assert after.to_pylist() == [
+        {"id": number, "small": list(SMALL), "large": list(LARGE), "bytes": b"abcdefgh"} for number in (1, 2)
+    ]
+    kinds = [field.metadata[MYSQL_TYPE] for field in after.type]
+    assert kinds == [b"int", b"vector", b"vector", b"varbinary(12)"]
+    assert text(after.field("small"), "vector").to_pylist() == ["[1,-2.5,0.5]"] * 2
+
+
+@pytest.mark.parametrize(
+    ("version", "facts"),
+    [
+        ("11.8.2-MariaDB-log", None),
+        ("11.8.2-MariaDB-log", [fact._replace(size=16, type="vector") for fact in FACTS]),
+        ("9.7.4", FACTS),
+    ],
+    ids=["no lookup", "another size", "mysql has a type for it"],
+)
+def test_without_an_answer_that_fits_vectors_are_bytes(tmp_path, version, facts):
+    after = table(tmp_path, row(1), lookup=Known(facts), version=version, tail=named())
+    assert after.to_pylist()[0]["small"] == packed(SMALL)
+    assert after.to_pylist()[0]["large"] == packed(LARGE)
+
+
+def test_rows_from_before_a_column_became_a_vector_stop_with_a_hint(tmp_path):
+    with pytest.raises(CorruptEvent, match="VECTOR whose size is no multiple of 4") as caught:
+        table(tmp_path, row(1, small=b"bytes"), lookup=Known(FACTS))
+    assert "became a VECTOR after these rows" in caught.value.hint

@@ -1,0 +1,203 @@
+# ruff: noqa: DTZ001 - DATETIME has no zone
+"""Files of old servers, made by hand after their formats: no checksums, no names, old rows, old times."""
+
+from __future__ import annotations
+
+import datetime as dt
+import struct
+
+import pytest
+from binlog_bytes import SIZES_5_1, File
+from unit.binlog.files.test_fixtures import changes_of
+
+from binlog.columns.table_lookup import ColumnFacts, NoLookup
+from binlog.columns.types.column import ColumnType
+from binlog.files.binlog_files import BinlogFiles
+from binlog.formats.event_types import EventType
+from merge.errors import CorruptEvent, UnsupportedEvent
+from merge.values.chunk import TableName
+
+#: INT, VARCHAR(20), CHAR(5), TIMESTAMP, DATETIME, TIME, DATE, YEAR, ENUM of one byte, BLOB, DECIMAL(5,2)
+COLUMNS = [
+    (ColumnType.LONG, b""),
+    (ColumnType.VARCHAR, b"\x14\0"),
+    (ColumnType.STRING, b"\xfe\x05"),
+    (ColumnType.TIMESTAMP, b""),
+    (ColumnType.DATETIME, b""),
+    (ColumnType.TIME, b""),
+    (ColumnType.DATE, b""),
+    (ColumnType.YEAR, b""),
+    (ColumnType.STRING, b"\xf7\x01"),
+    (ColumnType.BLOB, b"\x02"),
+    (ColumnType.NEWDECIMAL, b"\x05\x02"),
+]
+ROW = b"".join(
+    (
+        struct.pack("<i", -5),
+        b"\x03\xc3\xa9!",
+        b"\x02ab",
+        struct.pack("<I", 1_234_567_890),
+        struct.pack("<Q", 20090213233130),
+        (-11213 & 0xFFFFFF).to_bytes(3, "little"),
+        ((2009 << 9) | (2 << 5) | 13).to_bytes(3, "little"),
+        bytes([109]),
+        b"\x02",
+        b"\x02\0\xff\xfe",
+        b"\x80\x7b\x2d",
+    )
+)
+VALUES = [
+    -5,
+    "é!".encode(),
+    b"ab",
+    dt.datetime(2009, 2, 13, 23, 31, 30, tzinfo=dt.UTC),
+    dt.datetime(2009, 2, 13, 23, 31, 30),
+    -dt.timedelta(hours=1, minutes=12, seconds=13),
+    dt.date(2009, 2, 13),
+    2009,
+    2,
+    b"\xff\xfe",
+]
+
+
+def transaction(file, **options):
+    file.query("BEGIN").table_map(COLUMNS, **options)
+    return file.insert(COLUMNS, [ROW, ROW], **options).xid()
+
+
+@pytest.mark.parametrize(
+    ("version", "checksum"),
+    [
+        ("5.1.73-log", None),
+        ("5.5.62", None),
+        ("5.6.0-m4", None),
+        ("5.6.51-log", False),
+        ("5.7.44-log", True),
+        ("5.2.14-MariaDB", None),
+        ("5.5.68-MariaDB", True),
+        ("10.0.38-MariaDB-log", True),
+        ("10.6.16-MariaDB", False),
+    ],
+)
+def test_rows_of_old_servers(tmp_path, version, checksum):
+    file = transaction(File(version, checksum=checksum)).write(tmp_path / "mysql-bin.000001")
+    rows = changes_of(file)
+    assert [row[:3] for row in rows] == [("INSERT", "app.t", None)] * 2
+    after = rows[0][3]
+    assert [after[f"@{place}"] for place in range(1, 11)] == VALUES
+    assert str(after["@11"]) == "123.45"
+
+
+def test_table_ids_of_four_bytes(tmp_path):
+    sizes = bytearray(SIZES_5_1)
+    for kind in (EventType.TABLE_MAP, EventType.WRITE_ROWS_V1):
+        sizes[kind - 1] = 6
+    file = transaction(File("5.1.4-beta", bytes(sizes)), id_size=4).write(tmp_path / "mysql-bin.000001")
+    assert len(changes_of(file)) == 2
+
+
+def test_commit_times_are_the_seconds_of_the_first_event(tmp_path):
+    path = transaction(File("5.5.62")).write(tmp_path / "mysql-bin.000001")
+    (chunk,) = BinlogFiles([path], TableName)
+    assert int(chunk.headers[0]["commit_us"]) == 1_300_000_000_000_000
+    assert int(chunk.headers[0]["gtid_number"]) == 0
+
+
+class Known(NoLookup):
+    """Knows one table."""
+
+    def __init__(self, facts):
+        self.facts = facts
+
+    def columns(self, table):
+        return self.facts if (table.schema, table.table) == ("app", "t") else None
+
+
+FACTS = [
+    ColumnFacts("id", unsigned=True, collation=63, values=(), key_place=1),
+    ColumnFacts("name", unsigned=False, collation=45, values=(), key_place=0),
+    ColumnFacts("code", unsigned=False, collation=8, values=(), key_place=0),
+    *(ColumnFacts(name, False, 63, (), 0) for name in ("ts", "dtm", "tm", "da", "y")),
+    ColumnFacts("en", unsigned=False, collation=45, values=("x", "y"), key_place=0),
+    ColumnFacts("bl", unsigned=False, collation=63, values=(), key_place=0),
+    ColumnFacts("de", unsigned=False, collation=63, values=(), key_place=0),
+]
+
+
+def test_a_lookup_gives_names_signs_charsets_and_values(tmp_path):
+    path = transaction(File("5.5.62")).write(tmp_path / "mysql-bin.000001")
+    (chunk,) = BinlogFiles([path], TableName, lookup=Known(FACTS))
+    after = chunk.tables[0].rows.to_pylist()[0]["after"]
+    assert list(after) == [fact.name for fact in FACTS]
+    assert (after["id"], after["name"], after["code"]) == (2**32 - 5, "é!", "ab")
+    assert (after["en"], after["bl"]) == ("y", b"\xff\xfe")
+    assert chunk.tables[0].rows.schema.metadata[b"primary_key"] == b'["id"]'
+
+
+def test_a_lookup_of_another_version_of_the_table_is_not_used(tmp_path):
+    path = transaction(File("5.5.62")).write(tmp_path / "mysql-bin.000001")
+    (chunk,) = BinlogFiles([path], TableName, lookup=Known(FACTS[1:]))
+    assert "@1" in chunk.tables[0].rows.to_pylist()[0]["after"]
+
+
+@pytest.mark.parametrize("kind", [20, 21, 22])
+def test_rows_from_before_the_release_are_refused_by_name(tmp_path, kind):
+    path = File("5.1.5-alpha").query("BEGIN").add(kind, bytes(20)).write(tmp_path / "mysql-bin.000001")
+    with pytest.raises(UnsupportedEvent, match="PRE_GA_") as caught:
+        changes_of(path)
+    assert "before its release" in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", [6, 8, 9, 10, 11, 12, 17, 18])
+def test_load_events_are_refused_by_name(tmp_path, kind):
+    path = File("5.0.96").query("BEGIN").add(kind, bytes(30)).write(tmp_path / "mysql-bin.000001")
+    with pytest.raises(UnsupportedEvent, match=EventType(kind).name):
+        changes_of(path)
+
+
+def test_a_type_beyond_the_format_description_is_corrupt(tmp_path):
+    path = File("5.1.73").query("BEGIN").table_map(COLUMNS)
+    path = path.insert(COLUMNS, [ROW], kind=EventType.WRITE_ROWS).write(tmp_path / "mysql-bin.000001")
+    with pytest.raises(CorruptEvent, match="does not know type 30"):
+        changes_of(path)
+
+
+def test_version_three_is_refused(tmp_path):
+    file = File("4.1.22")
+    path = tmp_path / "mysql-bin.000001"
+    path.write_bytes(file.data[:23] + b"\3\0" + file.data[25:])
+    with pytest.raises(UnsupportedEvent, match="Binlog version 3"):
+        changes_of(path)
+
+
+def test_headers_of_another_size_are_refused_as_such(tmp_path):
+    file = File("5.5.62")
+    path = tmp_path / "mysql-bin.000001"
+    size_at = 4 + 19 + 2 + 50 + 4
+    path.write_bytes(file.data[:size_at] + b"\x1b" + file.data[size_at + 1 :])
+    with pytest.raises(UnsupportedEvent, match="Event headers of 27 bytes are not supported") as caught:
+        changes_of(path)
+    assert "version" not in str(caught.value)
+
+
+class Altered(Known):
+    """Knows a table that becomes another with the first definition that is read."""
+
+    def redefine(self, _query, _file, _end):
+        self.facts = [self.facts[0]._replace(type="binary")]
+
+
+def test_a_table_that_is_altered_is_asked_for_again(tmp_path):
+    """Its table map is the same before and after, and its rows are of two types in one chunk."""
+    columns, value = [(ColumnType.STRING, b"\xfe\x10")], bytes(range(16))
+    file = File("10.11.6-MariaDB-log", checksum=False)
+    for number in (7, 8):
+        file.query("BEGIN").table_map(columns, number).insert(columns, [b"\x10" + value], number).xid()
+        if number == 7:
+            file.query("ALTER TABLE t MODIFY u BINARY(16)")
+    lookup = Altered([ColumnFacts("u", False, 63, (), 0, "uuid")])
+    (chunk,) = BinlogFiles([file.write(tmp_path / "mysql-bin.000001")], TableName, lookup=lookup)
+    assert [table.rows.column("after").to_pylist() for table in chunk.tables] == [
+        [{"u": "00010203-0405-0607-0809-0a0b0c0d0e0f"}],
+        [{"u": value}],
+    ]
