@@ -269,8 +269,10 @@ def _await_gateway(gateway: ActorHandle, destination: str) -> None:
     Raises:
         ServerUnavailable: Ray did not start it in time.
     """
+    # Where Ray loses its connection to a process that starts on a busy machine, it asks again.
+    port = gateway.port.options(max_task_retries=-1).remote()
     try:
-        ray.get(gateway.port.remote(), timeout=GATEWAY_TIMEOUT_S)
+        ray.get(port, timeout=GATEWAY_TIMEOUT_S)
     except GetTimeoutError as error:
         raise ServerUnavailable(
             f"Ray did not start the gateway of {destination} within {GATEWAY_TIMEOUT_S:g} s.",
