@@ -10,20 +10,19 @@ import ray
 from actors.driver import launch
 
 
-class EndsOnce:
-    """A gateway whose process ends at the first question."""
-
-    def __init__(self, mark: Path) -> None:
-        self._mark = mark
-
-    def port(self) -> int:
-        if not self._mark.exists():
-            self._mark.touch()
-            os._exit(1)
-        return 1
-
-
 def test_a_gateway_that_ends_while_it_starts_is_awaited_again(one_ray: None, tmp_path: Path):
+    class EndsOnce:
+        """A gateway whose process ends at the first question."""
+
+        def __init__(self, mark: Path) -> None:
+            self._mark = mark
+
+        def port(self) -> int:
+            if not self._mark.exists():
+                self._mark.touch()
+                os._exit(1)
+            return 1
+
     mark = tmp_path / "ended"
     gateway = launch._actor(EndsOnce, "ends-once", dict(launch._COMMON), mark)
     try:
