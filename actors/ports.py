@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import NoReturn, Protocol, TypeVar
 
 from canal_group.zookeeper.stop_mark import StopMark
-from merge.delivery.client_id import checked_client_id
+from merge.calls.client_id import checked_client_id
 from merge.values.loss import Loss
 from merge.values.position import GroupPosition
 

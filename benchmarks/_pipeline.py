@@ -19,6 +19,7 @@ from canal_group.client.client import connect
 from canal_group.client.consumer import Consumer
 from canal_group.gateway.gateway_client import GatewayClient
 from conf.load import build_instance
+from merge.calls.consumers import Status
 from programs.demo.database.server_process import CANAL_PASSWORD, DatabaseServer
 
 DESTINATION = "bench"
@@ -64,7 +65,7 @@ def await_followed(running: Instance) -> None:
     door = GatewayClient(running.uri, DESTINATION)
     until_s, pause = time.monotonic() + WAIT_S, threading.Event()
     try:
-        while {shard["state"] for shard in door.ask("status")["shards"]} != {"connecting"}:
+        while {shard["state"] for shard in door.ask(Status())["shards"]} != {"connecting"}:
             if time.monotonic() > until_s:
                 raise RuntimeError(f"the shards were not opened within {WAIT_S:g} s")
             pause.wait(_LOOK_EVERY_S)
@@ -79,7 +80,7 @@ def consumer(running: Instance) -> Consumer:
 
 def processes(reader: Consumer | GatewayClient) -> dict[str, int]:
     """Return the process of every shard, the group and the gateway, and ours, which consumes."""
-    status = reader.ask("status") if isinstance(reader, GatewayClient) else reader.status()
+    status = reader.ask(Status()) if isinstance(reader, GatewayClient) else reader.status()
     pids = {shard["shard"]: shard["pid"] for shard in status["shards"]}
     return pids | {
         "group": status["group"]["pid"],

@@ -29,7 +29,7 @@ from actors.admission.token_middleware import TokenMiddleware, grant_of
 from actors.process.imports import freeze_imports
 from actors.shard.report import ShardReport
 from actors.transport.rpc_server import RpcServer
-from merge.delivery.ledger import Batch
+from merge.calls.batch import Batch
 from merge.values.header import HEADER, WHOLE, HeaderRun, Headers
 from merge.values.position import GroupPosition, Position
 from merge.values.progress import Progress

@@ -33,6 +33,7 @@ from actors.driver.instance import Instance
 from benchmarks._load import BULK_ROWS, NAME, SCHEMA, SHARDS, cpu_s, cpus, fill, peak_rss_mib, servers
 from benchmarks._pipeline import DESTINATION, OUTSTANDING, consumer, instance
 from canal_group.gateway.gateway_client import GatewayClient
+from merge.calls.consumers import Describe, Status
 from merge.errors import CanalGroupError
 from programs.demo.database.server_process import DatabaseServer
 
@@ -184,8 +185,8 @@ def _wait_for_rows(running: Instance) -> None:
     door, deadline_s = GatewayClient(running.uri, DESTINATION), time.monotonic() + _READY_S
     while time.monotonic() < deadline_s:
         try:
-            full = all(shard["rows"] > 0 for shard in door.ask("status")["shards"])
-            pa.ipc.read_schema(pa.py_buffer(b64decode(door.ask("describe", table=NAME))))
+            full = all(shard["rows"] > 0 for shard in door.ask(Status())["shards"])
+            pa.ipc.read_schema(pa.py_buffer(b64decode(door.ask(Describe(NAME)))))
         except (CanalGroupError, KeyError):
             full = False
         if full:
@@ -232,7 +233,7 @@ def _query(running: Instance, chosen: Mapping[str, str]) -> Iterator[Any]:
 def _clock(running: Instance) -> Callable[[], dict[str, float]]:
     """Return a function that tells the processor time of each kind of process from now on, seconds."""
     door = GatewayClient(running.uri, DESTINATION)
-    status = door.ask("status")
+    status = door.ask(Status())
     door.close()
     known = {shard["pid"]: "shards" for shard in status["shards"]}
     known |= {status["group"]["pid"]: "group", status["gateway"]["pid"]: "gateway"}

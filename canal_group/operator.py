@@ -6,10 +6,25 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from canal_group.gateway.gateway_client import SEARCH_S, GatewayClient, fields
+from canal_group.gateway.gateway_client import GatewayClient, fields
 from canal_group.gateway.operator_token import find_token
 from canal_group.gateway.tls import UNSAID, Tls
+from merge.calls.consumers import Status
+from merge.calls.operators import (
+    AddShard,
+    GivePolicy,
+    RebuildSchema,
+    RemoveShard,
+    Resolve,
+    Rewind,
+    ShowJoined,
+    ShowSchema,
+    SkipEvent,
+    Trace,
+    TraceKey,
+)
 from merge.errors import ServerUnavailable
+from merge.values.member import Policy
 from merge.values.position import Position
 from merge.values.skips.skipped_event import Unit
 
@@ -34,7 +49,7 @@ class Operator:
 
     def status(self) -> dict[str, Any]:
         """Return the state of the instance, as `canal-group status --json` prints it."""
-        return self._gateway_client.ask_for("status", fields)
+        return self._gateway_client.ask_for(Status(), fields)
 
     def trace(self, gtid: str, shard: str | None = None) -> dict[str, Any]:
         """Return where a transaction is: which shards have read it, in the group, and at each client id.
@@ -48,7 +63,7 @@ class Operator:
             UsageError: that is not the GTID of one transaction, or several shards have it; or there is no
                 such shard.
         """
-        return self._gateway_client.ask_for("trace", fields, gtid=gtid, shard=shard)
+        return self._gateway_client.ask_for(Trace(gtid, shard), fields)
 
     def trace_key(self, key: str, bytes_max: int, shard: str | None = None) -> dict[str, Any]:
         """Return where the last changes of a row are, each with what `trace` says of its transaction.
@@ -63,9 +78,7 @@ class Operator:
             UsageError: the text names no row, or does not fit the table's primary key; or there is no such
                 shard.
         """
-        return self._gateway_client.ask_for(
-            "trace_key", fields, wait_s=SEARCH_S, key=key, bytes_max=bytes_max, shard=shard
-        )
+        return self._gateway_client.ask_for(TraceKey(key, bytes_max, shard), fields)
 
     def hold(self, shard: str) -> dict[str, Any]:
         """Let the group wait for a shard that is silent, whatever the settings say; return its state.
@@ -75,7 +88,7 @@ class Operator:
         Raises:
             UsageError: there is no such shard.
         """
-        return self._policy(shard, "hold")
+        return self._policy(shard, Policy.HOLD)
 
     def skip(self, shard: str) -> dict[str, Any]:
         """Let the group go on without a shard; its rows may then be flagged late. Return its state.
@@ -86,11 +99,11 @@ class Operator:
         Raises:
             UsageError: there is no such shard, or no other shard would be left.
         """
-        return self._policy(shard, "skip")
+        return self._policy(shard, Policy.SKIP)
 
     def resume(self, shard: str) -> dict[str, Any]:
         """Apply the settings to a shard again, after `hold` or `skip`; return its state."""
-        return self._policy(shard, "resume")
+        return self._policy(shard, Policy.RESUME)
 
     def add(self, shard: Mapping[str, Any], start: Position | None = None) -> dict[str, Any]:
         """Add a shard to the running stream; return its state.
@@ -106,8 +119,7 @@ class Operator:
             ConfigError: the definition is invalid.
             UsageError: the name belongs to an existing shard, or to one that left.
         """
-        begin = None if start is None else start.to_dict()
-        return self._gateway_client.ask_for("shard_add", fields, wait_s=20, shard=dict(shard), start=begin)
+        return self._gateway_client.ask_for(AddShard(dict(shard), start), fields)
 
     def remove(self, shard: str, *, now: bool = False) -> dict[str, Any]:
         """Remove a shard; return its state, or what was dropped.
@@ -121,7 +133,7 @@ class Operator:
         Raises:
             UsageError: there is no such shard, it is the only one, or it cannot be drained.
         """
-        return self._gateway_client.ask_for("shard_remove", _dropped if now else fields, shard=shard, now=now)
+        return self._gateway_client.ask_for(RemoveShard(shard, now), _dropped if now else fields)
 
     def skip_event(self, shard: str, at: str, *, whole_transaction: bool = False) -> dict[str, Any]:
         """Leave out the event at which a shard has stopped; return it, and whether that was done `already`.
@@ -137,9 +149,7 @@ class Operator:
         Raises:
             UsageError: there is no such shard, or it has not stopped there; nothing was changed.
         """
-        return self._gateway_client.ask_for(
-            "shard_skip_event", _skipped, shard=shard, at=at, whole_transaction=whole_transaction
-        )
+        return self._gateway_client.ask_for(SkipEvent(shard, at, whole_transaction), _skipped)
 
     def rewind(self, client_id: str, to: str) -> dict[str, Any]:
         """Move the cursor of a client id, backwards or forwards; return the cursor `from` and `to`, as JSON.
@@ -157,7 +167,7 @@ class Operator:
             ConfigError: `to` is not a start.
             PositionPurged: a source no longer has changes from there.
         """
-        return self._gateway_client.ask_for("rewind", _moved, wait_s=SEARCH_S, client_id=client_id, to=to)
+        return self._gateway_client.ask_for(Rewind(client_id, to), _moved)
 
     def schema(self, shard: str | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return what each shard knows of its source's tables, where reading is: JSON objects, by shard.
@@ -168,7 +178,7 @@ class Operator:
         Raises:
             UsageError: there is no such shard.
         """
-        return self._gateway_client.ask_for("schema_show", _tables, shard=shard)
+        return self._gateway_client.ask_for(ShowSchema(shard), _tables)
 
     def joined_schema(self, table: str) -> dict[str, Any]:
         """Return the joined schema of a table, and what each shard has of it: a JSON object.
@@ -179,7 +189,7 @@ class Operator:
         Raises:
             UsageError: no shard has such a table.
         """
-        return self._gateway_client.ask_for("schema_joined", fields, table=table)
+        return self._gateway_client.ask_for(ShowJoined(table), fields)
 
     def resolve_column(self, table: str, column: str, kind: str | None) -> dict[str, Any]:
         """Choose the type that a column has for every consumer; return the table's joined schema then.
@@ -194,7 +204,7 @@ class Operator:
         Raises:
             UsageError: there is no such table, column or type, or no choice to take back.
         """
-        return self._gateway_client.ask_for("schema_resolve", fields, table=table, column=column, type=kind)
+        return self._gateway_client.ask_for(Resolve(table, column, kind), fields)
 
     def rebuild_schema(self, shard: str) -> None:
         """Let a shard forget its schema history: a new one begins with what its source shows.
@@ -202,7 +212,7 @@ class Operator:
         Raises:
             UsageError: there is no such shard, or it reads files.
         """
-        self._gateway_client.ask_for("schema_rebuild", fields, shard=shard)
+        self._gateway_client.ask_for(RebuildSchema(shard), fields)
 
     def joined(self, shard: str, timeout_s: float) -> bool:
         """Wait until a shard is a member that every cursor has; return whether that happened in time."""
@@ -216,8 +226,8 @@ class Operator:
         """Close the connection."""
         self._gateway_client.close()
 
-    def _policy(self, shard: str, policy: str) -> dict[str, Any]:
-        return self._gateway_client.ask_for("shard_policy", _state, shard=shard, policy=policy)
+    def _policy(self, shard: str, policy: Policy) -> dict[str, Any]:
+        return self._gateway_client.ask_for(GivePolicy(shard, policy), _state)
 
     def _became(self, shard: str, role: str, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
@@ -230,7 +240,7 @@ class Operator:
 
     def _is(self, shard: str, role: str) -> bool:
         try:
-            reconciled, roles = self._gateway_client.ask_for("status", _roles)
+            reconciled, roles = self._gateway_client.ask_for(Status(), _roles)
         except ServerUnavailable:
             return False
         return reconciled and roles.get(shard, "left") == role

@@ -20,7 +20,7 @@ from conf.value import (
     Text,
     unfit,
 )
-from merge.delivery.client_id import COUNT_MAX
+from merge.calls.client_id import COUNT_MAX
 from merge.order.dead_shard import DeadShard, DeadShardKind
 from merge.values.commit_time import CommitTimeOf, CommitTimes
 

@@ -1,6 +1,6 @@
 """Events: inputs of a group, named in the past tense. Its outputs are in `instructions`.
 
-A `call` is an opaque number that the shell gives to a request; the answer, `Reply` or `Refuse`, carries it.
+A `number` is what the shell gives to a call; the answer, `Reply` or `Refuse`, carries it.
 Times are microseconds of the shell's monotonic clock, unless a name says otherwise.
 """
 
@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
+from merge.calls.call import Call
 from merge.errors import CanalGroupError
 from merge.values.header import HeaderRun
 from merge.values.loss import Loss
-from merge.values.member import Policy
-from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition, Position
+
+C_co = TypeVar("C_co", bound=Call[Any], covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +34,6 @@ class ConsumerState:
     losses: tuple[Loss, ...] = ()
     #: where its cursor was before it passed only what nothing is kept of; None: it did not
     quiet_since: GroupPosition | None = None
-
-
-class Resume(StrEnum):
-    """Where a dropped or purged subscription continues."""
-
-    #: at its cursor: the sources are read again from there
-    CURSOR = "cursor"
-    #: where the others are: the rows in between are not delivered to it
-    NOW = "now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,34 +103,19 @@ class ShardFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class SubscribeRequested:
-    """`holder` wants to consume as `client_id`; `resume` says where, if it was dropped or purged.
+class Asked(Generic[C_co]):
+    """A consumer or an operator made a call, see `merge.calls`."""
 
-    A client id without a cursor begins at `start`; with `move` its cursor is moved there in any case. With
-    `ends` it did not choose: it begins where the instance file says, which is `start`, and at the end of the
-    source's log on a shard that `start` does not name. The first client id begins where the merged log does.
-    """
-
-    call: int
-    client_id: str
-    holder: str
-    filter: str
+    number: int
+    call: C_co
     at_us: int
-    resume: Resume | None = None
-    #: whether other clients with a consumer may be rolled back for it
-    may_disturb: bool = True
-    start: GroupPosition | None = None
-    move: bool = False
-    #: where the sources' logs end, as far as they answered. None: `start` was chosen, or it begins where the
-    #: merged log does
-    ends: Mapping[str, Position] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerLeased:
     """The coordinator gave the client id to `holder`, under a new epoch."""
 
-    call: int
+    number: int
     client_id: str
     epoch: int
     at_us: int
@@ -149,88 +125,24 @@ class ConsumerLeased:
 class LeaseFailed:
     """The coordinator could not give the client id to the consumer."""
 
-    call: int
+    number: int
     client_id: str
     error: CanalGroupError
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerTouched:
-    """The consumer is alive."""
-
-    call: int
-    client_id: str
-    epoch: int
-    at_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class GetRequested:
-    """The consumer wants the next batch, and waits for it until `GetTimedOut`."""
-
-    call: int
-    client_id: str
-    epoch: int
-    rows_max: int
-    at_us: int
-    #: newest batch that the consumer has: batches that were delivered after it got lost in transit, and its
-    #: gets that still wait are answered with None. None: unknown
-    seen_id: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RangeRequested:
-    """The consumer wants an offset range, and waits for it until `GetTimedOut`.
-
-    Everything before the start counts as consumed: a subscriber at another position moves there.
-    """
-
-    call: int
-    client_id: str
-    epoch: int
-    offset_range: OffsetRange
-    #: whether it may begin before the cursor, so that the shards are opened again
-    may_rewind: bool
-    at_us: int
-    #: whether other clients with a consumer may be rolled back for it
-    may_disturb: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class GetTimedOut:
     """The consumer no longer waits."""
 
-    call: int
+    number: int
     client_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class PlanRequested:
-    """The gateway wants the headers of an outstanding batch again."""
-
-    call: int
-    client_id: str
-    epoch: int
-    batch_id: int
-    at_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class AckRequested:
-    """The consumer has finished a batch."""
-
-    call: int
-    client_id: str
-    epoch: int
-    batch_id: int
-    at_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class CursorSaved:
     """The cursor store holds what `SaveCursor` of this call asked for."""
 
-    call: int
+    number: int
     client_id: str
 
 
@@ -238,7 +150,7 @@ class CursorSaved:
 class CursorNotSaved:
     """The cursor store refused to write, or may have."""
 
-    call: int
+    number: int
     client_id: str
     error: CanalGroupError
 
@@ -247,7 +159,7 @@ class CursorNotSaved:
 class ClientForgotten:
     """The cursor store has forgotten the client that `ForgetClient` of this call named."""
 
-    call: int
+    number: int
     client_id: str
 
 
@@ -255,71 +167,19 @@ class ClientForgotten:
 class ClientNotForgotten:
     """The cursor store refused to forget a client, or may have forgotten it."""
 
-    call: int
+    number: int
     client_id: str
     error: CanalGroupError
-
-
-@dataclass(frozen=True, slots=True)
-class RollbackRequested:
-    """The consumer gives back a batch and every later one, or all (`batch_id` None)."""
-
-    call: int
-    client_id: str
-    epoch: int
-    batch_id: int | None
-    at_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class UnsubscribeRequested:
-    """The consumer gives up its subscription and cursor."""
-
-    call: int
-    client_id: str
-    epoch: int
-    at_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseRequested:
-    """The consumer stops cleanly; its subscription and cursor stay."""
-
-    call: int
-    client_id: str
-    epoch: int
-    at_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class ShardPolicyGiven:
-    """An operator set whether the group waits for a shard that brings nothing."""
-
-    call: int
-    name: str
-    policy: Policy
-    at_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class ShardAdded:
     """An operator adds a shard, under the next shard_index."""
 
-    call: int
+    number: int
     name: str
     #: where it begins; None: where its settings say, unless a cursor knows it
     start: Position | None
-    at_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class ShardRemoved:
-    """An operator removes a shard: when it is drained, or now, giving up what is not acknowledged."""
-
-    call: int
-    name: str
-    #: False: it leaves when it is drained; what it commits after `at_us`, by its source's clock, is not taken
-    now: bool
     at_us: int
 
 
@@ -347,34 +207,24 @@ class Ticked:
     reachable: bool = True
 
 
-#: events of one client id: its consumer's calls, and the answers of the coordinator and the cursor store
+#: answers of the coordinator and the cursor store for one client id, and the end of a get's time
 ClientEvent: TypeAlias = (
-    SubscribeRequested
-    | ConsumerLeased
+    ConsumerLeased
     | LeaseFailed
-    | ConsumerTouched
-    | GetRequested
-    | RangeRequested
     | GetTimedOut
-    | PlanRequested
-    | AckRequested
     | CursorSaved
     | CursorNotSaved
     | ClientForgotten
     | ClientNotForgotten
-    | RollbackRequested
-    | UnsubscribeRequested
-    | ReleaseRequested
 )
 Event: TypeAlias = (
     Started
+    | Asked[Any]
     | ShardOpened
     | ShardReported
     | ShardLost
     | ShardFailed
-    | ShardPolicyGiven
     | ShardAdded
-    | ShardRemoved
     | DdlSaved
     | DdlNotSaved
     | Ticked

@@ -17,29 +17,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from merge.calls.client_id import COUNT_MAX
+from merge.calls.consumers import GetRange, Release, Unsubscribe
+from merge.calls.operators import GivePolicy, RemoveShard
 from merge.delivery.batch_limits import BatchLimits
-from merge.delivery.client_id import COUNT_MAX
 from merge.delivery.consumers import Consumers
 from merge.delivery.subscribers import Subscribers
 from merge.errors import CanalGroupError, PositionPurged, PositionRefused, UsageError
 from merge.event_skips import Stop
 from merge.events import (
+    Asked,
     ConsumerLeased,
     DdlNotSaved,
     DdlSaved,
     Event,
-    RangeRequested,
-    ReleaseRequested,
     ShardAdded,
     ShardFailed,
     ShardLost,
     ShardOpened,
-    ShardPolicyGiven,
-    ShardRemoved,
     ShardReported,
     Started,
     Ticked,
-    UnsubscribeRequested,
 )
 from merge.instructions import CloseShard, Instruction, Refuse, Reply
 from merge.order.ddl.policy import DdlPolicy
@@ -131,10 +129,10 @@ class Group:
         try:
             return [*self._on(event), *self._reconcile(), *self._stream.ddl.write()]
         except CanalGroupError as error:
-            call = getattr(event, "call", None)
-            if call is None:
+            number = getattr(event, "number", None)
+            if number is None:
                 raise
-            return [Refuse(call, error)]
+            return [Refuse(number, error)]
 
     def _reconcile(self) -> list[Instruction]:
         """Retire drained shards, and return the instructions that waited for every cursor to follow."""
@@ -155,6 +153,15 @@ class Group:
                     self._stream.ddl.policy = DdlPolicy(self.settings.ddl, event.ddl)
                 self._subscribers.restore(event.consumers, event.at_us)
                 return self._rewind(event.at_us)
+            case Asked(call=GivePolicy()):
+                return self._policy_given(event)
+            case Asked(call=RemoveShard()):
+                return self._removed(event)
+            case Asked(call=call):
+                instructions = self._consumers.answer(event)
+                if isinstance(call, GetRange | Release | Unsubscribe):
+                    instructions += self._rewind_if_sought(event.at_us)
+                return instructions
             case ShardOpened():
                 was_merging = self._stream.merging
                 joined = self._stream.opened(event)
@@ -168,12 +175,8 @@ class Group:
                 return self._set_purged_aside(event.at_us)
             case ShardLost():
                 return self._lost(event)
-            case ShardPolicyGiven():
-                return self._policy_given(event)
             case ShardAdded():
                 return self._added(event)
-            case ShardRemoved():
-                return self._removed(event)
             case DdlSaved():
                 self._stream.ddl_saved(event.version)
                 return self._went_on(was_merging=self._stream.merging)
@@ -184,8 +187,6 @@ class Group:
                 return self._ticked(event)
             case ConsumerLeased():
                 return self._leased(event)
-            case RangeRequested() | ReleaseRequested() | UnsubscribeRequested():
-                return self._consumers.handle(event) + self._rewind_if_sought(event.at_us)
             case _:
                 return self._consumers.handle(event)
 
@@ -252,58 +253,60 @@ class Group:
         """Open every shard again if a consumer asked for a position that the log does not hold."""
         return self._rewind(at_us) if self._subscribers.seeking else []
 
-    def _policy_given(self, event: ShardPolicyGiven) -> list[Instruction]:
-        shard = self._stream.index_of(event.name)
+    def _policy_given(self, asked: Asked[GivePolicy]) -> list[Instruction]:
+        shard = self._stream.index_of(asked.call.shard)
         was_merging = self._stream.merging
-        rewind = self._stream.give_policy(shard, event.policy, event.at_us)
-        moved = self._rewind(event.at_us) if rewind else self._went_on(was_merging)
-        return [*moved, Reply(event.call, self._describe_shard(shard, event.at_us))]
+        rewind = self._stream.give_policy(shard, asked.call.policy, asked.at_us)
+        moved = self._rewind(asked.at_us) if rewind else self._went_on(was_merging)
+        return [*moved, Reply(asked.number, self._describe_shard(shard, asked.at_us))]
 
     def _added(self, event: ShardAdded) -> list[Instruction]:
         shard = self._stream.add(event.name, event.start)
         merging = self._stream.merging
         opening = [self._stream.open_new(shard, event.at_us)] if merging else self._rewind(event.at_us)
-        return [*opening, Reply(event.call, self._describe_shard(shard, event.at_us))]
+        return [*opening, Reply(event.number, self._describe_shard(shard, event.at_us))]
 
-    def _removed(self, event: ShardRemoved) -> list[Instruction]:
-        if event.name in self._stream.orphans:
-            return self._remove_orphan(event)
-        shard = self._stream.index_of(event.name)
+    def _removed(self, asked: Asked[RemoveShard]) -> list[Instruction]:
+        name = asked.call.shard
+        if name in self._stream.orphans:
+            return self._remove_orphan(asked)
+        shard = self._stream.index_of(name)
         if self._stream.last_but(shard):
             raise UsageError(
-                f"{event.name} is the only shard.",
+                f"{name} is the only shard.",
                 hint="Stop the instance instead, or wait until another shard has joined.",
             )
         if self._stream.members[shard].role is Role.JOINING:
-            self._stream.retire(event.name)
+            self._stream.retire(name)
             self._reconciling.append(CloseShard(shard))
-            self._reconciling.append(Reply(event.call, {"shard": event.name, "role": Role.LEFT.value}))
+            self._reconciling.append(Reply(asked.number, {"shard": name, "role": Role.LEFT.value}))
             return self._subscribers.reconcile()
-        if not event.now:
-            self._stream.drain(shard, event.at_us)
-            return [Reply(event.call, self._describe_shard(shard, event.at_us))]
+        if not asked.call.now:
+            self._stream.drain(shard, asked.at_us)
+            return [Reply(asked.number, self._describe_shard(shard, asked.at_us))]
         dropped = {
-            "shard": event.name,
+            "shard": name,
             "role": Role.LEFT.value,
             "rows_dropped": self._stream.rows_of(shard),
-            "left_at": self._subscribers.places_of(event.name),
+            "left_at": self._subscribers.places_of(name),
         }
-        self._stream.retire(event.name)
-        self._reconciling += [CloseShard(shard), Reply(event.call, dropped)]
-        return [*self._subscribers.reconcile(), *self._rewind(event.at_us)]
+        self._stream.retire(name)
+        self._reconciling += [CloseShard(shard), Reply(asked.number, dropped)]
+        return [*self._subscribers.reconcile(), *self._rewind(asked.at_us)]
 
-    def _remove_orphan(self, event: ShardRemoved) -> list[Instruction]:
+    def _remove_orphan(self, asked: Asked[RemoveShard]) -> list[Instruction]:
         """Remove a shard that the cursors hold and the settings lack."""
-        if not event.now:
+        name = asked.call.shard
+        if not asked.call.now:
             raise UsageError(
-                f"Shard {event.name} cannot be drained: the settings do not have it.",
+                f"Shard {name} cannot be drained: the settings do not have it.",
                 hint="Put it back into the instance file, or remove it with --now.",
             )
-        left_at = self._subscribers.places_of(event.name)
-        self._stream.retire(event.name)
-        dropped = {"shard": event.name, "role": Role.LEFT.value, "rows_dropped": 0, "left_at": left_at}
-        self._reconciling.append(Reply(event.call, dropped))
-        return [*self._subscribers.reconcile(), *self._rewind(event.at_us)]
+        left_at = self._subscribers.places_of(name)
+        self._stream.retire(name)
+        dropped = {"shard": name, "role": Role.LEFT.value, "rows_dropped": 0, "left_at": left_at}
+        self._reconciling.append(Reply(asked.number, dropped))
+        return [*self._subscribers.reconcile(), *self._rewind(asked.at_us)]
 
     def _describe_shard(self, shard: int, at_us: int) -> dict[str, Any]:
         found: dict[str, Any] = self.describe(at_us)["shards"][shard]

@@ -1,6 +1,6 @@
 """Instructions: actions that a group requests after an event of `events`.
 
-Their names are imperatives. A `call` is the number of the request that is answered.
+Their names are imperatives. A `number` is that of the call that is answered.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class CloseShard:
 class LeaseConsumer:
     """Make `holder` the active consumer, under a new epoch."""
 
-    call: int
+    number: int
     client_id: str
     holder: str
 
@@ -60,7 +60,7 @@ class ReleaseConsumer:
 class SaveCursor:
     """Write a subscription and its cursor durably, under the server's epoch."""
 
-    call: int
+    number: int
     client_id: str
     filter: str
     cursor: GroupPosition | None
@@ -74,7 +74,7 @@ class SaveCursor:
 class ForgetClient:
     """Remove a subscription and its cursor from the cursor store, under the server's epoch."""
 
-    call: int
+    number: int
     client_id: str
 
 
@@ -90,7 +90,7 @@ class SaveDdl:
 class Reply:
     """Answer a call."""
 
-    call: int
+    number: int
     value: Any
 
 
@@ -98,7 +98,7 @@ class Reply:
 class Refuse:
     """Answer a call with an error; nothing was changed."""
 
-    call: int
+    number: int
     error: CanalGroupError
 
 

@@ -14,7 +14,10 @@ import numpy as np
 
 from merge import events as ev
 from merge import instructions as do
-from merge.delivery.ledger import Batch
+from merge.calls.batch import Batch
+from merge.calls.consumers import Ack, Get, GetRange, Rollback, SubscribeAt
+from merge.calls.operators import GivePolicy, RemoveShard
+from merge.calls.resume import Resume
 from merge.errors import CanalGroupError
 from merge.group import Group, GroupSettings
 from merge.values.chunk import Chunk
@@ -375,11 +378,11 @@ class World:
         if until_us and name in self.settings.shards:
             shard = self.settings.shards.index(name)
             self.report(shard, 0, source_us=until_us)
-        return self._operate(lambda call: ev.ShardRemoved(call, name, now, self.now_us))
+        return self._operate(lambda call: ev.Asked(call, RemoveShard(name, now), self.now_us))
 
     def policy(self, name: str, policy: Policy) -> dict[str, Any]:
         """Set whether a shard holds the group up; return the shard's status."""
-        return self._operate(lambda call: ev.ShardPolicyGiven(call, name, policy, self.now_us))
+        return self._operate(lambda call: ev.Asked(call, GivePolicy(name, policy), self.now_us))
 
     def _operate(self, make: Callable[[int], ev.Event]) -> Any:
         call = self.call()
@@ -402,7 +405,7 @@ class World:
         """Grant the oldest requested lease."""
         asked = self.leasing.pop(0)
         epoch = self.epochs[asked.client_id] = self.epochs.get(asked.client_id, 0) + 1
-        self.tell(ev.ConsumerLeased(asked.call, asked.client_id, epoch, self.now_us))
+        self.tell(ev.ConsumerLeased(asked.number, asked.client_id, epoch, self.now_us))
 
     def save(self, error: CanalGroupError | None = None, *, arrives: bool = False) -> None:
         """Complete or refuse the oldest requested write of the cursor store.
@@ -413,9 +416,9 @@ class World:
         if error is None or arrives:
             self.stored[asked.client_id] = asked
         if error is None:
-            self.tell(ev.CursorSaved(asked.call, asked.client_id))
+            self.tell(ev.CursorSaved(asked.number, asked.client_id))
         else:
-            self.tell(ev.CursorNotSaved(asked.call, asked.client_id, error))
+            self.tell(ev.CursorNotSaved(asked.number, asked.client_id, error))
 
     def forget(self, error: CanalGroupError | None = None, *, arrives: bool = False) -> None:
         """Complete or refuse the oldest requested removal of a client from the store; like `save`."""
@@ -423,15 +426,15 @@ class World:
         if error is None or arrives:
             self.stored.pop(asked.client_id, None)
         if error is None:
-            self.tell(ev.ClientForgotten(asked.call, asked.client_id))
+            self.tell(ev.ClientForgotten(asked.number, asked.client_id))
         else:
-            self.tell(ev.ClientNotForgotten(asked.call, asked.client_id, error))
+            self.tell(ev.ClientNotForgotten(asked.number, asked.client_id, error))
 
     def request_subscribe(
         self,
         client: str = "c",
         holder: str = "h",
-        resume: ev.Resume | None = None,
+        resume: Resume | None = None,
         *,
         may_disturb: bool = True,
         start: GroupPosition | None = None,
@@ -442,8 +445,19 @@ class World:
         """Ask for a subscription; return the call."""
         call = self.call()
         self.tell(
-            ev.SubscribeRequested(
-                call, client, holder, table_filter, self.now_us, resume, may_disturb, start, move, ends
+            ev.Asked(
+                call,
+                SubscribeAt(
+                    client,
+                    holder,
+                    table_filter,
+                    resume=resume,
+                    may_disturb=may_disturb,
+                    start=start,
+                    move=move,
+                    ends=ends,
+                ),
+                self.now_us,
             )
         )
         return call
@@ -452,7 +466,7 @@ class World:
         self,
         client: str = "c",
         holder: str = "h",
-        resume: ev.Resume | None = None,
+        resume: Resume | None = None,
         *,
         start: GroupPosition | None = None,
         move: bool = False,
@@ -477,7 +491,7 @@ class World:
     def request_get(self, client: str = "c", rows_max: int = 10_000) -> int:
         """Ask for a batch; return the call."""
         call = self.call()
-        self.tell(ev.GetRequested(call, client, self.epochs.get(client, 0), rows_max, self.now_us))
+        self.tell(ev.Asked(call, Get(client, self.epochs.get(client, 0), rows_max, 0.0), self.now_us))
         return call
 
     def get(self, client: str = "c", rows_max: int = 10_000) -> Batch | None:
@@ -498,7 +512,13 @@ class World:
     ) -> int:
         """Ask for an offset range; return the call."""
         call, epoch = self.call(), self.epochs.get(client, 0)
-        self.tell(ev.RangeRequested(call, client, epoch, offset_range, may_rewind, self.now_us, may_disturb))
+        self.tell(
+            ev.Asked(
+                call,
+                GetRange(client, epoch, offset_range, 0.0, may_rewind, may_disturb=may_disturb),
+                self.now_us,
+            )
+        )
         return call
 
     def offset_range(
@@ -514,7 +534,7 @@ class World:
     def request_ack(self, batch_id: int, client: str = "c") -> int:
         """Ask for an acknowledgement; return the call."""
         call = self.call()
-        self.tell(ev.AckRequested(call, client, self.epochs.get(client, 0), batch_id, self.now_us))
+        self.tell(ev.Asked(call, Ack(client, self.epochs.get(client, 0), batch_id), self.now_us))
         return call
 
     def ack(self, batch_id: int, client: str = "c") -> GroupPosition:
@@ -530,7 +550,7 @@ class World:
         """Roll batches back; return how many."""
         call = self.call()
         epoch = self.epochs.get(client, 0)
-        self.tell(ev.RollbackRequested(call, client, epoch, batch_id, self.now_us))
+        self.tell(ev.Asked(call, Rollback(client, epoch, batch_id), self.now_us))
         count = self.result(call)
         assert isinstance(count, int)
         return count

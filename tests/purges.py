@@ -3,6 +3,7 @@
 from builders import Source, Tx, World
 
 from merge import events as ev
+from merge.calls.consumers import Touch
 from merge.errors import PositionPurged
 from merge.group import PURGED_WAIT_US
 
@@ -42,7 +43,7 @@ def let_time_pass(world, *clients):
     """Advance more than a second, in which the consumers of `clients` are active and openings are retried."""
     for _ in range(4):
         for client in clients:
-            world.tell(ev.ConsumerTouched(world.call(), client, world.epochs[client], world.now_us))
+            world.tell(ev.Asked(world.call(), Touch(client, world.epochs[client]), world.now_us))
         world.tick(PURGED_WAIT_US // 2)
         while world.saving:
             world.save()

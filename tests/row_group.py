@@ -18,7 +18,10 @@ from actors.gateway.canal.service import CanalService
 from actors.gateway.canal.wiring import CanalLimits, CanalWiring
 from actors.gateway.gateway_counters import GatewayCounters
 from canal_group.canal_protocol import entry_pb2, packet_pb2
-from merge.delivery.ledger import Batch, Ledger
+from merge.calls.batch import Batch
+from merge.calls.call import Call
+from merge.calls.consumers import Ack, Get, Release, Rollback, Touch, Unsubscribe
+from merge.delivery.ledger import Ledger
 from merge.errors import ServerUnavailable
 from merge.values.header import HEADER
 from merge.values.position import GroupPosition
@@ -73,18 +76,28 @@ class RowGroup:
 
     # ---- the group
 
-    async def ask(
-        self, method: str, _client_id: str, _epoch: int, *arguments: Any, wait_s: float = 0.0
-    ) -> Any:
+    async def ask_from(self, call: Call[Any]) -> Any:
         """Answer a call of a consumer."""
-        self.fail(method)
-        answer = getattr(self, f"_{method}")(*arguments)
-        if answer is None and method == "get":
-            await asyncio.sleep(wait_s)
-        self.fail(f"lost {method}")
+        name = call.declared.name
+        self.fail(name)
+        answer: Any = None
+        match call:
+            case Get(_, _, rows_max, timeout_s, seen_id):
+                answer = self._get(rows_max, seen_id or 0)
+                if answer is None:
+                    await asyncio.sleep(timeout_s)
+            case Ack(_, _, batch_id):
+                self._ack(batch_id)
+            case Rollback(_, _, batch_id):
+                self._rollback(batch_id)
+            case Release() | Unsubscribe():
+                self._rollback(None)
+            case Touch():
+                pass
+        self.fail(f"lost {name}")
         return answer
 
-    def _get(self, rows_max: int, _wait_s: float, seen_id: int) -> Batch | None:
+    def _get(self, rows_max: int, seen_id: int) -> Batch | None:
         self.seen.append(seen_id)
         lost = [batch.batch_id for batch in self._ledger.outstanding if batch.batch_id > seen_id]
         if lost:
@@ -107,14 +120,6 @@ class RowGroup:
         if taken:
             self._read = self.rows[taken[0].batch_id][0]
 
-    def _touch(self) -> None:
-        pass
-
-    def _release(self) -> None:
-        self._rollback(None)
-
-    _unsubscribe = _release
-
     def delivery_lease(self, _client_id: str, _epoch: int, _batch_id: int) -> Lease:
         return Lease(self)
 
@@ -125,7 +130,7 @@ class RowGroup:
 
     # ---- the rest of a gateway
 
-    def subscribe(self, _body: dict[str, Any], **_named: Any) -> dict[str, Any]:
+    def subscribe(self, _call: Any, **_named: Any) -> dict[str, Any]:
         self._rollback(None)
         self._epochs += 1
         return {"epoch": self._epochs}

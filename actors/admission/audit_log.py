@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from merge.calls.call import Call
 from merge.errors import CanalGroupError, ServerUnavailable
 
 #: bytes at which the file is moved aside; one earlier file is kept
@@ -24,6 +25,9 @@ FILE_BYTES_MAX = 16 << 20
 #: lines that are shown, and the bytes at the end of the file that they are looked for in
 SHOWN_MAX = 200
 SHOWN_BYTES_MAX = 256 << 10
+
+#: characters of a value
+VALUE_CHARS_MAX = 500
 
 T = TypeVar("T")
 
@@ -125,6 +129,18 @@ class AuditLog:
                 return False
             out.write(text)
         return True
+
+
+def audited(call: Call[Any]) -> dict[str, Any]:
+    """Return what the log has of a call that changes something; of a new shard, its name."""
+    values = {name: getattr(call, name) for name in call.declared.audited or ()}
+    values = {
+        name: value.get("name") if isinstance(value, Mapping) else value for name, value in values.items()
+    }
+    return {
+        name: value if isinstance(value, bool) else str(value)[:VALUE_CHARS_MAX]
+        for name, value in values.items()
+    }
 
 
 def _parsed(line: bytes) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from actors.transport.ray_errors import translated
 from conf.changes import shard_changes
 from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
+from merge.calls.operators import RemoveShard
 from merge.errors import CanalGroupError, ServerUnavailable, UsageError
 
 _log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class ActorRegistry:
                 self._register(shard)
                 said.append(f"shard {shard.name} joins")
             for name in changes.removed:
-                self._ask("remove_shard", name, now=False)
+                self._ask("answer", RemoveShard(name))
                 said.append(f"shard {name} leaves when what it has committed is acknowledged")
         return said
 

@@ -19,7 +19,7 @@ from actors.store.rows import Wanted
 from actors.transport.row_client import RowClient
 from actors.transport.row_server import RowAddress
 from actors.transport.row_ticket import RowTicket
-from merge.delivery.ledger import Batch
+from merge.calls.batch import Batch
 from merge.errors import CanalGroupError, UsageError
 from merge.rows.assemble import BatchRows, ShardRows
 from merge.rows.canal.entries import entries, messages

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -26,11 +26,10 @@ import pyarrow as pa
 from pyarrow import flight
 
 from actors.admission.access import Grant, Grants
-from actors.admission.audit_log import AuditLog
+from actors.admission.audit_log import AuditLog, audited
 from actors.admission.calls import ALL_QUESTIONS_MAX, QUESTIONS_MAX, Calls
 from actors.admission.connection_guard import ConnectionGuard, ConnectionLimits
 from actors.admission.gateway_tls import GatewayTls
-from actors.admission.request_values import client_id, whole, whole_or_none
 from actors.admission.token_middleware import CALLS_MAX, TokenMiddleware, grant_of
 from actors.gateway.batch_reader import BatchReader, Part
 from actors.gateway.canal.packets import COUNTED as CANAL_PACKETS
@@ -41,14 +40,19 @@ from actors.gateway.delivery_lease import DeliveryLease
 from actors.gateway.gateway_counters import GatewayCounters
 from actors.gateway.group_handle import GroupHandle
 from actors.gateway.joined_schemas import JoinedSchemas
-from actors.gateway.operator_requests import CHANGING, OperatorRequests, audited, may_search
-from actors.gateway.requests import READING, Requests, seen_by
+from actors.gateway.operator_requests import OperatorRequests
+from actors.gateway.requests import Requests, seen_by
 from actors.gateway.shard_actors import ShardActors
 from actors.process.imports import freeze_imports
 from actors.process.log import ActorLog
 from actors.store.rows import Payload
 from actors.transport.flight_errors import flight_error, refusal
 from actors.transport.shared_memory_server import Offer, SharedMemoryServer
+from merge.calls.body import call_of
+from merge.calls.call import CALLS, Call, Right
+from merge.calls.consumers import Get, OpenSharedMemory, Plan, Status
+from merge.calls.operators import Operation
+from merge.calls.values import client_id, whole
 from merge.errors import UsageError
 
 #: as which streams of rows are counted
@@ -98,10 +102,10 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         actors = ShardActors(shard_actors, shards)
         operator = OperatorRequests(wiring.destination, self._group, actors, self.describe)
         joined = JoinedSchemas(operator.questions.chosen, operator.questions.definitions)
-        self._rows = BatchReader(actors.rows_at, lambda *key: self._group.call("plan", *key), joined)
+        self._rows = BatchReader(actors.rows_at, lambda *key: self._group.ask(Plan(*key)), joined)
         self._requests = Requests(wiring.destination, wiring.lease_s, self._group, operator, self._rows)
         self._audit_log = None if wiring.audit_log is None else AuditLog(wiring.audit_log)
-        self._counters = GatewayCounters({*self._requests.names, "shared_memory", ROWS, *CANAL_PACKETS})
+        self._counters = GatewayCounters({*CALLS, ROWS, *CANAL_PACKETS})
         self._questions = Calls(QUESTIONS_MAX, ALL_QUESTIONS_MAX)
         self._shared_memory = SharedMemoryServer(self._offer)
         self._guard = ConnectionGuard(wiring.connections)
@@ -131,37 +135,42 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         began_s, failed = time.monotonic(), ""
         try:
             body = json.loads(action.body.to_pybytes() or b"{}")
-            operation = "" if action.type in READING else action.type
-            self._check_allowed(grant, body, operation)
-            if action.type == "shared_memory":
-                value: Any = self._shared_memory.admit(grant).to_dict()
-            else:
-                value = self._answer(context, grant, action.type, body)
-                if action.type == "status":
-                    value = seen_by(grant, value)
-                elif action.type == "get" and value is None:
-                    self._counters.no_batch()
-            answer: dict[str, Any] = {"value": value}
+            call = self._admitted(grant, action.type, body)
+            answer: dict[str, Any] = {"value": self._answer(context, grant, call)}
         except Exception as error:  # noqa: BLE001  whatever it is, the caller sees a sentence
             refused = refusal(error, f"The request {action.type!r}")
             answer, failed = {"error": refused.to_dict()}, type(refused).__name__
         self._counters.called(action.type, time.monotonic() - began_s, failed)
         return [json.dumps(answer).encode()]
 
-    def _answer(self, context: Any, grant: Grant, request: str, body: dict[str, Any]) -> Any:
-        """Answer a request; what changes something is in the audit log, if there is one."""
-        if request in CHANGING:
-            body = {**body, "by": grant.name}
+    def _admitted(self, grant: Grant, name: str, body: Mapping[str, Any]) -> Call[Any]:
+        """Return the call that a request makes; raises as `_check_allowed` and `call_of`."""
+        kind = CALLS.get(name)
+        # One that nobody knows needs the right to operate: a reader does not learn what there is.
+        reads = kind is not None and kind.declared.right is Right.READ
+        self._check_allowed(grant, body, "" if reads else name)
+        if kind is None:
+            raise UsageError(f"The gateway has no action {name!r}.")
+        call = call_of(kind, body)
+        return replace(call, by=grant.name) if isinstance(call, Operation) else call
+
+    def _answer(self, context: Any, grant: Grant, call: Call[Any]) -> Any:
+        """Answer a call; what changes something is in the audit log, if there is one."""
+        if isinstance(call, OpenSharedMemory):
+            return self._shared_memory.admit(grant).to_dict()
 
         def answer() -> Any:
-            with self._questions.one_of(grant.name) if may_search(request, body) else nullcontext():
-                return self._requests.answer(request, body, may_disturb=grant.may_disturb)
+            with self._questions.one_of(grant.name) if call.searches else nullcontext():
+                value = self._requests.answer(call, may_disturb=grant.may_disturb)
+            if isinstance(call, Get) and value is None:
+                self._counters.no_batch()
+            return seen_by(grant, value) if isinstance(call, Status) else value
 
-        if self._audit_log is None or request not in CHANGING:
+        if self._audit_log is None or call.declared.audited is None:
             return answer()
         who = f"{grant.name} at {_host(context.peer())}"
-        details = audited(request, body)
-        return self._audit_log.changing(who, "gateway", self._destination, request, details, answer)
+        name, details = call.declared.name, audited(call)
+        return self._audit_log.changing(who, "gateway", self._destination, name, details, answer)
 
     def _caller(self, context: Any) -> Grant:
         """Return a caller's grant; its connection counts as authenticated from now on."""
@@ -176,7 +185,8 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
             AccessDenied: its caller may not.
             UsageError: it is for another destination, or for a client id that cannot be one.
         """
-        grant.check(self._destination, client_id(body), operation=operation)
+        client = client_id("client_id", body["client_id"]) if "client_id" in body else None
+        grant.check(self._destination, client, operation=operation)
         if body.get("destination") != self._destination:
             raise UsageError(
                 f"This gateway serves {self._destination!r}, not {body.get('destination')!r}.",
@@ -226,7 +236,7 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
                 *key, self._requests.filter_of(*key[:2]), part, definitions=bool(ticket.get("definitions"))
             )
         if ticket["format"] == "canal":
-            rows_max = whole_or_none(ticket, "rows_max") or 0
+            rows_max = 0 if ticket.get("rows_max") is None else whole("rows_max", ticket["rows_max"])
             return self._rows.canal(*key, self._requests.filter_of(*key[:2]), rows_max=rows_max, part=part)
         return self._rows.typed(
             *key,
@@ -285,7 +295,7 @@ def _host(peer: str) -> str:
 
 def _key(ticket: Mapping[str, Any]) -> tuple[str, int, int]:
     """Return which batch a ticket is for; its client id was looked at."""
-    return ticket["client_id"], whole(ticket, "epoch"), whole(ticket, "batch_id")
+    return ticket["client_id"], whole("epoch", ticket["epoch"]), whole("batch_id", ticket["batch_id"])
 
 
 def _names(said: Sequence[Any] | None) -> tuple[str, ...] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
 from ray.actor import ActorHandle
@@ -14,7 +14,11 @@ from actors.process.loop_thread import LoopThread
 from actors.transport.ray_errors import translated
 from actors.transport.rpc_client import KeptRpcClient
 from actors.transport.rpc_wire import RpcAddress
+from merge.calls.call import Call
+from merge.calls.consumers import Confirm
 from merge.errors import CanalGroupError
+
+R = TypeVar("R")
 
 #: how long a call to the group may take beyond what it is asked to wait, seconds
 CALL_TIMEOUT_S = 10.0
@@ -36,25 +40,16 @@ class GroupHandle:
         self._loop = LoopThread("rpc")
         self._keeping = self._loop.run(self._rpc.keep())
 
-    def call(self, method: str, *arguments: Any, wait_s: float = 0.0, **named: Any) -> Any:
-        """Call a method of `actors.group.group.GroupActor` and return its answer.
+    def ask(self, call: Call[R]) -> R:
+        """Return the group's answer to a call; see `GroupPort.ask`."""
+        asked: Future[R] = self._loop.run(self._rpc.ask("answer", call))
+        return _answer(asked, CALL_TIMEOUT_S + call.wait_s)
 
-        Args:
-            method: its name.
-            arguments: its arguments.
-            wait_s: how long the call itself may wait for something.
-            named: its arguments by name.
-
-        Raises:
-            CanalGroupError: the group's error, or ServerUnavailable.
-        """
-        return _answer(self._loop.run(self._rpc.ask(method, *arguments, **named)), CALL_TIMEOUT_S + wait_s)
-
-    async def ask(self, method: str, *arguments: Any, wait_s: float = 0.0, **named: Any) -> Any:
-        """Call a method as `call` does, without blocking the loop of the caller."""
-        asked = asyncio.wrap_future(self._loop.run(self._rpc.ask(method, *arguments, **named)))
+    async def ask_from(self, call: Call[R]) -> R:
+        """Return the group's answer to a call as `ask` does, without blocking the loop of the caller."""
+        asked: asyncio.Future[R] = asyncio.wrap_future(self._loop.run(self._rpc.ask("answer", call)))
         with translated("The group"):
-            async with asyncio.timeout(CALL_TIMEOUT_S + wait_s):
+            async with asyncio.timeout(CALL_TIMEOUT_S + call.wait_s):
                 return await asked
 
     def status(self) -> dict[str, Any]:
@@ -71,7 +66,7 @@ class GroupHandle:
         """Return a delivery lease for the rows of an outstanding batch."""
 
         def ask() -> Future[float]:
-            return self._loop.run(self._rpc.ask("confirm", client_id, epoch, batch_id))
+            return self._loop.run(self._rpc.ask("answer", Confirm(client_id, epoch, batch_id)))
 
         return DeliveryLease(ask, lambda answer: float(_answer(answer, CALL_TIMEOUT_S)))
 
@@ -81,7 +76,7 @@ class GroupHandle:
         return address
 
 
-def _answer(asked: Future[Any], timeout_s: float) -> Any:
+def _answer(asked: Future[R], timeout_s: float) -> R:
     try:
         with translated("The group"):
             return asked.result(timeout_s)

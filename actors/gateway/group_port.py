@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+from merge.calls.call import Call
+
+R = TypeVar("R")
 
 
 class GroupPort(Protocol):
     """Reaches the group actor."""
 
-    def call(self, method: str, *arguments: Any, wait_s: float = 0.0, **named: Any) -> Any:
-        """Call a method of `actors.group.group.GroupActor` and return its answer.
+    def ask(self, call: Call[R]) -> R:
+        """Return the group's answer to a call.
 
         Raises:
             CanalGroupError: the group's error, or ServerUnavailable.

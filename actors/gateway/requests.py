@@ -1,4 +1,4 @@
-"""Answer the requests of consumers, in JSON, with the help of the group and the shards.
+"""Answer the calls of consumers, in JSON, with the help of the group and the shards.
 
 There is no durable state here: a subscription's filter is only cached, and the group has it.
 """
@@ -7,53 +7,45 @@ from __future__ import annotations
 
 import threading
 from base64 import b64encode
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from actors.admission.access import Grant
-from actors.admission.request_values import holder, session, wait_s, whole, whole_or_none
 from actors.gateway.batch_reader import BatchReader
 from actors.gateway.group_handle import GroupHandle
 from actors.gateway.operator_requests import OperatorRequests
-from merge.delivery.ledger import Batch
-from merge.errors import ServerUnavailable, UsageError
-from merge.events import Resume
-from merge.rows.table_filter import TableFilter
-from merge.values.offset_range import OffsetRange, order_of
-from merge.values.position import GroupPosition, Position
-
-#: requests that need no operator's grant; all others do
-READING = frozenset(
-    {
-        "subscribe",
-        "get",
-        "offset_range",
-        "describe",
-        "locate",
-        "ack",
-        "rollback",
-        "touch",
-        "release",
-        "unsubscribe",
-        "outstanding",
-        "lease_state",
-        "status",
-        "shared_memory",
-    }
+from merge.calls.batch import Batch
+from merge.calls.call import Call
+from merge.calls.consumers import (
+    Ack,
+    Describe,
+    Get,
+    GetRange,
+    LeaseState,
+    Release,
+    Rollback,
+    Subscribe,
+    SubscribeAt,
+    Touch,
+    Unsubscribe,
 )
+from merge.errors import ServerUnavailable
+from merge.rows.table_filter import TableFilter
+from merge.values.offset_range import order_of
+from merge.values.position import GroupPosition, Position
 
 #: subscriptions whose filter is kept; those of others are asked for again
 FILTERS_MAX = 1_024
 
 
 class Requests:
-    """Answers requests by their names. Safe to use from several threads.
+    """Answers calls. Safe to use from several threads.
 
     Args:
         destination: the one that is served.
         lease_s: how long a consumer may be silent, for it to know.
         group: whom to ask.
-        operator: answers operators' requests.
+        operator: answers operators' calls.
         rows: told of the batches that are delivered, and of those that are done with.
     """
 
@@ -74,46 +66,39 @@ class Requests:
         #: (client_id, epoch) -> the subscription's filter
         self._filters: dict[tuple[str, int], str] = {}
         self._lock = threading.Lock()
-        #: those that may roll other clients back, if their caller's grant says so
-        self._disturbing: dict[str, Callable[[dict[str, Any], bool], Any]] = {
-            "subscribe": lambda body, may_disturb: self.subscribe(body, may_disturb=may_disturb),
-            "offset_range": self._offset_range,
-        }
-        self._answers: dict[str, Callable[[dict[str, Any]], Any]] = {
-            **operator.answers,
-            "get": self._get,
-            "describe": self._describe,
-            "ack": self._ack,
-            "rollback": self._rollback,
-            "touch": lambda body: group.call("touch", *_key(body)),
-            "release": lambda body: group.call("release", *_key(body)),
-            "unsubscribe": lambda body: group.call("unsubscribe", *_key(body)),
-            "lease_state": lambda body: group.call("lease_state", body["client_id"]),
-        }
 
-    @property
-    def names(self) -> frozenset[str]:
-        """The names of all requests."""
-        return frozenset({*self._disturbing, *self._answers})
-
-    def answer(self, request: str, body: dict[str, Any], *, may_disturb: bool) -> Any:
-        """Return the answer to a request, as what JSON can say.
+    def answer(self, call: Call[Any], *, may_disturb: bool) -> Any:  # noqa: PLR0911 - one case a call
+        """Return the answer to a call, as what JSON can say.
 
         Args:
-            request: its name.
-            body: what it says.
+            call: of a consumer or an operator.
             may_disturb: whether other clients may be rolled back for it.
 
         Raises:
-            CanalGroupError: it is refused.
-            ArithmeticError, AttributeError, LookupError, TypeError, ValueError: it is malformed.
+            CanalGroupError: what the call's class says.
         """
-        if request in self._disturbing:
-            return self._disturbing[request](body, may_disturb)
-        handle = self._answers.get(request)
-        if handle is None:
-            raise UsageError(f"The gateway has no action {request!r}.")
-        return handle(body)
+        match call:
+            case Subscribe():
+                return self.subscribe(call, may_disturb=may_disturb)
+            case Get():
+                return self._delivered(call, self._group.ask(call))
+            case GetRange():
+                return self._get_range(replace(call, may_disturb=may_disturb))
+            case Ack(client_id, epoch, batch_id):
+                cursor = self._group.ask(call)
+                # The rings forget its rows a little later.
+                self._rows.forget(client_id, epoch, batch_id)
+                return {"cursor": cursor.to_json()}
+            case Rollback(client_id, epoch):
+                count = self._group.ask(call)
+                self._rows.forget(client_id, epoch)
+                return count
+            case Touch() | Release() | Unsubscribe() | LeaseState():
+                return self._group.ask(call)
+            case Describe(table):
+                return b64encode(self._questions.columns(table).serialize().to_pybytes()).decode()
+            case _:
+                return self._operator.answer(call)
 
     def filter_of(self, client_id: str, epoch: int) -> str:
         """Return a subscription's filter; ask the group if an earlier gateway made the subscription."""
@@ -126,40 +111,34 @@ class Requests:
                 return table_filter
         raise ServerUnavailable(f"The group does not know client {client_id} yet.", retry_after_s=0.2)
 
-    def subscribe(
-        self, body: dict[str, Any], *, may_disturb: bool, finds_session: bool = False
-    ) -> dict[str, Any]:
+    def subscribe(self, call: Subscribe, *, may_disturb: bool, finds_session: bool = False) -> dict[str, Any]:
         """Make a consumer the active one; raises as `answer`.
 
         Args:
-            body: what its request says.
+            call: what it asks.
             may_disturb: whether other clients may be rolled back for it.
             finds_session: whether it may keep its running node itself and not tell its session.
         """
-        table_filter = str(body.get("filter", ""))
-        TableFilter.of_reader(table_filter)
-        resume = body.get("resume")
-        if resume not in (None, *Resume):
-            raise UsageError(f"resume is {resume!r}.", hint="Expected 'cursor' or 'now'.")
-        start, ends = self._start_of(body)
+        TableFilter.of_reader(call.filter)
+        start, ends = self._start_of(call)
+        at = SubscribeAt(
+            call.client_id,
+            call.holder,
+            call.filter,
+            call.session,
+            call.resume,
+            may_disturb=may_disturb,
+            start=start,
+            ends=ends,
+            finds_session=finds_session,
+        )
         try:
-            epoch, cursor = self._group.call(
-                "subscribe",
-                body["client_id"],
-                holder(body),
-                table_filter,
-                session(body),
-                resume,
-                may_disturb=may_disturb,
-                start=start,
-                ends=ends,
-                finds_session=finds_session,
-            )
+            epoch, cursor = self._group.ask(at)
         except ServerUnavailable as error:
             raise self._explained(error) from error
         with self._lock:
-            self._filters = {key: kept for key, kept in self._filters.items() if key[0] != body["client_id"]}
-            self._filters[body["client_id"], epoch] = table_filter
+            self._filters = {key: kept for key, kept in self._filters.items() if key[0] != call.client_id}
+            self._filters[call.client_id, epoch] = call.filter
             if len(self._filters) > FILTERS_MAX:
                 del self._filters[next(iter(self._filters))]
         return {"epoch": epoch, "cursor": cursor.to_json(), "lease_s": self._lease_s}
@@ -177,41 +156,17 @@ class Requests:
             retry_after_s=error.retry_after_s,
         )
 
-    def _get(self, body: dict[str, Any]) -> dict[str, Any] | None:
-        timeout_s, key = wait_s(body), _key(body)
-        rows_max, seen_id = whole(body, "rows_max"), whole_or_none(body, "seen_id")
-        batch: Batch | None = self._group.call("get", *key, rows_max, timeout_s, seen_id, wait_s=timeout_s)
+    def _get_range(self, call: GetRange) -> dict[str, Any] | None:
+        batch = self._group.ask(call)
+        delivered = self._delivered(call, batch)
+        if batch is None or delivered is None:
+            return None
+        return {**delivered, "order": order_of(batch.headers, batch.names, batch.shards)}
+
+    def _delivered(self, call: Get | GetRange, batch: Batch | None) -> dict[str, Any] | None:
         if batch is None:
             return None
-        return self._delivered(key, batch)
-
-    def _offset_range(self, body: dict[str, Any], may_disturb: bool) -> dict[str, Any] | None:
-        timeout_s, key, until = wait_s(body), _key(body), body.get("until")
-        offset_range = OffsetRange(
-            GroupPosition.from_json(body["start"]),
-            GroupPosition.from_json(until) if until is not None else None,
-            rows_max=max(1, whole(body, "rows_max")),
-            bytes_max=max(1, whole(body, "bytes_max")),
-            rows_min=whole_or_none(body, "rows_min") or 0,
-            key_us_max=whole_or_none(body, "key_us_max"),
-            may_be_empty=bool(body.get("may_be_empty")),
-        )
-        may_rewind = bool(body.get("may_rewind"))
-        batch: Batch | None = self._group.call(
-            "offset_range",
-            *key,
-            offset_range,
-            may_rewind=may_rewind,
-            may_disturb=may_disturb,
-            timeout_s=timeout_s,
-            wait_s=timeout_s,
-        )
-        if batch is None:
-            return None
-        return {**self._delivered(key, batch), "order": order_of(batch.headers, batch.names, batch.shards)}
-
-    def _delivered(self, key: tuple[str, int], batch: Batch) -> dict[str, Any]:
-        self._rows.remember(*key, batch)
+        self._rows.remember(call.client_id, call.epoch, batch)
         return {
             "batch_id": batch.batch_id,
             "rows": batch.rows,
@@ -220,38 +175,16 @@ class Requests:
             "end": batch.end.to_json(),
         }
 
-    def _describe(self, body: dict[str, Any]) -> str:
-        """Return a table's columns over all shards, as the base64 text of an Arrow schema."""
-        return b64encode(self._questions.columns(str(body["table"])).serialize().to_pybytes()).decode()
-
-    def _start_of(self, body: dict[str, Any]) -> tuple[GroupPosition | None, dict[str, Position] | None]:
-        """Return `start` and `ends` of a `SubscribeRequested`; (None, None) for a client id with a cursor."""
-        start = body.get("start")
-        client = self._operator.client(body["client_id"])
+    def _start_of(self, call: Subscribe) -> tuple[GroupPosition | None, dict[str, Position] | None]:
+        """Return `start` and `ends` of a `SubscribeAt`; (None, None) for a client id with a cursor."""
+        client = self._operator.client(call.client_id)
         if client is not None and client["cursor"] is not None:
             return None, None
-        if start not in (None, "latest"):
-            return self._questions.position(str(start)), None
+        if call.start not in (None, "latest"):
+            return self._questions.position(str(call.start)), None
         if not self._group.status().get("had_clients", True):
             return None, {}
-        return self._questions.beginning(latest=start is not None)
-
-    def _ack(self, body: dict[str, Any]) -> dict[str, Any]:
-        key, batch_id = _key(body), whole(body, "batch_id")
-        cursor = self._group.call("ack", *key, batch_id)
-        # The rings forget its rows a little later.
-        self._rows.forget(*key, batch_id)
-        return {"cursor": cursor.to_json()}
-
-    def _rollback(self, body: dict[str, Any]) -> int:
-        count: int = self._group.call("rollback", *_key(body), whole_or_none(body, "batch_id"))
-        self._rows.forget(*_key(body))
-        return count
-
-
-def _key(body: dict[str, Any]) -> tuple[str, int]:
-    """Return the client id, which was checked against the caller's grant, and the epoch of a request."""
-    return body["client_id"], whole(body, "epoch")
+        return self._questions.beginning(latest=call.start is not None)
 
 
 def seen_by(grant: Grant, status: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from actors.gateway.group_handle import CALL_TIMEOUT_S
 from actors.gateway.group_port import GroupPort
 from actors.gateway.shard_actors import ShardActors
 from actors.transport.ray_errors import translated
+from merge.calls.consumers import ColumnTypes
 from merge.errors import ServerUnavailable, UsageError
 from merge.rows.chosen_types import ChosenTypes
 from merge.rows.joined import Definition, conflicts, joined, said_by_shard
@@ -75,7 +76,7 @@ class ShardQuestions:
         Raises:
             ServerUnavailable: the group does not answer.
         """
-        return ChosenTypes.from_json(self._group.call("column_types"))
+        return ChosenTypes.from_json(self._group.ask(ColumnTypes()))
 
     def joined(self, name: str) -> dict[str, Any]:
         """Return the joined schema of a table as a JSON object, with what each shard has of it.

@@ -16,9 +16,8 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
-from actors.admission.request_values import WAIT_MAX_S
 from actors.group.leases import Leases
 from actors.group.loss_warnings import LossWarnings
 from actors.group.shards import GroupShards
@@ -29,11 +28,17 @@ from actors.ports import DDL_DECISIONS, Coordinator, Host, Stores, Subscription
 from actors.shard.ports import ShardChannel
 from merge import events as ev
 from merge import instructions as do
+from merge.calls.call import Call
+from merge.calls.consumers import Get, GetRange, Release
+from merge.calls.values import WAIT_MAX_S
 from merge.errors import CanalGroupError, FencedError, ServerUnavailable, UsageError
 from merge.group import Group
 from merge.values.position import Position
 
 _log = logging.getLogger(__name__)
+
+
+R = TypeVar("R")
 
 
 class ActiveGroup:
@@ -80,7 +85,7 @@ class ActiveGroup:
         self._shards = GroupShards(
             shards, machine.epoch, self.tell, self._chore, stores.histories, self.skips, host
         )
-        self._calls = itertools.count(1)
+        self._numbers = itertools.count(1)
         self._answers: dict[int, asyncio.Future[Any]] = {}
         #: background tasks, in the order of their start
         self._chores: dict[asyncio.Task[None], None] = {}
@@ -145,36 +150,30 @@ class ActiveGroup:
 
     # ---- calls -----------------------------------------------------------------------------------------
 
-    async def ask(self, make: Callable[[int], ev.Event]) -> Any:
-        """Pass a request to the machine and return its answer; also raises as `check_active`."""
-        self.check_active()
-        _, answer = self._request(make)
-        value = await answer
-        self.check_active()
-        return value
+    async def ask(self, call: Call[R]) -> R:
+        """Pass a call to the machine and return its answer; also raises as `check_active`.
 
-    async def ask_within(self, timeout_s: float, client_id: str, make: Callable[[int], ev.Event]) -> Any:
-        """Pass a client's request for rows to the machine; return its answer, or None after the timeout.
-
-        Raises as `ask`.
+        A call for rows is answered with None after its timeout.
 
         Raises:
             UsageError: the timeout is invalid; NaN would stop every timer of the loop.
         """
-        if not 0 <= timeout_s <= WAIT_MAX_S:
+        timeout_s = call.timeout_s if isinstance(call, Get | GetRange) else None
+        if timeout_s is not None and not 0 <= timeout_s <= WAIT_MAX_S:
             raise UsageError(f"timeout_s is {timeout_s}, not a number of seconds from 0 to {WAIT_MAX_S:g}.")
         self.check_active()
-        call, answer = self._request(make)
-        done, _ = await asyncio.wait([answer], timeout=timeout_s)
-        if not done:
-            self.tell(ev.GetTimedOut(call, client_id))
-        value = await answer
+        number, answer = self._request(lambda number: ev.Asked(number, call, self._host.now_us()))
+        if isinstance(call, Get | GetRange):
+            done, _ = await asyncio.wait([answer], timeout=timeout_s)
+            if not done:
+                self.tell(ev.GetTimedOut(number, call.client_id))
+        value: R = await answer
         self.check_active()
         return value
 
     def release_gone(self, client_id: str, epoch: int) -> None:
         """Release a consumer that is gone, without waiting for an answer."""
-        self.tell(ev.ReleaseRequested(next(self._calls), client_id, epoch, self._host.now_us()))
+        self.tell(ev.Asked(next(self._numbers), Release(client_id, epoch), self._host.now_us()))
 
     async def add_shard(self, name: str, channel: ShardChannel, start: Position | None) -> None:
         """Add a shard that has an actor.
@@ -186,7 +185,7 @@ class ActiveGroup:
             UsageError: the machine refuses it; nothing was changed.
         """
         self._shards.append(name, channel)
-        _, answer = self._request(lambda call: ev.ShardAdded(call, name, start, self._host.now_us()))
+        _, answer = self._request(lambda number: ev.ShardAdded(number, name, start, self._host.now_us()))
         try:
             await answer
         except UsageError:
@@ -209,7 +208,7 @@ class ActiveGroup:
 
     def _request(self, make: Callable[[int], ev.Event]) -> tuple[int, asyncio.Future[Any]]:
         """Pass a request to the machine; return the call's number and a future of its answer."""
-        call = next(self._calls)
+        call = next(self._numbers)
         answer = self._answers[call] = self._loop.create_future()
         self.tell(make(call))
         return call, answer

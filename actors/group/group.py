@@ -27,27 +27,6 @@ from conf.shard_settings import ShardSettings
 
 #: how long `status` waits for the loop, seconds
 STATUS_WAIT_S = 0.5
-#: methods that gateways call
-_CALLS = (
-    "subscribe",
-    "touch",
-    "get",
-    "offset_range",
-    "plan",
-    "confirm",
-    "lease_state",
-    "trace",
-    "ack",
-    "rollback",
-    "unsubscribe",
-    "release",
-    "column_types",
-    "choose_type",
-    "give_policy",
-    "skip_event",
-    "add_shard",
-    "remove_shard",
-)
 
 
 class GroupActor(GroupCalls):
@@ -68,7 +47,7 @@ class GroupActor(GroupCalls):
         self._log = log
         self._address = identity.address
         self._loop = asyncio.get_running_loop()
-        self._rpc_server = RpcServer({call: getattr(self, call) for call in _CALLS})
+        self._rpc_server = RpcServer({"answer": self.answer})
         # The gateway is on our node.
         self._rpc_address = await self._rpc_server.open()
         registration = ShardRegistration(settings, RayShards(shard_actors))

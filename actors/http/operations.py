@@ -7,23 +7,39 @@ change something need an operator's token and are in the audit log.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Body, Query, Request
 
 from actors.admission.access import Grant
-from actors.admission.audit_log import AuditLog
+from actors.admission.audit_log import AuditLog, audited
 from actors.admission.calls import Calls
-from actors.gateway.operator_requests import audited
 from actors.http.callers import Callers
 from actors.http.errors import Malformed, NotFound
 from actors.http.recent_log import PAGE_LINES_MAX, RecentLog
 from actors.http.served import Served
 from canal_group.zookeeper.stop_mark import StopMark
-from merge.delivery.client_id import checked_client_id
+from merge.calls.client_id import checked_client_id
+from merge.calls.consumers import Locate
+from merge.calls.operators import (
+    AddShard,
+    GivePolicy,
+    Operation,
+    RebuildSchema,
+    RemoveClient,
+    RemoveShard,
+    Resolve,
+    Rewind,
+    RollBackClient,
+    ShowJoined,
+    ShowSchema,
+    SkipEvent,
+)
 from merge.errors import AccessDenied, UsageError
+from merge.values.member import Policy
 from merge.values.position import GroupPosition
 
 #: how long a stop waits until no server serves, seconds
@@ -156,7 +172,7 @@ class Operations:
         """Return the position of each shard at a start: `earliest`, `latest`, a time, or `-2h`."""
         served, grant = self.callers.reader(request, destination)
         with self.questions.one_of(grant.name):
-            found = GroupPosition.from_json(served.requests.answers["locate"]({"where": at}))
+            found = GroupPosition.from_json(served.requests.answer(Locate(at)))
         return {shard: str(position) for shard, position in found.shards.items()}
 
     def schema(self, request: Request, destination: str, shard: str) -> Any:
@@ -164,13 +180,13 @@ class Operations:
         served, grant = self.callers.operator(request, destination, "schema show")
         check_shard(served, shard)
         with self.questions.one_of(grant.name):
-            return served.requests.answers["schema_show"]({"shard": shard})
+            return served.requests.answer(ShowSchema(shard))
 
     def joined(self, request: Request, destination: str, table: str) -> Any:
         """Return the joined schema of a table, and what each shard has of it."""
         served, grant = self.callers.operator(request, destination, "schema joined")
         with self.questions.one_of(grant.name):
-            return served.requests.answers["schema_joined"]({"table": table})
+            return served.requests.answer(ShowJoined(table))
 
     # ---- changing --------------------------------------------------------------------------------------
 
@@ -197,7 +213,7 @@ class Operations:
     ) -> Any:
         """Add a shard, given as an entry of `shards` in an instance file."""
         served, grant = self.callers.operator(request, destination, "shard add")
-        return self._ask((request, served, grant), "shard_add", {"shard": shard})
+        return self._ask((request, served, grant), AddShard(shard))
 
     def give_policy(
         self, request: Request, destination: str, shard: str, policy: Literal["hold", "skip", "resume"]
@@ -205,7 +221,7 @@ class Operations:
         """Let the group wait for a silent shard, go on without it, or do as the settings say."""
         served, grant = self.callers.operator(request, destination, f"shard {policy}")
         check_shard(served, shard)
-        return self._ask((request, served, grant), "shard_policy", {"shard": shard, "policy": policy})
+        return self._ask((request, served, grant), GivePolicy(shard, Policy(policy)))
 
     def skip_event(
         self,
@@ -219,20 +235,19 @@ class Operations:
         """Leave out the event at which a shard has stopped, or its transaction; consumers get a mark."""
         served, grant = self.callers.operator(request, destination, "shard skip-event")
         check_shard(served, shard)
-        body = {"shard": shard, "at": at, "whole_transaction": whole_transaction}
-        return self._ask((request, served, grant), "shard_skip_event", body)
+        return self._ask((request, served, grant), SkipEvent(shard, at, whole_transaction))
 
     def remove_shard(self, request: Request, destination: str, shard: str, *, now: bool = False) -> Any:
         """Remove a shard when what it has committed is acknowledged, or at once."""
         served, grant = self.callers.operator(request, destination, "shard remove")
         check_shard(served, shard)
-        return self._ask((request, served, grant), "shard_remove", {"shard": shard, "now": now})
+        return self._ask((request, served, grant), RemoveShard(shard, now))
 
     def rebuild_schema(self, request: Request, destination: str, shard: str) -> Any:
         """Let a shard forget its schema history: a new one begins with what its source shows."""
         served, grant = self.callers.operator(request, destination, "schema rebuild")
         check_shard(served, shard)
-        return self._ask((request, served, grant), "schema_rebuild", {"shard": shard})
+        return self._ask((request, served, grant), RebuildSchema(shard))
 
     def resolve(
         self,
@@ -244,14 +259,13 @@ class Operations:
     ) -> Any:
         """Choose the type that a column has for every consumer; null takes the choice back."""
         served, grant = self.callers.operator(request, destination, "schema resolve")
-        body = {"table": table, "column": column, "type": kind}
-        return self._ask((request, served, grant), "schema_resolve", body)
+        return self._ask((request, served, grant), Resolve(table, column, kind))
 
     def roll_back(self, request: Request, destination: str, client_id: str) -> dict[str, Any]:
         """Roll back the outstanding batches of a client id; they are delivered again."""
         served, grant = self.callers.operator(request, destination, "rollback")
         _client(served, client_id)
-        count = self._ask((request, served, grant), "client_rollback", {"client_id": client_id})
+        count = self._ask((request, served, grant), RollBackClient(client_id))
         return {"client_id": client_id, "batches": count}
 
     def rewind(
@@ -260,25 +274,20 @@ class Operations:
         """Move the cursor of a client id that has no consumer to a start."""
         served, grant = self.callers.operator(request, destination, "rewind")
         _client(served, client_id)
-        return self._ask((request, served, grant), "rewind", {"client_id": client_id, "to": to})
+        return self._ask((request, served, grant), Rewind(client_id, to))
 
     def unsubscribe(self, request: Request, destination: str, client_id: str) -> Any:
         """Remove a client id that has no consumer, and its cursor."""
         served, grant = self.callers.operator(request, destination, "unsubscribe")
         _client(served, client_id)
-        return self._ask((request, served, grant), "client_unsubscribe", {"client_id": client_id})
+        return self._ask((request, served, grant), RemoveClient(client_id))
 
-    def _ask(
-        self,
-        caller: tuple[Request, Served, Grant],
-        name: str,
-        body: dict[str, Any],
-    ) -> Any:
-        """Make a change by a request of `OperatorRequests`."""
+    def _ask(self, caller: tuple[Request, Served, Grant], call: Operation[Any]) -> Any:
+        """Make a change by a call of an operator."""
         _, served, grant = caller
-        body = {**body, "by": grant.name}
-        details = audited(name, body)
-        return self._change(caller, name, details, lambda: served.requests.answers[name](body))
+        call = replace(call, by=grant.name)
+        answer = partial(served.requests.answer, call)
+        return self._change(caller, call.declared.name, audited(call), answer)
 
     def _change(
         self,

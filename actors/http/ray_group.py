@@ -5,14 +5,17 @@ It holds no RPC connection: the group takes those for signs that consumers can r
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
 from ray.actor import ActorHandle
 
 from actors.gateway.group_handle import CALL_TIMEOUT_S
 from actors.transport.ray_errors import translated
+from merge.calls.call import Call
 from merge.errors import CanalGroupError, ServerUnavailable
+
+R = TypeVar("R")
 
 
 class RayGroup:
@@ -25,13 +28,12 @@ class RayGroup:
     def __init__(self, actor: ActorHandle) -> None:
         self._actor = actor
 
-    def call(self, method: str, *arguments: Any, wait_s: float = 0.0, **named: Any) -> Any:
-        """Call a method of the actor and return its answer; see `GroupPort.call`."""
+    def ask(self, call: Call[R]) -> R:
+        """Return the actor's answer to a call; see `GroupPort.ask`."""
         _require_ray()
         with translated("The group"):
-            return ray.get(
-                getattr(self._actor, method).remote(*arguments, **named), timeout=CALL_TIMEOUT_S + wait_s
-            )
+            answer: R = ray.get(self._actor.answer.remote(call), timeout=CALL_TIMEOUT_S + call.wait_s)
+        return answer
 
     def status(self) -> dict[str, Any]:
         """Return the group's state as a JSON object; if it is unavailable, with an error."""

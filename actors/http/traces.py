@@ -11,6 +11,7 @@ from actors.admission.calls import Calls
 from actors.http.callers import Callers
 from actors.http.operations import check_form, check_shard
 from actors.shard.row_search import SEARCH_BYTES_MAX
+from merge.calls.operators import Trace, TraceKey
 from merge.rows.row_key import RowKey
 from merge.values.gtids.gtid import parse_gtid_set
 
@@ -40,7 +41,7 @@ class Traces:
         if shard is not None:
             check_shard(served, shard)
         with self.questions.one_of(grant.name):
-            return served.requests.answers["trace"]({"gtid": gtid, "shard": shard})
+            return served.requests.answer(Trace(gtid, shard))
 
     def changes(
         self,
@@ -56,6 +57,4 @@ class Traces:
         if shard is not None:
             check_shard(served, shard)
         with self.questions.one_of(grant.name):
-            return served.requests.answers["trace_key"](
-                {"key": key, "bytes_max": within_bytes, "shard": shard}
-            )
+            return served.requests.answer(TraceKey(key, within_bytes, shard))

@@ -21,8 +21,9 @@ from canal_group.client.batch import Batch
 from canal_group.client.lease import Lease, NodeKeeper
 from canal_group.client.prefetch import Prefetch
 from canal_group.client.unfinished import Unfinished
-from canal_group.gateway.gateway_client import SEARCH_S, GatewayClient, fields
+from canal_group.gateway.gateway_client import GatewayClient, fields
 from canal_group.gateway.retry import keep_trying
+from merge.calls.consumers import Ack, Get, GetRange, LeaseState, Locate, Rollback, Status, Unsubscribe
 from merge.errors import (
     CanalGroupError,
     CoordinatorUnavailable,
@@ -33,7 +34,7 @@ from merge.errors import (
     ShardUnavailable,
     UnknownBatch,
 )
-from merge.values.offset_range import reaches_back
+from merge.values.offset_range import OffsetRange, reaches_back
 from merge.values.position import GroupPosition
 
 #: duration of one request of a waiting get, seconds; the wait consists of as many requests as needed
@@ -153,7 +154,7 @@ class Consumer:
         def attempt() -> None:
             nonlocal asked
             try:
-                self._lease.ask("unsubscribe")
+                self._gateway_client.ask(Unsubscribe(*self._lease.key))
             except NotSubscribed:
                 if not asked:
                     raise
@@ -201,8 +202,8 @@ class Consumer:
             unreturned, self._unreturned = self._unreturned, None
             if unreturned is not None and self._unfinished.has(unreturned.batch_id):
                 return unreturned
-            wanted = {"rows_max": batch_size, "timeout_s": wait_s, "seen_id": self._seen_id}
-            batch = self._lease.ask_for("get", self._batch, wait_s=wait_s, **wanted)
+            call = Get(*self._lease.key, batch_size, wait_s, self._seen_id)
+            batch = self._gateway_client.ask_for(call, self._batch)
             if batch is None:
                 return None
             self._check_same_server(batch.batch_id)
@@ -273,19 +274,10 @@ class Consumer:
             DataError: the rows between the positions have changed.
             FencedError, RetryableError: as `get_without_ack`.
         """
-        named = {
-            "start": start.to_json(),
-            "until": until.to_json() if until is not None else None,
-            "rows_max": rows_max,
-            "bytes_max": bytes_max,
-            "rows_min": rows_min,
-            "key_us_max": key_us_max,
-            "may_be_empty": may_be_empty,
-            "may_rewind": True,
-        }
+        asked = OffsetRange(start, until, rows_max, bytes_max, rows_min, key_us_max, may_be_empty)
         batch = self._patiently(
-            lambda: self._lease.ask_for(
-                "offset_range", self._batch, wait_s=timeout, timeout_s=timeout, **named
+            lambda: self._gateway_client.ask_for(
+                GetRange(*self._lease.key, asked, timeout, may_rewind=True), self._batch
             )
         )
         if batch is None:
@@ -352,7 +344,7 @@ class Consumer:
             return cursor
         self._unfinished.doubt(batch_id, self.cursor)
         try:
-            return self._lease.ask_for("ack", _cursor, batch_id=batch_id)
+            return self._gateway_client.ask_for(Ack(*self._lease.key, batch_id), _cursor)
         except RetryableError:
             raise
         except RolledBack:
@@ -378,28 +370,28 @@ class Consumer:
             PositionPurged: a source no longer has changes from that time.
             UsageError: a shard reads files, which have no such position.
         """
-        return self._patiently(
-            lambda: self._lease.ask_for("locate", GroupPosition.from_json, wait_s=SEARCH_S, where=where)
-        )
+        call = Locate(where, self.client_id)
+        return self._patiently(lambda: self._gateway_client.ask_for(call, GroupPosition.from_json))
 
     def rollback(self, batch_id: int | None = None) -> int:
         """Roll back a batch and every later one, or all outstanding ones; return how many."""
         # If no answer comes, the next get takes them back.
         self._seen_id = min(self._seen_id, 0 if batch_id is None else batch_id - 1)
-        count = self._patiently(lambda: self._lease.ask_for("rollback", int, batch_id=batch_id))
+        count = self._patiently(
+            lambda: self._gateway_client.ask_for(Rollback(*self._lease.key, batch_id), int)
+        )
         self.rollback_generation += 1
         self._unfinished.forget(batch_id)
         return count
 
     def outstanding(self) -> list[int]:
         """Return the ids of the batches that are delivered and not acknowledged, oldest first."""
-        return self._patiently(
-            lambda: self._gateway_client.ask_for("lease_state", _outstanding, client_id=self.client_id)
-        )
+        call = LeaseState(self.client_id)
+        return self._patiently(lambda: self._gateway_client.ask_for(call, _outstanding))
 
     def status(self) -> dict[str, Any]:
         """Return the state of the instance: group, shards, subscribers."""
-        return self._gateway_client.ask_for("status", fields)
+        return self._gateway_client.ask_for(Status(), fields)
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield batches without end, each outstanding until it is acknowledged.

@@ -10,11 +10,13 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self
 
-from canal_group.gateway.gateway_client import SEARCH_S, GatewayClient
+from canal_group.gateway.gateway_client import GatewayClient
+from merge.calls.consumers import LeaseState, Release, Subscribe, Touch
+from merge.calls.resume import Resume
 from merge.errors import CanalGroupError, FencedError, NotSubscribed
 from merge.values.position import GroupPosition
 
@@ -23,9 +25,6 @@ _TOUCH_EVERY_S = 2.0
 _TOUCH_EVERY_PART = 0.25
 #: lower limit of that interval: a gateway that grants a shorter lease must not keep us busy renewing it
 _TOUCH_EVERY_MIN_S = 0.01
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +96,10 @@ class Lease:
 
     def take(self, table_filter: str, resume: str | None, start: str | None = None) -> GroupPosition:
         """Request the client id once and return the cursor; raises as `Consumer.subscribe`."""
-        body: dict[str, Any] = {"holder": self.holder, "filter": table_filter, "resume": resume}
-        if self._node is not None:
-            body["session"] = self._node.take(self.client_id, self.holder)
-        if start is not None:
-            body["start"] = start
-        taken = self._gateway_client.ask_for(
-            "subscribe", _Taken.read, wait_s=SEARCH_S if start else 0.0, client_id=self.client_id, **body
-        )
+        session = "" if self._node is None else self._node.take(self.client_id, self.holder)
+        where = None if resume is None else Resume(resume)
+        call = Subscribe(self.client_id, self.holder, table_filter, session, where, start)
+        taken = self._gateway_client.ask_for(call, _Taken.read)
         self.epoch = taken.epoch
         every_s = min(_TOUCH_EVERY_S, taken.lease_s * _TOUCH_EVERY_PART)
         self._touch_every_s = max(every_s, _TOUCH_EVERY_MIN_S)
@@ -116,16 +111,10 @@ class Lease:
             self._toucher = threading.Thread(target=self._renew, name=f"lease-{self.client_id}", daemon=True)
             self._toucher.start()
 
-    def ask(self, request: str, *, wait_s: float = 0.0, **body: Any) -> Any:
-        """Send a request under this lease's client id and epoch; see `GatewayClient.ask`."""
-        return self._gateway_client.ask(
-            request, wait_s=wait_s, client_id=self.client_id, epoch=self.epoch, **body
-        )
-
-    def ask_for(self, request: str, read: Callable[[Any], T], /, *, wait_s: float = 0.0, **body: Any) -> T:
-        """Send a request under this lease's client id and epoch; see `GatewayClient.ask_for`."""
-        named: dict[str, Any] = {"client_id": self.client_id, "epoch": self.epoch}
-        return self._gateway_client.ask_for(request, read, wait_s=wait_s, **named, **body)
+    @property
+    def key(self) -> tuple[str, int]:
+        """The client id and epoch under which its consumer calls."""
+        return self.client_id, self.epoch
 
     def cursor(self) -> GroupPosition:
         """Return the cursor, which includes every acknowledgement that any server has accepted.
@@ -133,7 +122,7 @@ class Lease:
         Raises:
             NotSubscribed, FencedError: the lease has ended.
         """
-        lease_state = self._gateway_client.ask_for("lease_state", _LeaseState.read, client_id=self.client_id)
+        lease_state = self._gateway_client.ask_for(LeaseState(self.client_id), _LeaseState.read)
         if lease_state is None or lease_state.cursor is None:
             raise NotSubscribed(f"Client {self.client_id} is not subscribed.", hint="Subscribe again.")
         if lease_state.epoch != self.epoch:
@@ -154,7 +143,7 @@ class Lease:
             self._toucher.join()
         try:
             if self.epoch:
-                self.ask("release")
+                self._gateway_client.ask(Release(*self.key))
         except CanalGroupError:
             pass  # Our lease ends by itself, whether or not another consumer holds the client id by now.
         finally:
@@ -165,7 +154,7 @@ class Lease:
     def _renew(self) -> None:
         while not self.closed.wait(self._touch_every_s):
             try:
-                self.ask("touch")
+                self._gateway_client.ask(Touch(*self.key))
                 if self._node is not None:
                     # Creates the node again if our session had ended, unless the next consumer was faster.
                     self._node.take(self.client_id, self.holder)

@@ -12,7 +12,9 @@ import pyarrow as pa
 from canal_group.client.batch import Batch
 from canal_group.client.consumer import Consumer
 from canal_group.gateway.gateway_client import GatewayClient
+from merge.calls.consumers import GetRange
 from merge.errors import RetryableError, RolledBack, ServerUnavailable, UnknownBatch
+from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition
 
 #: how long one request for an offset range that has to be planned again waits, seconds
@@ -77,18 +79,11 @@ class RangeRows:
 
     def _planned_again(self, deadline_s: float) -> int:
         """Return the batch id that the offset range has now."""
-        named = {"client_id": self.client_id, "epoch": self.epoch, "start": self.start, "until": self.end}
+        start, end = GroupPosition.from_json(self.start), GroupPosition.from_json(self.end)
+        again = GetRange(self.client_id, self.epoch, OffsetRange(start, end), LOOK_S)
         while True:
             try:
-                planned = self.gateway_client.ask_for(
-                    "offset_range",
-                    _planned,
-                    wait_s=LOOK_S,
-                    timeout_s=LOOK_S,
-                    rows_max=1,
-                    bytes_max=1,
-                    **named,
-                )
+                planned = self.gateway_client.ask_for(again, _planned)
             except RetryableError as error:
                 _pause(error, deadline_s)
                 continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from merge.delivery.ledger import epoch_of
+from merge.calls.batch import epoch_of
 from merge.values.offset_range import reaches_back
 from merge.values.position import GroupPosition
 

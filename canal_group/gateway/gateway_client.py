@@ -15,6 +15,9 @@ from pyarrow import flight
 from canal_group.gateway.gateway_uri import split_uris
 from canal_group.gateway.tls import UNSAID, Tls
 from canal_group.shared_memory.rows import SharedMemoryRows
+from merge.calls.body import body_of
+from merge.calls.call import Call
+from merge.calls.consumers import OpenSharedMemory
 from merge.errors import (
     AccessDenied,
     CanalGroupError,
@@ -30,8 +33,6 @@ from merge.printable import is_header_text
 #: timeout of a call beyond the time that the gateway was asked to wait, seconds. The gateway itself waits 10
 #: at most: after a longer silence it was paused or cut off
 CALL_TIMEOUT_S = 15.0
-#: how long sources may search their binlogs for a time, seconds
-SEARCH_S = 60.0
 #: timeout of reading a batch's rows, seconds
 ROWS_TIMEOUT_S = 60.0
 #: by default gRPC waits up to two minutes between two attempts to reconnect to a gateway
@@ -117,32 +118,30 @@ class GatewayClient:
         gateway_client = partial(GatewayClient, shared_memory=self._shared_memory)
         return gateway_client, (known, self._destination, self._token, self._tls)
 
-    def ask(self, request: str, *, wait_s: float = 0.0, **body: Any) -> Any:
-        """Send a request and return its answer unchanged; see `ask_for`."""
-        return self.ask_for(request, _as_it_is, wait_s=wait_s, **body)
+    def ask(self, call: Call[Any]) -> Any:
+        """Make a call and return its answer unchanged; see `ask_for`."""
+        return self.ask_for(call, _as_it_is)
 
-    def ask_for(self, request: str, read: Callable[[Any], T], /, *, wait_s: float = 0.0, **body: Any) -> T:
-        """Send a request and return what `read` makes of its answer.
+    def ask_for(self, call: Call[Any], read: Callable[[Any], T]) -> T:
+        """Make a call and return what `read` makes of its answer.
 
         Args:
-            request: its name.
+            call: of a consumer or an operator.
             read: converts the answer's value. If it fails because the value is not as expected, the gateway
                 counts as unavailable, and the next call goes to the next one.
-            wait_s: how long the gateway may take beyond the usual timeout, seconds.
-            body: the request's fields.
 
         Raises:
             CanalGroupError: the gateway's error, or ServerUnavailable if there is no answer, or no readable
-                one: then it is unknown whether the gateway processed the request.
+                one: then it is unknown whether the gateway processed the call.
         """
-        return self._ask(self._where(), request, read, wait_s, body)
+        return self._ask(self._where(), call, read)
 
-    def _ask(
-        self, uri: str, request: str, read: Callable[[Any], T], wait_s: float, body: Mapping[str, Any]
-    ) -> T:
-        action = flight.Action(request, json.dumps({"destination": self._destination, **body}).encode())
+    def _ask(self, uri: str, call: Call[Any], read: Callable[[Any], T]) -> T:
+        body = {"destination": self._destination, **body_of(call)}
+        action = flight.Action(call.declared.name, json.dumps(body).encode())
         try:
-            results = list(self._client(uri).do_action(action, self._options(uri, CALL_TIMEOUT_S + wait_s)))
+            options = self._options(uri, CALL_TIMEOUT_S + call.wait_s)
+            results = list(self._client(uri).do_action(action, options))
         except _FAILED as error:
             raise self._failed(uri, self._mistaken(uri) or _translated(error)) from error
         self._answered.add(uri)
@@ -238,7 +237,7 @@ class GatewayClient:
         with self._lock:
             if uri not in self._lenders:
                 self._lenders[uri] = SharedMemoryRows(
-                    lambda: self._ask(uri, "shared_memory", _as_it_is, 0.0, {}), ROWS_TIMEOUT_S
+                    lambda: self._ask(uri, OpenSharedMemory(), _as_it_is), ROWS_TIMEOUT_S
                 )
             return self._lenders[uri]
 

@@ -36,6 +36,7 @@ from canal_group.spark.shapes import (
     table_schema,
     typed_rows,
 )
+from merge.calls.consumers import Describe
 from merge.errors import RetryableError
 from merge.values.position import GroupPosition
 
@@ -78,7 +79,7 @@ class CanalGroupDataSource(DataSource):  # type: ignore[misc]  # pyspark is not 
         table = chosen.table
         with closing(chosen.gateway_client()) as gateway_client:
             columns = keep_trying(
-                lambda: gateway_client.ask_for("describe", _columns, table=table, client_id=chosen.client),
+                lambda: gateway_client.ask_for(Describe(table, chosen.client), _columns),
                 (RetryableError,),
                 time.monotonic() + chosen.retry_s,
                 threading.Event().wait,

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 
-from merge.delivery.client_id import checked_client_id, is_client_id
+from merge.calls.client_id import checked_client_id, is_client_id
 from merge.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")

@@ -12,33 +12,36 @@ Rules:
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import assert_never
+from typing import Any, assert_never
 
-from merge.delivery.client_id import checked_client_id
+from merge.calls.client_id import checked_client_id
+from merge.calls.consumers import (
+    Ack,
+    Get,
+    GetRange,
+    Plan,
+    Release,
+    Rollback,
+    SubscribeAt,
+    Touch,
+    Unsubscribe,
+)
+from merge.calls.resume import Resume
 from merge.delivery.cursor_writes import OWN_CALL
 from merge.delivery.phase import Phase
 from merge.delivery.subscriber import Subscriber
 from merge.delivery.subscribers import Subscribers
 from merge.errors import CanalGroupError, NotSubscribed, RetryableError, UsageError
 from merge.events import (
-    AckRequested,
+    Asked,
     ClientEvent,
     ClientForgotten,
     ClientNotForgotten,
     ConsumerLeased,
-    ConsumerTouched,
     CursorNotSaved,
     CursorSaved,
-    GetRequested,
     GetTimedOut,
     LeaseFailed,
-    PlanRequested,
-    RangeRequested,
-    ReleaseRequested,
-    Resume,
-    RollbackRequested,
-    SubscribeRequested,
-    UnsubscribeRequested,
 )
 from merge.instructions import Instruction, LeaseConsumer, Refuse, ReleaseConsumer, Reply
 from merge.order.stream import Stream
@@ -61,80 +64,90 @@ class Consumers:
         self._stream = stream
         self._subscribers = subscribers
         self._lease_us = lease_us
-        #: requests whose lease the coordinator is asked for, by call
-        self._leasing: dict[int, SubscribeRequested] = {}
+        #: calls for whose lease the coordinator is asked, by number
+        self._leasing: dict[int, SubscribeAt] = {}
 
     # ---- subscribing -----------------------------------------------------------------------------------
 
-    def handle(self, event: ClientEvent) -> list[Instruction]:  # noqa: C901, PLR0911, PLR0912 - one case an event
-        """Handle an event of a consumer, the coordinator or the cursor store; return what has to be done.
+    def answer(self, asked: Asked[Any]) -> list[Instruction]:  # noqa: PLR0911 - one case a call
+        """Answer a consumer's call; return what has to be done.
 
         Raises:
-            CanalGroupError: the request is refused; nothing was changed.
+            CanalGroupError: the call is refused; nothing was changed.
+        """
+        if isinstance(asked.call, SubscribeAt):
+            return self._subscribe(asked)
+        if isinstance(asked.call, Unsubscribe):
+            return self._unsubscribe(asked)
+        subscriber = self._existing(asked.call.client_id)
+        subscriber.check_consumer(asked.call.epoch, asked.at_us)
+        match asked.call:
+            case Get():
+                return [*subscriber.get(asked), *self._subscribers.serve()]
+            case GetRange():
+                return self._get_range(asked, subscriber)
+            case Ack():
+                return subscriber.ack(asked, self._stream)
+            case Rollback():
+                return [*subscriber.rollback(asked), *self._subscribers.serve()]
+            case Plan(batch_id=batch_id):
+                return [Reply(asked.number, subscriber.delivery.ledger.find(batch_id))]
+            case Release():
+                return [*subscriber.release(), Reply(asked.number, None)]
+            case Touch():
+                return [Reply(asked.number, None)]
+            case _:
+                raise AssertionError(f"{asked.call} is no consumer's call")
+
+    def handle(self, event: ClientEvent) -> list[Instruction]:  # noqa: PLR0911 - one case an event
+        """Handle an answer of the coordinator or the cursor store, or a timeout; return what to do.
+
+        Raises:
+            CanalGroupError: a call that waited for it is refused; nothing was changed.
         """
         match event:
-            case SubscribeRequested():
-                return self._subscribe(event)
             case ConsumerLeased():
                 return self._leased(event)
             case LeaseFailed():
                 return self._not_leased(event)
-            case ConsumerTouched():
-                self._consumer(event.client_id, event.epoch, event.at_us)
-                return [Reply(event.call, None)]
-            case GetRequested():
-                return self._get(event)
-            case RangeRequested():
-                return self._offset_range(event)
             case GetTimedOut():
                 return self._timed_out(event)
-            case PlanRequested():
-                subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
-                return [Reply(event.call, subscriber.delivery.ledger.find(event.batch_id))]
-            case AckRequested():
-                return self._ack(event)
             case CursorSaved():
                 return self._saved(event)
             case CursorNotSaved():
                 return self._not_saved(event)
             case ClientForgotten():
                 self._subscribers.forget(event.client_id)
-                return [Reply(event.call, None)] if event.call != OWN_CALL else []
+                return [Reply(event.number, None)] if event.number != OWN_CALL else []
             case ClientNotForgotten():
                 self._known(event.client_id).not_forgotten()
-                return [Refuse(event.call, event.error)] if event.call != OWN_CALL else []
-            case RollbackRequested():
-                return self._rollback(event)
-            case UnsubscribeRequested():
-                return self._unsubscribe(event)
-            case ReleaseRequested():
-                subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
-                return [*subscriber.release(), Reply(event.call, None)]
+                return [Refuse(event.number, event.error)] if event.number != OWN_CALL else []
             case _:
                 assert_never(event)
 
-    def _subscribe(self, event: SubscribeRequested) -> list[Instruction]:
-        checked_client_id(event.client_id)
-        self._check_not_leasing(event.client_id)
-        subscriber = self._subscribers.find(event.client_id)
+    def _subscribe(self, asked: Asked[SubscribeAt]) -> list[Instruction]:
+        call, at_us = asked.call, asked.at_us
+        checked_client_id(call.client_id)
+        self._check_not_leasing(call.client_id)
+        subscriber = self._subscribers.find(call.client_id)
         if subscriber is None:
             self._subscribers.check_count({each.client_id for each in self._leasing.values()})
         else:
             subscriber.writes.check_not_forgetting()
-            subscriber.lease.check_free(event.holder, self._lease_us, event.at_us)
-        start = self._start(event, subscriber)
+            subscriber.lease.check_free(call.holder, self._lease_us, at_us)
+        start = self._start(call, subscriber)
         if start is not None:
-            self._subscribers.check_apart(event.client_id, start)
+            self._subscribers.check_apart(call.client_id, start)
         elif subscriber is not None:
-            subscriber.check_kept(event.resume, event.at_us)
-            if event.resume is Resume.CURSOR and not subscriber.kept and subscriber.cursor is not None:
-                self._subscribers.check_apart(event.client_id, subscriber.cursor)
-        if not event.may_disturb:
-            self._check_undisturbed(event, subscriber)
-        self._leasing[event.call] = event
-        return [LeaseConsumer(event.call, event.client_id, event.holder)]
+            subscriber.check_kept(call.resume, at_us)
+            if call.resume is Resume.CURSOR and not subscriber.kept and subscriber.cursor is not None:
+                self._subscribers.check_apart(call.client_id, subscriber.cursor)
+        if not call.may_disturb:
+            self._check_undisturbed(call, subscriber)
+        self._leasing[asked.number] = call
+        return [LeaseConsumer(asked.number, call.client_id, call.holder)]
 
-    def _start(self, event: SubscribeRequested, subscriber: Subscriber | None) -> GroupPosition | None:
+    def _start(self, call: SubscribeAt, subscriber: Subscriber | None) -> GroupPosition | None:
         """Return the position at which a subscription begins.
 
         None: it continues at its cursor, or begins where the merged log does.
@@ -143,49 +156,49 @@ class Consumers:
             RetryableError: the cursor is to be moved while it is being written.
             UsageError: the position names a shard that the group never had.
         """
-        known = subscriber is not None and subscriber.cursor is not None and not event.move
-        if known or (event.start is None and event.ends is None):
+        known = subscriber is not None and subscriber.cursor is not None and not call.move
+        if known or (call.start is None and call.ends is None):
             return None
         if subscriber is not None:
             subscriber.writes.check_none()
-        if event.ends is not None:
-            return self._subscribers.first_position(event.client_id, event.start, event.ends)
-        assert event.start is not None, "a start is given, or ends"
-        return self._stream.said(event.start)
+        if call.ends is not None:
+            return self._subscribers.first_position(call.client_id, call.start, call.ends)
+        assert call.start is not None, "a start is given, or ends"
+        return self._stream.said(call.start)
 
-    def _check_undisturbed(self, event: SubscribeRequested, subscriber: Subscriber | None) -> None:
+    def _check_undisturbed(self, call: SubscribeAt, subscriber: Subscriber | None) -> None:
         """Return if a subscription does not roll back another client.
 
         Raises:
             AccessDenied: its rows are no longer held, and it wants them again.
             RetryableError: the log begins inside a transaction. A new client must not miss its beginning.
         """
-        start = self._start(event, subscriber)
-        at_end = start is not None and event.start is None
+        start = self._start(call, subscriber)
+        at_end = start is not None and call.start is None
         if start is not None and not at_end:
             if not self._stream.holds(self._stream.reconciled(start)):
-                self._subscribers.check_alone(event.client_id)
+                self._subscribers.check_alone(call.client_id)
             return
         if subscriber is not None and subscriber.cursor is not None:
-            if subscriber.kept or (event.resume is None and subscriber.phase is Phase.PURGED):
+            if subscriber.kept or (call.resume is None and subscriber.phase is Phase.PURGED):
                 return
-            if event.resume is not Resume.NOW:
-                self._subscribers.check_alone(event.client_id)
+            if call.resume is not Resume.NOW:
+                self._subscribers.check_alone(call.client_id)
                 return
         inside = self._stream.merging and self._stream.base.inside
-        if inside and self._subscribers.others_consume(event.client_id):
+        if inside and self._subscribers.others_consume(call.client_id):
             raise RetryableError(
-                f"Client {event.client_id} cannot begin inside the large transaction that another client "
+                f"Client {call.client_id} cannot begin inside the large transaction that another client "
                 "is reading.",
                 retry_after_s=1.0,
             )
 
     def _not_leased(self, event: LeaseFailed) -> list[Instruction]:
-        del self._leasing[event.call]
-        return [Refuse(event.call, event.error)]
+        del self._leasing[event.number]
+        return [Refuse(event.number, event.error)]
 
     def _leased(self, event: ConsumerLeased) -> list[Instruction]:
-        request = self._leasing.pop(event.call)
+        request = self._leasing.pop(event.number)
         # The state may have changed while the coordinator was asked.
         found = self._subscribers.find(event.client_id)
         try:
@@ -195,7 +208,7 @@ class Consumers:
             if not request.may_disturb:
                 self._check_undisturbed(request, found)
         except CanalGroupError as error:
-            return [ReleaseConsumer(event.client_id), Refuse(event.call, error)]
+            return [ReleaseConsumer(event.client_id), Refuse(event.number, error)]
         subscriber = self._subscribers.find_or_make(event.client_id)
         refusals = subscriber.take_over(request, event)
         base = self._stream.base
@@ -205,35 +218,33 @@ class Consumers:
             subscriber.stand_at(base.ack, self._stream)
         return [*refusals, *subscriber.save_subscription(self._stream)]
 
-    def _unsubscribe(self, event: UnsubscribeRequested) -> list[Instruction]:
-        subscriber = self._existing(event.client_id)
+    def _unsubscribe(self, asked: Asked[Unsubscribe]) -> list[Instruction]:
+        call = asked.call
+        subscriber = self._existing(call.client_id)
         # Also if its lease has expired. Otherwise a consumer that was cut off could not tell this refusal
         # from the refusal after its request was granted, and the subscription would stay.
-        subscriber.check_last_consumer(event.epoch)
-        self._check_not_leasing(event.client_id)
-        return [*subscriber.unsubscribe(event), *self._subscribers.free()]
+        subscriber.check_last_consumer(call.epoch)
+        self._check_not_leasing(call.client_id)
+        return [*subscriber.unsubscribe(asked), *self._subscribers.free()]
 
     # ---- getting ---------------------------------------------------------------------------------------
 
-    def _get(self, event: GetRequested) -> list[Instruction]:
-        subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
-        return [*subscriber.get(event), *self._subscribers.serve()]
-
-    def _offset_range(self, event: RangeRequested) -> list[Instruction]:
-        subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
-        event.offset_range.check()
-        if self._stream.order.by_id and event.offset_range.key_us_max is not None:
+    def _get_range(self, asked: Asked[GetRange], subscriber: Subscriber) -> list[Instruction]:
+        call = asked.call
+        call.offset_range.check()
+        if self._stream.order.by_id and call.offset_range.key_us_max is not None:
             raise UsageError(
                 "This destination is ordered by id, so an offset range of it cannot end at a time.",
                 hint="Give the range a position as its end, or bounds of rows and bytes. In Spark, use a"
                 " trigger other than availableNow, and no times.",
             )
-        event = replace(event, offset_range=subscriber.from_cursor(self._said(event.offset_range)))
-        if event.may_rewind:
-            self._subscribers.check_apart(event.client_id, event.offset_range.start)
-        if not event.may_disturb and subscriber.would_rewind(event, self._stream):
-            self._subscribers.check_alone(event.client_id)
-        return [*subscriber.get_range(event, self._stream), *self._subscribers.serve()]
+        call = replace(call, offset_range=subscriber.from_cursor(self._said(call.offset_range)))
+        if call.may_rewind:
+            self._subscribers.check_apart(call.client_id, call.offset_range.start)
+        if not call.may_disturb and subscriber.would_rewind(call, self._stream):
+            self._subscribers.check_alone(call.client_id)
+        asked = replace(asked, call=call)
+        return [*subscriber.get_range(asked, self._stream), *self._subscribers.serve()]
 
     def _said(self, offset_range: OffsetRange) -> OffsetRange:
         """Return an offset range whose positions say nothing about which shards belong to the group."""
@@ -245,39 +256,25 @@ class Consumers:
 
     def _timed_out(self, event: GetTimedOut) -> list[Instruction]:
         subscriber = self._subscribers.find(event.client_id)
-        if subscriber is None or event.call not in subscriber.delivery.waiting:
+        if subscriber is None or event.number not in subscriber.delivery.waiting:
             return []
         # A stopped shard blocks the group until an operator acts, so the caller has to learn why. A position
         # that only another client needs is not its failure.
-        return [subscriber.delivery.timed_out(event.call, self._stream.failure(subscriber.cursor))]
-
-    def _rollback(self, event: RollbackRequested) -> list[Instruction]:
-        subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
-        return [*subscriber.rollback(event), *self._subscribers.serve()]
+        return [subscriber.delivery.timed_out(event.number, self._stream.failure(subscriber.cursor))]
 
     # ---- acknowledging ---------------------------------------------------------------------------------
 
-    def _ack(self, event: AckRequested) -> list[Instruction]:
-        subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
-        return subscriber.ack(event, self._stream)
-
     def _saved(self, event: CursorSaved) -> list[Instruction]:
         subscriber = self._known(event.client_id)
-        answers = subscriber.saved(event.call, self._stream)
+        answers = subscriber.saved(event.number, self._stream)
         return [*answers, *self._resume_deferred(subscriber), *self._subscribers.serve()]
 
     def _not_saved(self, event: CursorNotSaved) -> list[Instruction]:
         subscriber = self._known(event.client_id)
-        answers = subscriber.not_saved(event.call, event.error, self._stream)
+        answers = subscriber.not_saved(event.number, event.error, self._stream)
         return [*answers, *self._resume_deferred(subscriber), *self._subscribers.serve()]
 
     # ---- helpers ---------------------------------------------------------------------------------------
-
-    def _consumer(self, client_id: str, epoch: int, at_us: int) -> Subscriber:
-        """Return the subscriber that a call is for, if the caller is its current consumer."""
-        subscriber = self._existing(client_id)
-        subscriber.check_consumer(epoch, at_us)
-        return subscriber
 
     def _existing(self, client_id: str) -> Subscriber:
         subscriber = self._subscribers.find(client_id)
@@ -303,9 +300,9 @@ class Consumers:
     def _resume_deferred(self, subscriber: Subscriber) -> list[Instruction]:
         """Handle the calls that waited for a write of our own."""
         instructions: list[Instruction] = []
-        for event in subscriber.writes.take_deferred():
+        for asked in subscriber.writes.take_deferred():
             try:
-                instructions += self.handle(event)
+                instructions += self.answer(asked)
             except CanalGroupError as error:
-                instructions.append(Refuse(event.call, error))
+                instructions.append(Refuse(asked.number, error))
         return instructions

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from merge.calls.batch import Batch
+from merge.calls.consumers import GetRange
+from merge.calls.resume import Resume
 from merge.delivery.batch_limits import BatchLimits
 from merge.delivery.cursor_writes import CursorWrites
 from merge.delivery.delivery import Delivery
-from merge.delivery.ledger import Batch
 from merge.delivery.phase import KEPT, Phase, Step, after
 from merge.errors import DataError, RolledBack
-from merge.events import RangeRequested, Resume
 from merge.instructions import Instruction
 from merge.order.stream import Stream
 from merge.values.loss import Loss, with_loss
@@ -261,14 +262,14 @@ class Continuation:
         noted = start if offset_range.until is not None else None
         return replace(offset_range, start=cursor, noted=noted)
 
-    def would_rewind(self, request: RangeRequested, stream: Stream) -> bool:
+    def would_rewind(self, call: GetRange, stream: Stream) -> bool:
         """Return whether an offset range needs a rewind, which rolls back the other subscribers too."""
-        start = request.offset_range.start
-        if self.delivery.find_range(request.offset_range) is not None or self._stands_at(start, stream):
+        start = call.offset_range.start
+        if self.delivery.find_range(call.offset_range) is not None or self._stands_at(start, stream):
             return False
         sought = stream.reconciled(start)
         forward = self._is_forward(sought)
-        if self._holds(sought, stream) or not (forward or request.may_rewind):
+        if self._holds(sought, stream) or not (forward or call.may_rewind):
             return False
         return stream.merging or not forward or not self.kept
 

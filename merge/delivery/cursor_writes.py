@@ -17,12 +17,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from merge.delivery.ledger import Batch
+from merge.calls.batch import Batch
+from merge.calls.consumers import Ack, Rollback, Unsubscribe
 from merge.errors import RetryableError
-from merge.events import AckRequested, RollbackRequested, UnsubscribeRequested
+from merge.events import Asked
 
 #: calls that wait for a write of our own
-Deferrable: TypeAlias = AckRequested | RollbackRequested | UnsubscribeRequested
+Deferrable: TypeAlias = Asked[Ack] | Asked[Rollback] | Asked[Unsubscribe]
 #: call of a write of our own, which answers no call: shards joined or left
 OWN_CALL = 0
 
@@ -169,9 +170,9 @@ class CursorWrites:
         """Let a write wait to be repeated: it is unknown whether it arrived."""
         self.saving = replace(saving, unsure=True, under_way=False)
 
-    def defer(self, call: Deferrable) -> None:
+    def defer(self, asked: Deferrable) -> None:
         """Let a call wait until the write under way is answered."""
-        self._deferred.append(call)
+        self._deferred.append(asked)
 
     def take_deferred(self) -> list[Deferrable]:
         """Return the deferred calls and forget them."""

@@ -13,11 +13,12 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import assert_never
 
+from merge.calls.batch import Batch
+from merge.calls.consumers import Get, GetRange
 from merge.delivery.batch_limits import BatchLimits
-from merge.delivery.ledger import Batch, Ledger
+from merge.delivery.ledger import Ledger
 from merge.delivery.read_position import ReadPosition
 from merge.errors import CanalGroupError, RolledBack
-from merge.events import GetRequested, RangeRequested
 from merge.instructions import Instruction, Refuse, Reply
 from merge.order.stream import Stream
 from merge.values.offset_range import OffsetRange, same_places
@@ -37,8 +38,8 @@ class Delivery:
     def __init__(self, client_id: str, server_epoch: int, limits: BatchLimits, after_id: int) -> None:
         self.ledger = Ledger(server_epoch, limits.outstanding_max, after_id)
         self.place = ReadPosition(limits)
-        #: gets that wait for data, by call
-        self.waiting: dict[int, GetRequested | RangeRequested] = {}
+        #: gets that wait for data, by number
+        self.waiting: dict[int, Get | GetRange] = {}
         self._client_id = client_id
         #: error for the consumer's next get: its outstanding batches were lost
         self._notice: RolledBack | None = None
@@ -65,21 +66,21 @@ class Delivery:
             raise self._take_notice()
         self.ledger.check_room(seen_id)
 
-    def get(self, request: GetRequested) -> list[Instruction]:
+    def get(self, number: int, call: Get) -> list[Instruction]:
         """Let a get wait for the next batch; roll back the batches that its `seen_id` shows to be lost."""
         given_up: list[Instruction] = []
-        if request.seen_id is not None:
+        if call.seen_id is not None:
             given_up = self._give_up_gets()
-            self._take_back_unseen(request.seen_id)
-        self.waiting[request.call] = request
+            self._take_back_unseen(call.seen_id)
+        self.waiting[number] = call
         return given_up
 
     def _give_up_gets(self) -> list[Instruction]:
         """Answer the waiting gets that have a `seen_id`: their consumer asks again and reads no answer."""
         given_up = [
-            call
-            for call, request in self.waiting.items()
-            if isinstance(request, GetRequested) and request.seen_id is not None
+            number
+            for number, call in self.waiting.items()
+            if isinstance(call, Get) and call.seen_id is not None
         ]
         return [self._reply(call, None) for call in given_up]
 
@@ -109,43 +110,41 @@ class Delivery:
             readable: whether new batches may be delivered; outstanding offset ranges are in any case.
         """
         instructions: list[Instruction] = []
-        for call, request in list(self.waiting.items()):
+        for number, call in list(self.waiting.items()):
             try:
                 self.ledger.check_room()
-                batch = self._next(request, stream, readable=readable)
+                batch = self._next(call, stream, readable=readable)
             except CanalGroupError as error:
-                instructions.append(self._refuse(call, error))
+                instructions.append(self._refuse(number, error))
                 continue
             if batch is None:
                 break
-            instructions.append(self._reply(call, batch))
+            instructions.append(self._reply(number, batch))
         return instructions
 
-    def _next(
-        self, request: GetRequested | RangeRequested, stream: Stream, *, readable: bool
-    ) -> Batch | None:
+    def _next(self, call: Get | GetRange, stream: Stream, *, readable: bool) -> Batch | None:
         """Deliver what a waiting get asks for; return None if it has to keep waiting."""
-        found = self.find_range(request.offset_range) if isinstance(request, RangeRequested) else None
+        found = self.find_range(call.offset_range) if isinstance(call, GetRange) else None
         if found is not None or not readable:
             return found
-        match request:
-            case RangeRequested():
-                batch = self.place.next_range(self.ledger.next_id, request.offset_range, stream)
-            case GetRequested():
-                batch = self.place.next_batch(self.ledger.next_id, stream, request.rows_max)
+        match call:
+            case GetRange():
+                batch = self.place.next_range(self.ledger.next_id, call.offset_range, stream)
+            case Get():
+                batch = self.place.next_batch(self.ledger.next_id, stream, call.rows_max)
             case _:
-                assert_never(request)
+                assert_never(call)
         if batch is not None:
             self.ledger.deliver(batch)
         return batch
 
-    def timed_out(self, call: int, failure: CanalGroupError | None) -> Instruction:
+    def timed_out(self, number: int, failure: CanalGroupError | None) -> Instruction:
         """Answer a get that timed out: with None, or with the failure because of which nothing will come."""
-        return self._reply(call, None) if failure is None else self._refuse(call, failure)
+        return self._reply(number, None) if failure is None else self._refuse(number, failure)
 
     def refuse_waiting(self, error: CanalGroupError) -> list[Instruction]:
         """Refuse the gets that wait."""
-        return [self._refuse(call, error) for call in list(self.waiting)]
+        return [self._refuse(number, error) for number in list(self.waiting)]
 
     def refuse_ranges(self) -> list[Instruction]:
         """Refuse the offset ranges that wait: the consumer asked for another one, which begins elsewhere."""
@@ -153,18 +152,16 @@ class Delivery:
             f"Client {self._client_id} has moved to another position.",
             hint="A later call asked for an offset range that begins elsewhere. Drop this one.",
         )
-        offset_ranges = [
-            call for call, request in self.waiting.items() if isinstance(request, RangeRequested)
-        ]
-        return [self._refuse(call, over) for call in offset_ranges]
+        offset_ranges = [number for number, call in self.waiting.items() if isinstance(call, GetRange)]
+        return [self._refuse(number, over) for number in offset_ranges]
 
-    def _reply(self, call: int, value: Batch | None) -> Reply:
-        del self.waiting[call]
-        return Reply(call, value)
+    def _reply(self, number: int, value: Batch | None) -> Reply:
+        del self.waiting[number]
+        return Reply(number, value)
 
-    def _refuse(self, call: int, error: CanalGroupError) -> Refuse:
-        del self.waiting[call]
-        return Refuse(call, error)
+    def _refuse(self, number: int, error: CanalGroupError) -> Refuse:
+        del self.waiting[number]
+        return Refuse(number, error)
 
     # ---- rolling back ----------------------------------------------------------------------------------
 

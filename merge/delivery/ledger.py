@@ -13,73 +13,14 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from merge.calls.batch import COUNTER_BITS, Batch, epoch_of
 from merge.errors import AckOutOfOrder, RetryableError, RolledBack, UnknownBatch
-from merge.values.header import Headers
-from merge.values.position import GroupPosition, Position
-from merge.values.progress import Progress
 
-_COUNTER_BITS = 32
 #: rolled back batches whose ids are remembered
 TAKEN_BACK_MAX = 1_024
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Batch:
-    """A contiguous run of the merged stream, delivered under one id."""
-
-    batch_id: int
-    #: progress of the stream before it
-    before: Progress
-    #: progress of the stream after it
-    after: Progress
-    #: its headers in merged order, with final keys
-    headers: Headers
-    #: what the headers' indexes point to
-    names: tuple[str, ...]
-    #: the merged log's index of its first header, and the index after its last
-    log_start: int
-    log_stop: int
-    #: incarnation of the shards' rings that hold its rows
-    generation: int
-    #: names of the shards by shard_index, as the server that delivered it knew them
-    shards: tuple[str, ...] = ()
-    #: of an offset range: the positions up to which its subscriber had consumed each shard before it, by
-    #: shard_index; None: the batch is a run of the merged log
-    consumed: Mapping[int, Position] | None = None
-
-    @property
-    def rows(self) -> int:
-        """Number of row changes and statements in it."""
-        return int(self.headers["rows"].sum())
-
-    @property
-    def server_epoch(self) -> int:
-        """Fencing epoch of the server that delivered it."""
-        return epoch_of(self.batch_id)
-
-    @property
-    def start(self) -> GroupPosition:
-        """Position of the stream before it."""
-        return self.before.end
-
-    @property
-    def ack(self) -> GroupPosition:
-        """The cursor when it is acknowledged."""
-        return self.after.ack
-
-    @property
-    def end(self) -> GroupPosition:
-        """Position of the stream after it."""
-        return self.after.end
-
-
-def epoch_of(batch_id: int) -> int:
-    """Return the fencing epoch of the server that delivered a batch."""
-    return batch_id >> _COUNTER_BITS
 
 
 @dataclass(slots=True)
@@ -104,10 +45,10 @@ class Ledger:
     """
 
     def __init__(self, epoch: int, outstanding_max: int, after_id: int = 0) -> None:
-        assert 0 < epoch < 1 << (63 - _COUNTER_BITS), "ids are signed 64-bit numbers"
+        assert 0 < epoch < 1 << (63 - COUNTER_BITS), "ids are signed 64-bit numbers"
         self._outstanding: dict[int, Batch] = {}
         self._outstanding_max = outstanding_max
-        self._next_id = max(epoch << _COUNTER_BITS, after_id) + 1
+        self._next_id = max(epoch << COUNTER_BITS, after_id) + 1
         self._first_id = self._next_id
         self._taken_back: deque[int] = deque(maxlen=TAKEN_BACK_MAX)
         #: id -> when it was first seen outstanding, microseconds of the shell's clock; the newest may lack it

@@ -16,8 +16,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from merge.calls.batch import Batch
 from merge.delivery.batch_limits import BatchLimits
-from merge.delivery.ledger import Batch
 from merge.errors import DataError, RolledBack
 from merge.order.stream import Stream
 from merge.values.header import Flag, Headers

@@ -15,6 +15,8 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
+from merge.calls.consumers import Ack, Get, GetRange, Rollback, SubscribeAt, Unsubscribe
+from merge.calls.resume import Resume
 from merge.delivery.batch_limits import BatchLimits
 from merge.delivery.continuation import Continuation
 from merge.delivery.cursor_writes import OWN_CALL, Saving
@@ -28,15 +30,9 @@ from merge.errors import (
     SubscriptionDropped,
 )
 from merge.events import (
-    AckRequested,
+    Asked,
     ConsumerLeased,
     ConsumerState,
-    GetRequested,
-    RangeRequested,
-    Resume,
-    RollbackRequested,
-    SubscribeRequested,
-    UnsubscribeRequested,
 )
 from merge.instructions import ForgetClient, Instruction, Refuse, ReleaseConsumer, Reply, SaveCursor
 from merge.order.stream import Stream
@@ -119,10 +115,10 @@ class Subscriber(Continuation):
                 cursor=self.cursor.to_json() if self.cursor is not None else None,
             )
 
-    def take_over(self, request: SubscribeRequested, event: ConsumerLeased) -> list[Instruction]:
+    def take_over(self, call: SubscribeAt, event: ConsumerLeased) -> list[Instruction]:
         """Give the client id to another consumer; its subscription is answered when it is written."""
         over = FencedError(
-            f"{request.holder} took over client {self.client_id}.",
+            f"{call.holder} took over client {self.client_id}.",
             hint="Another consumer took over. Stop this one.",
             our_epoch=self.lease.epoch,
             current_epoch=event.epoch,
@@ -130,12 +126,12 @@ class Subscriber(Continuation):
         refusals = self._refuse_all(over)
         self.delivery.give_back()
         self.reads_ranges = False
-        self.lease.give(request.holder, event.epoch, event.at_us)
+        self.lease.give(call.holder, event.epoch, event.at_us)
         if self._stored_filter is None:
             self._stored_filter = self.filter
-        self.filter = request.filter
-        self.writes.subscribing = event.call
-        self.resume(request.resume)
+        self.filter = call.filter
+        self.writes.subscribing = event.number
+        self.resume(call.resume)
         return refusals
 
     def release(self) -> list[Instruction]:
@@ -146,14 +142,14 @@ class Subscriber(Continuation):
         gone = NotSubscribed(f"Client {self.client_id} was released.", hint="Subscribe again.")
         return [*self.delivery.refuse_waiting(gone), ReleaseConsumer(self.client_id)]
 
-    def unsubscribe(self, request: UnsubscribeRequested) -> list[Instruction]:
+    def unsubscribe(self, asked: Asked[Unsubscribe]) -> list[Instruction]:
         """Remove the subscription and its cursor; they are gone when the cursor store confirms it.
 
         Raises:
             RetryableError: a write is under way; nothing was changed.
         """
         if self.writes.follows_shards:
-            self.writes.defer(request)
+            self.writes.defer(asked)
             return []
         self.writes.check_none()
         gone = NotSubscribed(f"Client {self.client_id} unsubscribed.")
@@ -161,8 +157,8 @@ class Subscriber(Continuation):
         self.delivery.give_back()
         self.lease.holder = ""
         self.leave()
-        self.writes.forget(request.call)
-        return [*released, ReleaseConsumer(self.client_id), ForgetClient(request.call, self.client_id)]
+        self.writes.forget(asked.number)
+        return [*released, ReleaseConsumer(self.client_id), ForgetClient(asked.number, self.client_id)]
 
     def _refuse_all(self, error: CanalGroupError) -> list[Instruction]:
         """Refuse the gets that wait, and a subscription that is unanswered."""
@@ -254,7 +250,7 @@ class Subscriber(Continuation):
 
     # ---- gets ------------------------------------------------------------------------------------------
 
-    def get(self, request: GetRequested) -> list[Instruction]:
+    def get(self, asked: Asked[Get]) -> list[Instruction]:
         """Let a get wait for the next batch.
 
         Raises:
@@ -263,24 +259,25 @@ class Subscriber(Continuation):
         """
         if self.purged is not None:
             raise self.purged
-        self.delivery.check_get(request.seen_id)
-        return self.delivery.get(request)
+        self.delivery.check_get(asked.call.seen_id)
+        return self.delivery.get(asked.number, asked.call)
 
-    def get_range(self, request: RangeRequested, stream: Stream) -> list[Instruction]:
+    def get_range(self, asked: Asked[GetRange], stream: Stream) -> list[Instruction]:
         """Let a call wait for an offset range; a repeated request for an outstanding range is answered again.
 
         Raises:
             RetryableError: a write is under way, or too many batches are outstanding; nothing was changed.
             RolledBack: as `seek`.
         """
-        found = self.delivery.find_range(request.offset_range)
+        call = asked.call
+        found = self.delivery.find_range(call.offset_range)
         if found is not None:
-            return [Reply(request.call, found)]
+            return [Reply(asked.number, found)]
         self.writes.check_none()
         self.delivery.ledger.check_room()
-        refusals = self.seek(request.offset_range.start, stream, may_rewind=request.may_rewind)
+        refusals = self.seek(call.offset_range.start, stream, may_rewind=call.may_rewind)
         self.reads_ranges = True
-        self.delivery.waiting[request.call] = request
+        self.delivery.waiting[asked.number] = call
         return refusals
 
     def serve(self, stream: Stream) -> list[Instruction]:
@@ -294,7 +291,7 @@ class Subscriber(Continuation):
             self.arrived()
         return answers
 
-    def rollback(self, request: RollbackRequested) -> list[Instruction]:
+    def rollback(self, asked: Asked[Rollback]) -> list[Instruction]:
         """Roll back the batches that its consumer gives back, and answer.
 
         Raises:
@@ -302,27 +299,27 @@ class Subscriber(Continuation):
             RolledBack, UnknownBatch: as `Ledger.find`; nothing was changed.
         """
         if self.writes.follows_shards:
-            self.writes.defer(request)
+            self.writes.defer(asked)
             return []
         self.writes.check_none()
-        return [Reply(request.call, self.delivery.give_back(request.batch_id))]
+        return [Reply(asked.number, self.delivery.give_back(asked.call.batch_id))]
 
-    def ack(self, request: AckRequested, stream: Stream) -> list[Instruction]:
+    def ack(self, asked: Asked[Ack], stream: Stream) -> list[Instruction]:
         """Write the cursor after the oldest outstanding batch; the call is answered when that is durable.
 
         Raises:
             RetryableError: another write is under way; nothing was changed.
             AckOutOfOrder, RolledBack, UnknownBatch: as `Ledger.check_ack`; nothing was changed.
         """
-        ledger, unsure = self.delivery.ledger, self.writes.unsure_of
+        ledger, unsure, batch_id = self.delivery.ledger, self.writes.unsure_of, asked.call.batch_id
         if self.writes.follows_shards:
-            ledger.check_ack(request.batch_id)
-            self.writes.defer(request)
+            ledger.check_ack(batch_id)
+            self.writes.defer(asked)
             return []
-        if unsure is None or not (unsure.batch_id == request.batch_id and ledger.holds(unsure)):
+        if unsure is None or not (unsure.batch_id == batch_id and ledger.holds(unsure)):
             self.writes.check_none()
-        batch = ledger.check_ack(request.batch_id)
-        return self._save(Saving(request.call, batch), stream)
+        batch = ledger.check_ack(batch_id)
+        return self._save(Saving(asked.number, batch), stream)
 
     # ---- for people, and for tests -----------------------------------------------------------------------
 

@@ -15,8 +15,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from merge.calls.client_id import COUNT_MAX
 from merge.delivery.batch_limits import BatchLimits
-from merge.delivery.client_id import COUNT_MAX
 from merge.delivery.phase import Phase
 from merge.delivery.subscriber import Subscriber
 from merge.errors import AccessDenied, DataError, UsageError

@@ -271,6 +271,7 @@ def status(
     """
     from canal_group.gateway.gateway_client import GatewayClient
     from canal_group.gateway.tls import Tls
+    from merge.calls.consumers import Status
     from programs.command.status_page import print_status
 
     login = zookeeper_login(zookeeper_auth_env, zookeeper_ca, zookeeper_cert, zookeeper_key)
@@ -285,7 +286,7 @@ def status(
                 print_status(state, wide=wide)
 
         # Printed while it is read, so that an unexpected state is reported as an error of the gateway.
-        gateway_client.ask_for("status", show)
+        gateway_client.ask_for(Status(), show)
 
 
 @app.command()

@@ -26,6 +26,7 @@ from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.driver.instance import Instance
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.zookeeper.tree import Tree
+from merge.calls.consumers import Status
 from programs.demo.database.mariadb import MariaDbServer
 from programs.demo.database.server_process import DatabaseServer
 
@@ -77,7 +78,7 @@ class SharedShop(Shop):
     def client_ids(self) -> list[str]:
         """Return everybody who has subscribed."""
         with closing(GatewayClient(self.instance.uri, self.destination)) as gateway_client:
-            return [str(client["client_id"]) for client in gateway_client.ask("status")["group"]["clients"]]
+            return [str(client["client_id"]) for client in gateway_client.ask(Status())["group"]["clients"]]
 
     @contextmanager
     def lent(self) -> Iterator[SharedShop]:

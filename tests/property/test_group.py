@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from soak import cases
 
 from merge import events as ev
+from merge.calls.consumers import Get, Unsubscribe
 from merge.delivery.batch_limits import BatchLimits
 from merge.delivery.cursor_writes import OWN_CALL
 from merge.errors import (
@@ -277,13 +278,13 @@ class GroupMachine(RuleBasedStateMachine):
             self._check_forward(save)
         # An acknowledgement may wait for another write, of shards that joined: that one says nothing of it.
         call, batch = self.acking.get(client, (None, None))
-        if call == save.call and fails:
+        if call == save.number and fails:
             self.unsure[client] = call, batch
-        elif call == save.call:
+        elif call == save.number:
             # Its consumer asked again for what was unsure, and is told.
             self.unsure.pop(client, None)
         elif client in self.unsure:
-            assert self.unsure[client][0] == save.call, "what is unsure is written before anything else"
+            assert self.unsure[client][0] == save.number, "what is unsure is written before anything else"
         if fails and arrives and client in self.unsure:
             self.there.add(client)
         self.world.save(CoordinatorUnavailable("away") if fails else None, arrives=arrives)
@@ -306,7 +307,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(client=st.sampled_from(CLIENTS))
     def unsubscribe(self, client):
         world, call = self.world, self.world.call()
-        asked = ev.UnsubscribeRequested(call, client, world.epochs.get(client, 0), world.now_us)
+        asked = ev.Asked(call, Unsubscribe(client, world.epochs.get(client, 0)), world.now_us)
         self._may_rewind(lambda: world.tell(asked))
         refused = isinstance(world.answers.get(call), CanalGroupError)
         assert refused or self._leaves(client) or client in self._deferring()
@@ -336,7 +337,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     def _deferring(self):
         """Clients whose calls wait for a write that nobody asked for."""
-        return {save.client_id for save in self.world.saving if save.call == OWN_CALL}
+        return {save.client_id for save in self.world.saving if save.number == OWN_CALL}
 
     def _check_forward(self, save):
         before = self.world.stored.get(save.client_id)
@@ -497,7 +498,7 @@ class GroupMachine(RuleBasedStateMachine):
             return
         before = self.world.group.describe(0)
         call = self.world.call()
-        self.world.tell(ev.GetRequested(call, client, epoch - 1, 9, self.world.now_us))
+        self.world.tell(ev.Asked(call, Get(client, epoch - 1, 9, 0.0), self.world.now_us))
         allowed = RetryableError if self._leaves(client) else FencedError | NotSubscribed
         assert isinstance(self.world.answers[call], allowed)
         assert self.world.group.describe(0) == before
@@ -507,7 +508,7 @@ class GroupMachine(RuleBasedStateMachine):
         consumer = self.consumers[client]
         if client in self.subscribing or (which is not None and which >= len(consumer.outstanding)):
             return
-        if any((save.client_id, save.call) == (client, OWN_CALL) for save in self.world.saving):
+        if any((save.client_id, save.number) == (client, OWN_CALL) for save in self.world.saving):
             return
         batch_id = None if which is None else consumer.outstanding[which].batch_id
         try:

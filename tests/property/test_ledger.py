@@ -7,7 +7,8 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from soak import cases
 
-from merge.delivery.ledger import Batch, Ledger
+from merge.calls.batch import Batch
+from merge.delivery.ledger import Ledger
 from merge.errors import AckOutOfOrder, RetryableError, RolledBack, UnknownBatch
 from merge.values.position import GroupPosition
 from merge.values.progress import Progress

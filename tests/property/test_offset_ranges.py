@@ -7,8 +7,8 @@ import hypothesis.strategies as st
 from builders import Source, Tx, World, all_places, places
 from hypothesis import given
 
+from merge.calls.batch import Batch
 from merge.delivery.batch_limits import BatchLimits
-from merge.delivery.ledger import Batch
 from merge.errors import CanalGroupError
 from merge.group import GroupSettings
 from merge.values.header import Flag

@@ -9,20 +9,7 @@ from property.test_group import GroupMachine
 from merge import events as ev
 from merge import instructions as do
 
-REQUESTS = (
-    ev.SubscribeRequested,
-    ev.ConsumerTouched,
-    ev.GetRequested,
-    ev.RangeRequested,
-    ev.PlanRequested,
-    ev.AckRequested,
-    ev.RollbackRequested,
-    ev.UnsubscribeRequested,
-    ev.ReleaseRequested,
-    ev.ShardPolicyGiven,
-    ev.ShardAdded,
-    ev.ShardRemoved,
-)
+REQUESTS = (ev.Asked, ev.ShardAdded)
 
 
 def frozen(group):

@@ -14,7 +14,8 @@ from actors.gateway.canal.batch_sender import BatchSender
 from actors.gateway.canal.stream import PeerGone
 from actors.gateway.canal.subscription import Entries, Subscription
 from actors.gateway.canal.unsent_bytes import UnsentBytes
-from merge.delivery.ledger import Batch
+from merge.calls.batch import Batch
+from merge.calls.call import Call
 from merge.errors import (
     AckOutOfOrder,
     CanalGroupError,
@@ -113,9 +114,14 @@ class CanalConsumer(Consumer):
         else:
             self._held.append((batch.batch_id, places))
 
-    async def ask(self, method: str, *arguments: Any, wait_s: float = 0.0) -> Any:
+    async def ask_from(self, call: Call[Any]) -> Any:
         """Call the group, as the gateway does."""
-        return await self._ask(method, *arguments, wait_us=round(wait_s * 1e6))
+        return await self._give(call)
+
+    async def places_of(self, *key: Any) -> list[ReadPosition]:
+        """Return which rows of the sources an outstanding batch holds."""
+        places: list[ReadPosition] = await self._ask("rows", *key)
+        return places
 
 
 class _Watched(Subscription):
@@ -128,7 +134,7 @@ class _Watched(Subscription):
         self._places: dict[int, list[ReadPosition]] = {}
 
     async def entries(self, batch: Batch) -> Entries:
-        places = await self._consumer.ask("rows", self.client_id, self.epoch, batch.batch_id)
+        places = await self._consumer.places_of(self.client_id, self.epoch, batch.batch_id)
         self._places[batch.batch_id] = places
         return Entries(memoryview(bytes(batch.rows)), batch.rows, _Lease(self._consumer))  # type: ignore[arg-type]
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from merge.delivery.ledger import Batch
+from merge.calls.batch import Batch
+from merge.calls.call import Call
+from merge.calls.consumers import Ack, Get, Release, Rollback, SubscribeAt, Touch, Unsubscribe
+from merge.calls.resume import Resume
 from merge.errors import (
     AckOutOfOrder,
     CanalGroupError,
@@ -23,7 +26,6 @@ from merge.errors import (
     SubscriptionDropped,
     UnknownBatch,
 )
-from merge.events import Resume
 from simulation.invariants import Invariants
 from simulation.loop import MS, Loop
 from simulation.network import Network
@@ -114,7 +116,7 @@ class Consumer(Process):
         self._invariants.unsubscribes(self.client_id)
         while True:
             try:
-                await self._ask("unsubscribe", self.client_id, self._epoch)
+                await self._give(Unsubscribe(self.client_id, self._epoch))
                 break
             except RetryableError:
                 await self.sleep(RETRY_US)
@@ -129,12 +131,12 @@ class Consumer(Process):
         self._epoch, self._held = 0, deque()
         holder = f"{self.name}/{self.incarnation}"
         try:
-            self._epoch, _ = await self._ask("subscribe", self.client_id, holder, None)
+            self._epoch, _ = await self._give(SubscribeAt(self.client_id, holder, ""))
         except SubscriptionDropped:
             resume = self.loop.chance.choice(list(Resume))
             self.note("was dropped as inactive and continues at {}", resume)
             self._invariants.resumes(self.client_id, resume)
-            self._epoch, _ = await self._ask("subscribe", self.client_id, holder, resume)
+            self._epoch, _ = await self._give(SubscribeAt(self.client_id, holder, "", resume=resume))
         self._seen_id = 0
         self._upto = self._invariants.passed(self.client_id)
         self.note("is subscribed under epoch {}", self._epoch)
@@ -144,7 +146,7 @@ class Consumer(Process):
             await self.sleep(TOUCH_US)
             if self._epoch:
                 try:
-                    await self._ask("touch", self.client_id, self._epoch)
+                    await self._give(Touch(self.client_id, self._epoch))
                 except CanalGroupError:
                     continue
 
@@ -164,8 +166,8 @@ class Consumer(Process):
     async def _get(self) -> Batch | None:
         rows_max = self.loop.chance.randrange(1, 9)
         try:
-            batch: Batch | None = await self._ask(
-                "get", self.client_id, self._epoch, rows_max, GET_US / 1e6, self._seen_id, wait_us=GET_US
+            batch: Batch | None = await self._give(
+                Get(self.client_id, self._epoch, rows_max, GET_US / 1e6, self._seen_id)
             )
             if batch is None:
                 return None
@@ -189,7 +191,7 @@ class Consumer(Process):
         batch_id, places = self._held[0]
         self._invariants.finished(self.client_id, places)
         try:
-            await self._ask("ack", self.client_id, self._epoch, batch_id)
+            await self._give(Ack(self.client_id, self._epoch, batch_id))
         except UnknownBatch:
             self._held.popleft()  # an earlier attempt was accepted
         except (RolledBack, AckOutOfOrder):
@@ -202,7 +204,7 @@ class Consumer(Process):
     async def _give_back(self) -> None:
         """Forget the batches that are held, and have them delivered again."""
         self._held.clear()
-        await self._ask("rollback", self.client_id, self._epoch, None)
+        await self._give(Rollback(self.client_id, self._epoch, None))
         self._upto = self._invariants.passed(self.client_id)
 
     async def _change_mind(self) -> None:
@@ -215,14 +217,14 @@ class Consumer(Process):
             while len(self._held) > place:
                 self._held.pop()
             try:
-                await self._ask("rollback", self.client_id, self._epoch, batch_id)
+                await self._give(Rollback(self.client_id, self._epoch, batch_id))
             except (RolledBack, UnknownBatch):
                 await self._give_back()
         elif chance.random() < 0.5:
             await self._give_back()
         else:
             self.note("leaves")
-            await self._ask("release", self.client_id, self._epoch)
+            await self._give(Release(self.client_id, self._epoch))
             raise NotSubscribed("It left by itself.")
 
     async def _ack_too_early(self) -> None:
@@ -230,11 +232,15 @@ class Consumer(Process):
         batch_id, places = self._held[-1]
         self._invariants.finished(self.client_id, places)
         try:
-            await self._ask("ack", self.client_id, self._epoch, batch_id)
+            await self._give(Ack(self.client_id, self._epoch, batch_id))
         except (AckOutOfOrder, RolledBack, UnknownBatch):
             await self._give_back()
 
     # ---- asking ----------------------------------------------------------------------------------------
+
+    async def _give(self, call: Call[Any]) -> Any:
+        """Make a call of the current server; see `_ask`."""
+        return await self._ask("give", call, wait_us=round(call.wait_s * 1e6))
 
     async def _ask(self, method: str, *arguments: Any, wait_us: int = 0) -> Any:
         """Ask the current server; ask another one next time, if this one cannot answer."""

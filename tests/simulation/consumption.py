@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from merge.delivery.ledger import Batch
+from merge.calls.batch import Batch
 from merge.values.position import GroupPosition
 from simulation.source import Reach, ReadPosition
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actors.ports import Subscription
-from merge.events import Resume
+from merge.calls.resume import Resume
 from merge.values.header import Flag
 from merge.values.position import GroupPosition
 from simulation.consumption import Consumption

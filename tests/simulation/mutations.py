@@ -20,9 +20,13 @@ from actors.gateway.canal.subscription import Subscription
 from actors.group.active_group import ActiveGroup
 from merge import events as ev
 from merge import instructions as do
+from merge.calls.batch import Batch
+from merge.calls.call import Call
+from merge.calls.consumers import Ack, Get, GetRange
+from merge.calls.operators import RemoveShard
 from merge.delivery.delivery import Delivery
 from merge.delivery.lease import Lease
-from merge.delivery.ledger import Batch, Ledger
+from merge.delivery.ledger import Ledger
 from merge.delivery.subscriber import Subscriber
 from merge.delivery.subscribers import Subscribers
 from merge.group import Group
@@ -66,23 +70,17 @@ def a_server_answers_without_looking_whether_it_is_active(patch: Patch) -> None:
         real(self, call, value)
         self.check_active = check
 
-    async def ask(self: ActiveGroup, make: Callable[[int], ev.Event]) -> Any:
+    async def ask(self: ActiveGroup, call: Call[Any]) -> Any:
         self.check_active()
-        return await self._request(make)[1]
-
-    async def ask_within(
-        self: ActiveGroup, timeout_s: float, client_id: str, make: Callable[[int], ev.Event]
-    ) -> Any:
-        self.check_active()
-        call, answer = self._request(make)
-        await asyncio.wait([answer], timeout=timeout_s)
-        if not answer.done():
-            self.tell(ev.GetTimedOut(call, client_id))
+        number, answer = self._request(lambda number: ev.Asked(number, call, self._host.now_us()))
+        if isinstance(call, Get | GetRange):
+            await asyncio.wait([answer], timeout=call.timeout_s)
+            if not answer.done():
+                self.tell(ev.GetTimedOut(number, call.client_id))
         return await answer
 
     patch(ActiveGroup, "_reply", reply)
     patch(ActiveGroup, "ask", ask)
-    patch(ActiveGroup, "ask_within", ask_within)
 
 
 def any_batch_can_be_acknowledged(patch: Patch) -> None:
@@ -94,9 +92,9 @@ def acked_before_written(patch: Patch) -> None:
 
     def handle(self: Group, event: ev.Event) -> list[do.Instruction]:
         instructions = real(self, event)
-        if isinstance(event, ev.AckRequested):
+        if isinstance(event, ev.Asked) and isinstance(event.call, Ack):
             saves = [save for save in instructions if isinstance(save, do.SaveCursor)]
-            return [*(do.Reply(event.call, save.cursor) for save in saves), *instructions]
+            return [*(do.Reply(event.number, save.cursor) for save in saves), *instructions]
         return instructions
 
     patch(Group, "handle", handle)
@@ -262,7 +260,9 @@ def a_removed_shard_leaves_at_once(patch: Patch) -> None:
     real = Group.handle
 
     def handle(self: Group, event: ev.Event) -> list[do.Instruction]:
-        return real(self, replace(event, now=True) if isinstance(event, ev.ShardRemoved) else event)
+        if isinstance(event, ev.Asked) and isinstance(event.call, RemoveShard):
+            event = replace(event, call=replace(event.call, now=True))
+        return real(self, event)
 
     patch(Group, "handle", handle)
 

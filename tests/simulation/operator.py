@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from merge.calls.operators import AddShard, GivePolicy, RemoveShard, SkipEvent
 from merge.errors import CanalGroupError, ServerUnavailable, UsageError
 from merge.values.member import Policy, Role
 from simulation.loop import MS, Loop
 from simulation.network import Network
 from simulation.process import Process
-from simulation.server import Server
+from simulation.server import Server, definition
 
 ANSWER_US = 2_500 * MS
 #: adding waits for the driver
@@ -34,18 +35,18 @@ class Operator(Process):
     async def add(self, shard: str) -> None:
         """Request a join until it is done: a server that takes over does not know of the request."""
         while True:
-            state = await self._insist("add_shard", shard, wait_us=ADD_US)
+            state = await self._insist("give", AddShard(definition(shard)), wait_us=ADD_US)
             if state is None or state.get("role") in (Role.MEMBER, Role.LEAVING, Role.LEFT):
                 return
             await self.sleep(AGAIN_US)
 
     async def give(self, shard: str, policy: Policy) -> None:
         """Set a shard's policy, if that is allowed."""
-        await self._insist("give_policy", shard, policy)
+        await self._insist("give", GivePolicy(shard, policy))
 
     async def skip(self, shard: str) -> None:
         """Skip a shard repeatedly: a server that takes over may not know of it; stop if refused."""
-        while await self._insist("give_policy", shard, Policy.SKIP) is not None:
+        while await self._insist("give", GivePolicy(shard, Policy.SKIP)) is not None:
             await self.sleep(AGAIN_US)
 
     async def leave_out(self, shard: str) -> None:
@@ -53,13 +54,13 @@ class Operator(Process):
         while True:
             at = await self._insist("stopped_at", shard)
             for _ in range(2 if at else 0):
-                await self._insist("skip_event", shard, at)
+                await self._insist("give", SkipEvent(shard, at, by="operator"))
             await self.sleep(AGAIN_US)
 
     async def remove(self, shard: str, *, now: bool) -> None:
         """Request a removal until it is done: a server that takes over does not know of the request."""
         while True:
-            state = await self._insist("drop_shard" if now else "drain_shard", shard)
+            state = await self._insist("give", RemoveShard(shard, now))
             if state is None or state["role"] == Role.LEFT:
                 return
             await self.sleep(AGAIN_US)
@@ -73,7 +74,7 @@ class Operator(Process):
             try:
                 state = await self.within(answer, wait_us, away)
             except UsageError as error:
-                self.note("is refused {}: {}", method, error.message)
+                self.note("is refused {}: {}", arguments, error.message)
                 return None
             except CanalGroupError:
                 await self.sleep(AGAIN_US)

@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from merge.calls.call import Call
+from merge.calls.consumers import Ack, GetRange, SubscribeAt, Touch
+from merge.calls.resume import Resume
 from merge.errors import (
     CanalGroupError,
     CorruptEvent,
@@ -22,7 +25,6 @@ from merge.errors import (
     SubscriptionDropped,
     UsageError,
 )
-from merge.events import Resume
 from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition
 from simulation.consumer import ANSWER_US, GET_US, RETRY_US, TOUCH_US
@@ -123,10 +125,12 @@ class RangeReader(Process):
     async def _subscribe(self) -> None:
         holder = f"{self.name}/{self.incarnation}"
         try:
-            self._epoch, cursor = await self._ask("subscribe", self.client_id, holder, None)
+            self._epoch, cursor = await self._give(SubscribeAt(self.client_id, holder, ""))
         except SubscriptionDropped:
             self._invariants.resumes(self.client_id, Resume.CURSOR)
-            self._epoch, cursor = await self._ask("subscribe", self.client_id, holder, Resume.CURSOR)
+            self._epoch, cursor = await self._give(
+                SubscribeAt(self.client_id, holder, "", resume=Resume.CURSOR)
+            )
         if self._checkpoint.begin is None:
             self._checkpoint.begin = cursor
         self.note("is subscribed under epoch {}", self._epoch)
@@ -136,7 +140,7 @@ class RangeReader(Process):
             await self.sleep(TOUCH_US)
             if self._epoch:
                 try:
-                    await self._ask("touch", self.client_id, self._epoch)
+                    await self._give(Touch(self.client_id, self._epoch))
                 except CanalGroupError:
                     continue
 
@@ -167,17 +171,21 @@ class RangeReader(Process):
     async def _ack(self, batch_id: int) -> None:
         """Acknowledge what the checkpoint holds; if that is lost, the next acknowledgement covers it."""
         try:
-            await self._ask("ack", self.client_id, self._epoch, batch_id)
+            await self._give(Ack(self.client_id, self._epoch, batch_id))
         except CanalGroupError as error:
             self.note("has no answer to an ack: {}", error.message)
 
     async def _read(self, offset_range: OffsetRange) -> tuple[Any, list[ReadPosition]] | None:
-        batch = await self._ask(
-            "offset_range", self.client_id, self._epoch, offset_range, GET_US / 1e6, wait_us=GET_US
+        batch = await self._give(
+            GetRange(self.client_id, self._epoch, offset_range, GET_US / 1e6, may_rewind=True)
         )
         if batch is None:
             return None
         return batch, await self._ask("rows", self.client_id, self._epoch, batch.batch_id)
+
+    async def _give(self, call: Call[Any]) -> Any:
+        """Make a call of the current server; see `_ask`."""
+        return await self._ask("give", call, wait_us=round(call.wait_s * 1e6))
 
     async def _ask(self, method: str, *arguments: Any, wait_us: int = 0) -> Any:
         server = self._servers[self._door]

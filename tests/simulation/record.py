@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from merge.delivery.ledger import Batch
+from merge.calls.batch import Batch
 from merge.values.position import GroupPosition
 from simulation.binlog import Binlog
 from simulation.consumption import Consumption, ViolationError

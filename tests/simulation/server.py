@@ -26,14 +26,13 @@ from actors.shard.report import ShardReport
 from conf.load import build_instance
 from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
-from merge.delivery.ledger import Batch
+from merge.calls.call import Call
+from merge.calls.consumers import Ack, Confirm, Get, Plan, SubscribeAt
+from merge.calls.operators import GivePolicy, RemoveShard
 from merge.errors import CanalGroupError, ShardUnavailable
-from merge.events import Resume
 from merge.group import Group, GroupSettings
-from merge.values.member import Policy, Role
-from merge.values.offset_range import OffsetRange
-from merge.values.position import GroupPosition, Position
-from merge.values.skips.skipped_event import parse_place
+from merge.values.member import Role
+from merge.values.position import Position
 from simulation.channel import Channel
 from simulation.cursors import CursorsBeside, WatchedCursors
 from simulation.invariants import Invariants
@@ -127,40 +126,27 @@ class Server(Process):
         await self.candidate.close()
         self.relaunch()
 
-    # ---- calls of consumers ----------------------------------------------------------------------------
+    # ---- calls of consumers and operators --------------------------------------------------------------
 
-    async def subscribe(
-        self, client_id: str, holder: str, resume: Resume | None
-    ) -> tuple[int, GroupPosition]:
-        """Make `holder` the active consumer of a client id."""
-        answer = await self.calls.subscribe(client_id, holder, "", resume=resume)
-        self.around.invariants.subscribed(client_id, answer[1])
+    async def give(self, call: Call[Any]) -> Any:
+        """Return the group's answer to a call, and tell the invariants of it."""
+        if isinstance(call, RemoveShard):
+            return await self._remove_shard(call)
+        answer = await self.calls.answer(call)
+        match call:
+            case SubscribeAt(client_id=client_id):
+                self.around.invariants.subscribed(client_id, answer[1])
+            case Get(client_id=client_id) if answer is not None:
+                self.around.invariants.delivered(client_id, answer)
+            case Ack(client_id=client_id, batch_id=batch_id):
+                self.around.invariants.accepted(client_id, batch_id)
+            case GivePolicy(policy=policy) if self.machine is not None:
+                self.around.invariants.policy_given(self.machine.epoch, answer["index"], policy)
         return answer
-
-    async def touch(self, client_id: str, epoch: int) -> None:
-        """Keep the consumer's lease."""
-        await self.calls.touch(client_id, epoch)
-
-    async def get(
-        self, client_id: str, epoch: int, rows_max: int, timeout_s: float, seen_id: int
-    ) -> Batch | None:
-        """Deliver the next batch; wait for one until the timeout."""
-        batch = await self.calls.get(client_id, epoch, rows_max, timeout_s, seen_id)
-        if batch is not None:
-            self.around.invariants.delivered(client_id, batch)
-        return batch
-
-    async def offset_range(
-        self, client_id: str, epoch: int, offset_range: OffsetRange, timeout_s: float
-    ) -> Batch | None:
-        """Deliver an offset range; wait for it until the timeout."""
-        return await self.calls.offset_range(
-            client_id, epoch, offset_range, may_rewind=True, timeout_s=timeout_s
-        )
 
     async def rows(self, client_id: str, epoch: int, batch_id: int) -> list[ReadPosition]:
         """Return which rows of the sources an outstanding batch holds, in merged order."""
-        batch = await self.calls.plan(client_id, epoch, batch_id)
+        batch = await self.calls.answer(Plan(client_id, epoch, batch_id))
         found: dict[int, list[ReadPosition]] = {}
         begins: dict[int, int] = {}
         group = self.candidate.serving()
@@ -177,39 +163,11 @@ class Server(Process):
                 int(mine[0]),
                 int(mine[-1]) + 1,
             )
-        await self.calls.confirm(client_id, epoch, batch_id)
+        await self.calls.answer(Confirm(client_id, epoch, batch_id))
         shards, sequences = batch.headers["shard"].tolist(), batch.headers["sequence"].tolist()
         return [
             found[shard][sequence - begins[shard]] for shard, sequence in zip(shards, sequences, strict=True)
         ]
-
-    async def ack(self, client_id: str, epoch: int, batch_id: int) -> GroupPosition:
-        """Acknowledge the oldest outstanding batch; return the cursor once it is durable."""
-        cursor = await self.calls.ack(client_id, epoch, batch_id)
-        self.around.invariants.accepted(client_id, batch_id)
-        return cursor
-
-    async def rollback(self, client_id: str, epoch: int, batch_id: int | None) -> int:
-        """Roll back a batch and every later one, or all."""
-        return await self.calls.rollback(client_id, epoch, batch_id)
-
-    async def unsubscribe(self, client_id: str, epoch: int) -> None:
-        """Remove a subscription with its cursor."""
-        await self.calls.unsubscribe(client_id, epoch)
-
-    async def release(self, client_id: str, epoch: int) -> None:
-        """End the consumer's lease; subscription and cursor stay."""
-        await self.calls.release(client_id, epoch)
-
-    # ---- calls of operators and the driver -------------------------------------------------------------
-
-    async def give_policy(self, name: str, policy: Policy) -> dict[str, Any]:
-        """Set whether a silent shard holds the group up."""
-        state = await self.calls.give_policy(name, policy)
-        machine = self.machine
-        if machine is not None:
-            self.around.invariants.policy_given(machine.epoch, state["index"], policy)
-        return state
 
     async def stopped_at(self, name: str) -> str:
         """Return the event at which a shard has stopped, as its error says; empty: it has not."""
@@ -218,36 +176,18 @@ class Server(Process):
         details = {} if error is None else error.details
         return f"{details['file']}:{details['offset']}" if details.get("skippable") else ""
 
-    async def skip_event(self, name: str, at: str) -> dict[str, Any]:
-        """Leave out an event at which a shard has stopped."""
-        file, offset = parse_place(at)
-        return await self.calls.skip_event(
-            name, file, offset, whole_transaction=False, by="operator", at_us=0
-        )
-
-    async def add_shard(self, name: str) -> dict[str, Any]:
-        """Let one more shard join."""
-        return await self.calls.add_shard(definition(name), None)
-
-    async def drain_shard(self, name: str) -> dict[str, Any]:
-        """Remove a shard once everything that it has committed by now is acknowledged."""
-        return await self._remove_shard(name, now=False)
-
-    async def drop_shard(self, name: str) -> dict[str, Any]:
-        """Remove a shard at once."""
-        return await self._remove_shard(name, now=True)
-
-    async def _remove_shard(self, name: str, *, now: bool) -> dict[str, Any]:
-        before = self._role(name)
-        removal = self.spawn(self.calls.remove_shard(name, now=now))
+    async def _remove_shard(self, call: RemoveShard) -> dict[str, Any]:
+        before = self._role(call.shard)
+        removal = self.spawn(self.calls.answer(call))
         # After this the machine has received the request; the answer may take long, or never come.
         await asyncio.sleep(0)
         machine = self.machine
         # A server that took over may not know the shard yet, and drops it from the cursors.
-        if machine is not None and (self._role(name) is Role.LEAVING or name in machine._stream.retired):
+        removed = machine is not None and call.shard in machine._stream.retired
+        if machine is not None and (removed or self._role(call.shard) is Role.LEAVING):
             # A shard that has not joined yet also leaves at once.
-            at_once = now or before is Role.JOINING
-            self.around.invariants.removed(machine.epoch, int(name[1:]), now=at_once)
+            at_once = call.now or before is Role.JOINING
+            self.around.invariants.removed(machine.epoch, int(call.shard[1:]), now=at_once)
         state: dict[str, Any] = await removal
         return state
 

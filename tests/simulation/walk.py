@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 from random import Random
+from typing import Any
 
 from builders import Source, Tx, World
 
 from merge import events as ev
+from merge.calls.consumers import Get, OfConsumer, Plan, Release, Rollback, Touch, Unsubscribe
+from merge.calls.resume import Resume
 from merge.delivery.batch_limits import BatchLimits
 from merge.errors import CanalGroupError, CoordinatorUnavailable, CorruptEvent, PositionPurged, UsageError
 from merge.order.ddl.rule import DdlRule
@@ -221,7 +224,7 @@ class Walk:
         self._world.request_subscribe(
             self._client(),
             chance.choice("xxxy"),
-            chance.choice((None, *ev.Resume)),
+            chance.choice((None, *Resume)),
             may_disturb=chance.random() < 0.7,
             start=chance.choice((None, None, *self._places)),
             move=chance.random() < 0.5,
@@ -236,7 +239,7 @@ class Walk:
             self._world.lease()
         else:
             asked = self._world.leasing.pop(0)
-            self._world.tell(ev.LeaseFailed(asked.call, asked.client_id, CoordinatorUnavailable("away")))
+            self._world.tell(ev.LeaseFailed(asked.number, asked.client_id, CoordinatorUnavailable("away")))
 
     def _fail_to_subscribe(self) -> None:
         """Let a subscription be refused that a consumer repeats which has just moved to another position."""
@@ -254,7 +257,7 @@ class Walk:
         seen = found.delivery.ledger.next_id - 1 if found is not None else 0
         seen_id = self._chance.choice((None, seen, seen, seen - 1))
         epoch, rows_max = world.epochs.get(client, 0), self._chance.randint(1, 3)
-        world.tell(ev.GetRequested(world.call(), client, epoch, rows_max, world.now_us, seen_id))
+        world.tell(ev.Asked(world.call(), Get(client, epoch, rows_max, 0.0, seen_id), world.now_us))
 
     def _get_range(self) -> None:
         chance = self._chance
@@ -281,21 +284,21 @@ class Walk:
         world, batch_id = self._world, self._chance.choice((batch_ids[0], *batch_ids))
         world.request_ack(batch_id, found.client_id)
         epoch = world.epochs.get(found.client_id, 0)
-        world.tell(ev.PlanRequested(world.call(), found.client_id, epoch, batch_id, world.now_us))
+        world.tell(ev.Asked(world.call(), Plan(found.client_id, epoch, batch_id), world.now_us))
 
     def _rollback(self) -> None:
-        self._tell(ev.RollbackRequested, None)
+        self._tell(Rollback)
 
     def _release(self) -> None:
-        self._tell(ev.ReleaseRequested)
+        self._tell(Release)
 
     def _unsubscribe(self) -> None:
         if self._chance.random() < 0.5:
-            self._tell(ev.UnsubscribeRequested)
+            self._tell(Unsubscribe)
 
-    def _tell(self, event: type[ev.Event], *more: None) -> None:
+    def _tell(self, kind: type[OfConsumer[Any]]) -> None:
         client, world = self._client(), self._world
-        world.tell(event(world.call(), client, world.epochs.get(client, 0), *more, world.now_us))
+        world.tell(ev.Asked(world.call(), kind(client, world.epochs.get(client, 0)), world.now_us))
 
     # ---- time --------------------------------------------------------------------------------------------
 
@@ -306,7 +309,7 @@ class Walk:
 
     def _tick(self) -> None:
         if self._chance.random() < 0.5:
-            self._tell(ev.ConsumerTouched)
+            self._tell(Touch)
         reachable = self._chance.random() < 0.9
         self._world.tick(self._chance.choice((1, 1, DROP_US, LEASE_US + 1)), reachable=reachable)
 

@@ -12,7 +12,7 @@ from actors.gateway.canal.stream import PART_BYTES, PacketStream, PeerGone
 from actors.gateway.canal.subscription import Entries, Subscription
 from actors.gateway.canal.unsent_bytes import Answer
 from actors.process.stranger_log import stranger_log
-from merge.delivery.ledger import Batch
+from merge.calls.batch import Batch
 from merge.errors import CanalGroupError, RolledBack
 
 _log = stranger_log(__name__)

@@ -15,6 +15,7 @@ from actors.gateway.canal.wiring import CanalWiring
 from actors.gateway.gateway_counters import GatewayCounters
 from actors.gateway.group_handle import GroupHandle
 from actors.gateway.requests import Requests
+from merge.calls.consumers import Release, Subscribe
 from merge.errors import ConsumerActive, NotSubscribed, RetryableError, UsageError
 
 #: threads that make entries, and ask what takes long
@@ -100,9 +101,9 @@ class CanalService:
                 return Subscription(group, rows, threads, client_id, int(taken["epoch"]), table_filter)
 
     async def _take(self, client_id: str, holder: str, table_filter: str) -> dict[str, Any]:
-        body = {"client_id": client_id, "holder": holder, "filter": table_filter}
+        call = Subscribe(client_id, holder, table_filter)
         taken: dict[str, Any] = await self._in_thread(
-            lambda: self._requests.subscribe(body, may_disturb=False, finds_session=True)
+            lambda: self._requests.subscribe(call, may_disturb=False, finds_session=True)
         )
         return taken
 
@@ -112,7 +113,7 @@ class CanalService:
         That connection has ended for certain: only the active server's connections can be used.
         """
         taken = await self._take(client_id, holder, table_filter)
-        await self._group.ask("release", client_id, int(taken["epoch"]))
+        await self._group.ask_from(Release(client_id, int(taken["epoch"])))
 
     def released(self, peer: str) -> None:
         """Note that a connection holds no client id any more."""

@@ -18,12 +18,16 @@ import contextlib
 from collections import deque
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from actors.gateway.batch_reader import BatchReader
 from actors.gateway.delivery_lease import DeliveryLease
-from merge.delivery.ledger import Batch, epoch_of
+from merge.calls.batch import Batch, epoch_of
+from merge.calls.call import Call
+from merge.calls.consumers import Ack, Get, Release, Rollback, Touch, Unsubscribe
 from merge.errors import RetryableError, RolledBack, UnknownBatch
+
+R = TypeVar("R")
 
 #: bytes of a batch's entries for each byte of its rows: an estimate, before they are made
 _ENTRY_BYTES = 4
@@ -34,8 +38,8 @@ _BATCH_BYTES = 64 << 10
 class GroupCalls(Protocol):
     """Calls the group."""
 
-    async def ask(self, method: str, *arguments: Any, wait_s: float = 0.0, **named: Any) -> Any:
-        """Call a method of `actors.group.group.GroupActor` and return its answer.
+    async def ask_from(self, call: Call[R]) -> R:
+        """Return the group's answer to a call.
 
         Raises:
             CanalGroupError: the group's error, or ServerUnavailable.
@@ -103,7 +107,7 @@ class Subscription:
         with contextlib.suppress(RetryableError):  # With the next one.
             await self._acknowledge_ours()
         try:
-            batch: Batch | None = await self._ask("get", rows_max, wait_s, self._seen_id, wait_s=wait_s)
+            batch: Batch | None = await self._group.ask_from(Get(*self._key, rows_max, wait_s, self._seen_id))
         except RolledBack:
             if any(not each.is_ours for each in self._delivered):
                 raise
@@ -182,7 +186,7 @@ class Subscription:
             CanalGroupError: the group refuses.
         """
         try:
-            await self._ask("rollback", batch_id)
+            await self._group.ask_from(Rollback(*self._key, batch_id))
         except RolledBack:
             if batch_id is None:
                 raise
@@ -192,16 +196,16 @@ class Subscription:
 
     async def touch(self) -> None:
         """Renew the lease: the connection stands."""
-        await self._ask("touch")
+        await self._group.ask_from(Touch(*self._key))
 
     async def unsubscribe(self) -> None:
         """End the subscription and remove its cursor."""
-        await self._ask("unsubscribe")
+        await self._group.ask_from(Unsubscribe(*self._key))
 
     async def release(self) -> None:
         """Let another consumer have the client id; the cursor stays."""
         self._rows.forget(self.client_id, self.epoch)
-        await self._ask("release")
+        await self._group.ask_from(Release(*self._key))
 
     async def _acknowledge_ours(self) -> None:
         while self._delivered and (oldest := self._delivered[0]).is_ours:
@@ -213,8 +217,9 @@ class Subscription:
                 self._delivered.popleft()
 
     async def _ack(self, batch_id: int) -> None:
-        await self._ask("ack", batch_id)
+        await self._group.ask_from(Ack(*self._key, batch_id))
         self._rows.forget(self.client_id, self.epoch, batch_id)
 
-    async def _ask(self, method: str, *arguments: Any, wait_s: float = 0.0) -> Any:
-        return await self._group.ask(method, self.client_id, self.epoch, *arguments, wait_s=wait_s)
+    @property
+    def _key(self) -> tuple[str, int]:
+        return self.client_id, self.epoch

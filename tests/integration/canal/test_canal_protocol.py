@@ -11,6 +11,7 @@ from integration.shop import DEADLINE_S
 from integration.zookeeper_fixtures import eventually
 
 from canal_group.canal_protocol import entry_pb2, packet_pb2
+from merge.calls.consumers import Release
 
 CANAL = "1001"
 
@@ -286,7 +287,7 @@ def test_a_client_of_an_older_epoch_is_cut_off(served: SharedShop, raw: RawClien
     batch_id, _ = raw.get()
     with served.connect(client_id="observer") as observer:
         (client,) = [each for each in observer.status()["group"]["clients"] if each["client_id"] == CANAL]
-        observer.gateway_client.ask("release", client_id=CANAL, epoch=client["epoch"])
+        observer.gateway_client.ask(Release(CANAL, client["epoch"]))
     with served.connect(client_id=CANAL) as newer:
         packet = raw.receive()
         ack = packet_pb2.Ack.FromString(packet.body)

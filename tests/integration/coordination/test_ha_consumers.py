@@ -19,6 +19,8 @@ import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.driver.instance import Instance
 from canal_group.zookeeper.tree import Tree
+from merge.calls.call import Call
+from merge.calls.consumers import Ack
 
 
 def connect(shop: Shop, *instances: Instance, **options: Any) -> canal_group.Consumer:
@@ -28,16 +30,18 @@ def connect(shop: Shop, *instances: Instance, **options: Any) -> canal_group.Con
     )
 
 
-def without_answer(consumer: canal_group.Consumer, request: str, then: Callable[[], None], *, heard: bool):
-    """Lose the answer to the next `request`, or the request itself; `then` runs before the consumer knows."""
+def without_answer(
+    consumer: canal_group.Consumer, kind: type[Call[Any]], then: Callable[[], None], *, heard: bool
+):
+    """Lose the answer to the next call of a kind, or the call; `then` runs before the consumer knows."""
     real = consumer._gateway_client.ask_for
 
-    def ask_for(name: str, read: Callable[[Any], Any], **body: Any) -> Any:
-        if name != request:
-            return real(name, read, **body)
+    def ask_for(call: Call[Any], read: Callable[[Any], Any]) -> Any:
+        if not isinstance(call, kind):
+            return real(call, read)
         consumer._gateway_client.ask_for = real
         if heard:
-            real(name, read, **body)
+            real(call, read)
         then()
         raise canal_group.ServerUnavailable("The connection broke off.", retry_after_s=0.1)
 
@@ -92,7 +96,7 @@ def test_an_ack_whose_answer_was_lost_is_resolved_at_the_same_server(pair_shop: 
         pair_shop.write(0, 10)
         for heard in (True, False):
             batch = outstanding_batch(consumer)
-            without_answer(consumer, "ack", lambda: None, heard=heard)
+            without_answer(consumer, Ack, lambda: None, heard=heard)
             assert consumer.ack(batch.batch_id) == batch.ack_position
             assert consumer.cursor == batch.ack_position
             with pytest.raises(canal_group.UnknownBatch):
@@ -109,7 +113,7 @@ def test_an_ack_whose_answer_was_lost_with_its_server_is_resolved_at_the_next_on
     with connect(pair_shop, pair.first, pair.second) as consumer:
         pair_shop.write(0, 10)
         batch = outstanding_batch(consumer)
-        without_answer(consumer, "ack", pair.hand_over, heard=True)
+        without_answer(consumer, Ack, pair.hand_over, heard=True)
         assert consumer.ack(batch.batch_id) == batch.ack_position
         assert outstanding_batch(consumer).start.sequence == batch.end.sequence
 
@@ -121,7 +125,7 @@ def test_an_ack_that_was_never_heard_is_rolled_back_by_the_next_server(pair_shop
     with connect(pair_shop, pair.first, pair.second) as consumer:
         pair_shop.write(0, 10)
         batch = outstanding_batch(consumer)
-        without_answer(consumer, "ack", pair.hand_over, heard=False)
+        without_answer(consumer, Ack, pair.hand_over, heard=False)
         with pytest.raises(canal_group.RolledBack):
             consumer.ack(batch.batch_id)
         again = outstanding_batch(consumer)

@@ -31,6 +31,8 @@ from actors.driver.instance import Instance
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.operator import Operator
 from canal_group.zookeeper.tree import Tree
+from merge.calls.call import Call
+from merge.calls.consumers import Ack, Get, LeaseState, Subscribe
 
 
 @pytest.fixture
@@ -119,15 +121,15 @@ def test_a_server_that_was_paused_refuses_everything_and_stands_by(shop: Shop):
                     cursor = consumer.cursor
                     os.kill(pid, signal.SIGCONT)
                     gateway_client = GatewayClient(first.uri, shop.destination)
-                    who = {"client_id": CLIENT, "epoch": old.epoch}
+                    key = CLIENT, old.epoch
                     for request in (
-                        lambda: gateway_client.ask("ack", **who, batch_id=batch.batch_id),
-                        lambda: gateway_client.ask(
-                            "get", **who, rows_max=5, timeout_s=0, seen_id=batch.batch_id
+                        lambda: gateway_client.ask(Ack(*key, batch.batch_id)),
+                        lambda: gateway_client.ask(Get(*key, 5, 0.0, batch.batch_id)),
+                        lambda: gateway_client.rows(
+                            client_id=CLIENT, epoch=old.epoch, batch_id=batch.batch_id, format="envelope"
                         ),
-                        lambda: gateway_client.rows(**who, batch_id=batch.batch_id, format="envelope"),
-                        lambda: gateway_client.ask("lease_state", **who),
-                        lambda: gateway_client.ask("subscribe", client_id="2002", holder="x"),
+                        lambda: gateway_client.ask(LeaseState(CLIENT)),
+                        lambda: gateway_client.ask(Subscribe("2002", "x")),
                     ):
                         with pytest.raises(canal_group.RetryableError):
                             request()
@@ -230,20 +232,22 @@ def test_without_zookeeper_nothing_is_served_and_then_it_goes_on(shop: Shop, pro
         assert batch is not None
         proxy.cut()
         gateway_client = GatewayClient(instance.uri, shop.destination)
-        who = {"client_id": CLIENT, "epoch": consumer.epoch}
+        key = CLIENT, consumer.epoch
 
-        def refused(request: str, **body: object) -> bool:
+        def refused(call: Call[object]) -> bool:
             try:
-                gateway_client.ask(request, **who, **body)
+                gateway_client.ask(call)
             except canal_group.RetryableError:
                 return True
             return False
 
-        get = {"rows_max": 1, "timeout_s": 0, "seen_id": batch.batch_id}
-        eventually(lambda: refused("get", **get), "gets to be refused", within_s=DEADLINE_S)
-        assert refused("ack", batch_id=batch.batch_id)
+        get = Get(*key, 1, 0.0, batch.batch_id)
+        eventually(lambda: refused(get), "gets to be refused", within_s=DEADLINE_S)
+        assert refused(Ack(*key, batch.batch_id))
         with pytest.raises(canal_group.RetryableError):
-            gateway_client.rows(**who, batch_id=batch.batch_id, format="envelope")
+            gateway_client.rows(
+                client_id=CLIENT, epoch=consumer.epoch, batch_id=batch.batch_id, format="envelope"
+            )
         gateway_client.close()
         proxy.mend()
         # Where the session outlived the cut, what the gets took before they were refused is outstanding.

@@ -17,6 +17,7 @@ from actors.driver.launch import launch
 from actors.shard.wiring import source_address
 from canal_group.gateway.gateway_client import GatewayClient
 from conf.settings import InstanceSettings
+from merge.calls.consumers import Status
 
 _DUMPS = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'"
 
@@ -49,7 +50,7 @@ def test_two_destinations(shop: Shop) -> None:
             served.callback(gateway.close)
 
             def all_share_dumps(gateway: GatewayClient = gateway) -> bool:
-                return all(shard.get("shares_dump") for shard in gateway.ask("status")["shards"])
+                return all(shard.get("shares_dump") for shard in gateway.ask(Status())["shards"])
 
             eventually(all_share_dumps, "all shards read from a dump server")
         eventually(lambda: all(s.execute(_DUMPS) == ((1,),) for s in shop.servers), "one dump a source")

@@ -12,6 +12,7 @@ from integration.shared_servers import SharedShop
 from integration.shop import CLIENT, Reading, in_background
 
 import canal_group
+from merge.calls.consumers import Get, Release
 
 
 def test_a_batch_whose_answer_was_lost_is_delivered_again(served: SharedShop):
@@ -20,7 +21,7 @@ def test_a_batch_whose_answer_was_lost_is_delivered_again(served: SharedShop):
         served.write(0, 10)
         first = consumer.get_without_ack(2, timeout=20)
         assert first is not None
-        lost = consumer._lease.ask("get", rows_max=2, timeout_s=5, wait_s=5, seen_id=first.batch_id)
+        lost = consumer.gateway_client.ask(Get(*consumer._lease.key, 2, 5.0, first.batch_id))
         again = consumer.get_without_ack(2, timeout=20)
         assert again is not None
         assert again.batch_id > lost["batch_id"]
@@ -116,7 +117,7 @@ def test_a_stale_epoch_can_neither_get_nor_ack(served: SharedShop):
         batch = first.get_without_ack(5, timeout=20)
         assert batch is not None
         stale = first.epoch
-        first._lease.ask("release")
+        first.gateway_client.ask(Release(*first._lease.key))
         with served.connect() as second:
             assert second.epoch > stale
             again = second.get_without_ack(5, timeout=20)

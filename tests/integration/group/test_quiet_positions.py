@@ -14,12 +14,13 @@ from integration.shop import CLIENT, DEADLINE_S, Reading, Shop
 from integration.zookeeper_fixtures import eventually
 
 from canal_group.gateway.gateway_client import GatewayClient
+from merge.calls.consumers import Status
 
 QUIET = {"consumer": {"quiet_s": 0.3}}
 
 
 def cursor_of(gateway_client: GatewayClient, client_id: str) -> dict[str, Any]:
-    clients = gateway_client.ask("status")["group"]["clients"]
+    clients = gateway_client.ask(Status())["group"]["clients"]
     (found,) = [json.loads(each["cursor"]) for each in clients if each["client_id"] == client_id]
     return dict(found)
 

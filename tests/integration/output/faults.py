@@ -24,6 +24,7 @@ from soak import patient
 from actors.coordination.embedded import EmbeddedZooKeeper
 from benchmarks._brokers import Broker
 from canal_group.gateway.gateway_client import GatewayClient
+from merge.calls.consumers import Status
 from merge.errors import CanalGroupError
 
 #: a broker that is killed has to start again meanwhile
@@ -196,7 +197,7 @@ class Faults:
         def look() -> bool:
             client = GatewayClient(self._shop.instance.uri, self._shop.destination)
             with contextlib.closing(client), contextlib.suppress(CanalGroupError):
-                found.append(pid_of(client.ask("status")))
+                found.append(pid_of(client.ask(Status())))
             return bool(found)
 
         eventually(look, "a status", within_s=RECOVERED_S)

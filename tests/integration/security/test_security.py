@@ -32,7 +32,10 @@ from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.tls import Tls
 from canal_group.zookeeper.login import ZooKeeperLogin
 from canal_group.zookeeper.stop_mark import StopMark
+from merge.calls.call import Call, inside
+from merge.calls.operators import AddShard, GivePolicy, RemoveShard
 from merge.errors import AccessDenied, ConfigError, CoordinatorUnavailable, UsageError
+from merge.values.member import Policy
 
 #: by what the settings find it -> the secret
 SECRETS = {
@@ -41,6 +44,11 @@ SECRETS = {
     "OPS_TOKEN": "ops-s3cret-3",
     "ZOOKEEPER_PASSWORD": "zookeeper-s3cret-4",
 }
+
+
+@inside
+class Whatever(Call[None]):
+    """A call that no gateway knows."""
 
 
 @pytest.fixture
@@ -131,15 +139,16 @@ def test_rows_and_operations_are_guarded_as_subscriptions_are(
                 )
                 with pytest.raises(AccessDenied, match="does not allow"):
                     gateway_client.rows(format="envelope", **ticket)
-                for operation in ("shard_add", "shard_remove", "shard_policy", "whatever"):
+                hold = GivePolicy("s0", Policy.HOLD)
+                for operation in (AddShard({}), RemoveShard("s0"), hold, Whatever()):
                     with pytest.raises(AccessDenied, match="does not allow"):
                         gateway_client.ask(operation)
                 gateway_client.close()
             gateway_client = GatewayClient(
                 instance.uri, shop.destination, secrets["OPS_TOKEN"], Tls(ca=authority.ca)
             )
-            with pytest.raises(UsageError, match="no action 'whatever'"):
-                gateway_client.ask("whatever")
+            with pytest.raises(UsageError, match="no action 'Whatever'"):
+                gateway_client.ask(Whatever())
             gateway_client.close()
             asked = ["hold", "s0", "-d", shop.destination, "-g", instance.uri, "--tls-ca", str(authority.ca)]
             held = run("shard", *asked, "--token-env", "OPS_TOKEN")

@@ -18,6 +18,7 @@ from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.operator_token import find_token
 from canal_group.gateway.tls import Tls
 from canal_group.operator import Operator
+from merge.calls.consumers import Status
 from merge.errors import AccessDenied, ConfigError
 
 OPERATIONS = {
@@ -90,7 +91,7 @@ def _tried(instance: Instance, shop: Shop, server: RogueServer) -> str:
     gateway_client = GatewayClient(instance.uri, shop.destination)
 
     def told() -> str:
-        shards = {shard["shard"]: shard for shard in gateway_client.ask("status")["shards"]}
+        shards = {shard["shard"]: shard for shard in gateway_client.ask(Status())["shards"]}
         return str((shards.get("new") or {}).get("error") or "")
 
     eventually(told, "the new shard to say why it cannot begin", within_s=DEADLINE_S)

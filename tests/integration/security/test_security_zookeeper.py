@@ -18,6 +18,7 @@ from actors.coordination.zookeeper import ZooKeeperCoordinator
 from canal_group.gateway.discovery import Directory
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.zookeeper.login import ZooKeeperLogin
+from merge.calls.consumers import Status
 from merge.errors import ConfigError, ServerUnavailable
 
 OURS = ZooKeeperLogin("canal", "s3cret")
@@ -121,7 +122,7 @@ def test_what_is_no_gateways_address_is_never_opened(
     gateway_client = GatewayClient(directory.gateways, destination, "s3cret")
     try:
         with pytest.raises(ServerUnavailable, match="which is not host:port") as caught:
-            gateway_client.ask("status")
+            gateway_client.ask(Status())
         assert "s3cret" not in str(caught.value)
     finally:
         gateway_client.close()

@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from actors.admission import audit_log
-from actors.admission.audit_log import AuditLog
-from actors.gateway.operator_requests import AUDITED_CHARS_MAX, CHANGING, audited
-from actors.gateway.requests import READING
+from actors.admission.audit_log import VALUE_CHARS_MAX, AuditLog, audited
+from merge.calls.call import CALLS, Right, operate
+from merge.calls.operators import AddShard, Operation, RemoveShard
 from merge.errors import ServerUnavailable, UsageError
 
 
@@ -127,12 +127,17 @@ def test_processes_write_whole_lines_and_move_the_file_aside_once(file):
     assert sorted(one.name for one in file.parent.iterdir()) == ["audit.jsonl", "audit.jsonl.1"]
 
 
-def test_every_request_that_changes_something_is_known_and_none_that_reads():
-    assert not CHANGING.keys() & READING
+def test_what_an_operator_changes_is_in_it_and_what_anybody_may_ask_is_not():
+    assert all(kind.declared.audited is None for kind in CALLS.values() if kind.declared.right is Right.READ)
+    assert all(issubclass(kind, Operation) for kind in CALLS.values() if kind.declared.audited is not None)
+    with pytest.raises(TypeError, match="audited"):
+        operate("dance")  # type: ignore[call-arg]
 
 
 def test_secrets_of_a_new_shard_are_not_in_it_and_values_are_bounded():
     shard = {"name": "s9", "host": "x", "password": "s3cret"}
-    assert audited("shard_add", {"shard": shard, "start": None}) == {"shard": "s9"}
-    assert audited("shard_add", {"shard": "s3cret" * 1000})["shard"] == ("s3cret" * 1000)[:AUDITED_CHARS_MAX]
-    assert audited("shard_remove", {"shard": "s1", "now": True, "more": 1}) == {"shard": "s1", "now": True}
+    assert audited(AddShard(shard)) == {"shard": "s9"}
+    assert audited(RemoveShard("s3cret" * 1000, now=True)) == {
+        "shard": ("s3cret" * 1000)[:VALUE_CHARS_MAX],
+        "now": True,
+    }

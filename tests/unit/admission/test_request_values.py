@@ -31,6 +31,8 @@ from actors.transport.row_server import RowServer
 from actors.transport.row_ticket import RowTicket
 from actors.transport.shared_memory_server import Offer, SharedMemoryServer
 from canal_group.shared_memory.client import SharedMemoryClient
+from merge.calls.body import call_of
+from merge.calls.call import CALLS, Call
 from merge.errors import CanalGroupError, ConfigError, RetryableError, RolledBack, UsageError
 from merge.rows.chosen_types import ChosenTypes
 from merge.values.position import GroupPosition
@@ -43,10 +45,10 @@ class Group:
     """Notes what it is asked."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Any, ...]] = []
+        self.asked: list[Call[Any]] = []
 
-    def call(self, *asked: Any, **_: Any) -> None:
-        self.asked.append(asked)
+    def ask(self, call: Call[Any]) -> None:
+        self.asked.append(call)
         raise RetryableError("enough")
 
     def status(self) -> dict[str, Any]:
@@ -55,13 +57,16 @@ class Group:
 
 def request(name: str, **changed: Any) -> Group:
     """Answer a request that holds what it should but for what is changed; return the group that was asked."""
-    body = {"client_id": "a", "epoch": 1, "holder": "h", "start": GroupPosition({}, 0).to_json()}
-    body |= {"timeout_s": 0, "rows_max": 1, "bytes_max": 1, "batch_id": 1, **changed}
+    offset_range = {"start": GroupPosition({}, 0).to_json(), "rows_max": 1, "bytes_max": 1}
+    if name == "offset_range":
+        offset_range |= {key: changed.pop(key) for key in tuple(changed) if key not in {"timeout_s", "epoch"}}
+    body = {"client_id": "a", "epoch": 1, "holder": "h", "offset_range": offset_range}
+    body |= {"start": offset_range["start"], "timeout_s": 0, "rows_max": 1, "batch_id": 1, **changed}
     group = Group()
     operator = OperatorRequests("shop", group, None, dict)
     requests = Requests("shop", 10.0, group, operator, None)  # type: ignore[arg-type]
     with pytest.raises(RetryableError):
-        requests.answer(name, json.loads(json.dumps(body)), may_disturb=True)
+        requests.answer(call_of(CALLS[name], json.loads(json.dumps(body))), may_disturb=True)
     return group
 
 
@@ -81,8 +86,8 @@ def test_a_wait_is_a_finite_number(name: str, value: object):
     ("value", "waits"), [(10**400, 30.0), (1e300, 30.0), (-1, 0.0), (2, 2.0), (0.5, 0.5)]
 )
 def test_a_wait_is_cut_to_what_may_be(value: float, waits: float):
-    ((*_, timeout_s, _seen_id),) = request("get", timeout_s=value).asked
-    assert timeout_s == waits
+    (call,) = request("get", timeout_s=value).asked
+    assert call.timeout_s == waits
 
 
 @pytest.mark.parametrize("value", STRANGE)
@@ -127,8 +132,8 @@ def test_a_session_is_one_of_zookeeper_s(session: object):
 
 @pytest.mark.parametrize("session", ["", "0x100a2b3c4d50000", "-0x7eff123456780001", "100a2b3c4d50000"])
 def test_sessions_of_zookeeper_s_are_heard(session: str):
-    ((*_, heard, _resume),) = request("subscribe", session=session, holder="host:1:äö").asked
-    assert heard == session
+    (call,) = request("subscribe", session=session, holder="host:1:äö").asked
+    assert call.session == session
 
 
 #: what RE2 refuses, what is too long, and what is too large

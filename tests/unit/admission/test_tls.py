@@ -18,6 +18,7 @@ from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.tls import Tls
 from canal_group.operator import Operator
 from canal_group.spark.options import Options
+from merge.calls.consumers import Status
 from merge.errors import AccessDenied, ConfigError, ServerUnavailable
 
 
@@ -68,7 +69,7 @@ def tls_of(pair, client_ca=None):
 def asked(uri, tls=None, token=None):
     gateway_client = GatewayClient(uri, "shop", token, tls or Tls())
     try:
-        return gateway_client.ask("status")
+        return gateway_client.ask(Status())
     finally:
         gateway_client.close()
 
@@ -133,11 +134,11 @@ def test_an_authority_means_tls_by_every_way_in(scheme, listener, authority):
             uri, destination="shop", token="s3cret", tls_ca=authority.ca, wait_s=0, retry_s=0
         ),
         lambda: Operator(uri, "shop", "s3cret", given).hold("s0"),
-        lambda: GatewayClient(lambda: [uri], "shop", "s3cret", given).ask("status"),
+        lambda: GatewayClient(lambda: [uri], "shop", "s3cret", given).ask(Status()),
         lambda: pickle.loads(pickle.dumps(GatewayClient(uri, "shop", "s3cret", given))).rows(
             format="envelope"
         ),
-        lambda: Options.from_spark({**options, "tlsCa": str(authority.ca)}).gateway_client().ask("status"),
+        lambda: Options.from_spark({**options, "tlsCa": str(authority.ca)}).gateway_client().ask(Status()),
     ]
     for way in ways:
         with pytest.raises((ServerUnavailable, ConfigError)):
@@ -231,10 +232,10 @@ def test_a_certificate_that_nobody_asked_for_is_nobody_s(gateway, authority):
 def test_a_gateway_that_answered_once_is_away_and_not_mistaken(gateway, authority):
     server = gateway(tls_of(authority.pair("server")))
     gateway_client = GatewayClient(server.encrypted, "shop", tls=Tls(ca=authority.ca))
-    assert gateway_client.ask("status") == "everybody"
+    assert gateway_client.ask(Status()) == "everybody"
     server.shutdown()
     with pytest.raises(ServerUnavailable):
-        gateway_client.ask("status")
+        gateway_client.ask(Status())
     gateway_client.close()
 
 

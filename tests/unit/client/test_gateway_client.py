@@ -9,6 +9,7 @@ from pyarrow import flight
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.gateway_uri import gateway_uri, is_place, split_uris
 from canal_group.gateway.retry import keep_trying
+from merge.calls.consumers import Status, Touch
 from merge.errors import ConfigError, CoordinatorUnavailable, NotSubscribed, ServerUnavailable
 
 
@@ -82,7 +83,7 @@ def test_what_is_no_gateway_address_is_refused_before_anything_is_opened(wrong):
         GatewayClient(wrong, "shop", "s3cret")
     gateway_client = GatewayClient(lambda: [wrong], "shop", "s3cret")
     with pytest.raises(ConfigError, match="is not a gateway address"):
-        gateway_client.ask("status")
+        gateway_client.ask(Status())
 
 
 def test_a_place_is_a_host_and_a_port_and_nothing_else():
@@ -94,8 +95,8 @@ def test_a_door_turns_from_a_standby_to_the_active_server_and_stays(gateway):
     standby, active = gateway(STANDBY), gateway({"value": 7})
     gateway_client = GatewayClient(f"{standby.uri},{active.uri}", "shop")
     with pytest.raises(ServerUnavailable):
-        gateway_client.ask("status")
-    assert [gateway_client.ask("status"), gateway_client.ask("status")] == [7, 7]
+        gateway_client.ask(Status())
+    assert [gateway_client.ask(Status()), gateway_client.ask(Status())] == [7, 7]
     assert (standby.asked, active.asked) == (1, 2)
     gateway_client.close()
 
@@ -104,8 +105,8 @@ def test_a_door_turns_from_a_server_that_is_gone(gateway):
     active = gateway({"value": 7})
     gateway_client = GatewayClient(f"grpc://127.0.0.1:1,{active.uri}", "shop")
     with pytest.raises(ServerUnavailable):
-        gateway_client.ask("status")
-    assert gateway_client.ask("status") == 7
+        gateway_client.ask(Status())
+    assert gateway_client.ask(Status()) == 7
     gateway_client.close()
 
 
@@ -114,7 +115,7 @@ def test_a_refusal_of_the_active_server_turns_nobody_away(gateway):
     gateway_client = GatewayClient(f"{active.uri},{other.uri}", "shop")
     for _ in range(2):
         with pytest.raises(NotSubscribed):
-            gateway_client.ask("touch")
+            gateway_client.ask(Touch("a", 1))
     assert other.asked == 0
     gateway_client.close()
 
@@ -131,18 +132,18 @@ def test_a_door_asks_again_who_is_active_and_goes_on_when_nobody_can_tell(gatewa
     gateway_client = GatewayClient(find, "shop")
     known_then = [None, [new.uri]]
     with pytest.raises(ServerUnavailable):
-        gateway_client.ask("status")
+        gateway_client.ask(Status())
     for known[0] in known_then:
         with pytest.raises(ServerUnavailable):
-            gateway_client.ask("status")
-    assert gateway_client.ask("status") == 7
+            gateway_client.ask(Status())
+    assert gateway_client.ask(Status()) == 7
     gateway_client.close()
 
 
 def test_nobody_known_is_said():
     gateway_client = GatewayClient(list, "shop")
     with pytest.raises(ServerUnavailable, match="No server of shop"):
-        gateway_client.ask("status")
+        gateway_client.ask(Status())
 
 
 def test_a_stream_without_a_server_is_refused_in_our_words():
@@ -198,16 +199,16 @@ def test_a_copy_in_another_process_asks_the_gateway_that_is_active_and_knows_the
     standby, active = gateway(STANDBY), gateway({"value": 7})
     gateway_client = GatewayClient(f"{standby.uri},{active.uri}", "shop", "secret")
     with pytest.raises(ServerUnavailable):
-        gateway_client.ask("status")
+        gateway_client.ask(Status())
     copy = pickle.loads(pickle.dumps(gateway_client))
-    assert copy.ask("status") == 7
+    assert copy.ask(Status()) == 7
     assert (standby.asked, active.asked) == (1, 1)
     assert copy._token == gateway_client._token
     assert "secret" not in f"{copy!r}{copy}"
     active.answer = STANDBY
     for _ in range(2):
         with pytest.raises(ServerUnavailable):
-            copy.ask("status")
+            copy.ask(Status())
     assert standby.asked == 2
     gateway_client.close()
     copy.close()
@@ -235,5 +236,5 @@ def test_an_answer_that_cannot_be_is_a_sentence(said):
     with Odd(None) as odd:
         gateway_client = GatewayClient(odd.uri, "shop")
         with pytest.raises(ServerUnavailable, match="cannot be read"):
-            gateway_client.ask("status")
+            gateway_client.ask(Status())
         gateway_client.close()

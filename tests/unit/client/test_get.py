@@ -14,7 +14,8 @@ from pyarrow import flight
 
 from canal_group.client.consumer import Consumer
 from canal_group.gateway.gateway_client import GatewayClient
-from merge.delivery.ledger import Batch, Ledger
+from merge.calls.batch import Batch
+from merge.delivery.ledger import Ledger
 from merge.errors import CanalGroupError, RetryableError, RolledBack
 from merge.values.header import HEADER
 from merge.values.position import GroupPosition, Position
@@ -102,12 +103,12 @@ class Gateway(flight.FlightServerBase):
         return {"batch_id": batch_id, "rows": 1, **texts}
 
     def ack(self, body: dict[str, Any]) -> dict[str, Any]:
-        batch = self._ledger.ack(body["batch_id"])
+        batch = self._ledger.ack(body.get("batch_id"))
         self.cursor = batch.ack.sequence
         return {"cursor": batch.ack.to_json()}
 
     def rollback(self, body: dict[str, Any]) -> int:
-        taken = self._ledger.rollback(body["batch_id"])
+        taken = self._ledger.rollback(body.get("batch_id"))
         if taken:
             self._read = taken[0].start.sequence
         return len(taken)

@@ -1,7 +1,7 @@
 import pytest
 
 from canal_group.zookeeper.tree import Tree
-from merge.delivery.client_id import RESERVED
+from merge.calls.client_id import RESERVED
 from merge.errors import ConfigError, UsageError
 
 

@@ -17,7 +17,7 @@ from actors.store.ring import BatchMode, RingBounds, RingStore
 from actors.store.rows import Payload, Wanted, gather, message, opened, read_message
 from actors.transport.row_server import RowAddress, RowServer
 from actors.transport.row_ticket import RowTicket
-from merge.delivery.ledger import Batch
+from merge.calls.batch import Batch
 from merge.rows.assemble import BatchRows, ShardRows
 from merge.rows.chosen_types import ChosenTypes
 from merge.rows.envelope import envelope

@@ -24,7 +24,12 @@ from canal_group.shared_memory.client import SharedMemoryClient
 from canal_group.shared_memory.wire import SharedMemoryAddress
 from conf.listeners.gateway_settings import GatewaySettings
 from conf.load import build_instance
+from merge.calls.call import Call, inside
+from merge.calls.consumers import Locate, OpenSharedMemory, Status, Subscribe
+from merge.calls.operators import AddShard, GivePolicy, RemoveShard, Trace
 from merge.errors import AccessDenied, CanalGroupError, ServerUnavailable, UsageError
+from merge.values.member import Policy
+from merge.values.position import GroupPosition
 
 
 class NoGroup:
@@ -72,6 +77,11 @@ def test_a_request_of_many_brackets_is_refused_in_a_sentence(monkeypatch: pytest
     assert "The request 'get' is malformed: RecursionError" in result.body.to_pybytes().decode()
 
 
+@inside
+class Dance(Call[None]):
+    """A call that no gateway knows."""
+
+
 def test_searches_of_one_caller_leave_some_to_others(monkeypatch: pytest.MonkeyPatch):
     """Also a subscription from a time; what searches nothing is answered beside them."""
     monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
@@ -79,27 +89,27 @@ def test_searches_of_one_caller_leave_some_to_others(monkeypatch: pytest.MonkeyP
     wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 1_000_000, 10.0)
     go_on, busy = threading.Event(), threading.Semaphore(0)
 
-    def search(_: dict[str, object]) -> str:
+    def search(where: str) -> GroupPosition:
         busy.release()
         assert go_on.wait(60)
-        return "found"
+        return GroupPosition({})
 
     with GatewayServer(wiring, "group", "shard/", ["s0"]) as gateway, ThreadPoolExecutor(8) as pool:
-        gateway._requests._answers["locate"] = search
+        gateway._requests._questions.position = search  # type: ignore[method-assign]
         a, b = (GatewayClient(f"grpc://127.0.0.1:{gateway.port}", "shop", name) for name in ("a", "b"))
-        asked = [pool.submit(a.ask, "locate", where="-2h") for _ in range(QUESTIONS_MAX)]
-        asked.append(pool.submit(b.ask, "locate", where="-2h"))
+        asked = [pool.submit(a.ask, Locate("-2h")) for _ in range(QUESTIONS_MAX)]
+        asked.append(pool.submit(b.ask, Locate("-2h")))
         try:
             assert all(busy.acquire(timeout=60) for _ in asked), "they run side by side"
             with pytest.raises(ServerUnavailable, match="a may have 4"):
-                a.ask("trace", gtid="0-1-1")
+                a.ask(Trace("0-1-1"))
             with pytest.raises(ServerUnavailable, match="a may have 4"):
-                a.ask("subscribe", client_id="reader", holder="x", start="-2h")
-            with pytest.raises(UsageError, match="no action 'dance'"):
-                a.ask("dance")
+                a.ask(Subscribe("reader", "x", start="-2h"))
+            with pytest.raises(UsageError, match="no action 'Dance'"):
+                a.ask(Dance())
         finally:
             go_on.set()
-        assert [each.result() for each in asked] == ["found"] * len(asked)
+        assert [each.result() for each in asked] == [GroupPosition({}).to_json()] * len(asked)
 
 
 def test_a_token_is_for_its_client_ids_also_where_rows_are_lent(monkeypatch: pytest.MonkeyPatch):
@@ -111,8 +121,8 @@ def test_a_token_is_for_its_client_ids_also_where_rows_are_lent(monkeypatch: pyt
     with GatewayServer(wiring, "group", "shard/", ["s0"]) as gateway_client:
         uri = f"grpc://127.0.0.1:{gateway_client.port}"
         with pytest.raises(AccessDenied):
-            GatewayClient(uri, "shop").ask("shared_memory")
-        address = SharedMemoryAddress.from_dict(GatewayClient(uri, "shop", "s3cret").ask("shared_memory"))
+            GatewayClient(uri, "shop").ask(OpenSharedMemory())
+        address = SharedMemoryAddress.from_dict(GatewayClient(uri, "shop", "s3cret").ask(OpenSharedMemory()))
         client = SharedMemoryClient(address, timeout_s=20.0)
         with pytest.raises(AccessDenied, match="client id other"):
             client.borrow({**ticket, "client_id": "other"})
@@ -161,9 +171,10 @@ def test_whoever_reaches_loopback_operates_nothing_and_this_user_s_commands_do(
             address.publish_operator_token()
             for token in (None, "guessed"):
                 stranger = GatewayClient(address.uri, "shop", token)
-                for operation in ("shard_add", "shard_remove", "shard_policy", "whatever"):
+                hold = GivePolicy("a", Policy.HOLD)
+                for operation in (AddShard({}), RemoveShard("a"), hold, Dance()):
                     with pytest.raises(AccessDenied, match="A token is needed"):
-                        stranger.ask(operation, shard="a", policy="hold")
+                        stranger.ask(operation)
                 stranger.close()
             operator = Operator(address.uri, "shop")
             with pytest.raises(CanalGroupError) as heard:
@@ -192,15 +203,14 @@ def test_a_status_shows_the_cursors_of_those_client_ids_only_that_a_token_is_for
     with GatewayServer(wiring, "group", "shard/", []) as gateway_client:
 
         def shown(token: str) -> str:
-            state = GatewayClient(f"grpc://127.0.0.1:{gateway_client.port}", "shop", f"{token}-s3cret").ask(
-                "status"
-            )
+            uri = f"grpc://127.0.0.1:{gateway_client.port}"
+            state = GatewayClient(uri, "shop", f"{token}-s3cret").ask(Status())
             return "".join(client["client_id"] for client in state["group"]["clients"])
 
         assert [shown(each) for each in ("a", "ab", "none", "all", "ops")] == ["a", "ab", "", "abc", "abc"]
         group = {"active": False, "error": "another server is"}
         assert (
-            GatewayClient(f"grpc://127.0.0.1:{gateway_client.port}", "shop", "a-s3cret").ask("status")[
+            GatewayClient(f"grpc://127.0.0.1:{gateway_client.port}", "shop", "a-s3cret").ask(Status())[
                 "group"
             ]
             == group

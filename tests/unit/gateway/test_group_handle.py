@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from actors.gateway.group_handle import GroupHandle
+from merge.calls.consumers import Touch
 
 
 def test_a_cancellation_that_comes_with_the_answer_is_not_lost():
@@ -20,7 +21,7 @@ def test_a_cancellation_that_comes_with_the_answer_is_not_lost():
         handle = object.__new__(GroupHandle)  # its constructor looks for an actor
         handle._rpc = SimpleNamespace(ask=lambda *_, **__: None)  # type: ignore[assignment]
         handle._loop = SimpleNamespace(run=lambda _: answer)  # type: ignore[assignment]
-        asked = asyncio.create_task(handle.ask("touch"))
+        asked = asyncio.create_task(handle.ask_from(Touch("a", 1)))
         await asyncio.sleep(0)
         answer.set_result(None)
         asyncio.get_running_loop().call_soon(asked.cancel)

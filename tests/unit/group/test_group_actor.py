@@ -26,7 +26,22 @@ from actors.shard.shard import Shard
 from actors.shard.wiring import shard_wiring
 from actors.transport.rpc_wire import LOOPBACK
 from conf.load import build_instance
+from merge.calls.consumers import (
+    Ack,
+    Confirm,
+    Get,
+    GetRange,
+    LeaseState,
+    Plan,
+    Release,
+    Rollback,
+    SubscribeAt,
+    Touch,
+    Unsubscribe,
+)
+from merge.calls.operators import AddShard, GivePolicy, RemoveShard
 from merge.errors import CoordinatorUnavailable, ServerUnavailable, UsageError
+from merge.values.member import Policy
 from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition, Position
 from programs.demo.recorded_shards import recorded_shards
@@ -101,7 +116,7 @@ class Handle:
 async def subscribed(actor):
     while True:
         with contextlib.suppress(ServerUnavailable):
-            return await actor.subscribe(CLIENT, "me", "")
+            return await actor.answer(SubscribeAt(CLIENT, "me", ""))
         await asyncio.sleep(0.01)
 
 
@@ -150,32 +165,34 @@ def test_a_call_is_not_heard_by_a_server_that_cannot_know_whether_it_is_active(t
     """
 
     async def story(actor, coordinator, epoch):
-        batch = await actor.get(CLIENT, epoch, 5, DEADLINE_S, None)
-        assert await actor.confirm(CLIENT, epoch, batch.batch_id) == 1.5, "as long as the tenure lasts"
+        batch = await actor.answer(Get(CLIENT, epoch, 5, DEADLINE_S, None))
+        assert await actor.answer(Confirm(CLIENT, epoch, batch.batch_id)) == 1.5, (
+            "as long as the tenure lasts"
+        )
         coordinator.cut_off = True
         machine = actor._candidate.group.machine
         before = machine.describe(0)["clients"]
         who = CLIENT, epoch
         for call in (
-            lambda: actor.get(*who, 5, 0, batch.batch_id),
-            lambda: actor.ack(*who, batch.batch_id),
-            lambda: actor.rollback(*who, None),
-            lambda: actor.plan(*who, batch.batch_id),
-            lambda: actor.confirm(*who, batch.batch_id),
-            lambda: actor.lease_state(CLIENT),
-            lambda: actor.touch(*who),
-            lambda: actor.release(*who),
-            lambda: actor.unsubscribe(*who),
-            lambda: actor.subscribe(CLIENT, "other", ""),
-            lambda: actor.give_policy("s0", "hold"),
-            lambda: actor.remove_shard("s0", now=True),
-            lambda: actor.add_shard({"name": "s1", "files": str(tmp_path)}, None),
+            Get(*who, 5, 0, batch.batch_id),
+            Ack(*who, batch.batch_id),
+            Rollback(*who),
+            Plan(*who, batch.batch_id),
+            Confirm(*who, batch.batch_id),
+            LeaseState(CLIENT),
+            Touch(*who),
+            Release(*who),
+            Unsubscribe(*who),
+            SubscribeAt(CLIENT, "other", ""),
+            GivePolicy("s0", Policy.HOLD),
+            RemoveShard("s0", now=True),
+            AddShard({"name": "s1", "files": str(tmp_path)}),
         ):
             with pytest.raises(CoordinatorUnavailable):
-                await call()
+                await actor.answer(call)
         assert machine.describe(0)["clients"] == before
         coordinator.cut_off = False
-        await actor.ack(*who, batch.batch_id)
+        await actor.answer(Ack(*who, batch.batch_id))
 
     run(tmp_path, monkeypatch, story)
 
@@ -188,15 +205,13 @@ def test_nobody_waits_for_a_time_that_is_none(tmp_path, monkeypatch, timeout_s):
         machine = actor._candidate.group.machine
         before = machine.describe(0)["clients"]
         for call in (
-            lambda: actor.get(CLIENT, epoch, 5, timeout_s, None),
-            lambda: actor.offset_range(
-                CLIENT, epoch, OffsetRange(GroupPosition()), may_rewind=False, timeout_s=timeout_s
-            ),
+            Get(CLIENT, epoch, 5, timeout_s),
+            GetRange(CLIENT, epoch, OffsetRange(GroupPosition()), timeout_s),
         ):
             with pytest.raises(UsageError, match="not a number of seconds from 0"):
-                await call()
+                await actor.answer(call)
         assert machine.describe(0)["clients"] == before
-        assert await actor.get(CLIENT, epoch, 5, DEADLINE_S, None)
+        assert await actor.answer(Get(CLIENT, epoch, 5, DEADLINE_S, None))
 
     run(tmp_path, monkeypatch, story)
 
@@ -208,7 +223,7 @@ def test_a_call_is_not_answered_by_a_server_that_was_cut_off_meanwhile(tmp_path,
 
     async def story(actor, coordinator, epoch):
         who = CLIENT, epoch
-        first = await actor.get(*who, 5, DEADLINE_S, None)
+        first = await actor.answer(Get(*who, 5, DEADLINE_S, None))
         store = actor._candidate._store
         save = store.save
 
@@ -218,13 +233,13 @@ def test_a_call_is_not_answered_by_a_server_that_was_cut_off_meanwhile(tmp_path,
 
         monkeypatch.setattr(store, "save", slow)
         with pytest.raises((CoordinatorUnavailable, ServerUnavailable)):
-            await actor.ack(*who, first.batch_id)
+            await actor.answer(Ack(*who, first.batch_id))
         monkeypatch.setattr(store, "save", save)
         coordinator.cut_off = False
-        assert (await actor.lease_state(CLIENT))["outstanding"] == []
-        while (batch := await actor.get(*who, 100_000, 0.2, None)) is not None:
-            await actor.ack(*who, batch.batch_id)
-        waiting = asyncio.ensure_future(actor.get(*who, 5, DEADLINE_S, None))
+        assert (await actor.answer(LeaseState(CLIENT)))["outstanding"] == []
+        while (batch := await actor.answer(Get(*who, 100_000, 0.2, None))) is not None:
+            await actor.answer(Ack(*who, batch.batch_id))
+        waiting = asyncio.ensure_future(actor.answer(Get(*who, 5, DEADLINE_S, None)))
         await asyncio.sleep(0)
         coordinator.cut_off = True
         group = actor._candidate.group
@@ -260,7 +275,7 @@ def test_nobody_is_heard_before_the_decisions_on_ddl_were_read(tmp_path, monkeyp
         assert await asyncio.to_thread(reads.wait, DEADLINE_S)
         with pytest.raises(ServerUnavailable):
             async with asyncio.timeout(DEADLINE_S):
-                await actor.subscribe(CLIENT, "me", "")
+                await actor.answer(SubscribeAt(CLIENT, "me", ""))
         closing = asyncio.ensure_future(actor.close())
         await asyncio.sleep(0)
         read_on.set()

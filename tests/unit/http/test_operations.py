@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from actors.gateway.operator_requests import CHANGING, OperatorRequests
 from actors.http.app import App
 from actors.http.instance_files import HIDDEN, _shown
 from actors.http.recent_log import RecentLog
+from merge.calls.call import CALLS, Right
 
 BASE = "/api/instances/{destination}"
 #: what answers each request of an operator over HTTP
@@ -34,15 +34,15 @@ PATHS = {
 
 
 def test_every_request_of_an_operator_has_a_path_and_what_changes_is_no_get():
-    requests = OperatorRequests("shop", None, None, dict)  # type: ignore[arg-type]
-    assert PATHS.keys() == requests.answers.keys()
+    operators = {name for name, kind in CALLS.items() if kind.declared.right is Right.OPERATE}
+    assert PATHS.keys() == operators | {"status", "locate", "outstanding"}
     made = App(dict, None, None, RecentLog(), dict, writable=False, hosts=["*"])  # type: ignore[arg-type]
     routes = {
         (method.upper(), path) for path, methods in made.asgi.openapi()["paths"].items() for method in methods
     }
     for name, (method, path) in PATHS.items():
         assert (method, BASE + path) in routes, name
-        assert (name in CHANGING) == (method != "GET"), name
+        assert (CALLS[name].declared.audited is not None) == (method != "GET"), name
 
 
 @pytest.mark.parametrize(

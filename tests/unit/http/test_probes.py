@@ -26,6 +26,8 @@ from actors.http.recent_log import RecentLog
 from actors.http.service import HttpService, HttpSettings
 from conf.folder import Found
 from conf.settings import InstanceSettings
+from merge.calls.call import Call
+from merge.calls.operators import Trace
 from merge.errors import ConfigError
 from merge.values.position import GroupPosition
 
@@ -45,7 +47,7 @@ class Slow:
         self.grants = Grants.of([(name, Grant(name, operate=True)) for name in ("ops", "other")])
         self.go_on = threading.Event()
         self.asked = 0
-        self.requests = SimpleNamespace(answers={"locate": self._wait, "trace": self._wait})
+        self.requests = SimpleNamespace(answer=self._wait)
 
     def state(self) -> dict[str, Any]:
         return SERVED
@@ -53,10 +55,10 @@ class Slow:
     def state_for(self, grant: Grant) -> dict[str, Any]:
         return seen_by(grant, SERVED)
 
-    def _wait(self, body: dict[str, Any]) -> Any:
+    def _wait(self, call: Call[Any]) -> Any:
         self.asked += 1
         assert self.go_on.wait(DEADLINE_S)
-        return GroupPosition({}).to_json() if "where" in body else {"gtid": body["gtid"]}
+        return {"gtid": call.gtid} if isinstance(call, Trace) else GroupPosition({}).to_json()
 
 
 class Running:

@@ -5,6 +5,7 @@ from builders import Source, Tx, World, places
 
 from merge import events as ev
 from merge import instructions as do
+from merge.calls.consumers import Ack, Get, Plan, Release, Rollback, SubscribeAt, Touch, Unsubscribe
 from merge.delivery.batch_limits import BatchLimits
 from merge.errors import (
     AckOutOfOrder,
@@ -393,7 +394,7 @@ def test_rings_are_freed_up_to_the_slowest_subscriber():
     world.ack(world.get("two", rows_max=2).batch_id, "two")
     assert world.asked(do.FreeRing) == [do.FreeRing(0, 1, world.rings[0].sequence(1))]
     epoch = world.epochs["two"]
-    world.tell(ev.UnsubscribeRequested(world.call(), "two", epoch, 0))
+    world.tell(ev.Asked(world.call(), Unsubscribe("two", epoch), 0))
     assert world.asked(do.FreeRing)[-1] == do.FreeRing(0, 1, world.rings[0].sequence(2))
 
 
@@ -643,7 +644,7 @@ def test_a_silent_consumers_batches_are_the_next_ones():
     assert places(batch) == places(first) + places(second)
     before = world.group.describe(0)
     call = world.call()
-    world.tell(ev.AckRequested(call, "c", zombie, first.batch_id, world.now_us))
+    world.tell(ev.Asked(call, Ack("c", zombie, first.batch_id), world.now_us))
     with pytest.raises(FencedError) as fenced:
         world.result(call)
     assert fenced.value.details == {"our_epoch": zombie, "current_epoch": zombie + 1}
@@ -667,7 +668,7 @@ def test_no_lease_runs_out_while_no_consumer_could_be_heard_of():
     """
     world = World.of(Source(Tx(10)), lease_us=SECOND, drop_after_us=30 * SECOND)
     world.subscribe("d")
-    world.tell(ev.ReleaseRequested(world.call(), "d", world.epochs["d"], world.now_us))
+    world.tell(ev.Asked(world.call(), Release("d", world.epochs["d"]), world.now_us))
     world.subscribe(holder="x")
     world.report_all()
     batch = world.get()
@@ -713,7 +714,7 @@ def test_a_released_client_id_is_free_at_once():
     world.subscribe(holder="x")
     world.report_all()
     batch = world.get()
-    world.tell(ev.ReleaseRequested(world.call(), "c", 1, 0))
+    world.tell(ev.Asked(world.call(), Release("c", 1), 0))
     world.subscribe(holder="y")
     assert places(world.get()) == places(batch)
 
@@ -915,55 +916,55 @@ def refused_calls(world, first, second):
     unknown = second.batch_id + 9
     return {
         "ack out of order": (
-            ev.AckRequested(901, "c", epoch, second.batch_id, at_us),
+            ev.Asked(901, Ack("c", epoch, second.batch_id), at_us),
             AckOutOfOrder,
             {"batch_id": second.batch_id, "oldest": first.batch_id},
         ),
         "ack unknown": (
-            ev.AckRequested(902, "c", epoch, unknown, at_us),
+            ev.Asked(902, Ack("c", epoch, unknown), at_us),
             UnknownBatch,
             {"batch_id": unknown},
         ),
         "ack fenced": (
-            ev.AckRequested(903, "c", epoch - 1, first.batch_id, at_us),
+            ev.Asked(903, Ack("c", epoch - 1, first.batch_id), at_us),
             FencedError,
             {"our_epoch": epoch - 1, "current_epoch": epoch},
         ),
         "get fenced": (
-            ev.GetRequested(904, "c", epoch - 1, 1, at_us),
+            ev.Asked(904, Get("c", epoch - 1, 1, 0.0), at_us),
             FencedError,
             {"our_epoch": epoch - 1, "current_epoch": epoch},
         ),
         "get over the bound": (
-            ev.GetRequested(905, "c", epoch, 1, at_us),
+            ev.Asked(905, Get("c", epoch, 1, 0.0), at_us),
             RetryableError,
             {"outstanding_max": 2},
         ),
-        "get unsubscribed": (ev.GetRequested(906, "nobody", 1, 1, at_us), NotSubscribed, {}),
+        "get unsubscribed": (ev.Asked(906, Get("nobody", 1, 1, 0.0), at_us), NotSubscribed, {}),
         "rollback unknown": (
-            ev.RollbackRequested(907, "c", epoch, unknown, at_us),
+            ev.Asked(907, Rollback("c", epoch, unknown), at_us),
             UnknownBatch,
             {"batch_id": unknown},
         ),
         "rollback fenced": (
-            ev.RollbackRequested(908, "c", epoch - 1, None, at_us),
+            ev.Asked(908, Rollback("c", epoch - 1, None), at_us),
             FencedError,
             {"our_epoch": epoch - 1, "current_epoch": epoch},
         ),
         "plan unknown": (
-            ev.PlanRequested(909, "c", epoch, unknown, at_us),
+            ev.Asked(909, Plan("c", epoch, unknown), at_us),
             UnknownBatch,
             {"batch_id": unknown},
         ),
-        "touch unsubscribed": (ev.ConsumerTouched(910, "nobody", 1, at_us), NotSubscribed, {}),
+        "touch unsubscribed": (ev.Asked(910, Touch("nobody", 1), at_us), NotSubscribed, {}),
         "unsubscribe fenced": (
-            ev.UnsubscribeRequested(911, "c", epoch - 1, at_us),
+            ev.Asked(911, Unsubscribe("c", epoch - 1), at_us),
             FencedError,
             {"our_epoch": epoch - 1, "current_epoch": epoch},
         ),
-        "release unsubscribed": (ev.ReleaseRequested(912, "nobody", 1, at_us), NotSubscribed, {}),
+        "release unsubscribed": (ev.Asked(912, Release("nobody", 1), at_us), NotSubscribed, {}),
         "subscribe while held": (
-            ev.SubscribeRequested(913, "c", "somebody", "", at_us),
+            ev.Asked(913, SubscribeAt("c", "somebody", ""), at_us),
             ConsumerActive,
             {"holder": "h", "retry_after_s": 1.0},
         ),
@@ -985,8 +986,8 @@ def test_a_refused_call_changes_nothing(what):
     first, second = world.get(rows_max=1), world.get(rows_max=1)
     event, error, fields = refused_calls(world, first, second)[what]
     before = world.group.describe(0)
-    assert world.tell(event) == [do.Refuse(event.call, world.answers[event.call])]
-    refusal = world.answers[event.call]
+    assert world.tell(event) == [do.Refuse(event.number, world.answers[event.number])]
+    refusal = world.answers[event.number]
     assert type(refusal) is error
     assert refusal.details == fields
     assert world.group.describe(0) == before
@@ -1004,9 +1005,9 @@ def test_while_the_cursor_is_written_what_depends_on_it_has_to_wait(request_):
     acking = world.request_ack(first.batch_id)
     before = world.group.describe(0)
     event = {
-        "ack": ev.AckRequested(900, "c", 1, second.batch_id, 0),
-        "rollback": ev.RollbackRequested(900, "c", 1, None, 0),
-        "unsubscribe": ev.UnsubscribeRequested(900, "c", 1, 0),
+        "ack": ev.Asked(900, Ack("c", 1, second.batch_id), 0),
+        "rollback": ev.Asked(900, Rollback("c", 1, None), 0),
+        "unsubscribe": ev.Asked(900, Unsubscribe("c", 1), 0),
     }[request_]
     world.tell(event)
     with pytest.raises(RetryableError) as caught:
@@ -1023,7 +1024,7 @@ def test_a_plan_is_the_batch_once_more():
     world.report_all()
     batch = world.get()
     call = world.call()
-    world.tell(ev.PlanRequested(call, "c", 1, batch.batch_id, 0))
+    world.tell(ev.Asked(call, Plan("c", 1, batch.batch_id), 0))
     assert world.result(call) is batch
 
 
@@ -1043,7 +1044,7 @@ def test_a_batch_whose_answer_was_lost_is_delivered_again_under_a_new_id():
     world.report_all()
     seen, lost = world.get(rows_max=1), world.get(rows_max=1)
     call = world.call()
-    world.tell(ev.GetRequested(call, "c", world.epochs["c"], 1, world.now_us, seen.batch_id))
+    world.tell(ev.Asked(call, Get("c", world.epochs["c"], 1, 0.0, seen.batch_id), world.now_us))
     again = world.result(call)
     assert again.batch_id > lost.batch_id
     assert places(again) == places(lost)
@@ -1058,7 +1059,7 @@ def test_a_get_that_saw_everything_takes_nothing_back():
     world.report_all()
     seen = world.get(rows_max=1)
     call = world.call()
-    world.tell(ev.GetRequested(call, "c", world.epochs["c"], 1, world.now_us, seen.batch_id))
+    world.tell(ev.Asked(call, Get("c", world.epochs["c"], 1, 0.0, seen.batch_id), world.now_us))
     assert keys(world.result(call)) == [20]
     assert world.group.describe(world.now_us)["clients"][0]["outstanding"][0]["batch_id"] == seen.batch_id
 
@@ -1077,7 +1078,7 @@ def test_a_get_that_was_given_up_takes_no_batch():
 
 def _request_get(world, seen_id):
     call = world.call()
-    world.tell(ev.GetRequested(call, "c", world.epochs["c"], 9, world.now_us, seen_id))
+    world.tell(ev.Asked(call, Get("c", world.epochs["c"], 9, 0.0, seen_id), world.now_us))
     return call
 
 
@@ -1088,7 +1089,7 @@ def unsubscribing(world):
     """Ask for the end of the subscription; return the call."""
     world.forgets = False
     call = world.call()
-    world.tell(ev.UnsubscribeRequested(call, "c", world.epochs["c"], world.now_us))
+    world.tell(ev.Asked(call, Unsubscribe("c", world.epochs["c"]), world.now_us))
     return call
 
 
@@ -1147,7 +1148,7 @@ def test_a_refused_change_of_the_filter_leaves_the_one_that_is_stored():
     world = World.of(Source(Tx(10)))
     world.subscribe()
     call = world.call()
-    world.tell(ev.SubscribeRequested(call, "c", "h", "shop\\..*", world.now_us))
+    world.tell(ev.Asked(call, SubscribeAt("c", "h", "shop\\..*"), world.now_us))
     world.lease()
     world.save(CoordinatorUnavailable("away"))
     with pytest.raises(CoordinatorUnavailable):
@@ -1198,7 +1199,7 @@ def test_a_filter_that_was_written_on_the_way_is_the_one_that_stays():
     world = World.of(Source(Tx(10)))
 
     def take_over(table_filter):
-        world.tell(ev.SubscribeRequested(world.call(), "c", "h", table_filter, world.now_us))
+        world.tell(ev.Asked(world.call(), SubscribeAt("c", "h", table_filter), world.now_us))
         world.lease()
 
     take_over("first")

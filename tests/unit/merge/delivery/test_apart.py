@@ -11,6 +11,8 @@ from purges import (
 )
 
 from merge import events as ev
+from merge.calls.consumers import Release, Unsubscribe
+from merge.calls.resume import Resume
 from merge.errors import RolledBack, UsageError
 from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition
@@ -80,21 +82,21 @@ def far_apart():
 
 def test_a_client_without_a_consumer_is_not_hurt_by_one_that_goes_far_back():
     world, first = far_apart()
-    world.tell(ev.ReleaseRequested(world.call(), "app", world.epochs["app"], world.now_us))
+    world.tell(ev.Asked(world.call(), Release("app", world.epochs["app"]), world.now_us))
     world.request_range(OffsetRange(first.end), "spark")
     assert world.opening
 
 
 def test_a_client_that_is_alone_may_go_back_as_far_as_it_likes():
     world, first = far_apart()
-    world.tell(ev.UnsubscribeRequested(world.call(), "app", world.epochs["app"], world.now_us))
+    world.tell(ev.Asked(world.call(), Unsubscribe("app", world.epochs["app"]), world.now_us))
     world.request_range(OffsetRange(first.end), "spark")
     assert world.opening
 
 
 @pytest.mark.parametrize(
     ("resume", "apart_h", "refused"),
-    [(ev.Resume.CURSOR, 5, True), (ev.Resume.CURSOR, 6, False), (ev.Resume.NOW, 5, False)],
+    [(Resume.CURSOR, 5, True), (Resume.CURSOR, 6, False), (Resume.NOW, 5, False)],
 )
 def test_a_dropped_client_that_is_too_far_behind_can_only_go_on_where_the_others_are(
     resume, apart_h, refused
@@ -109,7 +111,7 @@ def test_a_dropped_client_that_is_too_far_behind_can_only_go_on_where_the_others
         world.subscribe(client)
         world.report(0, 1)
         world.ack(world.get(client, 1).batch_id, client)
-    world.tell(ev.ReleaseRequested(world.call(), "old", world.epochs["old"], world.now_us))
+    world.tell(ev.Asked(world.call(), Release("old", world.epochs["old"]), world.now_us))
     world.tick(2)
     world.save()
     world.report_all()
@@ -155,7 +157,7 @@ def test_a_client_without_a_consumer_hides_none_that_has_one():
     world.report_all()
     for client in ("gone", "spark", "app"):
         world.ack(world.get(client).batch_id, client)
-    world.tell(ev.ReleaseRequested(world.call(), "gone", world.epochs["gone"], world.now_us))
+    world.tell(ev.Asked(world.call(), Release("gone", world.epochs["gone"]), world.now_us))
     first = replace(world.sources[0].ends[0], commit_us=HOUR_US)
     with pytest.raises(UsageError, match="what another client has read"):
         world.offset_range(OffsetRange(replace(begin, shards={"s0": first})), "spark")
@@ -170,7 +172,7 @@ def test_a_reader_from_whose_position_rows_came_goes_on_there_after_it_went():
     world.open_all()
     world.report_all()
     assert numbers(world.offset_range(OffsetRange(begin), "app")) == list(range(1, TRANSACTIONS + 1))
-    world.tell(ev.ReleaseRequested(world.call(), "app", world.epochs["app"], world.now_us))
+    world.tell(ev.Asked(world.call(), Release("app", world.epochs["app"]), world.now_us))
     assert world.subscribe("app").shards["s0"].offset < cursor.shards["s0"].offset
 
 

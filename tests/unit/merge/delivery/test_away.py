@@ -4,6 +4,8 @@ import pytest
 from builders import Source, Tx, World, places
 
 from merge import events as ev
+from merge.calls.consumers import Release, Touch
+from merge.calls.resume import Resume
 from merge.errors import NotSubscribed, RolledBack, SubscriptionDropped
 
 SECOND = 1_000_000
@@ -12,7 +14,7 @@ LEASE = 100 * SECOND
 
 def release(world, client):
     call = world.call()
-    world.tell(ev.ReleaseRequested(call, client, world.epochs[client], world.now_us))
+    world.tell(ev.Asked(call, Release(client, world.epochs[client]), world.now_us))
     world.result(call)
 
 
@@ -84,7 +86,7 @@ def test_its_next_call_says_what_happened_and_changes_nothing():
 def test_it_can_go_on_at_its_cursor_and_everybody_is_rolled_back():
     """The sources are read again from there; the other one gets nothing twice that it acknowledged."""
     world = dropped()
-    world.request_subscribe("old", resume=ev.Resume.CURSOR)
+    world.request_subscribe("old", resume=Resume.CURSOR)
     world.lease()
     assert world.opening[0].position.offset == 104
     world.open_all()
@@ -99,7 +101,7 @@ def test_it_can_go_on_at_its_cursor_and_everybody_is_rolled_back():
 def test_it_can_go_on_where_the_others_are_and_nobody_is_rolled_back():
     world = dropped()
     generation = world.group.generation
-    world.request_subscribe("old", resume=ev.Resume.NOW)
+    world.request_subscribe("old", resume=Resume.NOW)
     world.lease()
     while world.saving:
         world.save()
@@ -121,7 +123,7 @@ def test_it_goes_on_at_its_own_cursor_where_the_others_are_behind_it():
     release(world, "fast")
     world.tick(30 * SECOND + 1)
     world.save()
-    world.request_subscribe("fast", resume=ev.Resume.NOW)
+    world.request_subscribe("fast", resume=Resume.NOW)
     world.lease()
     while world.saving:
         world.save()
@@ -156,10 +158,10 @@ def test_who_is_dropped_while_its_lease_is_under_way_goes_on_at_its_cursor():
     world = World.of(Source(Tx(10), Tx(20)), lease_us=1_000_000, drop_after_us=1_000_000)
     world.subscribe("app")
     world.subscribe("old")
-    world.tell(ev.ReleaseRequested(world.call(), "old", 1, world.now_us))
+    world.tell(ev.Asked(world.call(), Release("old", 1), world.now_us))
     call = world.request_subscribe("old", "back")
     for _ in range(2):
-        world.tell(ev.ConsumerTouched(world.call(), "app", 1, world.now_us))
+        world.tell(ev.Asked(world.call(), Touch("app", 1), world.now_us))
         world.tick(900_000)
     assert world.saving[0].dropped
     world.lease()

@@ -4,6 +4,7 @@ import pytest
 from builders import Source, Tx, World
 
 from merge import events as ev
+from merge.calls.consumers import Release, Touch
 from merge.errors import AccessDenied, ConsumerActive, PositionPurged, RetryableError, RolledBack, UsageError
 from merge.group import PURGED_WAIT_US
 from merge.values.position import GroupPosition
@@ -48,7 +49,7 @@ def consumed(world, client="app"):
 
 def release(world, client):
     call = world.call()
-    world.tell(ev.ReleaseRequested(call, client, world.epochs[client], world.now_us))
+    world.tell(ev.Asked(call, Release(client, world.epochs[client]), world.now_us))
     world.result(call)
 
 
@@ -191,7 +192,7 @@ def test_a_cursor_is_not_moved_while_it_is_being_written():
     read_all(world)
     world.request_ack(world.get("app", 1).batch_id, "app")
     save = world.saving.pop()
-    world.tell(ev.CursorNotSaved(save.call, "app", RetryableError("The answer was lost.")))
+    world.tell(ev.CursorNotSaved(save.number, "app", RetryableError("The answer was lost.")))
     release(world, "app")
     with pytest.raises(RetryableError, match="is being written"):
         world.result(world.request_subscribe("app", "operator", start=after(world, 3, 3), move=True))
@@ -205,7 +206,7 @@ def test_a_move_whose_write_got_no_answer_is_written_again_until_the_store_has_i
     world.lease()
     world.open_all()
     save = world.saving.pop()
-    world.tell(ev.CursorNotSaved(save.call, "app", RetryableError("The answer was lost.")))
+    world.tell(ev.CursorNotSaved(save.number, "app", RetryableError("The answer was lost.")))
     with pytest.raises(RetryableError, match="answer was lost"):
         world.result(call)
     world.tick(SECOND)
@@ -220,7 +221,7 @@ def test_a_dropped_client_is_moved_too():
     world.subscribe("other")
     release(world, "app")
     for _ in range(5):
-        world.tell(ev.ConsumerTouched(world.call(), "other", world.epochs["other"], world.now_us))
+        world.tell(ev.Asked(world.call(), Touch("other", world.epochs["other"]), world.now_us))
         world.tick(10 * SECOND)
         while world.saving:
             world.save()

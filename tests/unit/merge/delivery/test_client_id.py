@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from builders import Source, Tx, World
 
-from actors.admission import request_values
 from actors.http.errors import Malformed
 from actors.http.operations import _client
 from actors.meta.file import FileCursorStore
 from actors.ports import Subscription
 from canal_group.zookeeper.tree import Tree
 from merge import events as ev
-from merge.delivery.client_id import RESERVED, checked_client_id, is_client_id
+from merge.calls import values
+from merge.calls.client_id import RESERVED, checked_client_id, is_client_id
+from merge.calls.consumers import Unsubscribe
 from merge.errors import CanalGroupError, ConfigError, UsageError
 
 STRANGE = [
@@ -56,7 +57,7 @@ def by_http(name: str) -> None:
 
 DOORS = {
     "the rule": checked_client_id,
-    "the gateway": lambda name: request_values.client_id({"client_id": name}),
+    "the gateway": lambda name: values.client_id("client_id", name),
     "HTTP": by_http,
     "ZooKeeper": lambda name: Tree("shop").client(name),
     "every store": lambda name: Subscription(name, "", None),
@@ -101,5 +102,5 @@ def test_a_removed_client_id_leaves_its_place_to_another():
     with pytest.raises(CanalGroupError):
         world.subscribe("b")
     call = world.call()
-    world.tell(ev.UnsubscribeRequested(call, "a", world.epochs["a"], world.now_us))
+    world.tell(ev.Asked(call, Unsubscribe("a", world.epochs["a"]), world.now_us))
     world.subscribe("b")

@@ -3,8 +3,9 @@
 import pytest
 from builders import Source, Tx, World
 
+from merge.calls.consumers import Unsubscribe
 from merge.errors import AccessDenied
-from merge.events import UnsubscribeRequested
+from merge.events import Asked
 from merge.values.position import GroupPosition
 
 TIMES = ((10, 30, 50), (20, 40, 60))
@@ -99,7 +100,7 @@ def test_the_start_of_the_instance_file_counts_after_every_other_one_has_unsubsc
 
 
 def _unsubscribed(world, client):
-    return UnsubscribeRequested(world.call(), client, world.epochs[client], world.now_us)
+    return Asked(world.call(), Unsubscribe(client, world.epochs[client]), world.now_us)
 
 
 def test_a_start_of_the_instance_file_rolls_nobody_back_for_a_caller_that_may_not(world):

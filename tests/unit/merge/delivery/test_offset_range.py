@@ -6,6 +6,7 @@ import pytest
 from builders import Source, Tx, World, places
 
 from merge import events as ev
+from merge.calls.consumers import Release
 from merge.delivery.batch_limits import BatchLimits
 from merge.errors import DataError, PositionPurged, RolledBack, UsageError
 from merge.values.gtids.gtid import NO_GTIDS, parse_gtid_set
@@ -118,7 +119,7 @@ def test_who_goes_with_a_place_that_nobody_has_leaves_the_others_as_they_were():
     world.tell(ev.GetTimedOut(call, "c"))
     with pytest.raises(PositionPurged):
         world.result(call)
-    world.tell(ev.ReleaseRequested(world.call(), "c", world.epochs["c"], 0))
+    world.tell(ev.Asked(world.call(), Release("c", world.epochs["c"]), 0))
     world.open_all()
     world.report_all()
     assert keys(world.get("other")) == [20]
@@ -351,7 +352,7 @@ def test_who_asks_twice_for_what_is_not_reached_and_goes_leaves_its_cursor_as_it
         call = world.request_range(OffsetRange(start))
         assert world.opening[0].position == start.shards["s0"]
         world.tell(ev.GetTimedOut(call, "c"))
-    world.tell(ev.ReleaseRequested(world.call(), "c", world.epochs["c"], 0))
+    world.tell(ev.Asked(world.call(), Release("c", world.epochs["c"]), 0))
     assert world.opening[0].position == cursor.shards["s0"]
     world.open_all()
     world.report_all()

@@ -17,6 +17,8 @@ from purges import (
 )
 
 from merge import events as ev
+from merge.calls.consumers import Unsubscribe
+from merge.calls.resume import Resume
 from merge.errors import PositionPurged, PositionRefused, SubscriptionDropped
 from merge.group import PURGED_WAIT_US
 from merge.values.offset_range import OffsetRange
@@ -103,7 +105,7 @@ def test_a_client_that_was_set_aside_may_go_on_where_the_others_are():
     world = restarted()
     subscribe(world, "app")
     let_time_pass(world, "app")
-    call = subscribe(world, "other", ev.Resume.NOW)
+    call = subscribe(world, "other", Resume.NOW)
     open_what_is_left(world)
     while world.saving:
         world.save()
@@ -117,7 +119,7 @@ def test_a_client_that_was_set_aside_may_try_again_at_its_cursor():
     world = restarted()
     subscribe(world, "app")
     let_time_pass(world, "app")
-    call = subscribe(world, "other", ev.Resume.CURSOR)
+    call = subscribe(world, "other", Resume.CURSOR)
     world.open_all()
     while world.saving:
         world.save()
@@ -164,7 +166,7 @@ def test_who_unsubscribes_instead_lets_the_others_go_on():
     subscribe(world, "app")
     subscribe(world, "other")
     call = world.call()
-    world.tell(ev.UnsubscribeRequested(call, "other", world.epochs["other"], world.now_us))
+    world.tell(ev.Asked(call, Unsubscribe("other", world.epochs["other"]), world.now_us))
     assert world.answers[call] is None
     world.tick(1)
     open_what_is_left(world)
@@ -271,6 +273,6 @@ def test_a_purged_client_may_unsubscribe():
     subscribe(world, "app")
     let_time_pass(world, "app")
     subscribe(world, "other")
-    world.tell(ev.UnsubscribeRequested(world.call(), "other", world.epochs["other"], world.now_us))
+    world.tell(ev.Asked(world.call(), Unsubscribe("other", world.epochs["other"]), world.now_us))
     state = next(each for each in world.group.describe(0)["clients"] if each["client_id"] == "other")
     assert (state["phase"], state["error"]) == ("leaving", None)

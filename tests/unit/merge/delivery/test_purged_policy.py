@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from purges import TRANSACTIONS, committing, numbers, phase, subscribe
 
 from merge import events as ev
+from merge.calls.consumers import Touch
 from merge.delivery.continuation import MOVES_MAX
 from merge.errors import PositionPurged, PositionRefused, RetryableError
 from merge.group import PURGED_WAIT_US
@@ -142,7 +143,7 @@ def test_a_lost_answer_of_the_store_loses_and_repeats_nothing(arrived):
     if arrived:
         world.stored["other"] = save
     world.saving.remove(save)
-    world.tell(ev.CursorNotSaved(save.call, "other", RetryableError("No answer.")))
+    world.tell(ev.CursorNotSaved(save.number, "other", RetryableError("No answer.")))
     wait(world, 2)
     assert len(world.stored["other"].losses) == 1
     subscribe(world, "other")
@@ -312,7 +313,7 @@ def test_who_goes_on_in_between_may_move_any_number_of_times():
         refusal = purged(world.sources[0], 2 * number + 2)
         world.tell(ev.ShardFailed(0, world.group.generation, refusal, world.now_us))
         for _ in range(4):
-            world.tell(ev.ConsumerTouched(world.call(), "only", world.epochs["only"], world.now_us))
+            world.tell(ev.Asked(world.call(), Touch("only", world.epochs["only"]), world.now_us))
             wait(world, 2 * number + 2, rounds=1)
     assert [loss["number"] for loss in losses(world, "only")] == list(range(1, times + 1))
 

@@ -13,6 +13,7 @@ from purges import (
 )
 
 from merge import events as ev
+from merge.calls.consumers import Unsubscribe
 from merge.errors import CorruptEvent, PositionPurged
 from merge.group import PURGED_WAIT_US
 from merge.values.gtids.gtid import parse_gtid_set
@@ -210,7 +211,7 @@ def test_a_position_that_only_gtids_find_and_nobody_needs_any_more_is_given_up()
         )
     )
     for client in ("a", "b"):
-        world.tell(ev.UnsubscribeRequested(world.call(), client, 1, world.now_us))
+        world.tell(ev.Asked(world.call(), Unsubscribe(client, 1), world.now_us))
     world.request_subscribe("new")
     world.lease()
     asked = world.opening[0]

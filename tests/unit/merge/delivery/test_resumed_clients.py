@@ -4,6 +4,8 @@ import pytest
 from builders import Source, Tx, World
 
 from merge import events as ev
+from merge.calls.consumers import Release
+from merge.calls.resume import Resume
 from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition
 
@@ -19,7 +21,7 @@ def test_who_resumes_while_the_shards_are_being_opened_misses_nothing(merging):
     world.report(0, 1)
     for client in ("app", "old"):
         world.ack(world.get(client).batch_id, client)
-    world.tell(ev.ReleaseRequested(world.call(), "old", world.epochs["old"], world.now_us))
+    world.tell(ev.Asked(world.call(), Release("old", world.epochs["old"]), world.now_us))
     world.tick(2)
     world.save()
     world.report_all()
@@ -27,7 +29,7 @@ def test_who_resumes_while_the_shards_are_being_opened_misses_nothing(merging):
     world.lose(0)
     if merging:
         world.open_all()
-    call = world.request_subscribe("old", resume=ev.Resume.CURSOR)
+    call = world.request_subscribe("old", resume=Resume.CURSOR)
     world.lease()
     assert world.opening[0].position.offset == world.sources[0].ends[0].offset
     world.open_all()

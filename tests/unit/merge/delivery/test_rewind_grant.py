@@ -9,7 +9,10 @@ from actors.admission.access import READER, Grant
 from actors.gateway.operator_requests import OperatorRequests
 from actors.gateway.requests import Requests
 from merge import events as ev
-from merge.delivery.ledger import Batch
+from merge.calls.batch import Batch
+from merge.calls.body import call_of
+from merge.calls.consumers import GetRange, Release, Subscribe, SubscribeAt
+from merge.calls.resume import Resume
 from merge.errors import AccessDenied, ConfigError, PositionRefused, RetryableError, RolledBack, UsageError
 from merge.group import PURGED_WAIT_US
 from merge.instructions import ReleaseConsumer
@@ -21,7 +24,7 @@ SECOND = 1_000_000
 
 def release(world, client):
     call = world.call()
-    world.tell(ev.ReleaseRequested(call, client, world.epochs[client], world.now_us))
+    world.tell(ev.Asked(call, Release(client, world.epochs[client]), world.now_us))
     world.result(call)
 
 
@@ -101,11 +104,11 @@ def test_who_was_dropped_goes_on_where_the_others_are():
     release(world, "app")
     world.tick(30 * SECOND + 1)
     world.save()
-    refused = world.request_subscribe("app", resume=ev.Resume.CURSOR, may_disturb=False)
+    refused = world.request_subscribe("app", resume=Resume.CURSOR, may_disturb=False)
     with pytest.raises(AccessDenied, match="another client would be rolled back"):
         world.result(refused)
     assert not world.leasing
-    call = world.request_subscribe("app", resume=ev.Resume.NOW, may_disturb=False)
+    call = world.request_subscribe("app", resume=Resume.NOW, may_disturb=False)
     world.lease()
     assert not world.opening
     world.save()
@@ -114,7 +117,7 @@ def test_who_was_dropped_goes_on_where_the_others_are():
     world.tick(30 * SECOND + 1)
     world.save()
     release(world, "spark")
-    world.request_subscribe("app", resume=ev.Resume.CURSOR, may_disturb=False)
+    world.request_subscribe("app", resume=Resume.CURSOR, may_disturb=False)
     world.lease()
     assert world.opening, "it is alone"
 
@@ -257,8 +260,8 @@ class Group:
     def __init__(self):
         self.asked = []
 
-    def call(self, method, *_, may_disturb=None, **__):
-        self.asked.append((method, may_disturb))
+    def ask(self, call):
+        self.asked.append((type(call), call.may_disturb))
         raise RetryableError("enough")
 
     def status(self):
@@ -278,10 +281,10 @@ def test_a_grant_says_who_may_and_the_request_does_not(grant, may):
     group = Group()
     operator = OperatorRequests("shop", group, None, dict)
     requests = Requests("shop", 10.0, group, operator, None)
-    body = {"client_id": "a", "epoch": 1, "holder": "h", "start": GroupPosition({}, 0).to_json()}
-    body |= {"timeout_s": 0, "rows_max": 1, "bytes_max": 1, "may_rewind": True, "may_disturb": True}
-    for request in ("subscribe", "offset_range"):
+    wanted = {"start": GroupPosition({}, 0).to_json(), "rows_max": 1, "bytes_max": 1}
+    body = {"client_id": "a", "epoch": 1, "holder": "h", "offset_range": wanted}
+    body |= {"start": wanted["start"], "timeout_s": 0, "may_rewind": True, "may_disturb": True}
+    for kind in (Subscribe, GetRange):
         with pytest.raises(RetryableError):
-            requests.answer(request, body, may_disturb=grant.may_disturb)
-    assert group.asked[0] == ("subscribe", may)
-    assert group.asked[-1] == ("offset_range", may)
+            requests.answer(call_of(kind, body), may_disturb=grant.may_disturb)
+    assert group.asked == [(SubscribeAt, may), (GetRange, may)]

@@ -7,6 +7,8 @@ from builders import Source, Tx, World
 
 from merge import events as ev
 from merge import instructions as do
+from merge.calls.consumers import Get, Release, Rollback, SubscribeAt, Unsubscribe
+from merge.calls.resume import Resume
 from merge.delivery.batch_limits import BatchLimits
 from merge.delivery.read_position import HEADERS_MAX
 from merge.errors import (
@@ -36,7 +38,7 @@ def described(world, client="c"):
 def subscribe_with(world, filter_, client="c", resume=None):
     """Ask for a subscription with a filter, and have the lease; return the call."""
     call = world.call()
-    world.tell(ev.SubscribeRequested(call, client, "h", filter_, world.now_us, resume))
+    world.tell(ev.Asked(call, SubscribeAt(client, "h", filter_, resume=resume), world.now_us))
     world.lease()
     return call
 
@@ -84,11 +86,11 @@ def test_that_a_dropped_client_goes_on_is_written_until_the_store_has_it():
     world = World.of(Source(Tx(10), Tx(20)), lease_us=100 * SECOND, drop_after_us=30 * SECOND)
     world.subscribe("app")
     world.subscribe("old")
-    world.tell(ev.ReleaseRequested(world.call(), "old", world.epochs["old"], world.now_us))
+    world.tell(ev.Asked(world.call(), Release("old", world.epochs["old"]), world.now_us))
     world.tick(31 * SECOND)
     world.save()
     assert world.stored["old"].dropped
-    call = world.request_subscribe("old", resume=ev.Resume.NOW)
+    call = world.request_subscribe("old", resume=Resume.NOW)
     world.lease()
     world.save(CoordinatorUnavailable("away"))
     with pytest.raises(CoordinatorUnavailable):
@@ -137,7 +139,7 @@ def test_a_shard_that_leaves_waits_for_no_subscription_that_is_not_stored(how):
         world.lease()
     else:
         world.subscribe("other")
-        world.tell(ev.UnsubscribeRequested(world.call(), "other", world.epochs["other"], world.now_us))
+        world.tell(ev.Asked(world.call(), Unsubscribe("other", world.epochs["other"]), world.now_us))
     world.remove("s1", now=True)
     world.saving.sort(key=lambda save: save.client_id == "other")
     world.save()
@@ -156,7 +158,7 @@ def test_calls_that_waited_for_a_write_are_answered_in_their_order():
     world.add(Source(Tx(5), server=1))
     world.open(1)
     acking, rolling = world.request_ack(batch.batch_id), world.call()
-    world.tell(ev.RollbackRequested(rolling, "c", 1, None, world.now_us))
+    world.tell(ev.Asked(rolling, Rollback("c", 1, None), world.now_us))
     assert not {acking, rolling} & world.answers.keys()
     world.save()
     with pytest.raises(RetryableError, match="is being written"):
@@ -173,7 +175,7 @@ def test_a_rollback_that_waited_for_a_write_is_answered_when_that_is_done():
     world.add(Source(Tx(5), server=1))
     world.open(1)
     rolling = world.call()
-    world.tell(ev.RollbackRequested(rolling, "c", 1, None, world.now_us))
+    world.tell(ev.Asked(rolling, Rollback("c", 1, None), world.now_us))
     world.save()
     assert world.result(rolling) == 1
 
@@ -196,7 +198,7 @@ def test_who_unsubscribes_holds_nothing_any_more_and_is_released_once():
     world = World.of(Source(Tx(10)), lease_us=SECOND)
     world.forgets = False
     world.subscribe()
-    world.tell(ev.UnsubscribeRequested(world.call(), "c", 1, world.now_us))
+    world.tell(ev.Asked(world.call(), Unsubscribe("c", 1), world.now_us))
     assert described(world)["holder"] is None
     world.tick(2 * SECOND)
     assert world.asked(do.ReleaseConsumer) == [do.ReleaseConsumer("c")]
@@ -210,13 +212,13 @@ def test_who_was_silent_for_too_long_may_unsubscribe_until_another_one_takes_ove
     assert described(world)["holder"] is None
     world.subscribe("other")
     call = world.call()
-    world.tell(ev.UnsubscribeRequested(call, "c", 1, world.now_us))
+    world.tell(ev.Asked(call, Unsubscribe("c", 1), world.now_us))
     assert world.result(call) is None
     assert described(world) is None
     world.tick(2 * SECOND)
     world.subscribe("other", "h2")
     late = world.call()
-    world.tell(ev.UnsubscribeRequested(late, "other", 1, world.now_us))
+    world.tell(ev.Asked(late, Unsubscribe("other", 1), world.now_us))
     with pytest.raises(FencedError):
         world.result(late)
     assert described(world, "other")["holder"] == "h2"
@@ -238,7 +240,7 @@ def test_being_away_begins_when_a_consumer_was_last_heard_of():
     world = World.of(Source(Tx(10)), lease_us=100 * SECOND, drop_after_us=30 * SECOND)
     world.now_us = 1_000 * SECOND
     world.subscribe("old")
-    world.tell(ev.ReleaseRequested(world.call(), "old", world.epochs["old"], world.now_us))
+    world.tell(ev.Asked(world.call(), Release("old", world.epochs["old"]), world.now_us))
     world.subscribe("app")
     world.tick(30 * SECOND)
     assert not described(world, "old")["dropped"]
@@ -356,7 +358,7 @@ def test_an_unsubscribing_that_waited_for_a_write_is_done_after_it():
     world.add(Source(Tx(5), server=1))
     world.open(1)
     call = world.call()
-    world.tell(ev.UnsubscribeRequested(call, "c", 1, world.now_us))
+    world.tell(ev.Asked(call, Unsubscribe("c", 1), world.now_us))
     assert call not in world.answers
     world.save()
     assert world.result(call) is None
@@ -376,7 +378,7 @@ def test_who_waits_for_its_subscription_is_alive_and_who_released_it_has_nothing
     world.report_all()
     world.get()
     assert len(described(world)["outstanding"]) == 1
-    world.tell(ev.ReleaseRequested(world.call(), "c", 1, world.now_us))
+    world.tell(ev.Asked(world.call(), Release("c", 1), world.now_us))
     assert described(world)["outstanding"] == []
 
 
@@ -391,7 +393,7 @@ def test_a_store_that_does_not_forget_is_asked_once_at_a_time():
     world.forgets = False
     world.subscribe()
     call = world.call()
-    world.tell(ev.UnsubscribeRequested(call, "c", 1, world.now_us))
+    world.tell(ev.Asked(call, Unsubscribe("c", 1), world.now_us))
     world.forget(CoordinatorUnavailable("away"))
     for _ in range(3):
         world.tick(1)
@@ -409,7 +411,7 @@ def test_nobody_unsubscribes_while_another_one_takes_over():
     world.subscribe()
     taking = world.request_subscribe()
     call = world.call()
-    world.tell(ev.UnsubscribeRequested(call, "c", 1, world.now_us))
+    world.tell(ev.Asked(call, Unsubscribe("c", 1), world.now_us))
     with pytest.raises(RetryableError, match="is being taken by h"):
         world.result(call)
     world.lease()
@@ -511,7 +513,7 @@ def test_a_get_that_tells_what_was_seen_gives_up_only_those_that_did():
         world.call(),
     )
     for call in (seeing, again):
-        world.tell(ev.GetRequested(call, "c", 1, 10, world.now_us, seen_id=0))
+        world.tell(ev.Asked(call, Get("c", 1, 10, 0.0, 0), world.now_us))
     assert world.result(seeing) is None
     assert not {plain, spanning, again} & world.answers.keys()
 
@@ -519,7 +521,7 @@ def test_a_get_that_tells_what_was_seen_gives_up_only_those_that_did():
 def test_two_clients_may_subscribe_at_once():
     world = World.of(Source(Tx(10)))
     calls = [world.request_subscribe(client) for client in ("a", "b")]
-    assert [asked.call for asked in world.leasing] == calls
+    assert [asked.number for asked in world.leasing] == calls
 
 
 def test_a_takeover_is_written_when_an_acknowledgement_before_it_is_refused():
@@ -594,7 +596,7 @@ def test_nobody_is_dropped_while_its_cursor_is_being_written(answered):
     world.request_ack(world.get("old").batch_id, "old")
     if answered:
         world.save(CoordinatorUnavailable("away"))
-    world.tell(ev.ReleaseRequested(world.call(), "old", world.epochs["old"], world.now_us))
+    world.tell(ev.Asked(world.call(), Release("old", world.epochs["old"]), world.now_us))
     world.tick(5 * SECOND)
     assert not described(world, "old")["dropped"]
     world.save()

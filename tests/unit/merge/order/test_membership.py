@@ -5,6 +5,7 @@ from builders import Source, Tx, World, places
 
 from merge import events as ev
 from merge import instructions as do
+from merge.calls.operators import RemoveShard
 from merge.delivery.cursor_writes import OWN_CALL
 from merge.errors import ConfigError, CoordinatorUnavailable, RolledBack, UsageError
 from merge.order.membership import MEMBERS_MAX, Membership
@@ -49,7 +50,7 @@ def test_a_newcomer_is_raised_to_what_is_out_and_its_cursor_is_written_before_it
     assert world.status(2)["role"] == "member"
     assert not world.group.describe(0)["reconciled"]
     (asked,) = world.saving
-    assert (asked.call, asked.cursor.shards["s2"]) == (OWN_CALL, late.start)
+    assert (asked.number, asked.cursor.shards["s2"]) == (OWN_CALL, late.start)
     world.save()
     assert world.group.describe(0)["reconciled"]
     world.report(2)
@@ -510,7 +511,7 @@ def test_a_shard_removed_at_once_says_what_is_dropped_and_nothing_of_it_comes():
     outstanding = world.get()
     assert keys(outstanding) == [30, 40]
     call = world.call()
-    world.tell(ev.ShardRemoved(call, "s1", True, world.now_us))
+    world.tell(ev.Asked(call, RemoveShard("s1", True), world.now_us))
     assert call not in world.answers
     world.save()
     assert world.result(call) == {
@@ -565,7 +566,7 @@ def test_keys_do_not_fall_behind_a_shard_that_left():
     assert keys(batch) == [60]
     world.ack(batch.batch_id)
     world.policy("s0", Policy.RESUME)
-    world.tell(ev.ShardRemoved(world.call(), "s1", True, world.now_us))
+    world.tell(ev.Asked(world.call(), RemoveShard("s1", True), world.now_us))
     while world.saving:
         world.save()
     world.epoch += 1
@@ -616,7 +617,7 @@ def test_a_shard_that_the_cursors_hold_and_the_settings_lack_stops_the_stream_un
     with pytest.raises(UsageError, match="cannot be drained"):
         world.remove("s1")
     call = world.call()
-    world.tell(ev.ShardRemoved(call, "s1", True, world.now_us))
+    world.tell(ev.Asked(call, RemoveShard("s1", True), world.now_us))
     world.save()
     assert world.result(call)["left_at"] == {"c": "bin.000001:4"}
     world.open_all()

@@ -1,0 +1,199 @@
+"""Values of calls, as JSON brought them: of their types and within bounds, or refused in a sentence.
+
+A field's annotation names its reader, which gets the field's name and what JSON says of it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, TypeAlias
+
+from merge.calls.client_id import checked_client_id
+from merge.calls.resume import Resume
+from merge.errors import UsageError
+from merge.values.member import Policy
+from merge.values.offset_range import OffsetRange
+from merge.values.position import GroupPosition, Position
+
+#: how long a call may wait for rows, seconds
+WAIT_MAX_S: Final = 30.0
+#: numbers of our own have 64 bits with a sign
+WHOLE_MAX: Final = (1 << 63) - 1
+#: client ids, and the names of their holders, are no longer, characters
+NAME_MAX: Final = 128
+HOLDER_MAX: Final = 256
+#: ZooKeeper's sessions are numbers of 64 bits, with a sign in Python's clients
+_SESSION = re.compile(r"(-?(0x)?[0-9a-fA-F]{1,16})?")
+#: what a refusal shows of a value, characters
+_SHOWN_MAX = 100
+
+
+def whole(name: str, value: Any) -> int:
+    """Return a whole number of `0 <= number <= WHOLE_MAX`.
+
+    Raises:
+        UsageError: it is another one, or none.
+    """
+    if type(value) is not int or not 0 <= value <= WHOLE_MAX:
+        raise _unfit(name, value, f"a whole number from 0 to {WHOLE_MAX}")
+    return value
+
+
+def wait_s(name: str, value: Any) -> float:
+    """Return for how many seconds a call waits, `0 <= wait_s <= WAIT_MAX_S`: what is beyond is cut.
+
+    Raises:
+        UsageError: it is no number, or not a finite one.
+    """
+    if type(value) not in {int, float} or (type(value) is float and not math.isfinite(value)):
+        raise _unfit(name, value, "a number of seconds")
+    return float(min(max(value, 0), WAIT_MAX_S))
+
+
+def holder(name: str, value: Any) -> str:
+    """Return the name by which others see a consumer.
+
+    Raises:
+        UsageError: it is empty, too long, or cannot be shown.
+    """
+    if not isinstance(value, str) or not 0 < len(value) <= HOLDER_MAX or not value.isprintable():
+        raise _unfit(name, value, f"a printable text of 1 to {HOLDER_MAX} characters")
+    return value
+
+
+def session(name: str, value: Any) -> str:
+    """Return the ZooKeeper session of a consumer, in hexadecimal digits; empty: it has none.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not isinstance(value, str) or not _SESSION.fullmatch(value):
+        raise _unfit(name, value, "a session of ZooKeeper in hexadecimal digits")
+    return value
+
+
+def client_id(name: str, value: Any) -> str:
+    """Return a client id.
+
+    Raises:
+        UsageError: it is not a text, or cannot be a client id.
+    """
+    if not isinstance(value, str) or len(value) > NAME_MAX:
+        # Nobody's client id is no way around those that a token is for.
+        raise _unfit(name, value, f"a text of at most {NAME_MAX} characters")
+    return checked_client_id(value)
+
+
+def resume(name: str, value: Any) -> Resume:
+    """Return where a dropped subscription continues.
+
+    Raises:
+        UsageError: nowhere.
+    """
+    if value not in tuple(Resume):
+        raise UsageError(f"{name} is {value!r}.", hint="Expected 'cursor' or 'now'.")
+    return Resume(value)
+
+
+def policy(name: str, value: Any) -> Policy:
+    """Return whether a silent shard holds its group.
+
+    Raises:
+        UsageError: it says neither.
+    """
+    if value not in tuple(Policy):
+        raise UsageError(f"{name} is {value!r}.", hint=f"Expected one of {', '.join(Policy)}.")
+    return Policy(value)
+
+
+def text(_: str, value: Any) -> str:
+    """Return a text."""
+    return str(value)
+
+
+def flag(_: str, value: Any) -> bool:
+    """Return whether something is true."""
+    return bool(value)
+
+
+def group_position(_: str, value: Any) -> GroupPosition:
+    """Return a group position; raises as `GroupPosition.from_json`."""
+    return GroupPosition.from_json(value)
+
+
+def position(_: str, value: Any) -> Position:
+    """Return a shard's position; raises as `Position.from_dict`."""
+    return Position.from_dict(value)
+
+
+def offset_range(_: str, value: Mapping[str, Any]) -> OffsetRange:
+    """Return an offset range; its bounds are at least one row and one byte."""
+
+    def number(name: str) -> int | None:
+        return None if value.get(name) is None else whole(name, value[name])
+
+    until = value.get("until")
+    return OffsetRange(
+        GroupPosition.from_json(value["start"]),
+        None if until is None else GroupPosition.from_json(until),
+        rows_max=max(1, whole("rows_max", value["rows_max"])),
+        bytes_max=max(1, whole("bytes_max", value["bytes_max"])),
+        rows_min=number("rows_min") or 0,
+        key_us_max=number("key_us_max"),
+        may_be_empty=bool(value.get("may_be_empty")),
+    )
+
+
+def entry(_: str, value: Any) -> dict[str, Any]:
+    """Return a JSON object."""
+    return dict(value)
+
+
+def said(value: Any) -> Any:
+    """Return what JSON says of a field's value; its reader reads that."""
+    match value:
+        case GroupPosition():
+            return value.to_json()
+        case Position():
+            return value.to_dict()
+        case OffsetRange():
+            return {
+                "start": value.start.to_json(),
+                "until": None if value.until is None else value.until.to_json(),
+                "rows_max": value.rows_max,
+                "bytes_max": value.bytes_max,
+                "rows_min": value.rows_min,
+                "key_us_max": value.key_us_max,
+                "may_be_empty": value.may_be_empty,
+            }
+        case _:
+            return value
+
+
+def _unfit(name: str, value: Any, expected: str) -> UsageError:
+    shown = repr(value)
+    shown = shown if len(shown) <= _SHOWN_MAX else f"{shown[:_SHOWN_MAX]}..."
+    return UsageError(f"{name} is {shown}, not {expected}.")
+
+
+#: not from outside: whoever admits the call says it
+ADMITTED: Final = object()
+
+Whole: TypeAlias = Annotated[int, whole]
+WaitS: TypeAlias = Annotated[float, wait_s]
+Holder: TypeAlias = Annotated[str, holder]
+Session: TypeAlias = Annotated[str, session]
+ClientId: TypeAlias = Annotated[str, client_id]
+Resuming: TypeAlias = Annotated[Resume, resume]
+Policing: TypeAlias = Annotated[Policy, policy]
+Text: TypeAlias = Annotated[str, text]
+Flag: TypeAlias = Annotated[bool, flag]
+GroupPlace: TypeAlias = Annotated[GroupPosition, group_position]
+Place: TypeAlias = Annotated[Position, position]
+Between: TypeAlias = Annotated[OffsetRange, offset_range]
+Entry: TypeAlias = Annotated[dict[str, Any], entry]
+By: TypeAlias = Annotated[str, ADMITTED]
+AdmittedUs: TypeAlias = Annotated[int, ADMITTED]
+Undisturbing: TypeAlias = Annotated[bool, ADMITTED]
