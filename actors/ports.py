@@ -1,12 +1,13 @@
 """Ports: the interfaces that the group and its shards need from their environment.
 
-`actors.coordination` has the adapters of the coordinator, and `actors.meta` those of the cursor store. Their
+`actors.coordination` has the adapters of the coordinator, and `actors.meta` those of the group's store. Their
 calls block, so the group makes them by `Host.blocking`. `actors.process.host` is the host. The ports of
 shards are in `actors.shard.ports`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,10 +15,12 @@ from typing import NoReturn, Protocol, TypeVar
 
 from canal_group.zookeeper.stop_mark import StopMark
 from merge.calls.client_id import checked_client_id
+from merge.errors import ConfigError, UsageError
 from merge.values.loss import Loss
 from merge.values.position import GroupPosition
 
 _T = TypeVar("_T")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 class Lock(Protocol):
@@ -230,84 +233,92 @@ class Subscription:
         checked_client_id(self.client_id)
 
 
-class CursorStore(Protocol):
-    """Cursors and subscriptions of one destination; how durable they are depends on the adapter."""
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a group's store keeps under one kind of key; each codec of `actors.group.stored` defines its own.
+
+    A value is a text of whole lines.
+    """
+
+    #: first part of the keys
+    name: str
+    #: what happens once a value is removed, for messages
+    removed: str
+    #: of a kind whose names are client ids and whose values are JSON objects of texts: their members, the
+    #: first of which is always there. ZooKeeper keeps each in a node below the client id's, as canal does
+    members: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Under which a value is stored, such as cursors/1001.
+
+    Raises:
+        UsageError: the name cannot be a file's or a node's.
+    """
+
+    kind: Kind
+    name: str
+
+    def __post_init__(self) -> None:
+        """Check the name."""
+        if not _NAME.fullmatch(self.name):
+            raise UsageError(f"{self.name[:128]!a} cannot be stored among {self.kind.name}: not a name.")
+
+    def __str__(self) -> str:
+        """Return it as messages show it."""
+        return f"{self.kind.name}/{self.name}"
+
+
+class EpochStore(Protocol):
+    """What a destination's group keeps, by key; the adapter decides how durable it is.
+
+    Every call is made under an epoch, and refused with FencedError if a newer one has been seen; then nothing
+    was changed. A newer epoch than any before is claimed by the call. Every call may also raise:
+
+        CoordinatorUnavailable: the store did not answer. It is unknown whether a write was done; making it
+            again is harmless, except for `append`: nothing or all of it was written.
+        ConfigError: what is stored is damaged, or cannot be read or held.
+    """
 
     def claim(self, epoch: int) -> None:
-        """Record that `epoch` is the server's current one; older epochs can no longer write.
+        """Record that `epoch` is the server's current one: older epochs can no longer write."""
 
-        Raises:
-            FencedError: a newer epoch has been seen.
-            CoordinatorUnavailable: it is unknown whether that was recorded.
+    def names(self, kind: Kind, epoch: int) -> list[str]:
+        """Return the names of a kind's keys that have a value, in order."""
+
+    def get(self, key: Key, epoch: int) -> str | None:
+        """Return a value; None if there is none."""
+
+    def put(self, key: Key, text: str, epoch: int, *, may_wait: bool = False) -> None:
+        """Write a value in place of the one before, all of it or nothing.
+
+        Args:
+            key: where.
+            text: whole lines.
+            epoch: the server's.
+            may_wait: whether a crash may undo it after this call returned.
         """
 
-    def load(self) -> list[Subscription]:
-        """Return every subscription."""
+    def append(self, key: Key, text: str, epoch: int) -> None:
+        """Continue a value that exists with whole lines: what that costs does not depend on its length."""
 
-    def save(self, subscription: Subscription, epoch: int) -> None:
-        """Write a subscription atomically, if `epoch` is still the server's current one.
+    def delete(self, key: Key, epoch: int) -> None:
+        """Remove a value, if there is one."""
 
-        Raises:
-            FencedError: a newer epoch has been seen; nothing was written.
-            CoordinatorUnavailable: it is unknown whether it was written; saving it again is harmless.
-        """
-
-    def forget(self, client_id: str, epoch: int) -> None:
-        """Remove a subscription and its cursor, under the same condition."""
+    def where(self, key: Key) -> str:
+        """Return the place of a value, for messages."""
 
     def flush(self, epoch: int) -> None:
-        """Write what `save` accepted and has not written yet; called before the server hands over.
-
-        Raises as `save`.
-        """
+        """Write what `put` accepted and has not written yet; called before the server hands over."""
 
     def close(self) -> None:
         """Write what is not written yet; the store is not used after this."""
 
 
-#: in place of a shard's name, which it cannot be: the group's decisions on DDL, see `merge.order.ddl.policy`
-DDL_DECISIONS = "@ddl"
-
-
-class SchemaHistoryStore(Protocol):
-    """The schema histories of a destination's shards, kept where its cursors are; a history is a text.
-
-    The group's decisions on DDL are kept with them, as `DDL_DECISIONS`.
-    """
-
-    def load(self, shard: str, epoch: int) -> str | None:
-        """Return a shard's history; None if there is none. Older epochs can no longer write it.
-
-        Raises:
-            FencedError: a newer epoch has been seen.
-            CoordinatorUnavailable: the store does not answer.
-        """
-
-    def save(self, shard: str, history: str, epoch: int) -> None:
-        """Write a shard's history durably, if `epoch` is still the server's current one.
-
-        Raises:
-            FencedError: a newer epoch has been seen; nothing was written.
-            CoordinatorUnavailable: it is unknown whether it was written; saving it again is harmless.
-        """
-
-    def append(self, shard: str, text: str, epoch: int) -> None:
-        """Continue a shard's history, durably: what that costs does not depend on what is stored already.
-
-        Args:
-            shard: its name; a history of it was saved.
-            text: whole lines.
-            epoch: the server's.
-
-        Raises:
-            FencedError: a newer epoch has been seen; nothing was written.
-            CoordinatorUnavailable: it is unknown whether it was written; nothing, or all of it, was.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class Stores:
-    """What a group keeps durably."""
-
-    cursors: CursorStore
-    histories: SchemaHistoryStore
+def damaged(place: str, kind: Kind, error: object) -> ConfigError:
+    """Return the error for a value that is not one of its kind."""
+    return ConfigError(
+        f"{place} does not hold {kind.name} of canal-group ({error}).",
+        hint=f"Restore it from a backup, or remove it: {kind.removed}.",
+    )

@@ -1,4 +1,4 @@
-"""One ZooKeeper session, shared by the coordinator and the cursor store of a destination.
+"""One ZooKeeper session, shared by the coordinator and the store of a destination's group.
 
 Rules:
 - every call has a deadline; kazoo's own calls wait for ever;
@@ -276,7 +276,7 @@ class Connection:
     def write(self, epoch: int, changes: Sequence[tuple[str, bytes | None]]) -> None:
         """Set or create every (path, data) and delete every (path, None), or change nothing at all.
 
-        A missing parent is created if it is directly below the destination's node.
+        Missing parents are created.
 
         Raises:
             FencedError: `epoch` is not the server's current one; nothing was changed.
@@ -293,21 +293,34 @@ class Connection:
                 elif exists:
                     transaction.set_data(path, data)
                 else:
-                    parent = path.rpartition("/")[0]
-                    if parent not in made and self.stat(parent) is None:
-                        transaction.create(parent)
-                        made.add(parent)
+                    missing, parent = [], path.rpartition("/")[0]
+                    while parent and parent not in made and self.stat(parent) is None:
+                        missing.append(parent)
+                        parent = parent.rpartition("/")[0]
+                    for each in reversed(missing):
+                        transaction.create(each)
+                    made.update(missing)
                     transaction.create(path, data)
 
         self.commit_under(epoch, fill)
 
     def require_epoch(self, epoch: int) -> None:
-        """Return if `epoch` is the server's current one.
+        """Return if `epoch` is the server's current one; what is read after that is not older.
 
         Raises:
             FencedError: it is not.
         """
         self.commit_under(epoch, lambda _: None)
+
+    def check_epoch(self, epoch: int) -> None:
+        """Return unless another epoch is seen to be current: a read, which costs less than `require_epoch`.
+
+        Raises:
+            FencedError: another one is.
+        """
+        stat = self.stat(self.tree.epoch)
+        if stat is None or stat.version != epoch:
+            raise self.fenced(epoch)
 
     def fenced(self, epoch: int) -> Exception:
         """Return the FencedError of a server that acts under `epoch`, with the current epoch looked up."""

@@ -22,9 +22,11 @@ from actors.group.leases import Leases
 from actors.group.loss_warnings import LossWarnings
 from actors.group.shards import GroupShards
 from actors.group.standby import Standby
+from actors.group.stored.cursors import StoredCursors
+from actors.group.stored.document import DDL_DECISIONS
 from actors.group.stored.skips import StoredSkips
 from actors.group.stored.types import StoredTypes
-from actors.ports import DDL_DECISIONS, Coordinator, Host, Stores, Subscription
+from actors.ports import Coordinator, EpochStore, Host, Subscription
 from actors.shard.ports import ShardChannel
 from merge import events as ev
 from merge import instructions as do
@@ -48,7 +50,7 @@ class ActiveGroup:
         machine: the group's state machine, with the epoch of the election; it has had no event yet.
         shards: the name of each shard and the channel to it, by shard_index.
         coordinator: knows whether the server is still the active one.
-        stores: keep the cursors, claimed for the epoch, and the shards' schema histories.
+        store: keeps what has to be durable; it was claimed for the epoch.
         leases: the leases of the consumers.
         standby: makes the error for callers once the group has ended.
         broke: called with the error when background work failed.
@@ -60,7 +62,7 @@ class ActiveGroup:
         machine: Group,
         shards: Sequence[tuple[str, ShardChannel]],
         coordinator: Coordinator,
-        stores: Stores,
+        store: EpochStore,
         leases: Leases,
         standby: Standby,
         broke: Callable[[BaseException], None],
@@ -71,20 +73,18 @@ class ActiveGroup:
         #: the state as of the last tick, for other threads; None before the first tick and after the end
         self.snapshot: dict[str, Any] | None = None
         self._coordinator = coordinator
-        self._store = stores.cursors
-        self._histories = stores.histories
+        self._store = store
+        self._cursors = StoredCursors(store, machine.epoch, host)
         self._standby = standby
         #: what was stored before this server took over is set before it begins
         self.losses = LossWarnings(standby.destination, ())
         #: the types that operators chose for columns
-        self.types = StoredTypes(stores.histories, machine.epoch, host)
+        self.types = StoredTypes(store, machine.epoch, host)
         #: the events that operators have left out
-        self.skips = StoredSkips(stores.histories, machine.epoch, host)
+        self.skips = StoredSkips(store, machine.epoch, host)
         self._broke = broke
         self._host = host
-        self._shards = GroupShards(
-            shards, machine.epoch, self.tell, self._chore, stores.histories, self.skips, host
-        )
+        self._shards = GroupShards(shards, machine.epoch, self.tell, self._chore, store, self.skips, host)
         self._numbers = itertools.count(1)
         self._answers: dict[int, asyncio.Future[Any]] = {}
         #: background tasks, in the order of their start
@@ -267,7 +267,7 @@ class ActiveGroup:
 
     async def _save(self, call: int, subscription: Subscription) -> None:
         try:
-            await self._host.blocking(self._store.save, subscription, self.machine.epoch)
+            await self._cursors.save(subscription)
         except FencedError as error:
             self.tell(ev.CursorNotSaved(call, subscription.client_id, self._deposed(error)))
         except CanalGroupError as error:
@@ -278,7 +278,7 @@ class ActiveGroup:
 
     async def _save_ddl(self, version: int, text: str) -> None:
         try:
-            await self._host.blocking(self._histories.save, DDL_DECISIONS, text, self.machine.epoch)
+            await self._host.blocking(self._store.put, DDL_DECISIONS, text + "\n", self.machine.epoch)
         except CanalGroupError as error:
             if isinstance(error, FencedError):
                 self._deposed(error)
@@ -291,7 +291,7 @@ class ActiveGroup:
 
     async def _forget(self, call: int, client_id: str) -> None:
         try:
-            await self._host.blocking(self._store.forget, client_id, self.machine.epoch)
+            await self._cursors.forget(client_id)
             await self.leases.forget(client_id)
         except FencedError as error:
             self.tell(ev.ClientNotForgotten(call, client_id, self._deposed(error)))

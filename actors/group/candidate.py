@@ -18,17 +18,9 @@ from actors.group.leases import Leases
 from actors.group.loss_warnings import LossWarnings
 from actors.group.registration import REGISTRATION_WAIT_S, ShardRegistration
 from actors.group.standby import Standby
-from actors.ports import (
-    DDL_DECISIONS,
-    ConsumerLease,
-    Coordinator,
-    CursorStore,
-    Host,
-    SchemaHistoryStore,
-    ServerSeen,
-    Stores,
-    Subscription,
-)
+from actors.group.stored.cursors import StoredCursors
+from actors.group.stored.document import DDL_DECISIONS
+from actors.ports import ConsumerLease, Coordinator, EpochStore, Host, ServerSeen, Subscription
 from conf.settings import InstanceSettings
 from merge import events as ev
 from merge.errors import CanalGroupError, ConfigError, CoordinatorUnavailable, FencedError
@@ -51,11 +43,8 @@ class Parts(Protocol):
     ) -> Coordinator:
         """Return the coordinator."""
 
-    def cursor_store(self, settings: InstanceSettings, elected_by: Coordinator, host: Host) -> CursorStore:
-        """Return the cursor store."""
-
-    def history_store(self, settings: InstanceSettings, elected_by: Coordinator) -> SchemaHistoryStore:
-        """Return what keeps the shards' schema histories."""
+    def store(self, settings: InstanceSettings, elected_by: Coordinator, host: Host) -> EpochStore:
+        """Return what keeps cursors, schema histories and decisions."""
 
     def group_settings(self, settings: InstanceSettings) -> GroupSettings:
         """Return the settings of the group's state machine."""
@@ -90,7 +79,7 @@ class Candidate:
         self._destination = registration.settings.destination
         self._standby = Standby(self._destination, identity.address)
         self._coordinator: Coordinator | None = None
-        self._store: CursorStore | None = None
+        self._store: EpochStore | None = None
         self._loop = asyncio.get_running_loop()
         #: ends the process after a failure
         self._leaving: asyncio.Task[None] | None = None
@@ -147,14 +136,12 @@ class Candidate:
             )
             self._standby = Standby(self._destination, self._identity.address, self._coordinator)
             leases = Leases(self._coordinator, self._host)
-            self._store = self._parts.cursor_store(self._registration.settings, self._coordinator, self._host)
-            histories = self._parts.history_store(self._registration.settings, self._coordinator)
-            stores = Stores(self._store, histories)
+            self._store = self._parts.store(self._registration.settings, self._coordinator, self._host)
             while True:
                 epoch = await self._host.blocking(self._coordinator.campaign)
                 _log.info("active", extra={"destination": self._destination, "epoch": epoch})
                 try:
-                    group = await self._begin(epoch, self._coordinator, stores, leases)
+                    group = await self._begin(epoch, self._coordinator, self._store, leases)
                     await self._serve(group, self._coordinator)
                     await self._hand_over(group, self._coordinator, self._store)
                 except CoordinatorUnavailable as error:
@@ -210,7 +197,7 @@ class Candidate:
     # ---- being active ----------------------------------------------------------------------------------
 
     async def _begin(
-        self, epoch: int, coordinator: Coordinator, stores: Stores, leases: Leases
+        self, epoch: int, coordinator: Coordinator, store: EpochStore, leases: Leases
     ) -> ActiveGroup:
         """Take over the state of the previous server, and serve.
 
@@ -218,19 +205,19 @@ class Candidate:
             FencedError: another server was elected.
             CoordinatorUnavailable: another server may have been elected.
         """
-        await self._host.blocking(stores.cursors.claim, epoch)
-        subscriptions = await self._host.blocking(stores.cursors.load)
+        await self._host.blocking(store.claim, epoch)
+        subscriptions = await StoredCursors(store, epoch, self._host).load()
         held = await leases.restore([found.client_id for found in subscriptions])
         await self._hear_of_shards(subscriptions, coordinator)
         settings = self._parts.group_settings(self._registration.settings)
         ddl = None
         if settings.ddl is not DdlRule.EVERY:
-            ddl = await self._host.blocking(stores.histories.load, DDL_DECISIONS, epoch)
+            ddl = await self._host.blocking(store.get, DDL_DECISIONS, epoch)
         # From here to `Started` nothing may wait: a call of a consumer must not be the machine's first event.
         shards = self._registration.keep_those_with_actors()
         machine = Group(self._parts.group_settings(self._registration.settings), epoch)
         self.group = ActiveGroup(
-            machine, shards, coordinator, stores, leases, self._standby, self._broke, self._host
+            machine, shards, coordinator, store, leases, self._standby, self._broke, self._host
         )
         self.group.losses = LossWarnings(self._standby.destination, subscriptions)
         consumers = tuple(_consumer(found, held.get(found.client_id)) for found in subscriptions)
@@ -257,7 +244,7 @@ class Candidate:
             group.tick(reachable=self._reachable())
             await asyncio.sleep(TICK_S)
 
-    async def _hand_over(self, group: ActiveGroup, coordinator: Coordinator, store: CursorStore) -> None:
+    async def _hand_over(self, group: ActiveGroup, coordinator: Coordinator, store: EpochStore) -> None:
         """Hand over in an orderly way.
 
         1. Stop serving. 2. Let the shards close their sources. 3. Make the cursors durable. 4. Resign, so

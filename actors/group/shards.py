@@ -9,7 +9,7 @@ from typing import Any
 from actors.group.follower import Follower
 from actors.group.stored.histories import StoredHistories
 from actors.group.stored.skips import StoredSkips
-from actors.ports import Host, SchemaHistoryStore
+from actors.ports import EpochStore, Host
 from actors.shard.ports import ShardChannel
 from merge import events as ev
 from merge.values.position import Position
@@ -23,7 +23,7 @@ class GroupShards:
         epoch: the group's epoch.
         tell: takes the shards' reports, as events.
         start: runs a follower until it ends or is cancelled.
-        histories: keeps their schema histories.
+        store: keeps their schema histories.
         skips: keeps what operators have left out.
         host: has the clock that events carry, and runs blocking work.
     """
@@ -34,7 +34,7 @@ class GroupShards:
         epoch: int,
         tell: Callable[[ev.Event], None],
         start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-        histories: SchemaHistoryStore,
+        store: EpochStore,
         skips: StoredSkips,
         host: Host,
     ) -> None:
@@ -42,7 +42,7 @@ class GroupShards:
         self._epoch = epoch
         self._tell = tell
         self._start = start
-        self._histories = StoredHistories(histories, epoch, host)
+        self._histories = StoredHistories(store, epoch, host)
         self._skips = skips
         self._host = host
         #: by shard_index, under the current generation

@@ -12,14 +12,12 @@ from actors.coordination.embedded import HOST as LOOPBACK
 from actors.coordination.local import LocalCoordinator
 from actors.coordination.switch import LocalSwitch, Switch, ZooKeeperSwitch
 from actors.coordination.zookeeper import ZooKeeperCoordinator
-from actors.meta.file import FileCursorStore
-from actors.meta.history_file import FileHistoryStore
-from actors.meta.history_memory import MemoryHistoryStore
-from actors.meta.history_zookeeper import ZooKeeperHistoryStore
-from actors.meta.memory import MemoryCursorStore
-from actors.meta.periodic import PeriodicCursorStore
-from actors.meta.zookeeper import ZooKeeperCursorStore
-from actors.ports import Coordinator, CursorStore, Host, SchemaHistoryStore
+from actors.group.stored.cursors import CURSORS
+from actors.meta.file import FileStore
+from actors.meta.memory import MemoryStore
+from actors.meta.periodic import PeriodicStore
+from actors.meta.zookeeper import ZooKeeperStore
+from actors.ports import Coordinator, EpochStore, Host
 from canal_group.zookeeper.login import ZooKeeperLogin
 from conf.listeners.gateway_settings import GatewaySslSettings
 from conf.server_settings import (
@@ -73,41 +71,24 @@ def coordinator(settings: InstanceSettings, identity: ServerIdentity, host: Host
     )
 
 
-def cursor_store(settings: InstanceSettings, elected_by: Coordinator, host: Host) -> CursorStore:
-    """Return the cursor store of the settings."""
-    chosen = settings.cursor
-    store = _cursor_store(settings, elected_by)
-    if isinstance(chosen, MemoryCursorSettings) or chosen.flush_s is None:
-        return store
-    return PeriodicCursorStore(store, chosen.flush_s, host)
-
-
-def _cursor_store(settings: InstanceSettings, elected_by: Coordinator) -> CursorStore:
+def store(settings: InstanceSettings, elected_by: Coordinator, host: Host) -> EpochStore:
+    """Return what keeps cursors, schema histories and decisions, as the settings say of cursors."""
+    kept: EpochStore
     match settings.cursor:
-        case FileCursorSettings(folder=folder):
-            return FileCursorStore(settings.destination, folder)
         case MemoryCursorSettings():
-            return MemoryCursorStore()
-        case ZookeeperCursorSettings():
+            return MemoryStore()
+        case FileCursorSettings(folder=folder, flush_s=flush_s):
+            kept = FileStore(settings.destination, folder)
+        case ZookeeperCursorSettings(flush_s=flush_s):
             if not isinstance(elected_by, ZooKeeperCoordinator):
                 raise ConfigError(
                     "Cursors in ZooKeeper need coordination by ZooKeeper.",
                     hint="Set coordination, or cursor.kind.",
                 )
-            return ZooKeeperCursorStore(elected_by.connection, elected_by.connection.tree)
+            kept = ZooKeeperStore(elected_by.connection, elected_by.connection.tree)
         case unknown:
             assert_never(unknown)
-
-
-def history_store(settings: InstanceSettings, elected_by: Coordinator) -> SchemaHistoryStore:
-    """Return what keeps the shards' schema histories: the place where cursors are kept."""
-    match settings.cursor:
-        case FileCursorSettings(folder=folder):
-            return FileHistoryStore(settings.destination, folder)
-        case ZookeeperCursorSettings() if isinstance(elected_by, ZooKeeperCoordinator):
-            return ZooKeeperHistoryStore(elected_by.connection, elected_by.connection.tree)
-        case _:
-            return MemoryHistoryStore()
+    return kept if flush_s is None else PeriodicStore(kept, CURSORS, flush_s, host)
 
 
 def switch(settings: InstanceSettings) -> Switch:

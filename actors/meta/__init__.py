@@ -1,1 +1,1 @@
-"""Stores of cursors and of schema histories."""
+"""Meta: where a group keeps cursors, schema histories and decisions."""

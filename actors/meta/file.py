@@ -1,185 +1,200 @@
-"""Cursors in one JSON file per destination.
+"""A group's store in a folder: a file for each value of a destination, and one for its epoch.
 
-    {"epoch": 7, "subscriptions": {"1001": {"cursor": "<GroupPosition as JSON text>", "filter": "shop.*"}}}
+    shop@epoch.json             {"epoch": 7}
+    shop@cursors@1001.json      {"bytes": 114, "crc32": 2774138411}
+                                then the value, and what continues it
 
 Rules:
-- the file is replaced as a whole: a temporary file is written, flushed to the disk and renamed, and the
-  folder is flushed. After a crash the file holds the old value or the new one;
-- a damaged file is an error. Starting over silently would lose or repeat data.
+- a file is replaced as a whole: a temporary file is written, flushed to the disk and renamed, and the folder
+  is flushed. After a crash the file holds the old value or the new one;
+- what continues a value is added at the end of its file. What a crash has left of a line was never answered:
+  it is not part of the value;
+- a damaged file is an error. Starting over silently would lose or repeat data;
+- no name of a destination or a key has the @ that is between them.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
-from dataclasses import dataclass, field
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from actors.meta.locked import locked
-from actors.ports import Subscription
-from actors.process.durable import make_folder, replace_file
-from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
+from actors.ports import Key, Kind, damaged
+from actors.process.durable import append_lines, make_folder, open_lock, remove_file, replace_file
+from merge.errors import ConfigError, CoordinatorUnavailable
 from merge.values.epoch import refuse_older
-from merge.values.loss import from_dicts, to_dicts
-from merge.values.position import GroupPosition
+from merge.values.position import whole
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Content:
-    """The content of the file."""
-
-    #: the highest epoch that has written to it
-    epoch: int = 0
-    subscriptions: dict[str, Subscription] = field(default_factory=dict)
-
-    def to_json(self) -> str:
-        subscriptions = {
-            subscription.client_id: {
-                "cursor": None if subscription.cursor is None else subscription.cursor.to_json(),
-                "filter": subscription.filter,
-                **({"dropped": True} if subscription.dropped else {}),
-                **({"losses": to_dicts(subscription.losses)} if subscription.losses else {}),
-                **({"quiet_since": since.to_json()} if (since := subscription.quiet_since) else {}),
-            }
-            for subscription in self.subscriptions.values()
-        }
-        return (
-            json.dumps({"epoch": self.epoch, "subscriptions": subscriptions}, indent=1, sort_keys=True) + "\n"
-        )
-
-    @classmethod
-    def from_json(cls, text: bytes) -> _Content:
-        value = json.loads(text)
-        epoch, entries = value["epoch"], value["subscriptions"]
-        if type(epoch) is not int or epoch < 0:
-            raise ValueError(f"{epoch!r} is not an epoch")
-        return cls(
-            epoch, {client_id: _subscription(client_id, entry) for client_id, entry in entries.items()}
-        )
+#: with a key's 128 characters behind it, it names a file
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
-class FileCursorStore:
-    """Keeps subscriptions in a file; they survive a restart and a loss of power.
+class FileStore:
+    """Keeps values in files; they survive a restart and a loss of power.
 
     Guarantees: a reader sees the last complete write; writes of several processes on one machine do not
-    interleave; a write with an epoch older than the newest one changes nothing. A newly elected server
-    therefore writes its epoch with `claim` before it reads. Guarantees nothing across machines.
+    interleave; a write with an epoch older than the newest one changes nothing. Guarantees nothing across
+    machines.
 
-    Implements `actors.ports.CursorStore`.
+    Implements `actors.ports.EpochStore`.
 
     Args:
-        destination: name of the destination, from which the file's name is made.
-        folder: folder of the file; created if missing.
+        destination: name of the destination, with which the files' names begin.
+        folder: their folder; created if missing.
 
     Raises:
-        ConfigError: the destination's name cannot name a file, or the folder cannot be created.
+        ConfigError: the destination's name cannot begin a file's, or the folder cannot be created.
     """
 
     def __init__(self, destination: str, folder: Path) -> None:
         if not _NAME.fullmatch(destination):
             raise ConfigError(
-                f"{destination!r} is not a destination name.",
-                hint="Use letters, digits, dots, hyphens and underscores.",
+                f"{destination!r} cannot begin the name of a file.",
+                hint="Use up to 100 letters, digits, dots, hyphens and underscores.",
             )
-        #: the file that holds the cursors
-        self.file = folder / f"{destination}.cursors.json"
+        self._folder, self._destination = folder, destination
+        self._epoch_file = folder / f"{destination}@epoch.json"
         try:
             make_folder(folder)
         except OSError as error:
             raise ConfigError(f"The folder {folder} cannot be created ({error.strerror}).") from error
 
     def claim(self, epoch: int) -> None:
-        """Refuse every epoch older than `epoch` from now on, also after a restart.
+        """Refuse every epoch older than `epoch` from now on, also after a restart."""
+        with self._under(epoch, str(self._epoch_file)):
+            pass
 
-        Raises:
-            FencedError: a newer epoch has been seen; nothing was written.
-            ConfigError: the file is damaged.
-            CoordinatorUnavailable: the file could not be written.
-        """
-        with locked(self.file):
-            content = self._read()
-            refuse_older(epoch, content.epoch, str(self.file))
-            if epoch != content.epoch:
-                self._write(_Content(epoch, content.subscriptions))
+    def names(self, kind: Kind, epoch: int) -> list[str]:
+        """Return the names of a kind's keys, in order."""
+        begin, end = self._stem(kind), ".json"
+        with self._under(epoch, kind.name):
+            files = [file.name for file in self._folder.glob(f"{begin}*{end}")]
+        return sorted(name.removeprefix(begin).removesuffix(end) for name in files)
 
-    def load(self) -> list[Subscription]:
-        """Return every subscription, in the order of client ids; none if there is no file yet.
+    def get(self, key: Key, epoch: int) -> str | None:
+        """Return a value; None if there is none."""
+        file = self._file(key)
+        with self._under(epoch, str(key)):
+            try:
+                data = file.read_bytes()
+            except FileNotFoundError:
+                return None
+            except OSError as error:
+                raise ConfigError(f"{file} cannot be read ({error.strerror}).") from error
+        try:
+            return _value(data)
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise damaged(str(file), key.kind, f"{type(error).__name__}: {error}") from error
 
-        Raises:
-            ConfigError: the file is damaged.
-        """
-        return [subscription for _, subscription in sorted(self._read().subscriptions.items())]
+    def put(self, key: Key, text: str, epoch: int, *, may_wait: bool = False) -> None:  # noqa: ARG002
+        """Write a value; it is durable when this returns."""
+        file, data = self._file(key), text.encode()
+        header = json.dumps({"bytes": len(data), "crc32": zlib.crc32(data)})
+        with self._under(epoch, str(key)), _writes(file):
+            replace_file(file, f"{header}\n{text}")
 
-    def save(self, subscription: Subscription, epoch: int) -> None:
-        """Write a subscription; it replaces the client id's last one.
+    def append(self, key: Key, text: str, epoch: int) -> None:
+        """Continue a value; it is durable when this returns."""
+        file = self._file(key)
+        with self._under(epoch, str(key)), _writes(file):
+            try:
+                append_lines(file, text)
+            except FileNotFoundError as error:
+                raise damaged(str(file), key.kind, "it is missing, and was to be continued") from error
 
-        Raises:
-            FencedError: a newer epoch has been seen; nothing was written.
-            ConfigError: the file is damaged; nothing was written.
-            CoordinatorUnavailable: the file could not be written; saving again is harmless.
-        """
-        with locked(self.file):
-            content = self._read()
-            refuse_older(epoch, content.epoch, f"the cursor of {subscription.client_id}")
-            self._write(_Content(epoch, {**content.subscriptions, subscription.client_id: subscription}))
+    def delete(self, key: Key, epoch: int) -> None:
+        """Remove a value, if there is one."""
+        file = self._file(key)
+        with self._under(epoch, str(key)), _writes(file):
+            remove_file(file)
 
-    def forget(self, client_id: str, epoch: int) -> None:
-        """Remove a subscription and its cursor, if there is one; errors as in `save`."""
-        with locked(self.file):
-            content = self._read()
-            refuse_older(epoch, content.epoch, f"the subscription of {client_id}")
-            rest = {name: kept for name, kept in content.subscriptions.items() if name != client_id}
-            self._write(_Content(epoch, rest))
+    def where(self, key: Key) -> str:
+        """Return the path of a value's file."""
+        return str(self._file(key))
 
     def flush(self, epoch: int) -> None:
-        """Do nothing: a save is durable when it returns."""
+        """Do nothing: a value is durable when `put` returns."""
 
     def close(self) -> None:
-        """Do nothing: whatever was saved is kept."""
+        """Do nothing: whatever was written is kept."""
 
     # ---- inside
 
-    def _read(self) -> _Content:
+    def _stem(self, kind: Kind) -> str:
+        return f"{self._destination}@{kind.name}@"
+
+    def _file(self, key: Key) -> Path:
+        return self._folder / f"{self._stem(key.kind)}{key.name}.json"
+
+    @contextmanager
+    def _under(self, epoch: int, what: str) -> Iterator[None]:
+        """Exclude other writers, after the epoch was checked, and written if it is new."""
+        with _locked(self._epoch_file):
+            seen = self._seen()
+            refuse_older(epoch, seen, what)
+            if epoch != seen:
+                with _writes(self._epoch_file):
+                    replace_file(self._epoch_file, json.dumps({"epoch": epoch}) + "\n")
+            yield
+
+    def _seen(self) -> int:
+        """Return the newest epoch that has been here; 0: there is no file."""
+        file = self._epoch_file
         try:
-            return _Content.from_json(self.file.read_bytes())
+            return whole(json.loads(file.read_bytes())["epoch"])
         except FileNotFoundError:
-            return _Content()
+            return 0
         except OSError as error:
-            raise ConfigError(f"{self.file} cannot be read ({error.strerror}).") from error
-        except (AttributeError, KeyError, RecursionError, TypeError, ValueError, UsageError) as error:
+            raise ConfigError(f"{file} cannot be read ({error.strerror}).") from error
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ConfigError(
-                f"{self.file} does not hold cursors ({type(error).__name__}: {error}).",
-                hint="Restore it from a backup, or remove it to begin where the instance's settings say.",
+                f"{file} does not hold an epoch ({type(error).__name__}: {error}).",
+                hint="Restore it from a backup, or remove it while no server of the destination runs.",
             ) from error
 
-    def _write(self, content: _Content) -> None:
-        try:
-            replace_file(self.file, content.to_json())
-        except OSError as error:
-            raise CoordinatorUnavailable(f"{self.file} cannot be written ({error.strerror}).") from error
+
+def _value(data: bytes) -> str:
+    """Return the value that a file holds.
+
+    Raises:
+        KeyError, TypeError, ValueError, RecursionError: it holds none.
+    """
+    header, _, value = data.partition(b"\n")
+    written = json.loads(header)
+    size = whole(written["bytes"])
+    if len(value) < size or zlib.crc32(value[:size]) != whole(written["crc32"]):
+        raise ValueError("it is cut off, or was changed")
+    return value[: max(size, value.rfind(b"\n") + 1)].decode()
 
 
-def _subscription(client_id: str, entry: dict[str, Any]) -> Subscription:
-    pattern, cursor = entry["filter"], entry["cursor"]
-    if not isinstance(pattern, str):
-        raise TypeError(f"{pattern!r} is not a filter")
-    dropped, losses = entry.get("dropped", False) is True, from_dicts(entry.get("losses", []))
-    if cursor is None:
-        return Subscription(client_id, pattern, None, dropped, losses)
-    return Subscription(
-        client_id,
-        pattern,
-        _position(cursor),
-        dropped,
-        losses,
-        _position(entry["quiet_since"]) if "quiet_since" in entry else None,
-    )
+@contextmanager
+def _writes(file: Path) -> Iterator[None]:
+    """Translate what the disk says to a write."""
+    try:
+        yield
+    except OSError as error:
+        raise CoordinatorUnavailable(f"{file} cannot be written ({error.strerror}).") from error
 
 
-def _position(text: Any) -> GroupPosition:
-    if not isinstance(text, str):
-        raise TypeError(f"{text!r} is not a cursor")
-    return GroupPosition.from_json(text)
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """Exclude other writers with a separate lock file, because the file itself is replaced.
+
+    Raises:
+        CoordinatorUnavailable: the lock file cannot be opened.
+    """
+    lock = file.with_name(f"{file.name}.lock")
+    try:
+        fd = open_lock(lock)
+    except OSError as error:
+        raise CoordinatorUnavailable(f"{lock} cannot be opened ({error.strerror}).") from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)

@@ -1,64 +1,71 @@
-"""Cursors in memory: lost when the process ends."""
+"""A group's store in memory: lost when the process ends."""
 
 from __future__ import annotations
 
 import threading
 
-from actors.ports import Subscription
+from actors.ports import Key, Kind, damaged
 from merge.values.epoch import refuse_older
 
 
-class MemoryCursorStore:
-    """Keeps subscriptions as long as the process lives; a restart begins with none.
+class MemoryStore:
+    """Keeps values as long as the process lives; a restart begins with none.
 
-    Implements `actors.ports.CursorStore`. Safe to use from several threads.
+    Implements `actors.ports.EpochStore`. Safe to use from several threads.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._epoch = 0
-        self._subscriptions: dict[str, Subscription] = {}
+        self._values: dict[Key, str] = {}
 
     def claim(self, epoch: int) -> None:
-        """Refuse every epoch older than `epoch` from now on.
-
-        Raises:
-            FencedError: a newer epoch has been seen.
-        """
+        """Refuse every epoch older than `epoch` from now on."""
         with self._lock:
-            self._advance(epoch, "the subscriptions")
+            self._enter(epoch, "what is stored")
 
-    def load(self) -> list[Subscription]:
-        """Return every subscription, in the order of client ids."""
+    def names(self, kind: Kind, epoch: int) -> list[str]:
+        """Return the names of a kind's keys, in order."""
         with self._lock:
-            return [subscription for _, subscription in sorted(self._subscriptions.items())]
+            self._enter(epoch, kind.name)
+            return sorted(key.name for key in self._values if key.kind == kind)
 
-    def save(self, subscription: Subscription, epoch: int) -> None:
-        """Keep a subscription; it replaces the client id's last one.
-
-        Raises:
-            FencedError: a newer epoch has been seen; nothing was changed.
-        """
+    def get(self, key: Key, epoch: int) -> str | None:
+        """Return a value; None if there is none."""
         with self._lock:
-            self._advance(epoch, f"the cursor of {subscription.client_id}")
-            self._subscriptions[subscription.client_id] = subscription
+            self._enter(epoch, key)
+            return self._values.get(key)
 
-    def forget(self, client_id: str, epoch: int) -> None:
-        """Remove a subscription and its cursor, if there is one.
-
-        Raises:
-            FencedError: a newer epoch has been seen; nothing was changed.
-        """
+    def put(self, key: Key, text: str, epoch: int, *, may_wait: bool = False) -> None:  # noqa: ARG002
+        """Write a value."""
         with self._lock:
-            self._advance(epoch, f"the subscription of {client_id}")
-            self._subscriptions.pop(client_id, None)
+            self._enter(epoch, key)
+            self._values[key] = text
+
+    def append(self, key: Key, text: str, epoch: int) -> None:
+        """Continue a value."""
+        with self._lock:
+            self._enter(epoch, key)
+            if key not in self._values:
+                raise damaged(self.where(key), key.kind, "it is missing, and was to be continued")
+            self._values[key] += text
+
+    def delete(self, key: Key, epoch: int) -> None:
+        """Remove a value, if there is one."""
+        with self._lock:
+            self._enter(epoch, key)
+            self._values.pop(key, None)
+
+    def where(self, key: Key) -> str:
+        """Return the key: there is no other place."""
+        return str(key)
 
     def flush(self, epoch: int) -> None:
         """Do nothing: memory is all that this store writes to."""
 
     def close(self) -> None:
-        """Do nothing: whatever was saved is kept."""
+        """Do nothing: whatever was written is kept."""
 
-    def _advance(self, epoch: int, what: str) -> None:
-        refuse_older(epoch, self._epoch, what)
+    def _enter(self, epoch: int, what: object) -> None:
+        refuse_older(epoch, self._epoch, str(what))
         self._epoch = epoch

@@ -1,130 +1,151 @@
-"""Cursors in memory, written to another store periodically: an ack does not wait for a disk or a quorum.
+"""One kind of values in memory, written to another store periodically: a write waits for no disk or quorum.
 
 Rules:
-- a save waits only if nothing but the cursor's positions changed. A new subscription, another filter, other
-  shards and a removal are written at once; so is everything once the store has not answered for
-  `OVERDUE_FLUSHES` flush intervals;
-- a waiting cursor is written under the epoch that it was saved in, or not at all;
-- a write without an answer may have been done: no older cursor is written after it, and the next write of
-  that client id waits for the store.
+- a write waits if its caller lets it, and the value was written before under the same epoch. Others are done
+  at once; so is everything once the store has not answered for `OVERDUE_FLUSHES` flush intervals;
+- a waiting value is written under the epoch that it was put in, or not at all;
+- a write without an answer may have been done: no older value is written after it, and the next write of that
+  key waits for the store.
 """
 
 from __future__ import annotations
 
 import logging
 
-from actors.ports import CursorStore, Host, Subscription
+from actors.ports import EpochStore, Host, Key, Kind
 from actors.process.host import OS_HOST
 from merge.errors import CanalGroupError, FencedError
 from merge.values.epoch import refuse_older
 
 _log = logging.getLogger(__name__)
 
-#: flush intervals after which saves of a cursor that could not be written wait for the store
+#: flush intervals after which writes of a value that could not be written wait for the store
 OVERDUE_FLUSHES = 5
 
 
-class PeriodicCursorStore:
-    """Keeps cursors in memory and flushes them to a store, periodically and at an orderly hand-over.
+class PeriodicStore:
+    """Keeps a kind's values in memory and flushes them to a store, periodically and at an orderly hand-over.
 
-    Guarantees: the store holds a cursor that was saved here, and never an older one than before; cursors of
-    an older epoch do not reach it. Does not guarantee that a saved cursor survives the end of the process.
-    What was acknowledged since the last flush is then delivered twice: that of `flush_s` seconds, or of at
-    most `OVERDUE_FLUSHES` times that while the store does not answer. Nothing is lost.
+    Guarantees: the store holds a value that was put here, and never an older one than before; values of an
+    older epoch do not reach it. Does not guarantee that a value that may wait survives the end of the
+    process. What was put since the last flush is then lost: that of `flush_s` seconds, or of at most
+    `OVERDUE_FLUSHES` times that while the store does not answer. Other kinds go to the store at once.
 
-    Implements `actors.ports.CursorStore`. Safe to use from several threads.
+    Implements `actors.ports.EpochStore`. Safe to use from several threads.
 
     Args:
         store: the store to write to.
+        kind: whose writes may wait.
         flush_s: seconds between two flushes.
         host: starts the thread that writes.
     """
 
-    def __init__(self, store: CursorStore, flush_s: float, host: Host = OS_HOST) -> None:
+    def __init__(self, store: EpochStore, kind: Kind, flush_s: float, host: Host = OS_HOST) -> None:
         self._clock_s = host.clock_s
         self._store = store
+        self._kind = kind
         self._flush_s = flush_s
         self._lock = host.lock()
-        #: held while the store is written, so that an older cursor is never written after a newer one
+        #: held while the store is written, so that an older value is never written after a newer one
         self._writing = host.lock()
         self._epoch = 0
-        #: what was saved last, by client id
-        self._known: dict[str, Subscription] = {}
-        #: client ids whose last save is not in the store, and since when, seconds of the host's clock
-        self._waiting: dict[str, float] = {}
-        #: client ids whose last immediate write may or may not have been done
-        self._unsure: set[str] = set()
+        #: what was put last
+        self._known: dict[Key, str] = {}
+        #: keys whose last value is not in the store, and since when, seconds of the host's clock
+        self._waiting: dict[Key, float] = {}
+        #: keys whose last immediate write may or may not have been done
+        self._unsure: set[Key] = set()
         #: the error with which the store refused this epoch
         self._fenced: FencedError | None = None
         self._closing = host.event()
-        self._thread = host.start(self._run, "cursor-flush")
+        self._thread = host.start(self._run, "store-flush")
 
     def claim(self, epoch: int) -> None:
-        """Claim the epoch at the store, and forget what waits under an older one; errors as the store's."""
+        """Claim the epoch at the store, and forget what waits under an older one."""
         with self._writing:
             self._store.claim(epoch)
             with self._lock:
                 self._enter(epoch)
 
-    def load(self) -> list[Subscription]:
-        """Return every subscription as it was saved last, in the order of client ids."""
-        self._write_waiting()
-        return self._store.load()
+    def names(self, kind: Kind, epoch: int) -> list[str]:
+        """Return the names of a kind's keys, in order."""
+        if kind == self._kind:
+            self._write_waiting()
+        return self._store.names(kind, epoch)
 
-    def save(self, subscription: Subscription, epoch: int) -> None:
-        """Keep a subscription, and write it to the store, at once or with the next flush.
+    def get(self, key: Key, epoch: int) -> str | None:
+        """Return a value as it was put last."""
+        if key in self._waiting:
+            self._flush_one(key)
+        return self._store.get(key, epoch)
+
+    def put(self, key: Key, text: str, epoch: int, *, may_wait: bool = False) -> None:
+        """Keep a value, and write it to the store, at once or with the next flush.
 
         Raises:
             FencedError: a newer epoch has been seen, here or by the last flush; nothing was kept.
-            CoordinatorUnavailable: the store has not answered for long. The cursor is kept, and written when
-                the store answers again; saving again is harmless.
+            CoordinatorUnavailable: the store has not answered for long. The value is kept, and written when
+                the store answers again; putting it again is harmless.
         """
-        client_id = subscription.client_id
+        if key.kind != self._kind:
+            self._store.put(key, text, epoch)
+            return
         with self._lock:
-            self._check(epoch, f"the cursor of {client_id}")
-            known = self._known.get(client_id)
-            may_wait = known is not None and _only_moved(known, subscription)
-            if may_wait and client_id not in self._unsure:
-                since = self._waiting.setdefault(client_id, self._clock_s())
-                self._known[client_id] = subscription
+            self._check(epoch, str(key))
+            if may_wait and key in self._known and key not in self._unsure:
+                since = self._waiting.setdefault(key, self._clock_s())
+                self._known[key] = text
                 if self._clock_s() - since < OVERDUE_FLUSHES * self._flush_s:
                     return
         with self._writing:
             with self._lock:
                 # Another epoch may have been claimed meanwhile, under which nothing of this one is kept.
-                self._check(epoch, f"the cursor of {client_id}")
-                self._known[client_id] = subscription
-                self._unsure.add(client_id)
-                self._waiting.setdefault(client_id, self._clock_s())
-            self._write(subscription, epoch)
+                self._check(epoch, str(key))
+                self._known[key] = text
+                self._unsure.add(key)
+                self._waiting.setdefault(key, self._clock_s())
+            self._write(key, text, epoch)
             with self._lock:
-                self._written(client_id)
+                self._written(key)
 
-    def forget(self, client_id: str, epoch: int) -> None:
-        """Remove a subscription and its cursor here and in the store, at once; errors as in `save`."""
+    def append(self, key: Key, text: str, epoch: int) -> None:
+        """Continue a value in the store, at once."""
+        if key in self._waiting:
+            self._flush_one(key)
+        self._store.append(key, text, epoch)
+
+    def delete(self, key: Key, epoch: int) -> None:
+        """Remove a value here and in the store, at once."""
+        if key.kind != self._kind:
+            self._store.delete(key, epoch)
+            return
         with self._lock:
-            self._check(epoch, f"the subscription of {client_id}")
+            self._check(epoch, str(key))
         with self._writing:
-            self._store.forget(client_id, epoch)
+            self._store.delete(key, epoch)
             with self._lock:
-                self._known.pop(client_id, None)
-                self._written(client_id)
+                self._known.pop(key, None)
+                self._written(key)
+
+    def where(self, key: Key) -> str:
+        """Return the place of a value in the store."""
+        return self._store.where(key)
 
     def flush(self, epoch: int) -> None:
-        """Write the waiting cursors.
+        """Write the waiting values.
 
         Raises:
             FencedError: a newer epoch has been seen, here or by the store; nothing that waits is written.
-            CanalGroupError: the store refused. Cursors that were not written keep waiting.
+            CanalGroupError: the store refused. Values that were not written keep waiting.
         """
         with self._lock:
             self._check(epoch, "what waits")
         self._write_waiting()
 
     def close(self) -> None:
-        """Write the waiting cursors and stop.
+        """Write the waiting values and stop.
 
-        If a cursor cannot be written, its rows are delivered again later; the log says so.
+        If one cannot be written, what follows the value before it is repeated later; the log says so.
         """
         self._closing.set()
         self._thread.join()
@@ -132,8 +153,8 @@ class PeriodicCursorStore:
             self._write_waiting()
         except CanalGroupError as error:
             _log.warning(
-                "cursors of %s were not written, their rows will be delivered again: %s",
-                sorted(self._waiting),
+                "%s were not written, what followed those in the store will be repeated: %s",
+                sorted(map(str, self._waiting)),
                 error,
             )
         self._store.close()
@@ -151,32 +172,32 @@ class PeriodicCursorStore:
             self._epoch, self._known, self._waiting, self._fenced = epoch, {}, {}, None
             self._unsure.clear()
 
-    def _written(self, client_id: str) -> None:
-        self._waiting.pop(client_id, None)
-        self._unsure.discard(client_id)
+    def _written(self, key: Key) -> None:
+        self._waiting.pop(key, None)
+        self._unsure.discard(key)
 
     def _write_waiting(self) -> None:
         with self._lock:
             waiting = list(self._waiting)
-        for client_id in waiting:
-            self._flush_one(client_id)
+        for key in waiting:
+            self._flush_one(key)
 
-    def _flush_one(self, client_id: str) -> None:
+    def _flush_one(self, key: Key) -> None:
         with self._writing:
             with self._lock:
-                if client_id not in self._waiting:
+                if key not in self._waiting:
                     return
-                subscription, epoch = self._known[client_id], self._epoch
-            self._write(subscription, epoch)
+                text, epoch = self._known[key], self._epoch
+            self._write(key, text, epoch)
             with self._lock:
-                if self._known[client_id] is subscription:
-                    self._written(client_id)
+                if self._known[key] is text:
+                    self._written(key)
                 else:
-                    self._waiting[client_id] = self._clock_s()
+                    self._waiting[key] = self._clock_s()
 
-    def _write(self, subscription: Subscription, epoch: int) -> None:
+    def _write(self, key: Key, text: str, epoch: int) -> None:
         try:
-            self._store.save(subscription, epoch)
+            self._store.put(key, text, epoch)
         except FencedError as error:
             with self._lock:
                 self._fenced, self._waiting = error, {}
@@ -187,15 +208,4 @@ class PeriodicCursorStore:
             try:
                 self._write_waiting()
             except CanalGroupError as error:
-                _log.warning("cursors were not written, next try in %.1f s: %s", self._flush_s, error)
-
-
-def _only_moved(before: Subscription, after: Subscription) -> bool:
-    """Return whether only the positions in the cursor changed."""
-    if before.cursor is None or after.cursor is None:
-        return False
-    if (before.filter, before.dropped, before.losses) != (after.filter, after.dropped, after.losses):
-        return False
-    return before.cursor.shards.keys() == after.cursor.shards.keys() and (
-        before.cursor.retired == after.cursor.retired
-    )
+                _log.warning("values were not written, next try in %.1f s: %s", self._flush_s, error)

@@ -1,32 +1,29 @@
-"""Cursors in ZooKeeper: `filter` and `cursor` below each client id's node, where canal keeps them.
+"""A group's store in ZooKeeper: texts below `stored`, and what canal's tools look at where canal keeps it.
 
-A cursor's text is a GroupPosition as JSON, not canal's LogPosition: it has one position for each shard. One
-with thousands of shards, or with long GTID sets, is compressed: a node, and a request, hold less than 1 MiB.
+A value of a kind with members, as cursors are, is a node for each member below the client id's node:
+`filter`, `cursor` and so on. The cursor is a GroupPosition as JSON, not canal's LogPosition: it has one
+position for each shard. One with thousands of shards, or with long GTID sets, is compressed: a node, and a
+request, hold less than 1 MiB.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
-from actors.ports import Subscription
-from merge.errors import ConfigError, UsageError
-from merge.values.loss import from_dicts, to_dicts
-from merge.values.position import GroupPosition
+from actors.meta.zookeeper_texts import BYTES_MAX, TextNodes, unpacked
+from actors.ports import Key, Kind, damaged
+from merge.errors import ConfigError
 
-#: limit of bytes of one subscription's filter and cursor together; a node, and a request to ZooKeeper, hold
-#: less than 1 MiB
-BYTES_MAX = 1_000_000
-#: limit of bytes of an unpacked cursor; one that fits into a node has a tenth of that, whatever its GTID sets
+#: limit of bytes of an unpacked member; one that fits into a node has a tenth of that, whatever its GTID sets
 UNPACKED_BYTES_MAX = 64 << 20
-#: bytes from which a cursor is compressed; smaller ones stay readable for people
+#: bytes from which a member is compressed; smaller ones stay readable for people
 COMPRESSED_FROM = 64 << 10
-#: first bytes of a compressed cursor; a plain one begins with a brace
+#: first bytes of a compressed member
 _COMPRESSED = b"zlib\n"
-#: nodes that a write of a subscription writes or removes, in one transaction
-_NODES = ("filter", "cursor", "dropped", "losses", "quiet_since")
 
 
 class FencedNodes(Protocol):
@@ -42,15 +39,18 @@ class FencedNodes(Protocol):
         """Set or create every (path, data), delete every (path, None), or raise FencedError."""
 
     def require_epoch(self, epoch: int) -> None:
-        """Raise FencedError unless `epoch` is the server's current one."""
+        """Raise FencedError unless `epoch` is the server's current one; later reads are not older."""
+
+    def check_epoch(self, epoch: int) -> None:
+        """Raise FencedError if the epoch's node does not say `epoch`."""
 
 
-class ClientNodes(Protocol):
-    """The paths of client ids' nodes; `canal_group.zookeeper.tree.Tree` implements it."""
+class StoreNodes(Protocol):
+    """The paths of values; `canal_group.zookeeper.tree.Tree` implements it."""
 
     @property
     def destination(self) -> str:
-        """The parent of all of them."""
+        """The parent of all client ids' nodes."""
 
     def is_client(self, name: str) -> bool:
         """Return whether a child of `destination` is a client id."""
@@ -58,127 +58,136 @@ class ClientNodes(Protocol):
     def client(self, client_id: str) -> str:
         """Return the node of a client id."""
 
+    def stored(self, kind: str) -> str:
+        """Return the parent of the texts of a kind."""
 
-class ZooKeeperCursorStore:
-    """Keeps subscriptions in ZooKeeper, for every server that may be elected.
+
+class ZooKeeperStore:
+    """Keeps values in ZooKeeper, for every server that may be elected.
 
     Guarantees: each write is one transaction that also checks the server's epoch. Once a newer server is
     elected, every write of an older one is refused, however late it arrives.
 
-    Implements `actors.ports.CursorStore`.
+    Implements `actors.ports.EpochStore`. One thread at a time writes a key.
 
     Args:
         nodes: the coordinator's connection; its session is shared.
-        tree: paths of the client ids' nodes.
+        tree: paths of the nodes.
     """
 
-    def __init__(self, nodes: FencedNodes, tree: ClientNodes) -> None:
+    def __init__(self, nodes: FencedNodes, tree: StoreNodes) -> None:
         self._nodes = nodes
         self._tree = tree
+        self._texts = TextNodes(nodes.read, nodes.write)
 
     def claim(self, epoch: int) -> None:
-        """Return if `epoch` is the current one; ZooKeeper refuses every older one by itself.
-
-        Raises:
-            FencedError: another epoch is current.
-            CoordinatorUnavailable: ZooKeeper did not answer.
-        """
+        """Return if `epoch` is the current one; ZooKeeper refuses every older one by itself."""
         self._nodes.require_epoch(epoch)
 
-    def load(self) -> list[Subscription]:
-        """Return every subscription, in the order of client ids. A client id without a filter has none.
+    def names(self, kind: Kind, epoch: int) -> list[str]:
+        """Return the names of a kind's keys, in order."""
+        self._nodes.check_epoch(epoch)
+        if not kind.members:
+            return self._texts.names(self._nodes.children(self._tree.stored(kind.name)))
+        clients = filter(self._tree.is_client, self._nodes.children(self._tree.destination))
+        first = kind.members[0]
+        return [
+            name for name in clients if self._nodes.read(f"{self._tree.client(name)}/{first}") is not None
+        ]
+
+    def get(self, key: Key, epoch: int) -> str | None:
+        """Return a value; None if there is none."""
+        self._nodes.check_epoch(epoch)
+        with self._reads(key):
+            return self._members(key) if key.kind.members else self._texts.read(self._text(key))
+
+    def put(self, key: Key, text: str, epoch: int, *, may_wait: bool = False) -> None:  # noqa: ARG002
+        """Write a value; it is durable when this returns.
 
         Raises:
-            CoordinatorUnavailable: ZooKeeper did not answer.
-            ConfigError: a cursor was not written by canal-group, but perhaps by canal.
-        """
-        names = filter(self._tree.is_client, self._nodes.children(self._tree.destination))
-        found = map(self._load, names)
-        return [subscription for subscription in found if subscription is not None]
-
-    def save(self, subscription: Subscription, epoch: int) -> None:
-        """Write a subscription's filter and cursor in one transaction, if `epoch` is still the current one.
-
-        Raises:
-            FencedError: another epoch is current; nothing was written.
-            CoordinatorUnavailable: it is unknown whether it was written; saving it again is harmless.
-            ConfigError: it is too large for a ZooKeeper node; nothing was sent.
+            ConfigError: it is too large for a ZooKeeper node, and nothing was sent; or the text that it
+                replaces is damaged.
             UsageError: the client id cannot be a node.
         """
-        node = self._tree.client(subscription.client_id)
-        pattern = subscription.filter.encode()
-        cursor = None if subscription.cursor is None else _packed(subscription.cursor)
-        losses = json.dumps(to_dicts(subscription.losses)).encode() if subscription.losses else None
-        since = None if subscription.quiet_since is None else _packed(subscription.quiet_since)
-        size = sum(len(value or b"") for value in (pattern, cursor, losses, since))
+        if key.kind.members:
+            self._put_members(key, json.loads(text), epoch)
+            return
+        with self._reads(key):
+            self._texts.write(self._text(key), text, epoch)
+
+    def append(self, key: Key, text: str, epoch: int) -> None:
+        """Continue a text; it is durable when this returns."""
+        with self._reads(key):
+            self._texts.append(self._text(key), text, epoch)
+
+    def delete(self, key: Key, epoch: int) -> None:
+        """Remove a value, if there is one."""
+        if key.kind.members:
+            node = self._tree.client(key.name)
+            self._nodes.write(epoch, [(f"{node}/{member}", None) for member in key.kind.members])
+            return
+        with self._reads(key):
+            self._texts.remove(self._text(key), epoch)
+
+    def where(self, key: Key) -> str:
+        """Return the path of a value's node."""
+        return self._tree.client(key.name) if key.kind.members else self._text(key)
+
+    def flush(self, epoch: int) -> None:
+        """Do nothing: a value is durable when `put` returns."""
+
+    def close(self) -> None:
+        """Do nothing: whatever was written is kept."""
+
+    # ---- inside
+
+    @contextmanager
+    def _reads(self, key: Key) -> Iterator[None]:
+        """Translate what a damaged node raises."""
+        try:
+            yield
+        except (KeyError, RecursionError, TypeError, ValueError, zlib.error) as error:
+            raise damaged(self.where(key), key.kind, error) from error
+
+    def _text(self, key: Key) -> str:
+        return f"{self._tree.stored(key.kind.name)}/{key.name}"
+
+    def _members(self, key: Key) -> str | None:
+        node, members = self._tree.client(key.name), {}
+        for member in key.kind.members:
+            data = self._nodes.read(f"{node}/{member}")
+            if data is not None:
+                members[member] = _unpacked(data)
+            elif not members:
+                return None
+        return json.dumps(members) + "\n"
+
+    def _put_members(self, key: Key, members: dict[str, str], epoch: int) -> None:
+        node = self._tree.client(key.name)
+        values = [
+            (f"{node}/{member}", _packed(members[member]) if member in members else None)
+            for member in key.kind.members
+        ]
+        size = sum(len(data or b"") for _, data in values)
         if size > BYTES_MAX:
             raise ConfigError(
-                f"The cursor of {subscription.client_id} has {size:,} bytes: too many for a ZooKeeper node.",
+                f"{node} would have {size:,} bytes of {key.kind.name}: too many for a ZooKeeper node.",
                 hint="It has very many shards, or GTID sets with many gaps, and is compressed already. Keep"
                 " cursors in a file (`cursor: kind: file`).",
                 bytes=size,
                 bytes_max=BYTES_MAX,
             )
-        dropped = b"" if subscription.dropped else None
-        values = zip(_NODES, (pattern, cursor, dropped, losses, since), strict=True)
-        self._nodes.write(epoch, [(f"{node}/{name}", value) for name, value in values])
-
-    def forget(self, client_id: str, epoch: int) -> None:
-        """Remove a subscription and its cursor, if there is one.
-
-        Raises:
-            FencedError: another epoch is current; nothing was written.
-            CoordinatorUnavailable: it is unknown whether it was done; doing it again is harmless.
-        """
-        node = self._tree.client(client_id)
-        self._nodes.write(epoch, [(f"{node}/{kept}", None) for kept in _NODES])
-
-    def close(self) -> None:
-        """Do nothing: whatever was saved is kept."""
-
-    def flush(self, epoch: int) -> None:
-        """Do nothing: a save is durable when it returns."""
-
-    def _load(self, client_id: str) -> Subscription | None:
-        node = self._tree.client(client_id)
-        pattern, cursor = self._nodes.read(f"{node}/filter"), self._nodes.read(f"{node}/cursor")
-        if pattern is None:
-            return None
-        try:
-            position = _position(cursor)
-            dropped = self._nodes.read(f"{node}/dropped") is not None
-            losses = from_dicts(json.loads(self._nodes.read(f"{node}/losses") or b"[]"))
-            since = _position(self._nodes.read(f"{node}/quiet_since"))
-            return Subscription(client_id, pattern.decode(), position, dropped, losses, since)
-        except (RecursionError, TypeError, UsageError, ValueError, zlib.error) as error:
-            raise ConfigError(
-                f"{node} does not hold a subscription of canal-group ({error}).",
-                hint="Another program uses this destination: choose another prefix or destination.",
-            ) from error
+        self._nodes.write(epoch, values)
 
 
-def _position(data: bytes | None) -> GroupPosition | None:
-    return None if data is None else GroupPosition.from_json(_unpacked(data))
+def _packed(text: str) -> bytes:
+    data = text.encode()
+    # A short text that begins like a compressed one would be taken for one.
+    if len(data) < COMPRESSED_FROM and not data.startswith(_COMPRESSED):
+        return data
+    return _COMPRESSED + zlib.compress(data)
 
 
-def _packed(cursor: GroupPosition) -> bytes:
-    text = cursor.to_json().encode()
-    return text if len(text) < COMPRESSED_FROM else _COMPRESSED + zlib.compress(text)
-
-
-def _unpacked(data: bytes) -> bytes:
-    return unpacked(data, UNPACKED_BYTES_MAX) if data.startswith(_COMPRESSED) else data
-
-
-def unpacked(data: bytes, bytes_max: int) -> bytes:
-    """Return what compressed data holds.
-
-    Raises:
-        ValueError: it is cut off, or unpacks to more than `bytes_max`.
-        zlib.error: it is not compressed.
-    """
-    unpacker = zlib.decompressobj()
-    text = unpacker.decompress(data.removeprefix(_COMPRESSED), bytes_max)
-    if not unpacker.eof:
-        raise ValueError(f"it is cut off, or unpacks to more than {bytes_max:,} bytes")
-    return text
+def _unpacked(data: bytes) -> str:
+    packed = data.startswith(_COMPRESSED)
+    return (unpacked(data.removeprefix(_COMPRESSED), UNPACKED_BYTES_MAX) if packed else data).decode()

@@ -102,8 +102,23 @@ def replace_file(file: Path, text: str, mode: int = PRIVATE) -> None:
         stream.flush()
         os.fsync(stream.fileno())
     temporary.replace(file)
-    folder = os.open(file.parent, os.O_RDONLY)
+    _sync_folder(file.parent)
+
+
+def remove_file(file: Path) -> None:
+    """Remove a file durably, if there is one.
+
+    Raises:
+        OSError: it could not be removed, or it is unknown whether that is durable.
+    """
+    if os.path.lexists(file):
+        file.unlink()
+        _sync_folder(file.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(fd)
     finally:
-        os.close(folder)
+        os.close(fd)

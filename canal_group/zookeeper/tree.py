@@ -6,6 +6,7 @@
     {prefix}/destinations/{dest}/epoch                        persistent, its version is the server's epoch
     {prefix}/destinations/{dest}/epoch/consumers              persistent, its version is the last lease's
     {prefix}/destinations/{dest}/stopped                      persistent, while an operator keeps it stopped
+    {prefix}/destinations/{dest}/stored/{kind}/{name}         persistent, texts that its servers keep
     {prefix}/destinations/{dest}/{client}/filter | cursor     persistent
     {prefix}/destinations/{dest}/{client}/dropped             persistent, if it was inactive for too long
     {prefix}/destinations/{dest}/{client}/losses              persistent, if its sources had purged rows
@@ -60,8 +61,6 @@ class Tree:
         self.consumers_epoch = f"{self.epoch}/consumers"
         #: exists while an operator keeps the destination stopped
         self.stopped = f"{self.destination}/stopped"
-        #: parent of the shards' schema histories
-        self.schema = f"{self.destination}/schema"
         #: parents of the ephemeral registrations
         self.clusters = (f"{prefix}/cluster", f"{self.destination}/cluster")
 
@@ -69,6 +68,10 @@ class Tree:
         """Return the two nodes by which a server at `address` ("host:port") registers itself."""
         everywhere, here = self.clusters
         return f"{everywhere}/{address}", f"{here}/{address}"
+
+    def stored(self, kind: str) -> str:
+        """Return the parent of the texts of a kind that the destination's servers keep."""
+        return f"{self.destination}/stored/{kind}"
 
     def is_client(self, name: str) -> bool:
         """Return whether a child of the destination's node is a client id."""

@@ -12,7 +12,7 @@ from typing import Final
 from merge.errors import UsageError
 
 #: children of a destination's node that are not client ids; `parse` is canal's own
-RESERVED: Final = frozenset({"cluster", "epoch", "parse", "running", "schema", "stopped"})
+RESERVED: Final = frozenset({"cluster", "epoch", "parse", "running", "stopped", "stored"})
 #: client ids of a destination, unless its settings say another number
 COUNT_MAX: Final = 256
 

@@ -13,6 +13,9 @@ from soak import patient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.coordination.zookeeper import ZooKeeperCoordinator
+from actors.group.stored.cursors import CURSORS, subscription_of, text_of
+from actors.meta.zookeeper import ZooKeeperStore
+from actors.ports import Key, Subscription
 
 #: seconds that anything awaited in these tests may take
 DEADLINE_S = patient(30.0)
@@ -57,6 +60,24 @@ class Campaign:
             raise self.error
         assert self.epoch is not None
         return self.epoch
+
+
+class Cursors:
+    """The cursors of a server in ZooKeeper, read and written on the thread that asks."""
+
+    def __init__(self, coordinator: ZooKeeperCoordinator) -> None:
+        self.store = ZooKeeperStore(coordinator.connection, coordinator.connection.tree)
+
+    def load(self, epoch: int) -> list[Subscription]:
+        names = self.store.names(CURSORS, epoch)
+        texts = {name: self.store.get(Key(CURSORS, name), epoch) for name in names}
+        return [subscription_of(name, text) for name, text in texts.items() if text is not None]
+
+    def save(self, subscription: Subscription, epoch: int) -> None:
+        self.store.put(Key(CURSORS, subscription.client_id), text_of(subscription), epoch)
+
+    def forget(self, client_id: str, epoch: int) -> None:
+        self.store.delete(Key(CURSORS, client_id), epoch)
 
 
 @pytest.fixture(scope="module")

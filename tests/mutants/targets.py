@@ -17,7 +17,6 @@ _OF_DDL = (
     "unit/binlog/history",
     "unit/binlog/schema",
     "unit/binlog/statements",
-    "unit/meta/test_history_stores.py",
 )
 #: tests of other code that are the only tests of a module of `merge/`
 _ALSO_OF_MERGE = (

@@ -16,12 +16,12 @@ from actors.coordination.zookeeper import ZooKeeperCoordinator
 from actors.group.calls import GroupCalls
 from actors.group.candidate import Candidate
 from actors.group.registration import ShardRegistration
+from actors.group.stored.cursors import CURSORS
 from actors.group.wiring import ServerIdentity
-from actors.meta.history_memory import MemoryHistoryStore
-from actors.meta.memory import MemoryCursorStore
-from actors.meta.periodic import PeriodicCursorStore
-from actors.meta.zookeeper import ZooKeeperCursorStore
-from actors.ports import Coordinator, CursorStore, Host, SchemaHistoryStore
+from actors.meta.memory import MemoryStore
+from actors.meta.periodic import PeriodicStore
+from actors.meta.zookeeper import ZooKeeperStore
+from actors.ports import Coordinator, EpochStore, Host
 from actors.shard.report import ShardReport
 from conf.load import build_instance
 from conf.settings import InstanceSettings
@@ -34,13 +34,13 @@ from merge.group import Group, GroupSettings
 from merge.values.member import Role
 from merge.values.position import Position
 from simulation.channel import Channel
-from simulation.cursors import CursorsBeside, WatchedCursors
 from simulation.invariants import Invariants
 from simulation.loop import MS, Loop
 from simulation.network import Line, Network
 from simulation.process import Process
 from simulation.shard import Shard
 from simulation.source import ReadPosition
+from simulation.stores import StoreBeside, WatchedStore
 from simulation.zookeeper import DESTINATION, SESSION_US, ZooKeeper
 from simulation.zookeeper_client import Client
 
@@ -57,16 +57,14 @@ class Surroundings:
     zookeeper: ZooKeeper
     #: the channel to `medium`
     cursors: Channel
-    #: where cursors are kept; None: in ZooKeeper
-    medium: MemoryCursorStore | None
+    #: where cursors and what is left out are kept; None: in ZooKeeper
+    medium: MemoryStore | None
     #: interval of their flushes, seconds; None: at once
     flush_s: float | None
     invariants: Invariants
     settings: GroupSettings
     #: names of the shards that have an actor
     made: list[str] = field(default_factory=list)
-    #: what is kept beside the cursors, and outlives servers
-    histories: MemoryHistoryStore = field(default_factory=MemoryHistoryStore)
 
 
 @lru_cache
@@ -231,27 +229,23 @@ class _Parts:
             make_client=lambda **_: Client(zookeeper, server),
         )
 
-    def cursor_store(
+    def store(
         self,
         settings: InstanceSettings,  # noqa: ARG002  the port's signature
         elected_by: Coordinator,
         host: Host,
-    ) -> CursorStore:
+    ) -> EpochStore:
         """Return the real ZooKeeper store, or a client of the separate store."""
         around = self._server.around
-        store: CursorStore
+        store: EpochStore
         if around.medium is not None:
-            store = CursorsBeside(around.medium, around.cursors, self._server, around.invariants)
+            store = StoreBeside(around.medium, around.cursors, self._server, around.invariants)
         else:
             assert isinstance(elected_by, ZooKeeperCoordinator)
-            store = ZooKeeperCursorStore(elected_by.connection, elected_by.connection.tree)
+            store = ZooKeeperStore(elected_by.connection, elected_by.connection.tree)
         if around.flush_s is not None:
-            store = PeriodicCursorStore(store, around.flush_s, host)
-        return WatchedCursors(store, around.invariants)
-
-    def history_store(self, settings: InstanceSettings, elected_by: Coordinator) -> SchemaHistoryStore:  # noqa: ARG002  the port's signature
-        """Return the world's store, which has what is left out: the world's tables do not change."""
-        return self._server.around.histories
+            store = PeriodicStore(store, CURSORS, around.flush_s, host)
+        return WatchedStore(store, around.invariants)
 
     def group_settings(self, settings: InstanceSettings) -> GroupSettings:
         """Return the world's settings with the shards that are known."""

@@ -14,8 +14,9 @@ COMMITS = commits(*((0.5 + 0.2 * place, place % 2) for place in range(16)))
 
 def stored(world):
     """Return what is stored as left out."""
-    histories = world.servers[0].around.histories
-    return EventSkips.from_json(histories._kept.get(StoredSkips.STORED_AS)).events
+    medium, zookeeper = world.servers[0].around.medium, world.zookeeper
+    text = medium._values.get(StoredSkips.KEY) if medium else zookeeper.store.get(StoredSkips.KEY, 0)
+    return EventSkips.from_json(text).events
 
 
 def bad_world(seed, *others, servers=2, **more):

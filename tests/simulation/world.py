@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
-from actors.meta.memory import MemoryCursorStore
+from actors.meta.memory import MemoryStore
 from merge.delivery.batch_limits import BatchLimits
 from merge.errors import CanalGroupError
 from merge.events import Event
@@ -129,7 +129,7 @@ class World:
             self.invariants.written,
             self.invariants.forgotten,
         )
-        medium = None if schedule.cursors_in_zookeeper else MemoryCursorStore()
+        medium = None if schedule.cursors_in_zookeeper else MemoryStore()
         self.cursors_channel = self.zookeeper.channel
         if medium is not None:
             self.cursors_channel = Channel(loop, self.network, "cursors")

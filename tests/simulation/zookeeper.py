@@ -21,8 +21,9 @@ from kazoo.exceptions import (
 )
 
 from actors.coordination.consumer_nodes import lease_of
-from actors.meta.zookeeper import ZooKeeperCursorStore
-from actors.ports import ConsumerLease, Subscription
+from actors.group.stored.cursors import CURSORS, subscription_of
+from actors.meta.zookeeper import ZooKeeperStore
+from actors.ports import ConsumerLease, Key, Subscription
 from canal_group.zookeeper.tree import Tree
 from simulation.channel import Channel
 from simulation.loop import MS, Future, Loop
@@ -106,7 +107,7 @@ class ZooKeeper:
         self._nodes: dict[str, Node] = {}
         self._watches: dict[str, list[Callable[[], None]]] = {}
         self.channel = Channel(loop, network, "zookeeper")
-        self.store = ZooKeeperCursorStore(self, TREE)
+        self.store = ZooKeeperStore(self, TREE)
         loop.after(LOOK_US, self._look)
 
     # ---- sessions --------------------------------------------------------------------------------------
@@ -229,11 +230,11 @@ class ZooKeeper:
             elif kind != "check" and name in {"filter", "cursor", "dropped"}:
                 clients[parent.rpartition("/")[2]] = None
         for client_id in clients:
-            subscription = self.store._load(client_id)
-            if subscription is not None:
-                self._written(subscription, self.epoch)
+            text = self.store.get(Key(CURSORS, client_id), self.epoch)
+            if text is not None:
+                self._written(subscription_of(client_id, text), self.epoch)
 
-    # ---- what is there, for the store of a subscription's state ----------------------------------------
+    # ---- what is there, for a store that reads it ----------------------------------------
 
     @property
     def epoch(self) -> int:
@@ -256,6 +257,9 @@ class ZooKeeper:
     def require_epoch(self, epoch: int) -> None:
         """Refuse: this view is read-only."""
         raise NotImplementedError
+
+    def check_epoch(self, epoch: int) -> None:
+        """Do nothing: this view is of the ensemble itself."""
 
     def leases(self) -> list[ConsumerLease]:
         """Return the last holder of each client id."""

@@ -1,1 +1,1 @@
-"""Stored: what the group keeps under its epoch: histories of definitions, events left out, types chosen."""
+"""Stored: what the group keeps under its epoch, by kind: cursors, histories of definitions, documents."""

@@ -1,4 +1,4 @@
-"""A stored document: what operators chose for a destination, kept beside the shards' schema histories."""
+"""A stored document: what was decided for a destination."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, Generic, Protocol, TypeVar
 
-from actors.ports import Host, SchemaHistoryStore
+from actors.ports import EpochStore, Host, Key, Kind
 from merge.errors import ConfigError
+
+DOCUMENTS = Kind("documents", "what it says has to be decided again")
+#: the group's decisions on DDL, see `merge.order.ddl.policy`
+DDL_DECISIONS = Key(DOCUMENTS, "ddl")
 
 
 class _Document(Protocol):
@@ -28,14 +32,14 @@ class StoredDocument(ABC, Generic[T]):
         host: runs blocking work.
     """
 
-    #: under what it is stored; no shard can have this name
-    STORED_AS: ClassVar[str]
+    #: under what it is stored
+    KEY: ClassVar[Key]
     #: what it holds, for messages
     WHAT: ClassVar[str]
-    #: what to do if it is damaged
-    HINT: ClassVar[str]
+    #: what happens once it is removed, for messages
+    REMOVED: ClassVar[str]
 
-    def __init__(self, store: SchemaHistoryStore, epoch: int, host: Host) -> None:
+    def __init__(self, store: EpochStore, epoch: int, host: Host) -> None:
         self._store, self._epoch, self._host = store, epoch, host
         #: as it is stored; None: not read yet, or a write may have been lost
         self.known: T | None = None
@@ -47,7 +51,7 @@ class StoredDocument(ABC, Generic[T]):
         """Make it of its text; None: nothing is stored."""
 
     async def get(self) -> T:
-        """Return it. Raises as `SchemaHistoryStore.load`; ConfigError also if it is damaged."""
+        """Return it. Raises as `EpochStore.get`; ConfigError also if it is damaged."""
         async with self._lock:
             return await self._read()
 
@@ -57,24 +61,25 @@ class StoredDocument(ABC, Generic[T]):
         Args:
             made: returns the new document, and what to return.
 
-        Raises as `get`, `made` and `SchemaHistoryStore.save`; the same change again is harmless.
+        Raises as `get`, `made` and `EpochStore.put`; the same change again is harmless.
         """
         async with self._lock:
             before = await self._read()
             after, answer = made(before)
             if after is not before:
                 self.known = None
-                await self._host.blocking(self._store.save, self.STORED_AS, after.to_json(), self._epoch)
+                await self._host.blocking(self._store.put, self.KEY, after.to_json() + "\n", self._epoch)
                 self.known = after
             return answer
 
     async def _read(self) -> T:
         if self.known is None:
-            text = await self._host.blocking(self._store.load, self.STORED_AS, self._epoch)
+            text = await self._host.blocking(self._store.get, self.KEY, self._epoch)
             try:
                 self.known = self.parse(text)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise ConfigError(
-                    f"What is stored as {self.WHAT} is damaged ({error}).", hint=self.HINT
+                    f"What is stored as {self.WHAT} is damaged ({error}).",
+                    hint=f"Remove {self._store.where(self.KEY)}; {self.REMOVED}.",
                 ) from error
         return self.known

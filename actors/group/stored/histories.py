@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from actors.ports import Host, SchemaHistoryStore
+from actors.ports import EpochStore, Host, Key, Kind
 from merge.values.history_text import HistoryText
+
+HISTORIES = Kind("histories", "a new history begins with what the source shows")
 
 
 class StoredHistories:
@@ -20,7 +22,7 @@ class StoredHistories:
         host: runs blocking work.
     """
 
-    def __init__(self, store: SchemaHistoryStore, epoch: int, host: Host) -> None:
+    def __init__(self, store: EpochStore, epoch: int, host: Host) -> None:
         self._store = store
         self._epoch = epoch
         self._host = host
@@ -28,15 +30,15 @@ class StoredHistories:
         self._writes: dict[str, asyncio.Future[None]] = {}
 
     async def load(self, shard: str) -> str | None:
-        """Return a shard's history; None if there is none. Raises as `SchemaHistoryStore.load`."""
+        """Return a shard's history; None if there is none. Raises as `EpochStore.get`."""
         await self._written(shard)
-        return await self._host.blocking(self._store.load, shard, self._epoch)
+        return await self._host.blocking(self._store.get, Key(HISTORIES, shard), self._epoch)
 
     async def save(self, shard: str, history: HistoryText) -> None:
-        """Write what is new of a shard's history. Raises as `SchemaHistoryStore.save`."""
+        """Write what is new of a shard's history. Raises as `EpochStore.append`."""
         await self._written(shard)
-        write = self._store.save if history.whole else self._store.append
-        writing = self._host.blocking(write, shard, history.text, self._epoch)
+        write = self._store.put if history.whole else self._store.append
+        writing = self._host.blocking(write, Key(HISTORIES, shard), history.text, self._epoch)
         self._writes[shard] = asyncio.ensure_future(writing)
         await asyncio.shield(self._writes[shard])
 

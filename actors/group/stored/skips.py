@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from actors.group.stored.document import StoredDocument
+from actors.group.stored.document import DOCUMENTS, StoredDocument
+from actors.ports import Key
 from merge.event_skips import EventSkips, Stop
 from merge.values.skips.skipped_event import SkippedEvent
 
@@ -15,12 +16,9 @@ SHOWN_MAX: Final = 20
 class StoredSkips(StoredDocument[EventSkips]):
     """Reads and writes left-out events; see `StoredDocument`."""
 
-    STORED_AS = "-skips"
+    KEY = Key(DOCUMENTS, "skips")
     WHAT = "the events that are left out"
-    HINT = (
-        f"Remove {STORED_AS} beside the schema histories; shards then stop at these events again, if they "
-        "are read again."
-    )
+    REMOVED = "shards then stop at these events again, if they are read again"
     parse = staticmethod(EventSkips.from_json)
 
     async def of(self, shard: str) -> tuple[SkippedEvent, ...]:

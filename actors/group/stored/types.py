@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from actors.group.stored.document import StoredDocument
+from actors.group.stored.document import DOCUMENTS, StoredDocument
+from actors.ports import Key
 from merge.rows.chosen_types import ChosenTypes
 from merge.values.chunk import TableName
 
@@ -10,9 +11,9 @@ from merge.values.chunk import TableName
 class StoredTypes(StoredDocument[ChosenTypes]):
     """Reads and writes chosen types; see `StoredDocument`."""
 
-    STORED_AS = "-types"
+    KEY = Key(DOCUMENTS, "types")
     WHAT = "the chosen column types"
-    HINT = f"Remove {STORED_AS} beside the schema histories, and choose the types again."
+    REMOVED = "then choose the types again"
     parse = staticmethod(ChosenTypes.from_json)
 
     async def choose(self, table: TableName, column: str, said: str | None) -> ChosenTypes:

@@ -16,6 +16,7 @@ from integration.zookeeper_fixtures import (
     DEADLINE_S,
     SESSION_S,
     Campaign,
+    Cursors,
     coordinate,
     destination,
     eventually,
@@ -26,7 +27,6 @@ from kazoo.client import KazooClient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.coordination.zookeeper import ZooKeeperCoordinator
-from actors.meta.zookeeper import ZooKeeperCursorStore
 from actors.ports import ConsumerLease, Subscription
 from actors.process.clock import clock_s
 from merge.errors import ConfigError, CoordinatorUnavailable, FencedError, UsageError
@@ -44,10 +44,6 @@ class Clock:
 
     def __call__(self):
         return self.now_s
-
-
-def store_of(coordinator):
-    return ZooKeeperCursorStore(coordinator.connection, coordinator.connection.tree)
 
 
 def passes(coordinator):
@@ -111,7 +107,7 @@ def test_a_standby_takes_over_when_the_active_one_closes_and_fences_it(coordinat
     """
     first, second = coordinate("a"), coordinate("b")
     epoch = first.campaign()
-    store_of(first).save(OLD, epoch)
+    Cursors(first).save(OLD, epoch)
     campaign = Campaign(second)
     with pytest.raises(CoordinatorUnavailable):
         second.check_active()
@@ -121,20 +117,21 @@ def test_a_standby_takes_over_when_the_active_one_closes_and_fences_it(coordinat
     second.check_active()
     with pytest.raises(FencedError):
         first.check_active()
-    store = store_of(second)
+    store = Cursors(second)
     for refused in (
         lambda: store.save(NEW, epoch),
         lambda: store.save(Subscription("2002", "", None), epoch),
         lambda: store.forget("1001", epoch),
-        lambda: store.claim(epoch),
+        lambda: store.store.claim(epoch),
+        lambda: store.load(epoch),
     ):
         with pytest.raises(FencedError) as refusal:
             refused()
         assert refusal.value.details == {"our_epoch": epoch, "current_epoch": campaign.epoch}
-        assert store.load() == [OLD]
-    store.claim(campaign.epoch)
+        assert store.load(campaign.epoch) == [OLD]
+    store.store.claim(campaign.epoch)
     store.save(NEW, campaign.epoch)
-    assert store.load() == [NEW]
+    assert store.load(campaign.epoch) == [NEW]
 
 
 def test_a_new_incarnation_takes_over_at_once_while_the_old_session_lives(coordinate):
@@ -148,13 +145,13 @@ def test_a_new_incarnation_takes_over_at_once_while_the_old_session_lives(coordi
         old = coordinate("a", hosts=slow.hosts, session_timeout_s=60.0)
         new = coordinate("a", hosts=slow.hosts, session_timeout_s=60.0)
         epoch = old.campaign()
-        store_of(old).save(OLD, epoch)
+        Cursors(old).save(OLD, epoch)
         campaign = Campaign(new)
         assert campaign.result() == epoch + 1
         with pytest.raises(FencedError) as refusal:
-            store_of(old).save(NEW, epoch)
+            Cursors(old).save(NEW, epoch)
         assert refusal.value.details == {"our_epoch": epoch, "current_epoch": epoch + 1}
-        assert store_of(new).load() == [OLD]
+        assert Cursors(new).load(epoch + 1) == [OLD]
         # By its watch: the next regular question is 10 s away.
         eventually(lambda: fenced(old), "the old incarnation to see that it is fenced", within_s=5)
         with pytest.raises(FencedError) as refusal:
@@ -235,12 +232,12 @@ def test_a_short_cut_is_survived_and_a_longer_one_stops_serving_until_mended(coo
     with pytest.raises(CoordinatorUnavailable):
         server.check_active()
     with pytest.raises(CoordinatorUnavailable):
-        store_of(server).save(OLD, epoch)
+        Cursors(server).save(OLD, epoch)
     with pytest.raises(CoordinatorUnavailable):
         server.lease_consumer("1001", "me")
     proxy.mend()
     eventually(lambda: passes(server), "the server to serve again")
-    store_of(server).save(OLD, epoch)
+    Cursors(server).save(OLD, epoch)
     assert server.lease_consumer("1001", "me").epoch == 1
 
 
@@ -310,7 +307,7 @@ def test_cut_off_for_good_it_stops_serving_before_another_one_can_win(coordinate
     eventually(lambda: fenced(first), "the first to learn that it is fenced")
     eventually(lambda: first.connection.connected, "the new session")
     with pytest.raises(FencedError) as refusal:
-        store_of(first).save(NEW, epoch)
+        Cursors(first).save(NEW, epoch)
     assert refusal.value.details == {"our_epoch": epoch, "current_epoch": epoch + 1}
     second.check_active()
     tree = first.connection.tree
@@ -378,16 +375,16 @@ def test_zookeeper_restarts_and_the_active_server_goes_on(tmp_path, destination)
         ) as coordinator,
     ):
         epoch = coordinator.campaign()
-        store_of(coordinator).save(OLD, epoch)
+        Cursors(coordinator).save(OLD, epoch)
         server.stop()
         eventually(lambda: not coordinator.connection.connected, "kazoo to notice")
         with pytest.raises(CoordinatorUnavailable):
-            store_of(coordinator).save(NEW, epoch)
+            Cursors(coordinator).save(NEW, epoch)
         coordinator.check_active()
         server.start()
         eventually(lambda: coordinator.connection.connected, "kazoo to reconnect")
-        assert store_of(coordinator).load() == [OLD]
-        store_of(coordinator).save(NEW, epoch)
+        assert Cursors(coordinator).load(epoch) == [OLD]
+        Cursors(coordinator).save(NEW, epoch)
         coordinator.check_active()
 
 
@@ -417,7 +414,7 @@ def test_nothing_is_kept_of_client_ids_that_are_gone_and_epochs_grow_all_the_sam
 ):
     server = coordinate("a")
     epoch = server.campaign()
-    store, root = store_of(server), f"/otter/canal/destinations/{destination}"
+    store, root = Cursors(server), f"/otter/canal/destinations/{destination}"
     before = client.get_children(root)
     for number in range(1, 6):
         store.save(Subscription(f"client-{number}", "", None), epoch)
@@ -465,7 +462,7 @@ def test_a_removed_epoch_node_fences_instead_of_beginning_anew(coordinate, clien
     epoch = server.campaign()
     client.delete(f"/otter/canal/destinations/{destination}/epoch")
     with pytest.raises(FencedError):
-        store_of(server).save(OLD, epoch)
+        Cursors(server).save(OLD, epoch)
     eventually(lambda: fenced(server), "the server to see it")
 
 

@@ -295,7 +295,7 @@ def test_a_server_that_cannot_serve_leaves_it_to_another(shop: Shop, tmp_path: P
     """
     damaged, sound = tmp_path / "damaged", tmp_path / "sound"
     damaged.mkdir()
-    (damaged / f"{shop.destination}.cursors.json").write_text("{")
+    (damaged / f"{shop.destination}@cursors@{CLIENT}.json").write_text("{")
     with shop.serve(cursor={"kind": "file", "folder": str(damaged)}) as broken:
         eventually(lambda: not state_of_restarted(broken), "the first server to break", within_s=DEADLINE_S)
         with (

@@ -1,13 +1,15 @@
-"""Cursors in a real ZooKeeper. How elections fence them is told in test_coordination_zookeeper.py."""
+"""What is stored in a real ZooKeeper. How elections fence them is told in test_coordination_zookeeper.py."""
 
 # ruff: noqa: F401, F811 - fixtures are imported, and used by name
 
 import threading
 
 import pytest
-from integration.zookeeper_fixtures import coordinate, destination, zookeeper
+from integration.zookeeper_fixtures import Cursors, coordinate, destination, zookeeper
+from unit.meta.conformance import TEXT, StoreConformance, text_of
 
-from actors.meta.zookeeper import BYTES_MAX, ZooKeeperCursorStore
+from actors.meta.zookeeper import ZooKeeperStore
+from actors.meta.zookeeper_texts import BYTES_MAX
 from actors.ports import Subscription
 from merge.errors import ConfigError, FencedError
 from merge.values.gtids.gtid import parse_gtid_set
@@ -30,43 +32,74 @@ def epoch(server):
 
 @pytest.fixture
 def store(server):
-    return ZooKeeperCursorStore(server.connection, server.connection.tree)
+    return Cursors(server)
+
+
+class TestRealZooKeeper(StoreConformance):
+    """Each election is won by another incarnation of the server, which takes over at once."""
+
+    @pytest.fixture
+    def store(self, server):
+        server.campaign()
+        return ZooKeeperStore(server.connection, server.connection.tree)
+
+    @pytest.fixture
+    def elect(self, coordinate):
+        return lambda: coordinate("a").campaign()
 
 
 def test_subscriptions_come_and_go(store, epoch, server):
-    assert store.load() == []
+    assert store.load(epoch) == []
     fresh, reader = Subscription("0007", "shop\\..*", None), Subscription("1001", "", at(4))
     store.save(reader, epoch)
     store.save(fresh, epoch)
-    assert store.load() == [fresh, reader]
+    assert store.load(epoch) == [fresh, reader]
     lease = server.lease_consumer("1001", "me")
     store.forget("1001", epoch)
     store.forget("never-there", epoch)
-    assert store.load() == [fresh]
+    assert store.load(epoch) == [fresh]
     assert server.lease_consumer("1001", "me").epoch > lease.epoch
     changed = Subscription("0007", "", at(9))
     store.save(changed, epoch)
-    assert store.load() == [changed]
+    assert store.load(epoch) == [changed]
 
 
 @pytest.mark.parametrize("wrong", [-1, 0, 2, 99])
 def test_no_epoch_but_the_current_one_writes(store, epoch, wrong):
     assert epoch == 1
-    with pytest.raises(FencedError) as refusal:
-        store.save(Subscription("1001", "", at(4)), wrong)
-    assert refusal.value.details == {"our_epoch": wrong, "current_epoch": 1}
-    assert store.load() == []
+    for call in (
+        lambda: store.save(Subscription("1001", "", at(4)), wrong),
+        lambda: store.store.put(TEXT, "late\n", wrong),
+        lambda: store.store.claim(wrong),
+        lambda: store.load(wrong),
+    ):
+        with pytest.raises(FencedError) as refusal:
+            call()
+        assert refusal.value.details == {"our_epoch": wrong, "current_epoch": 1}
+    assert store.load(epoch) == []
+    assert store.store.get(TEXT, epoch) is None
 
 
-def test_the_largest_cursor_that_is_sent_is_one_that_zookeeper_takes(store, epoch):
-    room = BYTES_MAX - len(at(4).to_json())
-    largest = Subscription("1001", "x" * room, at(4))
-    store.save(largest, epoch)
-    store.save(largest, epoch)
-    assert store.load() == [largest]
-    with pytest.raises(ConfigError):
-        store.save(Subscription("1001", "x" * (room + 1), at(4)), epoch)
-    assert store.load() == [largest]
+def test_the_largest_value_that_is_sent_is_one_that_zookeeper_takes(store, epoch):
+    """What is compressed has a little less than half of its hexadecimal digits."""
+
+    def filtered(digits):
+        return Subscription("1001", text_of(digits, 1), at(4))
+
+    digits = 2 * BYTES_MAX
+    while True:
+        try:
+            store.save(filtered(digits), epoch)
+            break
+        except ConfigError as refusal:
+            excess = refusal.details["bytes"] - BYTES_MAX
+            digits -= 2 * max(1, excess)
+    assert store.load(epoch) == [filtered(digits)]
+    store.save(filtered(digits), epoch)
+    with pytest.raises(ConfigError) as refused:
+        store.save(filtered(digits + 2_000), epoch)
+    assert refused.value.details["bytes"] < BYTES_MAX + 2_000, "it was close to the limit"
+    assert store.load(epoch) == [filtered(digits)]
 
 
 def test_a_cursor_of_thousands_of_shards_with_long_gtid_sets_fits(store, epoch):
@@ -87,9 +120,9 @@ def test_a_cursor_of_thousands_of_shards_with_long_gtid_sets_fits(store, epoch):
     assert len(many.to_json()) > 2 * BYTES_MAX
     store.save(Subscription("1001", "", at(4)), epoch)
     store.save(Subscription("1001", "", many), epoch)
-    assert store.load() == [Subscription("1001", "", many)]
+    assert store.load(epoch) == [Subscription("1001", "", many)]
     store.save(Subscription("1001", "", at(9)), epoch)
-    assert store.load() == [Subscription("1001", "", at(9))]
+    assert store.load(epoch) == [Subscription("1001", "", at(9))]
 
 
 def test_first_saves_of_one_client_id_from_several_threads_do_not_fail(store, epoch):
@@ -110,5 +143,5 @@ def test_first_saves_of_one_client_id_from_several_threads_do_not_fail(store, ep
     for thread in threads:
         thread.join()
     assert errors == []
-    (saved,) = store.load()
+    (saved,) = store.load(epoch)
     assert saved.cursor in [at(offset) for offset in range(4, 8)]

@@ -17,6 +17,7 @@ def test_paths_are_canals():
     assert tree.client_running("1001") == "/otter/canal/destinations/shop/1001/running"
     assert tree.client_lease("1001") == "/otter/canal/destinations/shop/1001/lease"
     assert tree.consumers_epoch == "/otter/canal/destinations/shop/epoch/consumers"
+    assert tree.stored("histories") == "/otter/canal/destinations/shop/stored/histories"
     assert tree.stopped == "/otter/canal/destinations/shop/stopped"
     assert Tree("shop", "/test").prefix == "/test"
     assert Tree("shop", "/test").destination == "/test/destinations/shop"

@@ -17,8 +17,9 @@ import pytest
 from actors.coordination.local import LocalCoordinator
 from actors.group import candidate, wiring
 from actors.group.group import GroupActor
-from actors.meta.history_memory import MemoryHistoryStore
-from actors.ports import DDL_DECISIONS, Subscription
+from actors.group.stored.document import DDL_DECISIONS
+from actors.meta.memory import MemoryStore
+from actors.ports import Subscription
 from actors.process.log import ActorLog, LogLevel
 from actors.shard import channel as shard_channel
 from actors.shard import shard as shard_module
@@ -225,16 +226,16 @@ def test_a_call_is_not_answered_by_a_server_that_was_cut_off_meanwhile(tmp_path,
         who = CLIENT, epoch
         first = await actor.answer(Get(*who, 5, DEADLINE_S, None))
         store = actor._candidate._store
-        save = store.save
+        put = store.put
 
-        def slow(*subscription):
-            save(*subscription)
+        def slow(*value, **options):
+            put(*value, **options)
             coordinator.cut_off = True
 
-        monkeypatch.setattr(store, "save", slow)
+        monkeypatch.setattr(store, "put", slow)
         with pytest.raises((CoordinatorUnavailable, ServerUnavailable)):
             await actor.answer(Ack(*who, first.batch_id))
-        monkeypatch.setattr(store, "save", save)
+        monkeypatch.setattr(store, "put", put)
         coordinator.cut_off = False
         assert (await actor.answer(LeaseState(CLIENT)))["outstanding"] == []
         while (batch := await actor.answer(Get(*who, 100_000, 0.2, None))) is not None:
@@ -254,12 +255,12 @@ def test_nobody_is_heard_before_the_decisions_on_ddl_were_read(tmp_path, monkeyp
     """1. the server is elected and reads what was decided before; 2. a consumer comes: it has to wait."""
     reads, read_on = threading.Event(), threading.Event()
 
-    class Slow(MemoryHistoryStore):
-        def load(self, shard, epoch):
-            if shard == DDL_DECISIONS:
+    class Slow(MemoryStore):
+        def get(self, key, epoch):
+            if key == DDL_DECISIONS:
                 reads.set()
                 assert read_on.wait(DEADLINE_S)
-            return super().load(shard, epoch)
+            return super().get(key, epoch)
 
     async def story():
         settings = build_instance(
@@ -282,7 +283,7 @@ def test_nobody_is_heard_before_the_decisions_on_ddl_were_read(tmp_path, monkeyp
         await closing
 
     monkeypatch.setattr(wiring, "coordinator", lambda *_: LocalCoordinator("shop"))
-    monkeypatch.setattr(wiring, "history_store", lambda *_: Slow())
+    monkeypatch.setattr(wiring, "store", lambda *_: Slow())
     monkeypatch.setattr(shard_channel.ray, "get_actor", lambda _: object())
     asyncio.run(story())
 

@@ -8,7 +8,7 @@ import pytest
 
 from actors.group.stored.skips import StoredSkips
 from actors.group.stored.types import StoredTypes
-from actors.meta.history_memory import MemoryHistoryStore
+from actors.meta.memory import MemoryStore
 from actors.process.host import OsHost
 from merge.errors import ConfigError, CoordinatorUnavailable, FencedError
 from merge.values.chunk import TableName
@@ -16,13 +16,14 @@ from merge.values.chunk import TableName
 ORDERS = TableName("shop", "orders")
 
 
-class Answers(MemoryHistoryStore):
+class Answers(MemoryStore):
     """Takes every write; the answer to the next one is lost if asked for."""
 
     lost = False
 
-    def save(self, shard, history, epoch):
-        super().save(shard, history, epoch)
+    def put(self, key, text, epoch, *, may_wait=False):
+        assert not may_wait
+        super().put(key, text, epoch)
         if self.lost:
             self.lost = False
             raise CoordinatorUnavailable("no answer")
@@ -49,11 +50,11 @@ def test_a_write_whose_answer_was_lost_is_read_and_not_believed():
 @pytest.mark.parametrize("text", ["{", "[1]", '{"version": 9}', "[" * 100_000])
 def test_what_is_damaged_is_a_sentence_that_names_it(make, text):
     async def play():
-        store = MemoryHistoryStore()
+        store = MemoryStore()
         stored = make(store, 1, OsHost())
-        store.save("-types" if make is StoredTypes else "-skips", text, 1)
+        store.put(make.KEY, text, 1)
         with pytest.raises(ConfigError, match="is damaged") as caught:
             await stored.get()
-        assert "Remove -" in caught.value.hint
+        assert f"Remove documents/{make.KEY.name}; " in caught.value.hint
 
     asyncio.run(play())

@@ -1,151 +1,247 @@
+"""The store in files: what a crash, another process, or damage does to it."""
+
+import itertools
+import json
 import os
+import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from unit.meta.conformance import MEMBERS, TEXT, StoreConformance
 
-from actors.meta.file import FileCursorStore
-from actors.ports import Subscription
+from actors.group.stored.cursors import CURSORS
+from actors.group.stored.histories import HISTORIES
+from actors.meta.file import FileStore
+from actors.ports import Key
 from merge.errors import ConfigError, CoordinatorUnavailable, FencedError
-from merge.values.position import GroupPosition, Position
 
 
-def at(offset):
-    return GroupPosition({"s0": Position("mysql-bin.000001", offset)}, sequence=offset)
+@pytest.fixture
+def store(tmp_path):
+    return FileStore("shop", tmp_path)
 
 
-def reader(offset):
-    return Subscription("1001", "", at(offset))
+@pytest.fixture
+def file(store):
+    return Path(store.where(TEXT))
+
+
+@pytest.fixture
+def epoch_file(tmp_path):
+    return tmp_path / "shop@epoch.json"
+
+
+class TestFile(StoreConformance):
+    @pytest.fixture
+    def elect(self):
+        return itertools.count(1).__next__
 
 
 def test_it_survives_a_restart(tmp_path):
-    FileCursorStore("shop", tmp_path / "new" / "folder").save(reader(4), 7)
-    restarted = FileCursorStore("shop", tmp_path / "new" / "folder")
-    assert restarted.load() == [reader(4)]
+    folder = tmp_path / "new" / "folder"
+    FileStore("shop", folder).put(TEXT, "one\n", 7)
+    restarted = FileStore("shop", folder)
     with pytest.raises(FencedError):
-        restarted.save(reader(5), 6)
+        restarted.put(TEXT, "late\n", 6)
+    assert restarted.get(TEXT, 7) == "one\n"
 
 
-def test_cut_at_every_length_it_gives_an_error_or_the_value_never_another(tmp_path):
-    store = FileCursorStore("shop", tmp_path)
-    store.save(Subscription("0001", "a\\..*,b\\..*", at(120)), 12)
-    store.save(reader(1234567), 12)
-    saved = store.load()
-    whole = store.file.read_bytes()
-    for length in range(len(whole)):
-        store.file.write_bytes(whole[:length])
-        if length == len(whole) - 1:  # only the last line feed is missing
-            assert store.load() == saved
-            continue
-        for attempt in (
-            store.load,
-            lambda: store.save(reader(4), 13),
-            lambda: store.claim(13),
-            lambda: store.forget("1001", 13),
-        ):
-            with pytest.raises(ConfigError, match=r"shop\.cursors\.json"):
-                attempt()
-        assert store.file.read_bytes() == whole[:length]
+def test_destinations_of_one_folder_do_not_see_each_other(tmp_path):
+    stores = [FileStore(name, tmp_path) for name in ("shop", "shop.cursors", "shop.cursors.1")]
+    for epoch, store in enumerate(stores, 1):
+        store.put(MEMBERS, f"{epoch}\n", epoch)
+        store.put(Key(CURSORS, "cursors.1001"), f"{epoch}\n", epoch)
+    for epoch, store in enumerate(stores, 1):
+        assert store.names(CURSORS, epoch) == ["1001", "cursors.1001"]
+        assert store.get(MEMBERS, epoch) == f"{epoch}\n"
+
+
+def test_cut_or_changed_anywhere_a_value_is_an_error_and_stays(store, file):
+    store.put(TEXT, '{"position": 1234567}\n{"\u00e9": 120}\n', 12)
+    whole = file.read_bytes()
+    cut = [whole[:length] for length in range(len(whole))]
+    changed = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in range(len(whole))]
+    for data in (*cut, *changed):
+        file.write_bytes(data)
+        with pytest.raises(ConfigError, match=r"shop@histories@s0\.json does not hold histories") as refusal:
+            store.get(TEXT, 12)
+        assert "a new history begins with what the source shows" in refusal.value.hint
+        assert file.read_bytes() == data
 
 
 @pytest.mark.parametrize(
-    "text",
+    "header",
     [
-        "[]",
-        "null",
-        "{}",
-        '{"epoch": -1, "subscriptions": {}}',
-        '{"epoch": "1", "subscriptions": {}}',
-        '{"epoch": true, "subscriptions": {}}',
-        '{"epoch": 1, "subscriptions": []}',
-        '{"epoch": 1, "subscriptions": {"1001": {}}}',
-        '{"epoch": 1, "subscriptions": {"1001": {"filter": null, "cursor": null}}}',
-        '{"epoch": 1, "subscriptions": {"1001": {"filter": "", "cursor": {}}}}',
-        '{"epoch": 1, "subscriptions": {"1001": {"filter": "", "cursor": "{}"}}}',
-        '{"epoch": 1, "subscriptions": {}} {}',
-        "\udcff",
+        b"",
+        b"5",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"bytes": 0}',
+        b'{"bytes": -1, "crc32": 0}',
+        b'{"bytes": true, "crc32": 0}',
+        b"\xff",
+        b"[" * 100_000,
     ],
+    ids=lambda header: header[:30],
 )
-def test_a_damaged_file_is_named(tmp_path, text):
-    store = FileCursorStore("shop", tmp_path)
-    store.file.write_bytes(text.encode(errors="surrogateescape"))
-    with pytest.raises(ConfigError, match=r"shop\.cursors\.json"):
-        store.load()
+def test_a_file_that_holds_something_else_is_an_error(store, file, header):
+    file.write_bytes(header + b"\nx\n")
+    with pytest.raises(ConfigError, match="does not hold histories"):
+        store.get(TEXT, 1)
 
 
-def test_a_left_over_temporary_file_is_harmless(tmp_path):
-    store = FileCursorStore("shop", tmp_path)
-    (tmp_path / "shop.cursors.json.tmp").write_text('{"epoch": 99')
-    assert store.load() == []
-    store.save(reader(4), 1)
-    (tmp_path / "shop.cursors.json.tmp").write_text('{"epoch": 99')
-    assert FileCursorStore("shop", tmp_path).load() == [reader(4)]
-    store.save(reader(5), 1)
-    assert store.load() == [reader(5)]
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "5", "{}", '{"epoch": -1}', '{"epoch": true}', "\udcff", "[" * 100_000], ids=len
+)
+def test_a_damaged_epoch_stops_every_call_and_stays(store, file, epoch_file, text):
+    store.put(TEXT, "old\n", 1)
+    before = file.read_bytes()
+    epoch_file.write_bytes(text.encode(errors="surrogateescape"))
+    for call in (
+        lambda: store.claim(13),
+        lambda: store.names(HISTORIES, 13),
+        lambda: store.get(TEXT, 13),
+        lambda: store.put(TEXT, "new\n", 13),
+        lambda: store.append(TEXT, "new\n", 13),
+        lambda: store.delete(TEXT, 13),
+    ):
+        with pytest.raises(ConfigError, match=r"shop@epoch\.json does not hold an epoch"):
+            call()
+    assert epoch_file.read_bytes() == text.encode(errors="surrogateescape")
+    assert file.read_bytes() == before
 
 
-def test_a_crash_after_any_byte_of_a_write_leaves_the_old_value(tmp_path):
-    store = FileCursorStore("shop", tmp_path)
-    store.save(reader(5), 2)
-    new = store.file.read_bytes()
-    store.file.unlink()
-    store.save(reader(4), 1)
+def test_a_left_over_temporary_file_is_harmless(store, file, epoch_file):
+    for each in (file, epoch_file):
+        each.with_name(each.name + ".tmp").write_text('{"epoch": 99')
+    assert store.get(TEXT, 1) is None
+    assert store.names(HISTORIES, 1) == []
+    store.put(TEXT, "one\n", 1)
+    file.with_name(file.name + ".tmp").write_text('{"epoch": 99')
+    assert store.get(TEXT, 1) == "one\n"
+    assert store.names(HISTORIES, 1) == ["s0"]
+    store.put(TEXT, "two\n", 1)
+    assert store.get(TEXT, 1) == "two\n"
+
+
+def test_a_crash_after_any_byte_of_a_write_leaves_the_old_value(store, file, tmp_path):
+    store.put(TEXT, "new\n", 1)
+    new = file.read_bytes()
+    store.put(TEXT, "old\n", 1)
     for length in range(len(new) + 1):
-        (tmp_path / "shop.cursors.json.tmp").write_bytes(new[:length])
-        assert FileCursorStore("shop", tmp_path).load() == [reader(4)]
-    FileCursorStore("shop", tmp_path).save(reader(6), 2)
-    assert store.load() == [reader(6)]
+        file.with_name(file.name + ".tmp").write_bytes(new[:length])
+        assert FileStore("shop", tmp_path).get(TEXT, 1) == "old\n"
+    store.put(TEXT, "newer\n", 1)
+    assert store.get(TEXT, 1) == "newer\n"
+
+
+def test_what_a_crash_left_of_a_line_is_not_part_of_the_value(store, file):
+    store.put(TEXT, "one\n", 1)
+    for torn in ("tw", "x" * 10_000, "\u00e9"):
+        with file.open("ab") as stream:
+            stream.write(torn.encode()[:-1])
+        assert store.get(TEXT, 1) == "one\n"
+    store.append(TEXT, "two\n", 1)
+    assert store.get(TEXT, 1) == "one\ntwo\n"
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_a_write_that_fails_leaves_the_old_value(tmp_path, monkeypatch, step):
-    store = FileCursorStore("shop", tmp_path)
-    store.save(reader(4), 1)
+def test_a_write_that_fails_leaves_the_old_value(store, tmp_path, monkeypatch, step):
+    store.put(TEXT, "old\n", 1)
 
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(*{"fsync": (os, "fsync"), "replace": (type(tmp_path), "replace")}[step], full)
+    for epoch in (1, 2):
+        with pytest.raises(CoordinatorUnavailable, match="No space left"):
+            store.put(TEXT, "new\n", epoch)
     with pytest.raises(CoordinatorUnavailable, match="No space left"):
-        store.save(reader(5), 1)
+        store.claim(3)
     monkeypatch.undo()
-    assert store.load() == [reader(4)]
+    assert store.get(TEXT, 3) == "old\n"
 
 
-def test_the_data_reaches_the_disk_before_its_name_and_the_name_before_the_answer(tmp_path, monkeypatch):
-    store = FileCursorStore("shop", tmp_path)
+@pytest.mark.parametrize(
+    ("write", "expected"),
+    [
+        (
+            lambda store: store.put(TEXT, "new\n", 1),
+            ["fsync shop@histories@s0.json.tmp", "replace", "fsync folder"],
+        ),
+        (lambda store: store.append(TEXT, "new\n", 1), ["fsync shop@histories@s0.json"]),
+        (lambda store: store.delete(TEXT, 1), ["unlink", "fsync folder"]),
+        (lambda store: store.claim(2), ["fsync shop@epoch.json.tmp", "replace", "fsync folder"]),
+        (lambda store: store.get(TEXT, 1), []),
+    ],
+)
+def test_the_data_reaches_the_disk_before_its_name_and_the_name_before_the_answer(
+    tmp_path, monkeypatch, write, expected
+):
+    store = FileStore("shop", tmp_path / "folder")
+    store.put(TEXT, "old\n", 1)
     steps = []
-    fsync, replace = os.fsync, type(tmp_path).replace
+    fsync, replace, unlink = os.fsync, Path.replace, Path.unlink
 
     def seen_fsync(fd):
-        steps.append("fsync " + os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))  # noqa: PTH115, PTH119
+        steps.append(f"fsync {Path(f'/proc/self/fd/{fd}').readlink().name}")
         fsync(fd)
 
     def seen_replace(self, target):
         steps.append("replace")
         return replace(self, target)
 
+    def seen_unlink(self, *, missing_ok=False):
+        if not missing_ok:
+            steps.append("unlink")
+        unlink(self, missing_ok=missing_ok)
+
     monkeypatch.setattr(os, "fsync", seen_fsync)
-    monkeypatch.setattr(type(tmp_path), "replace", seen_replace)
-    store.save(reader(4), 1)
-    assert steps == ["fsync shop.cursors.json.tmp", "replace", f"fsync {tmp_path.name}"]
+    monkeypatch.setattr(Path, "replace", seen_replace)
+    monkeypatch.setattr(Path, "unlink", seen_unlink)
+    write(store)
+    assert steps == expected
 
 
-def test_writers_of_several_processes_lose_nothing(tmp_path):
+def test_writers_of_several_processes_lose_nothing(store, tmp_path):
     script = """
 import pathlib, sys
-from actors.meta.file import FileCursorStore
-from actors.ports import Subscription
-store = FileCursorStore("shop", pathlib.Path(sys.argv[1]))
+from actors.group.stored.cursors import CURSORS
+from actors.group.stored.histories import HISTORIES
+from actors.meta.file import FileStore
+from actors.ports import Key
+store = FileStore("shop", pathlib.Path(sys.argv[1]))
 for number in range(40):
-    store.save(Subscription(f"{sys.argv[2]}-{number}", "", None), 1)
+    store.put(Key(CURSORS, f"{sys.argv[2]}-{number}"), "{}\\n", 1)
+    store.append(Key(HISTORIES, "s0"), f"{sys.argv[2]}-{number}\\n", 1)
 """
+    store.put(TEXT, "", 1)
     writers = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path), name]) for name in "ab"]
     assert [writer.wait(60) for writer in writers] == [0, 0]
-    found = {subscription.client_id for subscription in FileCursorStore("shop", tmp_path).load()}
-    assert found == {f"{name}-{number}" for name in "ab" for number in range(40)}
+    expected = sorted(f"{name}-{number}" for name in "ab" for number in range(40))
+    assert store.names(CURSORS, 1) == expected
+    assert sorted(store.get(TEXT, 1).split()) == expected
 
 
-def test_a_name_that_cannot_be_a_file_is_refused(tmp_path):
-    with pytest.raises(ConfigError):
-        FileCursorStore("../shop", tmp_path)
+def test_its_files_are_their_owners_alone(store, tmp_path):
+    store.put(TEXT, "{}\n", 1)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(
+        ("shop@epoch.json", "shop@epoch.json.lock", "shop@histories@s0.json"), 0o600
+    )
+    assert json.loads((tmp_path / "shop@epoch.json").read_text()) == {"epoch": 1}
+
+
+@pytest.mark.parametrize("name", ["../shop", "", "a@b", "n" * 101])
+def test_a_name_that_cannot_begin_a_files_is_refused(tmp_path, name):
+    with pytest.raises(ConfigError, match="cannot begin the name of a file"):
+        FileStore(name, tmp_path)
+
+
+def test_the_longest_names_are_names_of_files(tmp_path):
+    store, key = FileStore("n" * 100, tmp_path), Key(HISTORIES, "n" * 128)
+    store.put(key, "x\n", 1)
+    assert store.get(key, 1) == "x\n"

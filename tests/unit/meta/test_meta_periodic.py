@@ -1,42 +1,44 @@
 """The periodic store: what waits, what does not, and what of it survives."""
 
+import itertools
 import threading
 
 import pytest
+from unit.meta.conformance import MEMBERS, TEXT, StoreConformance
 
-from actors.meta.memory import MemoryCursorStore
-from actors.meta.periodic import OVERDUE_FLUSHES, PeriodicCursorStore
-from actors.ports import Subscription
+from actors.group.stored.cursors import CURSORS
+from actors.meta.memory import MemoryStore
+from actors.meta.periodic import OVERDUE_FLUSHES, PeriodicStore
+from actors.ports import Key
 from merge.errors import CoordinatorUnavailable, FencedError
-from merge.values.position import GroupPosition, Position
 
 NEVER_S = 3_600
 
 
-def reader(offset, *, shards=("s0",), pattern=""):
-    position = Position("mysql-bin.000001", offset)
-    return Subscription("1001", pattern, GroupPosition(dict.fromkeys(shards, position), offset))
-
-
-class Disk(MemoryCursorStore):
+class Disk(MemoryStore):
     """A store that can be away, and counts."""
 
     def __init__(self):
         super().__init__()
         self.away = False
-        self.saves = 0
-        self.saved = threading.Event()
+        self.puts = 0
+        self.written = threading.Event()
         self.closed = False
 
-    def save(self, subscription, epoch):
-        self.saves += 1
+    def put(self, key, text, epoch, *, may_wait=False):
+        assert not may_wait
+        self.puts += 1
         if self.away:
             raise CoordinatorUnavailable("away")
-        super().save(subscription, epoch)
-        self.saved.set()
+        super().put(key, text, epoch)
+        self.written.set()
 
     def close(self):
         self.closed = True
+
+    @property
+    def held(self):
+        return self._values.get(MEMBERS)
 
 
 @pytest.fixture
@@ -46,34 +48,67 @@ def disk():
 
 @pytest.fixture
 def store(disk):
-    store = PeriodicCursorStore(disk, NEVER_S)
+    store = PeriodicStore(disk, CURSORS, NEVER_S)
     store.claim(1)
-    store.save(reader(4), 1)
+    store.put(MEMBERS, "4\n", 1, may_wait=True)
     yield store
     store.close()
 
 
-def test_a_new_subscription_is_written_at_once_and_where_it_goes_on_waits(store, disk):
-    assert disk.load() == [reader(4)]
-    store.save(reader(5), 1)
-    store.save(reader(6), 1)
-    assert disk.load() == [reader(4)]
-    store.flush(1)
-    assert (disk.load(), disk.saves) == ([reader(6)], 2)
-    store.flush(1)
-    assert disk.saves == 2, "nothing new, nothing written"
+class TestPeriodic(StoreConformance):
+    @pytest.fixture
+    def store(self):
+        store = PeriodicStore(MemoryStore(), CURSORS, NEVER_S)
+        yield store
+        store.close()
+
+    @pytest.fixture
+    def elect(self):
+        return itertools.count(1).__next__
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [reader(5, pattern="shop\\..*"), reader(5, shards=("s0", "s1")), Subscription("1001", "", None)],
-)
-def test_what_is_more_than_a_step_is_written_at_once(store, disk, changed):
-    store.save(reader(5), 1)
-    store.save(changed, 1)
-    assert disk.load() == [changed]
+def move(store, text, epoch=1):
+    store.put(MEMBERS, text, epoch, may_wait=True)
+
+
+def test_a_first_value_is_written_at_once_and_the_next_one_waits(store, disk):
+    assert disk.held == "4\n"
+    move(store, "5\n")
+    move(store, "6\n")
+    assert disk.held == "4\n"
     store.flush(1)
-    assert disk.load() == [changed], "the older cursor does not follow it"
+    assert (disk.held, disk.puts) == ("6\n", 2)
+    store.flush(1)
+    assert disk.puts == 2, "nothing new, nothing written"
+
+
+def test_what_may_not_wait_is_written_at_once(store, disk):
+    move(store, "5\n")
+    store.put(MEMBERS, "6\n", 1)
+    assert disk.held == "6\n"
+    store.flush(1)
+    assert disk.held == "6\n", "the older value does not follow it"
+
+
+def test_what_waits_is_read_and_listed(store, disk):
+    move(store, "5\n")
+    assert store.get(MEMBERS, 1) == "5\n"
+    assert disk.held == "5\n"
+    move(store, "6\n")
+    assert store.names(CURSORS, 1) == ["1001"]
+    assert disk.held == "6\n"
+
+
+def test_another_kind_does_not_wait(store, disk):
+    for text in ("one\n", "two\n"):
+        store.put(TEXT, text, 1, may_wait=True)
+        assert disk._values[TEXT] == text
+    move(store, "5\n")
+    store.append(TEXT, "three\n", 1)
+    assert store.get(TEXT, 1) == "two\nthree\n"
+    store.delete(TEXT, 1)
+    assert TEXT not in disk._values
+    assert disk.held == "4\n", "and nothing of its own waits for it"
 
 
 class Losing(Disk):
@@ -81,36 +116,36 @@ class Losing(Disk):
 
     losing = False
 
-    def save(self, subscription, epoch):
-        super().save(subscription, epoch)
+    def put(self, key, text, epoch, *, may_wait=False):
+        super().put(key, text, epoch, may_wait=may_wait)
         if self.losing:
             raise CoordinatorUnavailable("no answer")
 
 
 def test_nothing_older_follows_a_write_whose_answer_was_lost():
-    """1. A cursor waits. 2. Another shard is to be written at once; the store has it, and its answer is lost.
-    3. A flush does not bring the older cursor back. 4. Until a write is answered, each waits for the store.
+    """1. A value waits. 2. Another is to be written at once; the store has it, and its answer is lost.
+    3. A flush does not bring the older value back. 4. Until a write is answered, each waits for the store.
     """
     disk = Losing()
-    store = PeriodicCursorStore(disk, NEVER_S)
-    store.save(reader(4), 1)
-    store.save(reader(5), 1)
-    joined = reader(6, shards=("s0", "s1"))
+    store = PeriodicStore(disk, CURSORS, NEVER_S)
+    move(store, "4\n")
+    move(store, "5\n")
     disk.losing = True
     with pytest.raises(CoordinatorUnavailable):
-        store.save(joined, 1)
+        store.put(MEMBERS, "6\n", 1)
     disk.losing = False
     store.flush(1)
-    assert disk.load() == [joined]
+    assert disk.held == "6\n"
     disk.losing = True
-    for further in (reader(7, shards=("s0",)), reader(8, shards=("s0",))):
-        with pytest.raises(CoordinatorUnavailable):
-            store.save(further, 1)
+    with pytest.raises(CoordinatorUnavailable):
+        store.put(MEMBERS, "7\n", 1)
+    with pytest.raises(CoordinatorUnavailable):
+        move(store, "8\n")
     disk.losing = False
-    store.save(reader(9, shards=("s0",)), 1)
-    assert disk.load() == [reader(9, shards=("s0",))]
-    store.save(reader(10, shards=("s0",)), 1)
-    assert disk.load() == [reader(9, shards=("s0",))], "it waits again"
+    move(store, "9\n")
+    assert disk.held == "9\n"
+    move(store, "10\n")
+    assert disk.held == "9\n", "it waits again"
     store.close()
 
 
@@ -131,103 +166,105 @@ class Watched:
 
 
 def test_what_waited_for_the_claim_of_another_epoch_is_not_written_under_it(disk):
-    store = PeriodicCursorStore(disk, NEVER_S)
-    store.save(reader(4), 1)
+    store = PeriodicStore(disk, CURSORS, NEVER_S)
+    move(store, "4\n")
     store._writing = Watched()
     errors = []
 
-    def save():
+    def put():
         try:
-            store.save(reader(5, shards=("s0", "s1")), 1)
+            store.put(MEMBERS, "5\n", 1)
         except FencedError as error:
             errors.append(error)
 
-    saving = threading.Thread(target=save)
+    putting = threading.Thread(target=put)
 
     def claim(epoch):
-        saving.start()
+        putting.start()
         assert store._writing.wanted.wait(10)
-        MemoryCursorStore.claim(disk, epoch)
+        MemoryStore.claim(disk, epoch)
 
     disk.claim = claim
     store.claim(2)
-    saving.join()
+    putting.join()
     assert errors
     store.flush(2)
-    assert disk.load() == [reader(4)]
+    assert disk.held == "4\n"
     store.close()
 
 
-def test_a_forgotten_client_id_does_not_come_back(store, disk):
-    store.save(reader(5), 1)
-    store.forget("1001", 1)
+def test_a_removed_value_does_not_come_back(store, disk):
+    move(store, "5\n")
+    store.delete(MEMBERS, 1)
     store.flush(1)
-    assert disk.load() == []
+    assert disk.held is None
+    move(store, "6\n")
+    assert disk.held == "6\n", "a first value again"
 
 
 def test_a_hand_over_in_good_order_writes_everything_and_a_crash_repeats_what_waited(disk):
-    crashed = PeriodicCursorStore(disk, NEVER_S)
-    crashed.save(reader(4), 1)
-    crashed.save(reader(5), 1)
-    assert disk.load() == [reader(4)], "what was acknowledged after it comes twice"
+    crashed = PeriodicStore(disk, CURSORS, NEVER_S)
+    move(crashed, "4\n")
+    move(crashed, "5\n")
+    assert disk.held == "4\n", "what was acknowledged after it comes twice"
     crashed.close()
-    assert disk.load() == [reader(5)]
+    assert disk.held == "5\n"
     assert disk.closed
 
 
 def test_it_flushes_by_itself(disk):
-    store = PeriodicCursorStore(disk, 0.01)
-    store.save(reader(4), 1)
-    disk.saved.clear()
-    store.save(reader(5), 1)
-    assert disk.saved.wait(60)
+    store = PeriodicStore(disk, CURSORS, 0.01)
+    move(store, "4\n")
+    disk.written.clear()
+    move(store, "5\n")
+    assert disk.written.wait(60)
     store.close()
-    assert disk.load() == [reader(5)]
+    assert disk.held == "5\n"
 
 
 def test_what_waits_under_an_older_epoch_is_never_written(store, disk):
-    """1. A cursor waits. 2. Another server is elected and writes. 3. This one's flush is fenced, for good."""
-    store.save(reader(5), 1)
+    """1. A value waits. 2. Another server is elected and writes. 3. This one's flush is fenced, for good."""
+    move(store, "5\n")
     disk.claim(2)
-    disk.save(reader(9), 2)
+    disk.put(MEMBERS, "9\n", 2)
     with pytest.raises(FencedError):
         store.flush(1)
     for _ in range(2):
         with pytest.raises(FencedError):
-            store.save(reader(6), 1)
+            move(store, "6\n")
         with pytest.raises(FencedError):
             store.flush(1)
-    assert disk.load() == [reader(9)]
+    assert disk.held == "9\n"
     store.claim(3)
-    assert store.load() == [reader(9)]
-    store.save(reader(10), 3)
-    assert disk.load() == [reader(10)]
+    assert store.get(MEMBERS, 3) == "9\n"
+    move(store, "10\n", 3)
+    assert disk.held == "10\n"
 
 
-def test_a_store_that_does_not_answer_for_long_makes_acknowledgements_wait(disk):
-    """What can come twice stays bounded: past the bound every save is a write, and refused if it fails."""
-    store = PeriodicCursorStore(disk, NEVER_S)
-    store.save(reader(4), 1)
+def test_a_store_that_does_not_answer_for_long_makes_writes_wait(disk):
+    """What can be lost stays bounded: past the bound every put is a write, and refused if it fails."""
+    store = PeriodicStore(disk, CURSORS, NEVER_S)
+    move(store, "4\n")
     disk.away = True
-    store.save(reader(5), 1)
+    move(store, "5\n")
     with pytest.raises(CoordinatorUnavailable):
         store.flush(1)
-    store._waiting["1001"] -= OVERDUE_FLUSHES * NEVER_S
+    store._waiting[MEMBERS] -= OVERDUE_FLUSHES * NEVER_S
     with pytest.raises(CoordinatorUnavailable):
-        store.save(reader(6), 1)
+        move(store, "6\n")
     disk.away = False
-    store.save(reader(7), 1)
-    assert disk.load() == [reader(7)]
-    store.save(reader(8), 1)
-    assert disk.load() == [reader(7)], "it waits again"
+    move(store, "7\n")
+    assert disk.held == "7\n"
+    move(store, "8\n")
+    assert disk.held == "7\n", "it waits again"
     store.close()
 
 
 def test_what_cannot_be_written_at_the_end_is_named_in_the_log(disk, caplog):
-    store = PeriodicCursorStore(disk, NEVER_S)
-    store.save(reader(4), 1)
-    store.save(reader(5), 1)
+    store = PeriodicStore(disk, CURSORS, NEVER_S)
+    move(store, "4\n")
+    move(store, "5\n")
     disk.away = True
     store.close()
-    assert "'1001'" in caplog.text
-    assert disk.load() == [reader(4)]
+    assert str(Key(CURSORS, "1001")) in caplog.text
+    assert disk.held == "4\n"

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from pathlib import Path
 
 import pytest
+from unit.meta.nodes import Nodes
 
 from actors.coordination.consumer_nodes import parsed
 from actors.coordination.local import LocalCoordinator
-from actors.meta.file import FileCursorStore
-from actors.meta.zookeeper import UNPACKED_BYTES_MAX, ZooKeeperCursorStore
+from actors.group.stored.cursors import CURSORS, StoredCursors
+from actors.meta.file import FileStore
+from actors.meta.zookeeper import UNPACKED_BYTES_MAX, ZooKeeperStore
+from actors.ports import EpochStore, Key, Subscription
+from actors.process.host import OsHost
 from canal_group.zookeeper.tree import Tree
 from merge.errors import ConfigError
 
@@ -19,24 +24,15 @@ TREE = Tree("shop")
 NESTED = b"[" * 100_000
 
 
-class Planted:
-    """The nodes of one client id, with a cursor of somebody's choice."""
+def nodes_of(cursor: bytes) -> Nodes:
+    """Return the nodes of one client id, with a cursor of somebody's choice."""
+    nodes = Nodes(epoch=1)
+    nodes.data = {f"{TREE.client('1001')}/filter": b"", f"{TREE.client('1001')}/cursor": cursor}
+    return nodes
 
-    def __init__(self, cursor: bytes) -> None:
-        self._data = {f"{TREE.client('1001')}/filter": b"", f"{TREE.client('1001')}/cursor": cursor}
 
-    def read(self, path: str) -> bytes | None:
-        return self._data.get(path)
-
-    def children(self, path: str) -> list[str]:
-        assert path == TREE.destination
-        return ["1001", "epoch"]
-
-    def write(self, *_: object) -> None:
-        raise AssertionError("nothing is written")
-
-    def require_epoch(self, _: int) -> None:
-        raise AssertionError("nothing is asked")
+def load(store: EpochStore) -> list[Subscription]:
+    return asyncio.run(StoredCursors(store, 1, OsHost()).load())
 
 
 @pytest.mark.parametrize(
@@ -46,6 +42,8 @@ class Planted:
         b"{",
         b"5",
         NESTED,
+        b"\xff",
+        b'{"@type":"com.alibaba.otter.canal.protocol.position.LogPosition"}',
         b"zlib\n",
         b"zlib\n" + zlib.compress(NESTED),
         b"zlib\n" + zlib.compress(b"{" * 100)[:-9],
@@ -54,8 +52,9 @@ class Planted:
     ids=lambda planted: planted[:8],
 )
 def test_a_cursor_that_is_none_is_refused(planted: bytes):
-    with pytest.raises(ConfigError, match="1001 does not hold a subscription of canal-group"):
-        ZooKeeperCursorStore(Planted(planted), TREE).load()
+    with pytest.raises(ConfigError, match="shop/1001 does not hold cursors of canal-group") as refusal:
+        load(ZooKeeperStore(nodes_of(planted), TREE))
+    assert "begins where the instance's settings say" in refusal.value.hint
 
 
 def test_a_cursor_that_becomes_more_than_any_is_not_unpacked():
@@ -63,17 +62,35 @@ def test_a_cursor_that_becomes_more_than_any_is_not_unpacked():
     bomb = b"zlib\n" + zlib.compress(bytes(UNPACKED_BYTES_MAX + 1), 1)
     assert len(bomb) < 1_000_000
     with pytest.raises(ConfigError, match="unpacks to more than 67,108,864 bytes"):
-        ZooKeeperCursorStore(Planted(bomb), TREE).load()
+        load(ZooKeeperStore(nodes_of(bomb), TREE))
 
 
 @pytest.mark.parametrize(
-    "planted", [b"5", b"{", NESTED, b'{"epoch": 1, "subscriptions": {"1": []}}'], ids=len
+    "planted",
+    [
+        "5",
+        "{",
+        "[]",
+        "null",
+        "[" * 100_000,
+        "{}",
+        '{"filter": null}',
+        '{"filter": "", "cursor": {}}',
+        '{"filter": "", "cursor": null}',
+        '{"filter": "", "cursor": "{}"}',
+        '{"filter": "", "losses": [], "cursor": "{}"}',
+        '{"filter": "", "losses": "5"}',
+        '{"filter": "", "losses": "{"}',
+        '{"filter": "", "quiet_since": "5"}',
+        '{"filter": ""} {}',
+    ],
+    ids=lambda planted: planted[:40],
 )
-def test_a_file_of_cursors_that_is_none_is_refused(planted: bytes, tmp_path: Path):
-    store = FileCursorStore("shop", tmp_path)
-    store.file.write_bytes(planted)
-    with pytest.raises(ConfigError, match="does not hold cursors"):
-        store.load()
+def test_a_value_that_is_no_subscription_is_refused(planted: str, tmp_path: Path):
+    store = FileStore("shop", tmp_path)
+    store.put(Key(CURSORS, "1001"), planted + "\n", 1)
+    with pytest.raises(ConfigError, match=r"shop@cursors@1001\.json does not hold cursors"):
+        load(store)
 
 
 @pytest.mark.parametrize("planted", [b"5", b"{", NESTED, b'{"server": 1, "consumers": {"1": []}}'], ids=len)

@@ -14,12 +14,12 @@ from actors.coordination import embedded
 from actors.coordination.embedded import EmbeddedZooKeeper, _Started
 from actors.coordination.local import LocalCoordinator, stop_file
 from actors.coordination.switch import LocalSwitch
-from actors.meta.file import FileCursorStore
-from actors.ports import Subscription
+from actors.group.stored.cursors import CURSORS
+from actors.meta.file import FileStore
+from actors.ports import Key
 from actors.process.durable import replace_file
 from canal_group.zookeeper.stop_mark import StopMark
 from merge.errors import ConfigError, CoordinatorUnavailable
-from merge.values.position import GroupPosition
 
 READ = "print(open(sys.argv[1]).read())"
 HOLD = "fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB); print('held')"
@@ -40,26 +40,27 @@ def shared() -> Iterator[Path]:
         os.umask(before)
 
 
-def save(folder: Path) -> FileCursorStore:
-    store = FileCursorStore("shop", folder)
-    store.save(Subscription("1001", "", GroupPosition()), 7)
-    return store
+def save(folder: Path) -> str:
+    store, key = FileStore("shop", folder), Key(CURSORS, "1001")
+    store.put(key, '{"filter": ""}\n', 7)
+    return store.where(key)
 
 
 def test_files_and_folders_are_their_users_alone_whatever_the_mask_says(shared: Path):
-    store, new = save(shared), shared / "new"
+    file, new = save(shared), shared / "new"
     save(new)
     coordinator = LocalCoordinator("shop", shared)
     assert coordinator.campaign() == 1
     coordinator.close()
     assert {path.name: mode(path) for path in shared.iterdir()} == {
         "new": 0o700,
-        "shop.cursors.json": 0o600,
-        "shop.cursors.json.lock": 0o600,
         "shop.epochs.json": 0o600,
         "shop.lock": 0o600,
+        "shop@cursors@1001.json": 0o600,
+        "shop@epoch.json": 0o600,
+        "shop@epoch.json.lock": 0o600,
     }
-    assert as_nobody(READ, str(store.file)) == "PermissionError"
+    assert as_nobody(READ, file) == "PermissionError"
     assert as_nobody(LIST, str(new)) == "PermissionError"
 
 
@@ -68,7 +69,7 @@ def test_nobody_else_can_hold_a_lock_of_ours(shared: Path):
 
     A file that was made before could be opened by all: it is not left so.
     """
-    for lock in (shared / "shop.lock", shared / "shop.cursors.json.lock"):
+    for lock in (shared / "shop.lock", shared / "shop@epoch.json.lock"):
         lock.touch()
         lock.chmod(0o644)
         assert as_nobody(HOLD, str(lock)) == "held", "as it was"
@@ -76,7 +77,7 @@ def test_nobody_else_can_hold_a_lock_of_ours(shared: Path):
     coordinator = LocalCoordinator("shop", shared)
     coordinator.campaign()
     coordinator.close()
-    for lock in (shared / "shop.lock", shared / "shop.cursors.json.lock"):
+    for lock in (shared / "shop.lock", shared / "shop@epoch.json.lock"):
         assert as_nobody(HOLD, str(lock)) == "PermissionError"
 
 
@@ -91,9 +92,11 @@ def campaigned(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "write"),
     [
-        ("shop.cursors.json.tmp", save),
+        ("shop@epoch.json.tmp", save),
+        ("shop@cursors@1001.json.tmp", save),
         ("shop.epochs.json.tmp", campaigned),
-        ("shop.cursors.json", save),
+        ("shop@epoch.json", save),
+        ("shop@cursors@1001.json", save),
         ("shop.epochs.json", campaigned),
         ("shop.stopped.json.tmp", lambda folder: LocalSwitch(folder, "shop").stop(StopMark("x", "y"), 0)),
     ],
@@ -113,7 +116,7 @@ def test_a_link_that_somebody_has_put_there_leads_nowhere(
 
 @pytest.mark.parametrize(
     ("name", "write", "error"),
-    [("shop.cursors.json.lock", save, CoordinatorUnavailable), ("shop.lock", campaigned, ConfigError)],
+    [("shop@epoch.json.lock", save, CoordinatorUnavailable), ("shop.lock", campaigned, ConfigError)],
 )
 def test_a_lock_that_is_a_link_is_refused(
     name: str, write: Callable[[Path], object], error: type[Exception], shared: Path, tmp_path: Path

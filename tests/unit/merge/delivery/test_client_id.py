@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from builders import Source, Tx, World
 
+from actors.group.stored.cursors import CURSORS, StoredCursors
 from actors.http.errors import Malformed
 from actors.http.operations import _client
-from actors.meta.file import FileCursorStore
-from actors.ports import Subscription
+from actors.meta.file import FileStore
+from actors.ports import Key, Subscription
+from actors.process.host import OsHost
 from canal_group.zookeeper.tree import Tree
 from merge import events as ev
 from merge.calls import values
@@ -75,11 +77,15 @@ def test_what_is_no_client_id_gets_through_nowhere(door: str, name: str):
 
 
 def test_a_client_id_that_somebody_wrote_into_the_file_stops_the_instance_in_a_sentence(tmp_path: Path):
-    store = FileCursorStore("shop", tmp_path)
-    entries = {"\x1b[2K": {"cursor": None, "filter": ""}}
-    store.file.write_text(json.dumps({"epoch": 1, "subscriptions": entries}))
-    with pytest.raises(ConfigError, match=r"does not hold cursors .*not a client id"):
-        store.load()
+    store = FileStore("shop", tmp_path)
+    made = Path(store.where(Key(CURSORS, "1001")))
+    for name in ("\x1b[2K", "epoch"):
+        store.put(Key(CURSORS, "1001"), '{"filter": ""}\n', 1)
+        planted = made.rename(made.with_name(made.name.replace("1001", name)))
+        with pytest.raises(ConfigError, match=r"does not hold cursors .*not a client id") as refused:
+            asyncio.run(StoredCursors(store, 1, OsHost()).load())
+        assert str(refused.value).isprintable()
+        planted.unlink()
 
 
 def test_a_new_client_id_beyond_the_bound_is_refused_and_says_what_to_do():

@@ -1,0 +1,114 @@
+"""Stored cursors: each client id's subscription, with where it has acknowledged to."""
+
+from __future__ import annotations
+
+import json
+
+from actors.ports import EpochStore, Host, Key, Kind, Subscription, damaged
+from merge.calls.client_id import checked_client_id
+from merge.errors import UsageError
+from merge.values.loss import from_dicts, to_dicts
+from merge.values.position import GroupPosition
+
+CURSORS = Kind(
+    "cursors",
+    "its client id begins where the instance's settings say",
+    ("filter", "cursor", "dropped", "losses", "quiet_since"),
+)
+
+
+class StoredCursors:
+    """Reads and writes subscriptions under one epoch. Writes of one client id follow one another.
+
+    Args:
+        store: keeps them.
+        epoch: of the group.
+        host: runs blocking work.
+    """
+
+    def __init__(self, store: EpochStore, epoch: int, host: Host) -> None:
+        self._store, self._epoch, self._host = store, epoch, host
+        #: what was written last, by client id
+        self._known: dict[str, Subscription] = {}
+
+    async def load(self) -> list[Subscription]:
+        """Return every subscription, in the order of client ids; raises as `EpochStore.get`."""
+        return await self._host.blocking(self._load)
+
+    async def save(self, subscription: Subscription) -> None:
+        """Write a subscription; that may wait if only positions changed. Raises as `EpochStore.put`."""
+        await self._host.blocking(self._save, subscription)
+
+    async def forget(self, client_id: str) -> None:
+        """Remove a subscription and its cursor, if there is one; raises as `EpochStore.delete`."""
+        self._known.pop(client_id, None)
+        await self._host.blocking(self._store.delete, Key(CURSORS, client_id), self._epoch)
+
+    def _load(self) -> list[Subscription]:
+        stored = [self._read(name) for name in self._store.names(CURSORS, self._epoch)]
+        return [subscription for subscription in stored if subscription is not None]
+
+    def _read(self, name: str) -> Subscription | None:
+        try:
+            key = Key(CURSORS, checked_client_id(name))
+        except UsageError as error:
+            raise damaged(ascii(name), CURSORS, error) from error
+        text = self._store.get(key, self._epoch)
+        try:
+            return None if text is None else subscription_of(name, text)
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError, UsageError) as error:
+            raise damaged(self._store.where(key), CURSORS, error) from error
+
+    def _save(self, subscription: Subscription) -> None:
+        known = self._known.get(subscription.client_id)
+        self._known[subscription.client_id] = subscription
+        self._store.put(
+            Key(CURSORS, subscription.client_id),
+            text_of(subscription),
+            self._epoch,
+            may_wait=known is not None and _only_moved(known, subscription),
+        )
+
+
+def text_of(subscription: Subscription) -> str:
+    """Return a subscription as it is stored."""
+    cursor, since = subscription.cursor, subscription.quiet_since
+    members = {
+        "filter": subscription.filter,
+        **({} if cursor is None else {"cursor": cursor.to_json()}),
+        **({"dropped": ""} if subscription.dropped else {}),
+        **({"losses": json.dumps(to_dicts(subscription.losses))} if subscription.losses else {}),
+        **({} if since is None else {"quiet_since": since.to_json()}),
+    }
+    return json.dumps(members) + "\n"
+
+
+def subscription_of(client_id: str, text: str) -> Subscription:
+    """Return the subscription that `text_of` wrote.
+
+    Raises:
+        AttributeError, KeyError, RecursionError, TypeError, ValueError, UsageError: it wrote no such text.
+    """
+    members: dict[str, str] = json.loads(text)
+    if not all(isinstance(member, str) for member in members.values()):
+        raise TypeError("a member is not a text")
+    cursor, since = members.get("cursor"), members.get("quiet_since")
+    return Subscription(
+        client_id,
+        members["filter"],
+        None if cursor is None else GroupPosition.from_json(cursor),
+        "dropped" in members,
+        from_dicts(json.loads(members.get("losses", "[]"))),
+        None if since is None else GroupPosition.from_json(since),
+    )
+
+
+def _only_moved(before: Subscription, after: Subscription) -> bool:
+    """Return whether only the positions in the cursor changed."""
+    if before.cursor is None or after.cursor is None:
+        return False
+    if (before.filter, before.dropped, before.losses) != (after.filter, after.dropped, after.losses):
+        return False
+    return before.cursor.shards.keys() == after.cursor.shards.keys() and (
+        before.cursor.retired == after.cursor.retired
+    )

@@ -1,0 +1,18 @@
+"""The store in memory."""
+
+import itertools
+
+import pytest
+from unit.meta.conformance import StoreConformance
+
+from actors.meta.memory import MemoryStore
+
+
+class TestMemory(StoreConformance):
+    @pytest.fixture
+    def store(self):
+        return MemoryStore()
+
+    @pytest.fixture
+    def elect(self):
+        return itertools.count(1).__next__
