@@ -124,7 +124,7 @@ def changed(before: Images, after: Images) -> NDArray[np.bool_]:
 def _comparable(array: Any) -> Any:
     if pa.types.is_dictionary(array.type):
         return array.dictionary_decode()
-    if pa.types.is_list(array.type):  # a VECTOR: its bytes
+    if pa.types.is_list(array.type):  # of floats: their bytes
         offsets = np.asarray(array.offsets).astype(np.int64) * 4
         values = np.ascontiguousarray(np.asarray(array.values), np.float32)
         valid = pa.py_buffer(np.packbits(array.is_valid().to_numpy(zero_copy_only=False), bitorder="little"))

@@ -13,17 +13,18 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from binlog.charsets.charsets import charset_of
-from binlog.columns.addresses import address_text
 from binlog.columns.special import special_of
 from binlog.columns.table_map import TableMap
 from binlog.columns.text import TextRule, text_array, text_rule
-from binlog.columns.types.column import Column, ColumnType, Extra
+from binlog.columns.types.column import Column, Extra
+from binlog.columns.types.printers import PRINTERS, printed
 from binlog.columns.types.table import TYPES
 from binlog.native.images import Layout
 from binlog.native.shapes import ColumnBuffers, ColumnPlan
@@ -62,8 +63,10 @@ def field_of(column: Column) -> Any:
     Raises:
         UnsupportedEvent: the column's charset cannot be decoded.
     """
-    row = TYPES[column.type]
-    return pa.field(column.name, row.arrow(column), metadata={MYSQL_TYPE: row.sql(column).encode()})
+    stored = TYPES[column.type]
+    sql = stored.sql(column)
+    arrow = pa.utf8() if sql in PRINTERS else stored.arrow(column)
+    return pa.field(column.name, arrow, metadata={MYSQL_TYPE: sql.encode()})
 
 
 def plan_of(column: Column) -> ColumnPlan:
@@ -80,16 +83,17 @@ class Reading:
     text: TextRule | None = None
     #: ENUM's values; index 0 is the empty string, for a value that the ENUM does not have
     dictionary: Any = None
-    #: see `Column.address`
-    address: str = ""
+    #: what prints its values; None: they are what is stored
+    printer: Callable[[bytes], str] | None = None
 
     @classmethod
-    def of(cls, column: Column, arrow: Any) -> Reading:
-        """Return the reading of a column, given its type from `field_of`."""
-        if column.type is ColumnType.ENUM:
+    def of(cls, column: Column, field: Any) -> Reading:
+        """Return the reading of a column, given its field from `field_of`."""
+        arrow, printer = field.type, PRINTERS.get(field.metadata[MYSQL_TYPE].decode())
+        if pa.types.is_dictionary(arrow):
             return cls(arrow, dictionary=pa.array(["", *column.values], type=pa.utf8()))
-        if column.address:
-            return cls(arrow, address=column.address)
+        if printer is not None:
+            return cls(arrow, printer=printer)
         if TYPES[column.type].extra is Extra.CHARSET and not column.binary:
             return cls(arrow, text=text_rule(charset_of(column.collation)))
         return cls(arrow)
@@ -115,11 +119,12 @@ def array_of(reading: Reading, rows: int, buffers: ColumnBuffers, losses: Losses
         indices = pa.Array.from_buffers(pa.int32(), rows, [validity, pa.py_buffer(slots)], nulls)
         return pa.DictionaryArray.from_arrays(indices, reading.dictionary, safe=False)  # indices are checked
     if pa.types.is_list(arrow):
-        floats = pa.Array.from_buffers(arrow.value_type, len(data) // 4, [None, pa.py_buffer(data)], 0)
-        return pa.Array.from_buffers(arrow, rows, [validity, pa.py_buffer(slots)], nulls, children=[floats])
-    if reading.address:
+        unit = arrow.value_type.bit_width // 8
+        elements = pa.Array.from_buffers(arrow.value_type, len(data) // unit, [None, pa.py_buffer(data)], 0)
+        return pa.Array.from_buffers(arrow, rows, [validity, pa.py_buffer(slots)], nulls, children=[elements])
+    if reading.printer is not None:
         stored = [validity, pa.py_buffer(slots), pa.py_buffer(data)]
-        return address_text(reading.address, pa.Array.from_buffers(pa.binary(), rows, stored, nulls))
+        return printed(reading.printer, pa.Array.from_buffers(pa.binary(), rows, stored, nulls))
     if reading.text is None:
         return pa.Array.from_buffers(arrow, rows, [validity, pa.py_buffer(slots), pa.py_buffer(data)], nulls)
     array, invalid = text_array(reading.text, rows, buffers)
@@ -166,9 +171,7 @@ class TableSchema:
             ) from error
         fields = fields_of(table)
         arrow = rows_schema(fields, json.dumps(list(table.primary_key)).encode())
-        readings = tuple(
-            Reading.of(column, each.type) for column, each in zip(table.columns, fields, strict=True)
-        )
+        readings = tuple(Reading.of(column, each) for column, each in zip(table.columns, fields, strict=True))
         key = arrow.metadata[PRIMARY_KEY]
         columns = (
             (each.name.encode(), each.metadata[MYSQL_TYPE], column.role.encode())

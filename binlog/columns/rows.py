@@ -17,6 +17,7 @@ from binlog.native.images import Block, RowBuffers
 from binlog.native.shapes import SideBuffers
 from merge.errors import CorruptEvent, DataError, UnsupportedEvent
 from merge.values.chunk import Op, absent_type, partial_schema
+from merge.values.types.table import TABLE
 
 #: event type -> what its rows are, and the version of its layout
 _KINDS: dict[int, tuple[int, int]] = {
@@ -31,7 +32,6 @@ _CORRUPT = {
     "bad_head": "contradict themselves in their fixed part",
     "bad_decimal": "hold a DECIMAL with digits over 9",
     "bad_enum": "hold an ENUM index that its column does not have",
-    "bad_vector": "hold a VECTOR whose size is no multiple of 4",
     "bad_json": "hold a JSON value that cannot be read",
     "bad_difference": "hold a JSON difference that cannot be read, or does not fit its document",
     "bad_moment": "hold a date or time with impossible digits",
@@ -43,10 +43,12 @@ _OLD_TEMPORAL_HINT = (
     "made before 10.1) and does not log their digits. With it ON, ALTER TABLE ... FORCE; rewrites the table. "
     "For files, name a server that has the table as lookup: it may know the digits."
 )
-_VECTOR_HINT = (
-    "MariaDB logs a VECTOR as VARBINARY, and a lookup says which of the two a column is now. If it became a "
-    "VECTOR after these rows were written, leave the table out, or read the files without lookup."
+_LIST_HINT = (
+    "MariaDB logs a {list} as VARBINARY, and a lookup says which of the two a column is now. If it became a "
+    "{list} after these rows were written, leave the table out, or read the files without lookup."
 )
+#: types of lists, of which each value is a whole number of elements
+_LISTS = {row.code: row for row in TABLE if row.unit}
 
 
 class RowsBuilder(RowBuffers):
@@ -118,9 +120,14 @@ class RowsBuilder(RowBuffers):
             return CorruptEvent(
                 f"{rows} do not have the {len(table.columns)} columns that their table map has."
             )
-        vague = any(column.type in moments.OLD and not column.decimals for column in table.columns)
-        hint = _VECTOR_HINT if fault == "bad_vector" else _OLD_TEMPORAL_HINT if vague else ""
-        return CorruptEvent(f"{rows} {_CORRUPT[fault]} (byte {offset} after the event's header).", hint=hint)
+        if fault == "bad_list":
+            row = next(_LISTS[column.type] for column in table.columns if column.type in _LISTS)
+            what = f"hold a {row.name.upper()} whose size is no multiple of {row.unit}"
+            hint = _LIST_HINT.format(list=row.name.upper())
+        else:
+            vague = any(column.type in moments.OLD and not column.decimals for column in table.columns)
+            what, hint = _CORRUPT[fault], _OLD_TEMPORAL_HINT if vague else ""
+        return CorruptEvent(f"{rows} {what} (byte {offset} after the event's header).", hint=hint)
 
     def finish(self) -> Any:
         """Return the gathered rows as one record batch, see `merge.values.chunk`; call it once, at the end.

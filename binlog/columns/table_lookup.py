@@ -26,7 +26,7 @@ class ColumnFacts(NamedTuple):
     type: str = ""
     #: digits of a fraction of a second
     decimals: int = 0
-    #: bytes of a VECTOR; 0 of other types
+    #: bytes of a list; 0 of other types
     size: int = 0
     role: Role = Role.PLAIN
 

@@ -54,8 +54,7 @@ def parse_table_map(body: bytes, *, mariadb: bool, post_header_size: int = 8) ->
 
     Args:
         body: the event without header and checksum.
-        mariadb: whether MariaDB wrote it. MariaDB counts geometry columns among those with a charset; MySQL
-            counts vectors among them.
+        mariadb: whether MariaDB wrote it.
         post_header_size: as the format description says.
 
     Raises:

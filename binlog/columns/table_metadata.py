@@ -14,13 +14,19 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from binlog.charsets.charsets import BINARY_COLLATION, charset_of, shown_bytes, text_decoder
-from binlog.columns.types.column import Column, ColumnType, Extra
+from binlog.columns.types.column import Column, Extra
 from binlog.columns.types.documents import GEOMETRY_NAMES
 from binlog.columns.types.table import having
 from binlog.formats.byte_cursor import ByteCursor
+from merge.values.types.kinds import Vendor
+from merge.values.types.table import TABLE, ColumnType
 
 _SIGNED = having(Extra.SIGN)
-_CHARACTER = having(Extra.CHARSET)
+#: by vendor; each counts types without a charset among those that have one
+_CHARACTER = {
+    vendor: having(Extra.CHARSET) | {row.code for row in TABLE if row.counted_as_text is vendor}
+    for vendor in Vendor
+}
 _LISTED = having(Extra.VALUES)
 
 
@@ -129,13 +135,12 @@ def described(columns: list[Column], metadata: TableMetadata, *, mariadb: bool) 
     Args:
         columns: as the first part of the table map says.
         metadata: the optional part.
-        mariadb: whether MariaDB wrote it. MariaDB counts geometry columns among those with a charset; MySQL
-            counts vectors among them.
+        mariadb: whether MariaDB wrote it.
     """
     if len(metadata.names) == len(columns):
         named = zip(columns, metadata.names, strict=True)
         columns = [replace(column, name=name) for column, name in named]
-    character = _CHARACTER | {ColumnType.GEOMETRY if mariadb else ColumnType.VECTOR}
+    character = _CHARACTER[Vendor.MARIADB if mariadb else Vendor.MYSQL]
     columns = _with_unsigned(columns, metadata.signs)
     columns = _with_collations(columns, character, metadata.collations)
     columns = _with_collations(columns, _LISTED, metadata.enum_collations)
@@ -173,8 +178,7 @@ def _with_values(columns: list[Column], metadata: TableMetadata) -> list[Column]
         elif column.type is ColumnType.SET:
             values = next(sets, ())
         elif column.type is ColumnType.GEOMETRY:
-            number = next(geometries, 0)
-            geometry = GEOMETRY_NAMES[number] if number < len(GEOMETRY_NAMES) else GEOMETRY_NAMES[0]
+            geometry = GEOMETRY_NAMES.get(next(geometries, 0), GEOMETRY_NAMES[0])
         if values or geometry:
             texts = tuple(_value_text(value, column.collation) for value in values)
             column = replace(column, values=texts, geometry=geometry)  # noqa: PLW2901

@@ -26,25 +26,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from binlog.charsets.charsets import BINARY_COLLATION
-from binlog.columns.addresses import ADDRESS_SIZES
 from binlog.columns.special import may_be_special, named_hashes
 from binlog.columns.table_lookup import ColumnFacts, TableLookup
 from binlog.columns.table_map import TableMap
 from binlog.columns.types import moments
-from binlog.columns.types.column import Column, ColumnType, Role
+from binlog.columns.types.column import Column, Role
+from binlog.columns.types.documents import GEOMETRY_NAMES
 from binlog.columns.types.strings import SHORT_MAX
 from merge.errors import UnsupportedEvent
+from merge.values.types.kinds import Storage
+from merge.values.types.table import BY_NAME, TABLE, ColumnType, TypeRow
 
-_FLOAT_SIZE = 4
-#: MySQL's name of a type -> that in `GEOMETRY_NAMES`
-_GEOMETRIES = {"geomcollection": "geometrycollection"}
-_WHOLE_BY_SIZE = {
-    1: ColumnType.TINY,
-    2: ColumnType.SHORT,
-    3: ColumnType.INT24,
-    4: ColumnType.LONG,
-    8: ColumnType.LONGLONG,
+_WHOLE_BY_SIZE = {row.size: row.code for row in TABLE if row.storage is Storage.INTEGER}
+#: type of binary strings -> types that MariaDB's table maps call so
+_HIDDEN = {
+    code: tuple(row for row in TABLE if row.hidden_in is code)
+    for code in {row.hidden_in for row in TABLE if row.hidden_in is not None}
 }
 
 
@@ -118,7 +115,7 @@ def _with_facts(table: TableMap, facts: Sequence[ColumnFacts]) -> TableMap:
             unsigned=column.unsigned if table.signs_known else fact.unsigned,
             collation=column.collation if table.charsets_known else fact.collation,
             values=column.values or fact.values,
-            geometry=_GEOMETRIES.get(fact.type, fact.type) if column.type is ColumnType.GEOMETRY else "",
+            geometry=_geometry(fact) if column.type is ColumnType.GEOMETRY else "",
             role=fact.role,
         )
         columns.append(_bare(whole, fact.name, charsets_known=True))
@@ -127,29 +124,32 @@ def _with_facts(table: TableMap, facts: Sequence[ColumnFacts]) -> TableMap:
     return replace(table, columns=tuple(columns), primary_key=key, named=True)
 
 
+def _geometry(fact: ColumnFacts) -> str:
+    """Return a geometry's type as table maps have it: MySQL has two names for one."""
+    row = BY_NAME.get(fact.type)
+    return fact.type if row is None or row.geometry is None else GEOMETRY_NAMES[row.geometry]
+
+
 def _is_vague(column: Column) -> bool:
-    return column.type in moments.OLD or _may_be_address(column) or _may_be_vector(column)
+    return column.type in moments.OLD or any(_may_hide(row, column) for row in _HIDDEN.get(column.type, ()))
 
 
-def _may_be_address(column: Column) -> bool:
-    is_binary = column.type is ColumnType.STRING and column.collation == BINARY_COLLATION
-    return is_binary and column.size in ADDRESS_SIZES.values()
-
-
-def _may_be_vector(column: Column) -> bool:
-    is_binary = column.type is ColumnType.VARCHAR and column.collation == BINARY_COLLATION
-    return is_binary and column.size > 0 and column.size % _FLOAT_SIZE == 0
+def _may_hide(row: TypeRow, column: Column) -> bool:
+    return row.hidden_in is column.type and column.binary and row.fits_hidden(column.size)
 
 
 def _sharpened(column: Column, fact: ColumnFacts) -> Column:
     """Return a column of MariaDB with what its table map cannot say."""
+    row = BY_NAME.get(fact.type)
+    if row is None:
+        return column
     if column.type in moments.OLD:
-        return replace(column, decimals=fact.decimals) if fact.type in moments.OLD.values() else column
-    if _may_be_address(column) and ADDRESS_SIZES.get(fact.type) == column.size:
-        return replace(column, address=fact.type)
-    if _may_be_vector(column) and fact.type == "vector" and fact.size == column.size:
-        return replace(column, type=ColumnType.VECTOR, size=1 if column.size <= SHORT_MAX else 2)
-    return column
+        return replace(column, decimals=fact.decimals) if row.old is not None else column
+    if not _may_hide(row, column) or column.size != (row.size or fact.size):
+        return column
+    if row.code is column.type:
+        return replace(column, address=row.name)
+    return replace(column, type=row.code, size=1 if column.size <= SHORT_MAX else 2)
 
 
 def _bare(column: Column, name: str, *, charsets_known: bool) -> Column:

@@ -9,22 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from binlog.charsets.charsets import charset_of
-from binlog.columns.addresses import ADDRESS_SIZES
 from binlog.columns.table_lookup import ColumnFacts, NoLookup
 from binlog.columns.table_map import TableMap
-from binlog.columns.types.column import Column, ColumnType, Role
-from binlog.columns.types.table import BY_NAME
+from binlog.columns.types.column import Column, Role
+from binlog.columns.types.strings import listed_size
 from binlog.columns.unnamed_tables import completed
 from binlog.schema.definition import ColumnDefinition, Generated, TableDefinition, Visibility
 from merge.errors import UnsupportedEvent
-
-_FLOAT_SIZE = 4
-_ENUM_OF_ONE_BYTE = 255
-#: bytes of a SET's value
-_SET_SIZES = (1, 2, 3, 4, 8)
-#: bytes of the length of a BLOB's or TEXT's value, by the name's first letters
-_BLOB_SIZES = {"tiny": 1, "medium": 3, "long": 4}
-_DOCUMENT_LENGTH_SIZE = 4
+from merge.values.types.kinds import Storage
+from merge.values.types.table import BY_NAME, TypeRow
 
 
 def facts_of(definition: TableDefinition) -> list[ColumnFacts]:
@@ -39,7 +32,7 @@ def facts_of(definition: TableDefinition) -> list[ColumnFacts]:
             key_place=key.get(column.name, 0),
             type=column.type,
             decimals=column.decimals,
-            size=column.length * _FLOAT_SIZE if column.type == "vector" else 0,
+            size=_list_size(column),
             role=_role(column),
         )
         for column in definition.logged
@@ -93,28 +86,26 @@ def _role(column: ColumnDefinition) -> Role:
 
 def _stored(defined: ColumnDefinition, table: str) -> Column:
     """Return how a column's values are stored, as the first part of a table map says it."""
-    kind = BY_NAME.get(defined.type)
-    if kind is None:
+    row = BY_NAME.get(defined.type)
+    if row is None:
         raise UnsupportedEvent(
             f"Column {defined.name} of {table} is of type {defined.type}, which is not known.",
             hint="The server may be newer than this version: leave the table out.",
         )
-    decimals = defined.scale if kind is ColumnType.NEWDECIMAL else defined.decimals
-    return Column(kind, size=_size(kind, defined), precision=defined.precision, decimals=decimals)
+    decimals = defined.scale if row.storage is Storage.DECIMAL else defined.decimals
+    return Column(row.code, size=_size(row, defined), precision=defined.precision, decimals=decimals)
 
 
-def _size(kind: ColumnType, defined: ColumnDefinition) -> int:
-    match kind:
-        case ColumnType.STRING | ColumnType.VARCHAR:
-            return ADDRESS_SIZES.get(defined.type, defined.length * charset_of(defined.collation).width)
-        case ColumnType.BLOB:
-            return next((size for word, size in _BLOB_SIZES.items() if defined.type.startswith(word)), 2)
-        case ColumnType.ENUM:
-            return 1 if len(defined.values) <= _ENUM_OF_ONE_BYTE else 2
-        case ColumnType.SET:
-            wanted = (len(defined.values) + 7) // 8
-            return min(size for size in _SET_SIZES if size >= wanted)
-        case ColumnType.JSON | ColumnType.GEOMETRY | ColumnType.VECTOR:
-            return _DOCUMENT_LENGTH_SIZE
-        case _:
-            return defined.length  # a BIT's bits
+def _size(row: TypeRow, defined: ColumnDefinition) -> int:
+    if row.storage in (Storage.ENUM, Storage.SET):
+        return listed_size(row.storage, len(defined.values))
+    if row.storage is Storage.CHAR and row.size:
+        return row.size
+    # Of a BIT it is bits, of a string the most bytes.
+    return row.length_size or defined.length * charset_of(defined.collation).width
+
+
+def _list_size(column: ColumnDefinition) -> int:
+    """Return the bytes of a list's value; 0 of other types."""
+    row = BY_NAME.get(column.type)
+    return 0 if row is None else column.length * row.unit

@@ -7,24 +7,16 @@ each is stored, and which may be null; that must agree, or no row is read.
 from __future__ import annotations
 
 from binlog.charsets.charsets import charset_of
-from binlog.columns.addresses import ADDRESS_SIZES
 from binlog.columns.table_map import TableMap
 from binlog.columns.types import moments
-from binlog.columns.types.column import Column, ColumnType
-from binlog.columns.types.table import BY_NAME
+from binlog.columns.types.column import Column
+from binlog.columns.types.strings import listed_size
 from binlog.schema.definition import ColumnDefinition, TableDefinition, Visibility
 from merge.errors import CorruptEvent
+from merge.values.types.kinds import Storage
+from merge.values.types.table import BY_NAME, TypeRow
 
-_FLOAT_SIZE = 4
-#: the size of a BLOB's or TEXT's length, by the name's first letters
-_BLOB_SIZES = {"tiny": 1, "medium": 3, "long": 4}
 _UTF8MB4_WIDTH = 4
-_ENUM_OF_ONE_BYTE = 255
-_SET_SIZES = (1, 2, 3, 4, 8)
-#: a compressed column is stored under another type
-_PACKED = {ColumnType.VARCHAR: ColumnType.VARCHAR_COMPRESSED, ColumnType.BLOB: ColumnType.BLOB_COMPRESSED}
-_NEW = {ColumnType.TIME2: ColumnType.TIME, ColumnType.DATETIME2: ColumnType.DATETIME}
-_OLD = {**_NEW, ColumnType.TIMESTAMP2: ColumnType.TIMESTAMP}
 
 
 def require_agreement(table: TableMap, definition: TableDefinition) -> None:
@@ -56,39 +48,35 @@ def require_agreement(table: TableMap, definition: TableDefinition) -> None:
 
 def _agree(column: Column, defined: ColumnDefinition) -> bool:
     """Return whether values of a defined column are stored as a table map says."""
-    expected = BY_NAME.get(defined.type)
-    if expected is None:
+    row = BY_NAME.get(defined.type)
+    if row is None:
         return False
-    if defined.type == "vector" and column.type is ColumnType.VARCHAR:
-        return column.size == defined.length * _FLOAT_SIZE
+    if row.unit and column.type is row.hidden_in:
+        return column.size == defined.length * row.unit
     if column.type in moments.OLD:
-        return _OLD.get(expected) is column.type
-    if column.type is _PACKED.get(expected):
+        return column.type is row.old
+    if column.type is row.packed:
         # The size of a compressed VARCHAR includes the byte that says how it is compressed.
-        return expected is ColumnType.BLOB or column.size - 1 in _bytes(defined)
-    return column.type is expected and _sizes_agree(column, defined)
+        return row.storage is Storage.BLOB or column.size - 1 in _bytes(defined)
+    return column.type is row.code and _sizes_agree(row, column, defined)
 
 
-def _sizes_agree(column: Column, defined: ColumnDefinition) -> bool:  # noqa: PLR0911 - one branch a kind
-    match column.type:
-        case ColumnType.NEWDECIMAL:
+def _sizes_agree(  # noqa: PLR0911 - one branch a storage
+    row: TypeRow, column: Column, defined: ColumnDefinition
+) -> bool:
+    match row.storage:
+        case Storage.DECIMAL:
             return (column.precision, column.decimals) == (defined.precision, defined.scale)
-        case ColumnType.TIME2 | ColumnType.DATETIME2 | ColumnType.TIMESTAMP2:
+        case Storage.MOMENT:
             return column.decimals == defined.decimals
-        case ColumnType.BIT:
+        case Storage.BIT:
             return column.size == defined.length
-        case ColumnType.STRING:
-            return column.size == ADDRESS_SIZES.get(defined.type) or column.size in _bytes(defined)
-        case ColumnType.VARCHAR:
-            return column.size in _bytes(defined)
-        case ColumnType.BLOB:
-            size = next((size for word, size in _BLOB_SIZES.items() if defined.type.startswith(word)), 2)
-            return column.size in (size, size + _is_utf8(defined))
-        case ColumnType.ENUM:
-            return column.size == (1 if len(defined.values) <= _ENUM_OF_ONE_BYTE else 2)
-        case ColumnType.SET:
-            wanted = (len(defined.values) + 7) // 8
-            return column.size == min(size for size in _SET_SIZES if size >= wanted)
+        case Storage.CHAR | Storage.VARCHAR:
+            return column.size in (_bytes(defined) if row.hidden_in is None else (row.size,))
+        case Storage.BLOB:
+            return column.size in (row.length_size, row.length_size + _is_utf8(defined))
+        case Storage.ENUM | Storage.SET:
+            return column.size == listed_size(row.storage, len(defined.values))
         case _:
             return True
 

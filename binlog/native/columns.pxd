@@ -37,7 +37,7 @@ cdef enum Kind:
     STRING
     BINARY
     JSON
-    VECTOR
+    LIST
     PACKED
 
 
@@ -47,7 +47,7 @@ cdef struct Plan:
     size_t stored
     #: bytes of a slot
     size_t width
-    #: BINARY: bytes at least; ENUM: values; BIT: bits; DECIMAL: digits before the point;
+    #: BINARY: bytes at least; LIST: bytes of an element; ENUM: values; BIT: bits; DECIMAL: digits before the point;
     #: TIME2 and the like: bytes of the fraction; TIME_HIRES and the like: its digits
     size_t size
     #: DECIMAL: digits after the point

@@ -7,8 +7,8 @@ from libc.string cimport memcpy, memset
 from binlog.native.decimals cimport read_decimal
 from binlog.native.faults cimport (
     BAD_ENUM,
+    BAD_LIST,
     BAD_MOMENT,
-    BAD_VECTOR,
     FINE,
     NO_MEMORY,
     TOO_LARGE,
@@ -143,8 +143,8 @@ cdef inline int put_sized(const Plan* plan, Target* target, size_t row, Reader* 
     cdef const uint8_t* value = reader.at + plan.stored
     cdef size_t size = stored, begin = offsets[row], pad
     cdef int fault
-    if plan.kind == VECTOR:
-        data.size = begin * 4
+    if plan.kind == LIST:
+        data.size = begin * plan.size
     else:
         data.size = begin
     if plan.kind == SET:
@@ -167,14 +167,14 @@ cdef inline int put_sized(const Plan* plan, Target* target, size_t row, Reader* 
             memcpy(data.data + data.size, value, size)
             memset(data.data + data.size + size, 0, pad)
             data.size += plan.size
-    elif plan.kind == VECTOR and size % 4:
-        fault = BAD_VECTOR
+    elif plan.kind == LIST and size % plan.size:
+        fault = BAD_LIST
     else:
         fault = append(data, value, size)
     if fault:
         return fault
     reader.at = value + size
-    offsets[row + 1] = <int32_t>(data.size // 4 if plan.kind == VECTOR else data.size)
+    offsets[row + 1] = <int32_t>(data.size // plan.size if plan.kind == LIST else data.size)
     return FINE
 
 

@@ -13,7 +13,8 @@ cdef enum Fault:
     BAD_HEAD
     BAD_DECIMAL
     BAD_ENUM
-    BAD_VECTOR
+    #: a list whose size is no multiple of its elements' size
+    BAD_LIST
     BAD_JSON
     #: a JSON difference that cannot be read, or that does not fit its document
     BAD_DIFFERENCE

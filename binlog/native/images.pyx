@@ -41,7 +41,7 @@ FAULTS = {
     f.BAD_HEAD: "bad_head",
     f.BAD_DECIMAL: "bad_decimal",
     f.BAD_ENUM: "bad_enum",
-    f.BAD_VECTOR: "bad_vector",
+    f.BAD_LIST: "bad_list",
     f.BAD_JSON: "bad_json",
     f.BAD_DIFFERENCE: "bad_difference",
     f.NO_DOCUMENT: "no_document",
@@ -68,7 +68,7 @@ _FIXED = {
     "timestamp": (c.TIMESTAMP, 4, 8),
     "year": (c.YEAR, 1, 2),
 }
-_SIZED = {"string": c.STRING, "binary": c.BINARY, "json": c.JSON, "vector": c.VECTOR, "packed": c.PACKED}
+_SIZED = {"string": c.STRING, "binary": c.BINARY, "json": c.JSON, "list": c.LIST, "packed": c.PACKED}
 
 
 cdef class Layout:
@@ -108,7 +108,7 @@ cdef class Layout:
         elif kind == "set" and size in (1, 2, 3, 4, 8) and len(members) <= 64:
             plan.kind, plan.size, plan.stored, plan.width = c.SET, len(members), size, 4
             self._keep_members(plan, members)
-        elif kind in _SIZED and 1 <= size <= 4 and 0 <= scale < 1024:
+        elif kind in _SIZED and 1 <= size <= 4 and 0 <= scale < 1024 and (scale or kind != "list"):
             plan.kind, plan.stored, plan.size, plan.width = _SIZED[kind], size, scale, 4
         else:
             return False
@@ -417,7 +417,7 @@ cdef class RowBuffers:
         cdef Block data = None
         if c.is_sized(plan):
             size = (<int32_t*>target.slots)[self.rows]
-            data = block_of(&target.data.data, size * 4 if plan.kind == c.VECTOR else size)
+            data = block_of(&target.data.data, size * plan.size if plan.kind == c.LIST else size)
         return (
             valid,
             nulls,

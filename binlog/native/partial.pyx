@@ -15,7 +15,7 @@ from libc.string cimport memcpy, memset
 
 from binlog.native.columns cimport (
     JSON,
-    VECTOR,
+    LIST,
     Plan,
     Reader,
     Side,
@@ -80,7 +80,7 @@ cdef inline int mark_absent(Bytes* absent, size_t columns, size_t row, size_t co
 
 cdef inline int copy_value(const Plan* plan, const Target* source, Target* target, size_t row) noexcept nogil:
     """Give a row's slot the value of the same row in another image."""
-    cdef size_t unit = 4 if plan.kind == VECTOR else 1, begin
+    cdef size_t unit = plan.size if plan.kind == LIST else 1, begin
     cdef const int32_t* ends
     cdef int32_t* offsets
     cdef int fault

@@ -23,7 +23,7 @@ from binlog.native.images import Block
 #:     binary                          likewise; scale: bytes it is padded to with zeros
 #:     packed                          likewise; the value is compressed, see `native.packed`
 #:     json                            likewise, to text
-#:     vector                          likewise, to lists of float32
+#:     list                            likewise; scale: bytes of an element
 ColumnPlan: TypeAlias = tuple[str, int, int, tuple[bytes, ...]]
 
 #: validity bitmap (None: no nulls), nulls, slots (fixed values, or rows + 1 int32 offsets), data of values of

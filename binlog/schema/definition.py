@@ -66,7 +66,7 @@ class ColumnDefinition:
     #: longtext, enum, geometry, uuid ...
     type: str
     unsigned: bool = False
-    #: characters of CHAR and VARCHAR, bytes of BINARY and VARBINARY, bits of BIT, dimensions of VECTOR; else
+    #: characters of CHAR and VARCHAR, bytes of BINARY and VARBINARY, bits of BIT, elements of a list; else
     #: 0, also for texts and blobs
     length: int = 0
     #: digits of a DECIMAL, and those after the point; else 0

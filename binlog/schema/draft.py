@@ -7,26 +7,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from binlog.charsets.charsets import charset_of
+from binlog.columns.types.strings import listed_size
 from binlog.schema.clauses.keys import KeyKind, KeyPart, KeyWords
 from binlog.schema.clauses.tokens import UnreadableError
 from binlog.schema.definition import ColumnDefinition, Generated, Key, TableDefinition
-from binlog.schema.long_keys import (
-    GEOMETRY_PREFIX,
-    GEOMETRY_PREFIXES,
-    NUMBERED,
-    UNLIKE_INNODB,
-    is_long,
-    may_hash,
-)
+from binlog.schema.long_keys import GEOMETRY_PREFIX, UNLIKE_INNODB, is_long, may_hash
 from binlog.schema.names import folded
 from binlog.schema.resolving import is_geometry, is_text
+from merge.values.types.kinds import Storage
+from merge.values.types.table import BY_NAME, TABLE
 
 #: what MySQL calls an index of an expression
 _OF_EXPRESSION = "functional_index"
 #: the period of a system-versioned table
 _SYSTEM_TIME = "system_time"
 #: types of limited length that a key may have a prefix of
-_WITH_PREFIXES = {"char", "varchar", "binary", "varbinary"}
+_WITH_PREFIXES = {row.name for row in TABLE if row.has_prefixes}
 
 
 @dataclass(slots=True)
@@ -136,9 +132,10 @@ class Draft:
 
         MySQL's keys still cover as many bytes as the numbers had that ENUM and SET are stored as.
         """
-        if self.hashes or before.type not in NUMBERED or after.type not in _WITH_PREFIXES:
+        storage = BY_NAME[before.type].storage
+        if self.hashes or storage not in (Storage.ENUM, Storage.SET) or after.type not in _WITH_PREFIXES:
             return
-        count = NUMBERED[before.type](len(before.values)) // charset_of(before.collation).width
+        count = listed_size(storage, len(before.values)) // charset_of(before.collation).width
         for at, key in enumerate(self.keys):
             parts = [
                 replace(part, prefix=count) if part.column == before.name and not part.prefix else part
@@ -289,7 +286,7 @@ class Draft:
             return part
         column = self.columns[self.require(part.column)]
         if is_geometry(column) and self.hashes:
-            return KeyPart(column.name, GEOMETRY_PREFIXES.get(column.type, part.prefix or GEOMETRY_PREFIX))
+            return KeyPart(column.name, BY_NAME[column.type].key_bytes or part.prefix or GEOMETRY_PREFIX)
         if is_text(column) and not part.prefix and not self.hashes:
             # MySQL's keys have a prefix of a text: where a SET was changed to one, its old size.
             return KeyPart(column.name, 1)

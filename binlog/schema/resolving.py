@@ -14,31 +14,17 @@ from binlog.schema.clauses.charset_words import Charsets
 from binlog.schema.clauses.tokens import UnreadableError
 from binlog.schema.definition import ColumnDefinition
 from merge.errors import UnsupportedEvent
+from merge.values.types.kinds import Storage
+from merge.values.types.table import BY_NAME, TABLE
 
-#: texts with their types of bytes, and the largest number of bytes
-_TEXTS = {"tinytext": 0xFF, "text": 0xFFFF, "mediumtext": 0xFFFFFF, "longtext": 0xFFFFFFFF}
-_BYTES_OF_TEXT = {
-    "char": "binary",
-    "varchar": "varbinary",
-    "tinytext": "tinyblob",
-    "text": "blob",
-    "mediumtext": "mediumblob",
-    "longtext": "longblob",
-}
+#: texts without a length, with their largest number of bytes
+_TEXTS = {row.name: row.bytes_max for row in TABLE if row.bytes_max}
+_BYTES_OF_TEXT = {row.name: row.of_bytes for row in TABLE if row.of_bytes}
 #: what MariaDB makes of a type of bytes that has a collation
 _TEXT_OF_BYTES = {data: text for text, data in _BYTES_OF_TEXT.items()}
-_CHARACTER_TYPES = {*_BYTES_OF_TEXT, "enum", "set"}
-SPATIAL = {
-    "GEOMETRY",
-    "POINT",
-    "LINESTRING",
-    "POLYGON",
-    "MULTIPOINT",
-    "MULTILINESTRING",
-    "MULTIPOLYGON",
-    "GEOMETRYCOLLECTION",
-    "GEOMCOLLECTION",
-}
+_CHARACTER_TYPES = {row.name for row in TABLE if row.has_charset}
+_UNLIMITED = {row.name for row in TABLE if row.is_unlimited}
+_GEOMETRIES = {row.name for row in TABLE if row.geometry is not None}
 #: bytes of a character of gb18030, which has all that Unicode has
 _WIDTH_OF_ALL = 4
 #: of a VARCHAR, by whether it is MariaDB's
@@ -139,7 +125,7 @@ def in_charset(kind: Type, collation: int, *, mariadb: bool) -> Type:
     own_bytes = kind.charset == BINARY_COLLATION or kind.collation.lower() == "binary"
     if kind.collation and not own_bytes:
         kind = replace(kind, name=_TEXT_OF_BYTES.get(kind.name, kind.name))
-    if not mariadb and (kind.name in _TEXTS or kind.name.endswith("blob")):
+    if not mariadb and BY_NAME[kind.name].storage is Storage.BLOB:
         raise UnreadableError("a blob or text is defined while its table is converted")
     by_code = kind.by_code and kind.charset is None and not kind.collation
     kept = kind.collation if kind.collation.upper() == "DEFAULT" else ""
@@ -180,12 +166,12 @@ def converted(column: ColumnDefinition, collation: int, *, strict: bool, mariadb
 
 def is_text(column: ColumnDefinition) -> bool:
     """Return whether a column's length has no limit of its own: texts, blobs and geometries."""
-    return column.type in _TEXTS or column.type.endswith("blob") or is_geometry(column)
+    return column.type in _UNLIMITED
 
 
 def is_geometry(column: ColumnDefinition) -> bool:
     """Return whether a column's values are geometries."""
-    return column.type.upper() in SPATIAL
+    return column.type in _GEOMETRIES
 
 
 def _sized_text(kind: Type, width: int, varchar_bytes_max: int | None) -> tuple[str, int]:

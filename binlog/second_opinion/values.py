@@ -10,12 +10,14 @@ import datetime as dt
 import json
 from typing import Any, Final
 
+from merge.values.types.table import TABLE
+
 #: the answer for different values; other answers name the class of values that is not compared
 DIFFERENT: Final = "different"
 EQUAL: Final = ""
 CHARSETS: Final = "text of charsets other than UTF-8 and ASCII"
 
-_ADDRESSES: Final = ("uuid", "inet4", "inet6")
+_ADDRESSES: Final = frozenset(row.name for row in TABLE if row.code is row.hidden_in)
 _SIGNS: Final = frozenset(1 << bits for bits in (8, 16, 24, 32, 64))
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - as mysql-replication has it
 

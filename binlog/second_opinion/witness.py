@@ -16,7 +16,6 @@ from pymysqlreplication.packet import BinLogPacketWrapper
 from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateRowsEvent, WriteRowsEvent
 
 from binlog.columns.table_map import table_id, table_name
-from binlog.columns.types.column import ColumnType
 from binlog.formats.event_types import UNPACKED_ROWS, EventType
 from binlog.formats.events import (
     CHECKSUM_CRC32,
@@ -29,6 +28,7 @@ from binlog.formats.events import (
 from binlog.formats.format_description import FormatDescription, parse_format_description
 from binlog.grammar.tables import Select
 from merge.values.chunk import Op, TableName
+from merge.values.types.table import ColumnType
 
 XA: Final = "XA transactions, whose rows are in another place"
 #: type -> why its rows are not read

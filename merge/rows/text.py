@@ -10,7 +10,7 @@
     TIME                   [-]HH:MM:SS[.f], three digits of hours where it has them
     ENUM, SET, JSON, text  as they are
     binary, GEOMETRY       each byte is the ISO-8859-1 character of its number, as in canal
-    VECTOR                 [1,2.5]
+    lists of numbers       [1,2.5]
 
 Fractional digits of a time are those of the column's type: datetime(3) has three, datetime none.
 """
@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merge.rows.native.text import Values
+from merge.values.types.table import row_of
 
 #: digits of a fraction of a second where the column's type is not known
 FRACTION_MAX = 6
@@ -121,7 +122,7 @@ def _one(values: Any) -> Any:
 def _compiled(array: Any, mysql_type: str) -> Values | None:
     """Return the values for a compiled loop; None for types that none prints."""
     kind, members, digits = _KINDS.get(array.type), None, 0
-    if pa.types.is_integer(array.type) and mysql_type.lower().startswith("year"):
+    if pa.types.is_integer(array.type) and _digits_min(mysql_type):
         return None
     if pa.types.is_decimal(array.type):
         kind, digits = _DECIMALS[array.type.bit_width], array.type.scale
@@ -149,9 +150,9 @@ def _printed(array: Any, mysql_type: str) -> Any:
     if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return text(array.cast(pa.binary()), mysql_type)
     if pa.types.is_list(kind):
-        return _vector(array)
+        return _listed(array)
     digits = array.cast(pa.utf8())
-    return pc.utf8_lpad(digits, 4, "0") if pa.types.is_integer(kind) else digits
+    return pc.utf8_lpad(digits, _digits_min(mysql_type), "0") if pa.types.is_integer(kind) else digits
 
 
 def _texts(array: Any, values: Values) -> Any:
@@ -164,6 +165,11 @@ def _texts(array: Any, values: Values) -> Any:
     )
 
 
+def _digits_min(mysql_type: str) -> int:
+    row = row_of(mysql_type)
+    return 0 if row is None else row.digits_min
+
+
 def _fraction_digits(mysql_type: str) -> int:
     """Return the digits of a fraction of a second."""
     if not mysql_type:
@@ -172,7 +178,7 @@ def _fraction_digits(mysql_type: str) -> int:
     return int(match[1]) if match else 0
 
 
-def _vector(array: Any) -> Any:
+def _listed(array: Any) -> Any:
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
     lists = pa.ListArray.from_arrays(pa.array(offsets), text(array.flatten(), ""))

@@ -14,11 +14,12 @@ from property.test_rows import JSON, expected, tables
 from soak import cases
 
 from binlog.columns.rows import RowsBuilder
-from binlog.columns.types.column import Column, ColumnType
+from binlog.columns.types.column import Column
 from binlog.formats.event_types import UPDATES, WRITES, EventType
 from merge.errors import CorruptEvent
 from merge.values.chunk import Op
 from merge.values.rows.absent import absent_in, absent_names
+from merge.values.types.table import ColumnType
 
 #: absent
 NO = "(absent)"

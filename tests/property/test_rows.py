@@ -17,10 +17,11 @@ from json_model import json_text
 from soak import cases
 
 from binlog.columns.rows import RowsBuilder
-from binlog.columns.types.column import Column, ColumnType
+from binlog.columns.types.column import Column
 from binlog.formats.event_types import ROWS, UPDATES, WRITES, EventType
 from binlog.native import images
 from merge.errors import CorruptEvent
+from merge.values.types.table import ColumnType
 
 LATIN1, ASCII, GBK, UTF16, LATIN2, UTF8MB3, UTF8MB4 = 8, 11, 28, 54, 2, 33, 255
 CODECS = {

@@ -1,1 +1,1 @@
-"""Column types: one table of them all, each type in the module of its family."""
+"""Column types: how values of each type byte are stored, each family in a module."""

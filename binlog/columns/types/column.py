@@ -1,53 +1,18 @@
-"""Columns: a column as the rows of one table map hold it, and what is known of a type.
+"""Columns: a column as the rows of one table map hold it, and how values of a type are stored.
 
-Layout of the first part of a table map: `Table_map_event` in MySQL's rows_event.h; types likewise, in
-field_types.h.
+Layout of the first part of a table map: `Table_map_event` in MySQL's rows_event.h.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum, IntEnum, StrEnum
+from enum import Enum, StrEnum
 from typing import Any
 
 from binlog.charsets.charsets import BINARY_COLLATION
 from binlog.native.shapes import ColumnPlan
-
-
-class ColumnType(IntEnum):
-    """Type byte of a column (`enum_field_types` in MySQL's field_types.h)."""
-
-    TINY = 1
-    SHORT = 2
-    LONG = 3
-    FLOAT = 4
-    DOUBLE = 5
-    TIMESTAMP = 7
-    LONGLONG = 8
-    INT24 = 9
-    DATE = 10
-    TIME = 11
-    DATETIME = 12
-    YEAR = 13
-    NEWDATE = 14
-    VARCHAR = 15
-    BIT = 16
-    TIMESTAMP2 = 17
-    DATETIME2 = 18
-    TIME2 = 19
-    TYPED_ARRAY = 20
-    BLOB_COMPRESSED = 140
-    VARCHAR_COMPRESSED = 141
-    VECTOR = 242
-    JSON = 245
-    NEWDECIMAL = 246
-    ENUM = 247
-    SET = 248
-    BLOB = 252
-    VAR_STRING = 253
-    STRING = 254
-    GEOMETRY = 255
+from merge.values.types.table import ColumnType
 
 
 class Role(StrEnum):
@@ -82,7 +47,7 @@ class Column:
     #: ENUM's or SET's values in the order of their definition
     values: tuple[str, ...] = ()
     geometry: str = ""
-    #: uuid, inet4 or inet6 if a lookup says so of a BINARY column; empty for other columns
+    #: the name of its type if a lookup says it, and table maps call it BINARY; empty for other columns
     address: str = ""
     #: what a lookup says of it; table maps do not
     role: Role = Role.PLAIN
@@ -128,10 +93,10 @@ def fractional(kind: ColumnType, meta: bytes) -> Column:
 
 
 @dataclass(frozen=True, slots=True)
-class TypeRow:
-    """What is known of one column type.
+class Stored:
+    """How values of one type byte are stored, and what they become.
 
-    A row for each is in the module of its family; `table` joins them.
+    The module of its family makes it, of the rows in `merge.values.types.table` that have this byte.
     """
 
     type: ColumnType

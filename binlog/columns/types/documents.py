@@ -1,64 +1,39 @@
-"""Documents: JSON, geometry and VECTOR, which have a length and a format of their own."""
+"""Documents: values with a length and a format of their own: JSON, lists of numbers, geometries."""
 
 from __future__ import annotations
 
-import pyarrow as pa
+from collections.abc import Callable
 
-from binlog.columns.types.column import Column, ColumnType, Extra, TypeRow, sized
+from binlog.columns.types.column import Extra, Stored, sized
 from binlog.columns.types.strings import LENGTHS
+from merge.values.types.kinds import Storage
+from merge.values.types.table import TABLE, TypeRow
 
 #: names of the geometry types, by their number in a table map
-GEOMETRY_NAMES = (
-    "geometry",
-    "point",
-    "linestring",
-    "polygon",
-    "multipoint",
-    "multilinestring",
-    "multipolygon",
-    "geometrycollection",
-)
+GEOMETRY_NAMES = {row.geometry: row.name for row in reversed(TABLE) if row.geometry is not None}
 
 
-def _possible(column: Column) -> bool:
-    return column.size in LENGTHS
+def _document(kind: str) -> Callable[[TypeRow], Stored]:
+    """Return the function of a kind of `ColumnPlan`."""
+
+    def stored(row: TypeRow) -> Stored:
+        return Stored(
+            row.code,
+            lambda column: (column.geometry or row.name) + row.comment,
+            lambda _: row.arrow,
+            lambda column: (kind, column.size, row.unit, ()),
+            meta_size=1,
+            read=sized,
+            possible=lambda column: column.size in LENGTHS,
+            extra=Extra.NOTHING if row.geometry is None else Extra.GEOMETRY,
+        )
+
+    return stored
 
 
-ROWS = (
-    TypeRow(
-        ColumnType.JSON,
-        lambda _: "json",
-        lambda _: pa.utf8(),
-        lambda column: ("json", column.size, 0, ()),
-        meta_size=1,
-        read=sized,
-        possible=_possible,
-    ),
-    TypeRow(
-        ColumnType.GEOMETRY,
-        # Kept as stored: the SRID, 4 bytes little-endian, then the WKB.
-        lambda column: f"{column.geometry or 'geometry'} /* srid u32, wkb */",
-        lambda _: pa.binary(),
-        lambda column: ("string", column.size, 0, ()),
-        meta_size=1,
-        read=sized,
-        possible=_possible,
-        extra=Extra.GEOMETRY,
-    ),
-    TypeRow(
-        ColumnType.VECTOR,
-        lambda _: "vector",
-        lambda _: pa.list_(pa.float32()),
-        lambda column: ("vector", column.size, 0, ()),
-        meta_size=1,
-        read=sized,
-        possible=_possible,
-    ),
-)
-
-#: `DATA_TYPE` in information_schema -> type; MySQL calls a collection of geometries `geomcollection`
-NAMES = {
-    "json": ColumnType.JSON,
-    "vector": ColumnType.VECTOR,
-    **dict.fromkeys((*GEOMETRY_NAMES, "geomcollection"), ColumnType.GEOMETRY),
+#: storage -> how values of a row of it are stored
+STORED = {
+    Storage.JSON: _document("json"),
+    Storage.LIST: _document("list"),
+    Storage.BYTES: _document("string"),
 }

@@ -5,58 +5,46 @@ Old MariaDB stores fractions in the old format too. Their digits are not logged:
 
 from __future__ import annotations
 
-from typing import Any
-
-import pyarrow as pa
-
-from binlog.columns.types.column import Column, ColumnType, TypeRow, fractional
+from binlog.columns.types.column import Column, Stored, fractional
+from merge.values.types.kinds import Storage
+from merge.values.types.table import TABLE, TypeRow
 
 _FRACTION_MAX = 6
 
+#: types whose digits of a fraction are not logged
+OLD = frozenset(row.old for row in TABLE if row.old is not None)
 
-def _named(sql: str, column: Column) -> str:
-    return f"{sql}({column.decimals})" if column.decimals else sql
+
+def _named(row: TypeRow, column: Column) -> str:
+    return f"{row.name}({column.decimals})" if column.decimals else row.name
 
 
-def _old(kind: ColumnType, sql: str, arrow: Any) -> TypeRow:
-    return TypeRow(
-        kind,
-        lambda column: _named(sql, column),
-        lambda _: arrow,
-        lambda column: (f"{sql}_hires" if column.decimals else sql, column.decimals, 0, ()),
+def old(row: TypeRow) -> Stored:
+    """Return how values of a row's old type are stored."""
+    assert row.old is not None, "its old type is asked for"
+    return Stored(
+        row.old,
+        lambda column: _named(row, column),
+        lambda _: row.arrow,
+        lambda column: (f"{row.name}_hires" if column.decimals else row.name, column.decimals, 0, ()),
     )
 
 
-def _new(kind: ColumnType, sql: str, arrow: Any) -> TypeRow:
-    return TypeRow(
-        kind,
-        lambda column: _named(sql, column),
-        lambda _: arrow,
-        lambda column: (f"{sql}2", column.decimals, 0, ()),
+def _new(row: TypeRow) -> Stored:
+    return Stored(
+        row.code,
+        lambda column: _named(row, column),
+        lambda _: row.arrow,
+        lambda column: (f"{row.name}2", column.decimals, 0, ()),
         meta_size=1,
         read=fractional,
         possible=lambda column: column.decimals <= _FRACTION_MAX,
     )
 
 
-_TIME, _DATETIME, _TIMESTAMP = pa.duration("us"), pa.timestamp("us"), pa.timestamp("us", tz="UTC")
+def _date(row: TypeRow) -> Stored:
+    return Stored(row.code, lambda _: row.name, lambda _: row.arrow, lambda _: ("date", 0, 0, ()))
 
-ROWS = (
-    TypeRow(ColumnType.DATE, lambda _: "date", lambda _: pa.date32(), lambda _: ("date", 0, 0, ())),
-    _old(ColumnType.TIME, "time", _TIME),
-    _old(ColumnType.DATETIME, "datetime", _DATETIME),
-    _old(ColumnType.TIMESTAMP, "timestamp", _TIMESTAMP),
-    _new(ColumnType.TIME2, "time", _TIME),
-    _new(ColumnType.DATETIME2, "datetime", _DATETIME),
-    _new(ColumnType.TIMESTAMP2, "timestamp", _TIMESTAMP),
-)
-#: types whose digits of a fraction are not logged -> their names in information_schema
-OLD = {ColumnType.TIME: "time", ColumnType.DATETIME: "datetime", ColumnType.TIMESTAMP: "timestamp"}
 
-#: `DATA_TYPE` in information_schema -> type
-NAMES = {
-    "date": ColumnType.DATE,
-    "time": ColumnType.TIME2,
-    "datetime": ColumnType.DATETIME2,
-    "timestamp": ColumnType.TIMESTAMP2,
-}
+#: storage -> how values of a row of it are stored
+STORED = {Storage.DATE: _date, Storage.MOMENT: _new}

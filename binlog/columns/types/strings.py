@@ -2,53 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from binlog.charsets.charsets import charset_of
 from binlog.columns.text import text_rule
-from binlog.columns.types.column import Column, ColumnType, Extra, TypeRow, sized
+from binlog.columns.types.column import Column, Extra, Stored, sized
 from binlog.native.shapes import ColumnPlan
+from merge.values.types.kinds import Storage
+from merge.values.types.table import TABLE, ColumnType, TypeRow
 
 #: longest CHAR or VARCHAR, in bytes, whose stored length has one byte
 SHORT_MAX = 255
 #: a BLOB's length may have so many bytes
 LENGTHS = range(1, 5)
-_TEXTS = {1: "tinytext", 2: "text", 3: "mediumtext", 4: "longtext"}
-_BLOBS = {1: "tinyblob", 2: "blob", 3: "mediumblob", 4: "longblob"}
-_ENUM_SIZES, _SET_SIZES = (1, 2), (1, 2, 3, 4, 8)
+#: names of types by their storage, whether they are of bytes, and the bytes of their values' length
+_NAMES: dict[tuple[Storage, bool, int], str] = {
+    (row.storage, not row.of_bytes, row.length_size): row.name
+    for row in TABLE
+    if row.storage in (Storage.CHAR, Storage.VARCHAR, Storage.BLOB) and row.hidden_in is None
+}
+#: possible bytes of a value
+_SIZES = {Storage.ENUM: (1, 2), Storage.SET: (1, 2, 3, 4, 8)}
+
+
+def listed_size(storage: Storage, values: int) -> int:
+    """Return the bytes of a value of an ENUM or a SET.
+
+    Args:
+        storage: which of the two; an ENUM is the number of a value, a SET has a bit for each.
+        values: how many values the column has.
+    """
+    bits = values.bit_length() if storage is Storage.ENUM else values
+    sizes = _SIZES[storage]
+    return next((size for size in sizes if 8 * size >= bits), sizes[-1])
 
 
 def _arrow(column: Column) -> Any:
-    if column.address:
-        return pa.utf8()
     if column.binary:
         return pa.binary()
     text_rule(charset_of(column.collation))  # raises if its charset cannot be decoded
     return pa.utf8()
 
 
-def _characters(column: Column, size: int) -> int:
-    return size // charset_of(column.collation).width
-
-
-def _char(column: Column) -> str:
-    size = _characters(column, column.size)
-    return column.address or f"{'binary' if column.binary else 'char'}({size})"
-
-
-def _varchar(column: Column) -> str:
-    return f"{'varbinary' if column.binary else 'varchar'}({_characters(column, column.size)})"
-
-
-def _packed_varchar(column: Column) -> str:
-    # The size includes the byte that says how it is compressed.
-    return f"{'varbinary' if column.binary else 'varchar'}({_characters(column, column.size - 1)})"
-
-
-def _blob(column: Column) -> str:
-    return (_BLOBS if column.binary else _TEXTS)[column.size]
+def _named(storage: Storage, column: Column, size: int) -> str:
+    return f"{_NAMES[storage, column.binary, 0]}({size // charset_of(column.collation).width})"
 
 
 def _length(column: Column) -> int:
@@ -69,82 +70,77 @@ def _read_string(kind: ColumnType, meta: bytes) -> Column:
     return Column(kind, size=(((meta[0] << 4) & 0x300) ^ 0x300) + meta[1])
 
 
-def _quoted(values: tuple[str, ...]) -> str:
-    return ",".join("'" + value.replace("'", "''") + "'" for value in values)
-
-
-def _listed(kind: ColumnType, sql: str, arrow: Any, sizes: tuple[int, ...]) -> TypeRow:
-    return TypeRow(
-        kind,
-        lambda column: f"{sql}({_quoted(column.values)})",
-        lambda _: arrow,
-        lambda column: (sql, column.size, 0, tuple(value.encode() for value in column.values)),
+def _char(row: TypeRow) -> Stored:
+    return Stored(
+        row.code,
+        lambda column: column.address or _named(row.storage, column, column.size),
+        _arrow,
+        _char_plan,
         meta_size=2,
-        # No server writes this type byte: the metadata of a STRING says it, see `_read_string`.
-        read=lambda kind, meta: Column(kind, size=meta[0]),
-        possible=lambda column: column.size in sizes,
-        extra=Extra.VALUES,
+        read=_read_string,
+        extra=Extra.CHARSET,
     )
 
 
-ROWS = (
-    *(
-        TypeRow(kind, _char, _arrow, _char_plan, meta_size=2, read=_read_string, extra=Extra.CHARSET)
-        for kind in (ColumnType.STRING, ColumnType.VAR_STRING)
-    ),
-    TypeRow(
-        ColumnType.VARCHAR,
-        _varchar,
+def _varchar(row: TypeRow) -> Stored:
+    return Stored(
+        row.code,
+        lambda column: _named(row.storage, column, column.size),
         _arrow,
         lambda column: ("string", _length(column), 0, ()),
         meta_size=2,
         read=sized,
         extra=Extra.CHARSET,
-    ),
-    TypeRow(
-        ColumnType.VARCHAR_COMPRESSED,
-        _packed_varchar,
-        _arrow,
-        lambda column: ("packed", _length(column), 0, ()),
-        meta_size=2,
-        read=sized,
-        extra=Extra.CHARSET,
-    ),
-    TypeRow(
-        ColumnType.BLOB,
-        _blob,
+    )
+
+
+def _blob(row: TypeRow) -> Stored:
+    return Stored(
+        row.code,
+        lambda column: _NAMES[row.storage, column.binary, column.size],
         _arrow,
         lambda column: ("string", column.size, 0, ()),
         meta_size=1,
         read=sized,
         possible=lambda column: column.size in LENGTHS,
         extra=Extra.CHARSET,
-    ),
-    TypeRow(
-        ColumnType.BLOB_COMPRESSED,
-        _blob,
-        _arrow,
-        lambda column: ("packed", column.size, 0, ()),
-        meta_size=1,
-        read=sized,
-        possible=lambda column: column.size in LENGTHS,
-        extra=Extra.CHARSET,
-    ),
-    _listed(ColumnType.ENUM, "enum", pa.dictionary(pa.int32(), pa.utf8()), _ENUM_SIZES),
-    _listed(ColumnType.SET, "set", pa.utf8(), _SET_SIZES),
-)
+    )
 
-#: `DATA_TYPE` in information_schema -> type
-NAMES = {
-    "char": ColumnType.STRING,
-    "binary": ColumnType.STRING,
-    "varchar": ColumnType.VARCHAR,
-    "varbinary": ColumnType.VARCHAR,
-    **dict.fromkeys((*_TEXTS.values(), *_BLOBS.values()), ColumnType.BLOB),
-    "enum": ColumnType.ENUM,
-    "set": ColumnType.SET,
-    # MariaDB stores these as BINARY.
-    "uuid": ColumnType.STRING,
-    "inet4": ColumnType.STRING,
-    "inet6": ColumnType.STRING,
+
+def packed(row: TypeRow) -> Stored:
+    """Return how values of a row's compressed type are stored."""
+    assert row.packed is not None, "its compressed type is asked for"
+    plain = STORED[row.storage](row)
+    stored = replace(plain, type=row.packed, plan=lambda column: ("packed", *plain.plan(column)[1:]))
+    if row.storage is Storage.BLOB:
+        return stored
+    # The size includes the byte that says how it is compressed.
+    return replace(stored, sql=lambda column: _named(row.storage, column, column.size - 1))
+
+
+def _quoted(values: tuple[str, ...]) -> str:
+    return ",".join("'" + value.replace("'", "''") + "'" for value in values)
+
+
+def _listed(row: TypeRow) -> Stored:
+    return Stored(
+        row.code,
+        lambda column: f"{row.name}({_quoted(column.values)})",
+        lambda _: row.arrow,
+        lambda column: (row.name, column.size, 0, tuple(value.encode() for value in column.values)),
+        meta_size=2,
+        # No server writes this type byte: the metadata of a STRING says it, see `_read_string`.
+        read=lambda kind, meta: Column(kind, size=meta[0]),
+        possible=lambda column: column.size in _SIZES[row.storage],
+        extra=Extra.VALUES,
+    )
+
+
+#: storage -> how values of a row of it are stored
+STORED: dict[Storage, Callable[[TypeRow], Stored]] = {
+    Storage.CHAR: _char,
+    Storage.VARCHAR: _varchar,
+    Storage.BLOB: _blob,
+    Storage.ENUM: _listed,
+    Storage.SET: _listed,
 }

@@ -1,18 +1,31 @@
-"""The table of column types, made of those of each family."""
+"""The table of how types are stored, made of the table of column types by the module of each family."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from binlog.columns.types import documents, moments, numbers, strings
-from binlog.columns.types.column import ColumnType, Extra, TypeRow
+from binlog.columns.types.column import Extra, Stored
+from merge.values.types.table import TABLE, ColumnType, TypeRow
 
-_FAMILIES = (numbers, moments, strings, documents)
+_FAMILIES = numbers.STORED | moments.STORED | strings.STORED | documents.STORED
 
-#: type -> what is known of it; NEWDATE and TYPED_ARRAY become other types when a table map is read
-TYPES: dict[int, TypeRow] = {row.type: row for family in _FAMILIES for row in family.ROWS}
-#: `DATA_TYPE` in information_schema -> type
-BY_NAME: dict[str, ColumnType] = {name: kind for family in _FAMILIES for name, kind in family.NAMES.items()}
+
+def _stored(row: TypeRow) -> Iterator[Stored]:
+    yield _FAMILIES[row.storage](row)
+    if row.old is not None:
+        yield moments.old(row)
+    if row.packed is not None:
+        yield strings.packed(row)
+
+
+#: type byte -> how its values are stored, the same for all rows that have the byte; NEWDATE and TYPED_ARRAY
+#: become other types when a table map is read
+TYPES: dict[int, Stored] = {each.type: each for row in TABLE for each in _stored(row)}
+TYPES[ColumnType.VAR_STRING] = replace(TYPES[ColumnType.STRING], type=ColumnType.VAR_STRING)
 
 
 def having(extra: Extra) -> frozenset[ColumnType]:
     """Return the types of which the optional part of a table map says this."""
-    return frozenset(row.type for row in TYPES.values() if row.extra is extra)
+    return frozenset(stored.type for stored in TYPES.values() if stored.extra is extra)

@@ -5,6 +5,7 @@ Rules: "Data Types" in MySQL's reference manual and MariaDB's, and what MySQL 9.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from binlog.charsets.charsets import BINARY_COLLATION, charset_of, text_decoder
@@ -12,40 +13,20 @@ from binlog.charsets.statement_text import charset_of_client
 from binlog.schema.clauses.charset_words import Charsets, read_charset, skip_charset_words
 from binlog.schema.clauses.tokens import Kind, UnreadableError
 from binlog.schema.clauses.words import Words
-from binlog.schema.resolving import SPATIAL, Type
+from binlog.schema.resolving import Type
 from binlog.schema.statement import ServerVersion, SqlMode
+from merge.values.types.kinds import Spelling
+from merge.values.types.table import BY_NAME, BY_WORD, TypeRow
 
-_INTEGERS = {
-    "TINYINT": "tinyint",
-    "INT1": "tinyint",
-    "BOOL": "tinyint",
-    "BOOLEAN": "tinyint",
-    "SMALLINT": "smallint",
-    "INT2": "smallint",
-    "MEDIUMINT": "mediumint",
-    "INT3": "mediumint",
-    "MIDDLEINT": "mediumint",
-    "INT": "int",
-    "INTEGER": "int",
-    "INT4": "int",
-    "BIGINT": "bigint",
-    "INT8": "bigint",
-}
-_DECIMALS = {"DECIMAL", "DEC", "NUMERIC", "FIXED"}
-_FLOATS = {"FLOAT", "FLOAT4", "DOUBLE", "FLOAT8", "REAL"}
-_WITH_FRACTION = {"TIME": "time", "DATETIME": "datetime", "TIMESTAMP": "timestamp"}
 #: qualifiers of types: whose meaning of DATE and TIMESTAMP they ask for
 _DIALECTS = ("MARIADB_SCHEMA", "ORACLE_SCHEMA", "MAXDB_SCHEMA")
 #: names that types have in Oracle's mode of MariaDB only
 _OF_ORACLE = {"VARCHAR2": "VARCHAR", "RAW": "VARBINARY", "CLOB": "LONGTEXT"}
-#: MariaDB's own, with the version that has them first
-_OF_MARIADB = {"INET6": (10, 5), "INET4": (10, 10), "UUID": (10, 7)}
 _FLOAT_DIGITS_MAX = 24
 _DECIMAL_DIGITS = 10
-_VECTOR_DIMENSIONS = 2048
 
 
-def read_type(words: Words, charsets: Charsets) -> Type:  # noqa: PLR0911 - one return a family
+def read_type(words: Words, charsets: Charsets) -> Type:
     """Read a column's type with what belongs to it: size, sign, charset, values.
 
     Raises:
@@ -55,24 +36,12 @@ def read_type(words: Words, charsets: Charsets) -> Type:  # noqa: PLR0911 - one 
     if token.kind is not Kind.WORD:
         raise words.unexpected("a type should come")
     word = _word(words)
-    if word in _INTEGERS:
-        return _number(words, Type(_INTEGERS[word]))
-    if word in _DECIMALS:
-        digits, scale = _digits(words) or (0, 0)
-        return _number(words, Type("decimal", precision=digits or _DECIMAL_DIGITS, scale=scale))
-    if word in _FLOATS:
-        return _floating(words, word)
-    if word in _WITH_FRACTION:
-        return Type(_WITH_FRACTION[word], decimals=_size(words) or 0)
-    if word in ("ENUM", "SET"):
-        return _listing(words, charsets, word.lower())
-    if word in SPATIAL:
-        _sizes(words)  # MariaDB: may be given, and have no meaning
-        return Type(_spatial(word, words.statement.server))
-    found = _text(words, charsets, word) or _other(words, word)
-    if found is None:
+    if word in _PHRASES:
+        return _PHRASES[word](words, charsets, word)
+    row = BY_WORD.get(word)
+    if row is None or not _has(words.statement.server, row):
         raise UnreadableError(f"type {word} is unknown")
-    return found
+    return _SPELLED[row.spelling](words, charsets, row)
 
 
 def _word(words: Words) -> str:
@@ -97,28 +66,74 @@ def _word(words: Words) -> str:
     return _OF_ORACLE.get(word, word)
 
 
-def _number(words: Words, kind: Type) -> Type:
+def _has(server: ServerVersion, row: TypeRow) -> bool:
+    """Return whether a server has a type, if it is one of MariaDB's own."""
+    return row.since is None or (server.mariadb and (server.major, server.minor) >= row.since)
+
+
+def _bare(_words: Words, _charsets: Charsets, row: TypeRow) -> Type:
+    return Type(row.name)
+
+
+def _meaningless(words: Words, _charsets: Charsets, row: TypeRow) -> Type:
+    _sizes(words)
+    return Type(row.name)
+
+
+def _sized(words: Words, _charsets: Charsets, row: TypeRow) -> Type:
+    size = _size(words)
+    return Type(row.name, length=row.length if size is None else size)
+
+
+def _bits(words: Words, _charsets: Charsets, row: TypeRow) -> Type:
+    return Type(row.name, length=_size(words) or row.length)
+
+
+def _integer(words: Words, _charsets: Charsets, row: TypeRow) -> Type:
+    _skip_width(words)
+    return Type(row.name, unsigned=_is_unsigned(words))
+
+
+def _year(words: Words, charsets: Charsets, row: TypeRow) -> Type:
+    return replace(_integer(words, charsets, row), unsigned=False)
+
+
+def _decimal(words: Words, _charsets: Charsets, row: TypeRow) -> Type:
+    digits, scale = _digits(words) or (0, 0)
+    return Type(row.name, precision=digits or _DECIMAL_DIGITS, scale=scale, unsigned=_is_unsigned(words))
+
+
+def _float(words: Words, _charsets: Charsets, row: TypeRow) -> Type:
+    words.skip("PRECISION")
+    sizes = _sizes(words)
+    wide = len(sizes) == 1 and sizes[0] > _FLOAT_DIGITS_MAX
+    return Type("double" if wide else row.name, unsigned=_is_unsigned(words))
+
+
+def _real(words: Words, charsets: Charsets, _word: str) -> Type:
+    single = words.statement.has(SqlMode.REAL_AS_FLOAT)
+    kind = _float(words, charsets, BY_NAME["double"])
+    return replace(kind, name="float") if single else kind
+
+
+def _fraction(words: Words, _charsets: Charsets, row: TypeRow) -> Type:
+    return Type(row.name, decimals=_size(words) or 0)
+
+
+def _skip_width(words: Words) -> None:
     if words.skip("("):
         words.skip_number()  # the width of an integer or a year
         words.expect(")")
+
+
+def _is_unsigned(words: Words) -> bool:
     unsigned = False
     while words.sees_any("UNSIGNED", "ZEROFILL", "SIGNED"):
         unsigned |= words.take().word != "SIGNED"
-    return Type(kind.name, unsigned=unsigned, precision=kind.precision, scale=kind.scale)
+    return unsigned
 
 
-def _floating(words: Words, word: str) -> Type:
-    single = word.startswith("FLOAT") and word != "FLOAT8"
-    words.skip("PRECISION")
-    if word == "REAL":
-        single = words.statement.has(SqlMode.REAL_AS_FLOAT)
-    sizes = _sizes(words)
-    if word.startswith("FLOAT") and len(sizes) == 1:
-        single = single and sizes[0] <= _FLOAT_DIGITS_MAX
-    return _number(words, Type("float" if single else "double"))
-
-
-def _listing(words: Words, charsets: Charsets, name: str) -> Type:
+def _listing(words: Words, charsets: Charsets, row: TypeRow) -> Type:
     def value() -> str | bytes:
         if words.peek().kind is Kind.BYTES:
             return bytes.fromhex(words.take().text)
@@ -126,7 +141,7 @@ def _listing(words: Words, charsets: Charsets, name: str) -> Type:
 
     values = words.in_parentheses(value)
     return _with_charset(
-        words, charsets, Type(name, values=tuple(values), connection=words.statement.connection_collation)
+        words, charsets, Type(row.name, values=tuple(values), connection=words.statement.connection_collation)
     )
 
 
@@ -160,34 +175,46 @@ def _client_bytes(words: Words) -> bytes:
         raise UnreadableError(f"the bytes of a text of charset {charset.name} are not known") from error
 
 
-def _text(words: Words, charsets: Charsets, word: str) -> Type | None:  # noqa: PLR0911 - one return a word
-    """Read the types of texts, which have as many names as all others together."""
-    if word in ("NATIONAL", "NCHAR", "NVARCHAR"):
-        return _national(words, charsets, word)
-    if word in ("CHAR", "CHARACTER"):
-        varying = words.skip("VARYING")
-        size = _size(words)
-        return _with_charset(
-            words, charsets, Type("varchar" if varying else "char", length=1 if size is None else size)
-        )
-    if word in ("VARCHAR", "VARCHARACTER"):
-        return _with_charset(words, charsets, Type("varchar", length=_size(words)))
-    if word == "TEXT":
-        return _with_charset(words, charsets, Type("text", length=_lob_size(words)))
-    if word in ("TINYTEXT", "MEDIUMTEXT", "LONGTEXT"):
-        return _with_charset(words, charsets, Type(word.lower()))
-    if word == "LONG":
-        if words.skip("VARBINARY"):
-            return Type("mediumblob")
-        if not words.sees("CHARACTER", "SET") and not words.sees("CHAR", "SET"):
-            words.skip_any("CHAR", "CHARACTER", "VARCHAR", "VARCHARACTER")
-            words.skip("VARYING")
-        return _with_charset(words, charsets, Type("mediumtext"))
-    if word == "JSON" and words.statement.server.mariadb:
-        return _with_charset(
-            words, charsets, Type("longtext", charset=charsets.collation("utf8mb4_bin", None))
-        )
-    return None
+def _char(words: Words, charsets: Charsets, row: TypeRow) -> Type:
+    varying = words.skip("VARYING")
+    kind = _sized(words, charsets, row)
+    return _with_charset(words, charsets, replace(kind, name="varchar") if varying else kind)
+
+
+def _varchar(words: Words, charsets: Charsets, row: TypeRow) -> Type:
+    return _with_charset(words, charsets, _sized(words, charsets, row))
+
+
+def _text(words: Words, charsets: Charsets, row: TypeRow) -> Type:
+    return _with_charset(words, charsets, _blob(words, charsets, row))
+
+
+def _unsized_text(words: Words, charsets: Charsets, row: TypeRow) -> Type:
+    return _with_charset(words, charsets, Type(row.name))
+
+
+def _blob(words: Words, _charsets: Charsets, row: TypeRow) -> Type:
+    size = _size(words)
+    return Type(row.name, length=None if size == 0 and words.statement.server.mariadb else size)
+
+
+def _json(words: Words, charsets: Charsets, row: TypeRow) -> Type:
+    if not words.statement.server.mariadb:
+        return Type(row.name)
+    return _with_charset(words, charsets, Type("longtext", charset=charsets.collation("utf8mb4_bin", None)))
+
+
+def _long(words: Words, charsets: Charsets, _word: str) -> Type:
+    if words.skip("VARBINARY"):
+        return Type("mediumblob")
+    if not words.sees("CHARACTER", "SET") and not words.sees("CHAR", "SET"):
+        words.skip_any("CHAR", "CHARACTER", "VARCHAR", "VARCHARACTER")
+        words.skip("VARYING")
+    return _with_charset(words, charsets, Type("mediumtext"))
+
+
+def _serial(_words: Words, _charsets: Charsets, _word: str) -> Type:
+    return Type("bigint", unsigned=True, serial=True)
 
 
 def _national(words: Words, charsets: Charsets, word: str) -> Type:
@@ -202,44 +229,6 @@ def _national(words: Words, charsets: Charsets, word: str) -> Type:
     size = _size(words)
     kind = Type("varchar" if varying else "char", length=1 if size is None else size)
     return _with_charset(words, charsets, replace(kind, charset=charsets.default("utf8mb3")))
-
-
-def _other(words: Words, word: str) -> Type | None:  # noqa: C901, PLR0911 - one case a type
-    server = words.statement.server
-    match word:
-        case "SERIAL":
-            return Type("bigint", unsigned=True, serial=True)
-        case "BIT":
-            return Type("bit", length=_size(words) or 1)
-        case "DATE":
-            return Type("date")
-        case "YEAR":
-            _number(words, Type("year"))
-            return Type("year")
-        case "BINARY":
-            size = _size(words)
-            return Type("binary", length=1 if size is None else size)
-        case "VARBINARY":
-            return Type("varbinary", length=_size(words))
-        case "BLOB":
-            return Type("blob", length=_lob_size(words))
-        case "TINYBLOB" | "MEDIUMBLOB" | "LONGBLOB":
-            return Type(word.lower())
-        case "JSON":
-            return Type("json")
-        case "VECTOR":
-            size = _size(words)
-            return Type("vector", length=_VECTOR_DIMENSIONS if size is None else size)
-        case _ if _has_own(server, word):
-            _size(words)  # may be given, and has no meaning
-            return Type(word.lower())
-        case _:
-            return None
-
-
-def _has_own(server: ServerVersion, word: str) -> bool:
-    """Return whether a server has a type of MariaDB's own."""
-    return server.mariadb and word in _OF_MARIADB and (server.major, server.minor) >= _OF_MARIADB[word]
 
 
 def _with_charset(words: Words, charsets: Charsets, kind: Type) -> Type:
@@ -275,11 +264,6 @@ def _size(words: Words) -> int | None:
     return sizes[0] if sizes else None
 
 
-def _lob_size(words: Words) -> int | None:
-    size = _size(words)
-    return None if size == 0 and words.statement.server.mariadb else size
-
-
 def _digits(words: Words) -> tuple[int, int] | None:
     match _sizes(words):
         case []:
@@ -292,8 +276,37 @@ def _digits(words: Words) -> tuple[int, int] | None:
             raise UnreadableError("a type has more sizes than two")
 
 
-def _spatial(word: str, server: ServerVersion) -> str:
-    if word in ("GEOMETRYCOLLECTION", "GEOMCOLLECTION"):
-        modern = not server.mariadb and server.major >= 8  # noqa: PLR2004 - where it was renamed
-        return "geomcollection" if modern else "geometrycollection"
-    return word.lower()
+def _spatial(words: Words, _charsets: Charsets, _word: str) -> Type:
+    server = words.statement.server
+    modern = not server.mariadb and server.major >= 8  # noqa: PLR2004 - where it was renamed
+    _sizes(words)
+    return Type("geomcollection" if modern else "geometrycollection")
+
+
+#: what is read after the name of a type
+_SPELLED: dict[Spelling, Callable[[Words, Charsets, TypeRow], Type]] = {
+    Spelling.BARE: _bare,
+    Spelling.MEANINGLESS: _meaningless,
+    Spelling.SIZED: _sized,
+    Spelling.BITS: _bits,
+    Spelling.INTEGER: _integer,
+    Spelling.YEAR: _year,
+    Spelling.DECIMAL: _decimal,
+    Spelling.FLOAT: _float,
+    Spelling.FRACTION: _fraction,
+    Spelling.LISTED: _listing,
+    Spelling.CHAR: _char,
+    Spelling.VARCHAR: _varchar,
+    Spelling.TEXT: _text,
+    Spelling.UNSIZED_TEXT: _unsized_text,
+    Spelling.BLOB: _blob,
+    Spelling.JSON: _json,
+}
+#: words that may mean several types, or begin a name of several words
+_PHRASES: dict[str, Callable[[Words, Charsets, str], Type]] = {
+    "REAL": _real,
+    "LONG": _long,
+    "SERIAL": _serial,
+    **dict.fromkeys(("NATIONAL", "NCHAR", "NVARCHAR"), _national),
+    **dict.fromkeys(("GEOMETRYCOLLECTION", "GEOMCOLLECTION"), _spatial),
+}

@@ -16,6 +16,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from merge.values.types.kinds import Storage
+
 #: digits of a DECIMAL, and those after the point
 _DIGITS_MAX: Final = 65
 _SCALE_MAX: Final = 30
@@ -33,15 +35,15 @@ def is_number(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def plain_number(array: Any, mysql_type: str) -> Any:
+def plain_number(array: Any, storage: Storage | None) -> Any:
     """Return a column in the type in which the server computes with it; what is no number as it is.
 
     Args:
         array: its values.
-        mysql_type: the first word of its type at the source; empty if that is not known.
+        storage: how the source stores it; None if that is not known.
     """
     if pa.types.is_integer(array.type):
-        unsigned = pa.types.is_unsigned_integer(array.type) or mysql_type == "year"
+        unsigned = pa.types.is_unsigned_integer(array.type) or storage is Storage.YEAR
         return array.cast(pa.uint64() if unsigned else pa.int64())
     return array.cast(pa.float64()) if pa.types.is_floating(array.type) else array
 

@@ -25,6 +25,8 @@ from merge.rows.expressions.arithmetic import ARITHMETIC, as_alike, is_number, n
 from merge.rows.expressions.moment_texts import moment_of, moment_texts, time_of
 from merge.rows.text import text
 from merge.values.rows.moments import has_odd, is_moment, kept_of, keys_of, nulls_of
+from merge.values.types.kinds import Storage
+from merge.values.types.table import row_of
 
 #: operators that compare two values
 _COMPARING = frozenset({"=", "<>", "<", "<=", ">", ">=", "<=>", "in", "between"})
@@ -109,7 +111,7 @@ class _Evaluation:
         if isinstance(expression, Constant):
             return _constant(expression.value)
         if isinstance(expression, Column):
-            return plain_number(_decoded(self.columns[expression.name.lower()]), self._type(expression))
+            return plain_number(_decoded(self.columns[expression.name.lower()]), self._storage(expression))
         if expression.operator in _COMPARING:
             self._check_compared(expression)
         lazy = self._LAZY.get(expression.operator)
@@ -180,17 +182,18 @@ class _Evaluation:
         """Return the text of a value; that of a column is as its type has it."""
         if not isinstance(expression, Column):
             return _text(self.value(expression))
-        if self._type(expression) == "bit":
+        if self._storage(expression) is Storage.BIT:
             raise pa.ArrowTypeError("CONCAT does not take a BIT: the server makes bytes of it")
         array, name = _decoded(self.columns[expression.name.lower()]), expression.name.lower()
         mysql_type = self.types.get(name, "")
         return moment_texts(array, mysql_type) if is_moment(array.type) else _text(array, mysql_type)
 
-    def _type(self, expression: Expression) -> str:
-        """Return the first word of a column's type; empty for anything else."""
+    def _storage(self, expression: Expression) -> Storage | None:
+        """Return how the source stores a column; None for anything else, and if it is not known."""
         if not isinstance(expression, Column):
-            return ""
-        return self.types.get(expression.name.lower(), "").lower().partition("(")[0].partition(" ")[0]
+            return None
+        row = row_of(self.types.get(expression.name.lower(), ""))
+        return None if row is None else row.storage
 
     def _check_compared(self, call: Call) -> None:
         """Refuse constants that servers convert in a way of their own to compare them with a column."""
@@ -201,13 +204,13 @@ class _Evaluation:
             and isinstance(first.value, str)
         ):
             raise pa.ArrowTypeError("IN and BETWEEN do not take a text as their first value")
-        types = {self._type(each) for each in arguments}
-        if types.isdisjoint({"bit", "year"}):
+        storages = {self._storage(each) for each in arguments}
+        if storages.isdisjoint({Storage.BIT, Storage.YEAR}):
             return
         for constant in (self.value(each).as_py() for each in arguments if not any(columns_of(each))):
-            if "bit" in types and isinstance(constant, str):
+            if Storage.BIT in storages and isinstance(constant, str):
                 raise pa.ArrowTypeError("a BIT compares with a number, not with a text")
-            if "year" in types and _is_short_year(constant):
+            if Storage.YEAR in storages and _is_short_year(constant):
                 raise pa.ArrowTypeError("a YEAR compares with a number of four digits")
 
 

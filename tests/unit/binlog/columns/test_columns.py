@@ -17,10 +17,11 @@ from row_images import integer, sized
 from binlog.charsets.charsets import charset_of
 from binlog.columns.columns import field_of, plan_of
 from binlog.columns.table_map import parse_table_map
-from binlog.columns.types.column import Column, ColumnType
+from binlog.columns.types.column import Column
 from binlog.native import images
 from merge.errors import CorruptEvent, UnsupportedEvent
 from merge.values.chunk import MYSQL_TYPE
+from merge.values.types.table import ColumnType
 
 LATIN1, UTF8MB4 = 8, 255
 

@@ -23,12 +23,13 @@ from row_images import (
 )
 
 from binlog.columns.rows import RowsBuilder
-from binlog.columns.types.column import Column, ColumnType
+from binlog.columns.types.column import Column
 from binlog.files.binlog_files import BinlogFiles
 from binlog.formats.event_types import EventType
 from merge.errors import CorruptEvent, UnsupportedEvent
 from merge.values.chunk import TableName
 from merge.values.rows.absent import absent_in, absent_names
+from merge.values.types.table import ColumnType
 
 INT, TEXT = Column(ColumnType.LONG), Column(ColumnType.VARCHAR, size=200, collation=255)
 VECTOR, JSON = Column(ColumnType.VECTOR, size=4), Column(ColumnType.JSON, size=4)

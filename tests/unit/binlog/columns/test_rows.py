@@ -15,11 +15,12 @@ from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateR
 
 from binlog.columns.rows import RowsBuilder
 from binlog.columns.table_map import table_id
-from binlog.columns.types.column import Column, ColumnType
+from binlog.columns.types.column import Column
 from binlog.formats.event_types import UPDATES, WRITES, EventType
 from binlog.native import images
 from merge.errors import CorruptEvent, UnsupportedEvent
 from merge.values.chunk import Op
+from merge.values.types.table import ColumnType
 
 #: what mysql-replication does not read, or reads wrongly
 UNREAD_BY_THE_ORACLE = {

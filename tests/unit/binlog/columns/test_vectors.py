@@ -9,11 +9,11 @@ from binlog_bytes import File
 from unit.binlog.files.test_old_files import Known
 
 from binlog.columns.table_lookup import ColumnFacts
-from binlog.columns.types.column import ColumnType
 from binlog.files.binlog_files import BinlogFiles
 from merge.errors import CorruptEvent
 from merge.rows.text import text
 from merge.values.chunk import MYSQL_TYPE, TableName
+from merge.values.types.table import ColumnType
 
 SMALL, LARGE = (1.0, -2.5, 0.5), tuple(float(n) for n in range(100))
 #: INT, VECTOR(3), VECTOR(100), VARBINARY(12), as MariaDB's table maps have them

@@ -9,11 +9,12 @@ from binlog.charsets.charsets import BINARY_COLLATION
 from binlog.columns.columns import TableSchema
 from binlog.columns.table_lookup import ColumnFacts, NoLookup
 from binlog.columns.table_map import TableMap
-from binlog.columns.types.column import Column, ColumnType
+from binlog.columns.types.column import Column
 from binlog.columns.unnamed_tables import completed
 from binlog.files.file_lookup import FileLookup
 from binlog.formats.events import Query
 from merge.values.chunk import TableName
+from merge.values.types.table import ColumnType
 
 BIG, TEXT = Column(ColumnType.LONGLONG, unsigned=True), Column(ColumnType.BLOB, size=2)
 

@@ -10,7 +10,6 @@ from binlog_bytes import SIZES_5_1, File, events_of
 from unit.binlog.files.test_fixtures import J, changes_of, id_only, inserts
 from unit.binlog.grammar.test_binlog import BIG, FIXTURES, with_checksum
 
-from binlog.columns.types.column import ColumnType
 from binlog.files.binlog_files import BinlogFiles, files_in
 from binlog.formats.event_types import EventType
 from binlog.grammar.chunk_builder import Limits
@@ -18,6 +17,7 @@ from merge.errors import CorruptEvent, DataError, PositionPurged, UnsupportedEve
 from merge.values.chunk import TableName
 from merge.values.header import Flag
 from merge.values.position import Position
+from merge.values.types.table import ColumnType
 
 INT = [(ColumnType.LONG, b"")]
 IN_USE, RELAY = 0x01, 0x40

@@ -11,11 +11,11 @@ from binlog_bytes import SIZES_5_1, File
 from unit.binlog.files.test_fixtures import changes_of
 
 from binlog.columns.table_lookup import ColumnFacts, NoLookup
-from binlog.columns.types.column import ColumnType
 from binlog.files.binlog_files import BinlogFiles
 from binlog.formats.event_types import EventType
 from merge.errors import CorruptEvent, UnsupportedEvent
 from merge.values.chunk import TableName
+from merge.values.types.table import ColumnType
 
 #: INT, VARCHAR(20), CHAR(5), TIMESTAMP, DATETIME, TIME, DATE, YEAR, ENUM of one byte, BLOB, DECIMAL(5,2)
 COLUMNS = [

@@ -10,7 +10,6 @@ from binlog_bytes import SIZES_5_1, File, events_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog.columns.types.column import ColumnType
 from binlog.files.binlog_files import BinlogFiles
 from binlog.formats.event_types import EventType
 from binlog.formats.row_fragments import RowFragments
@@ -20,6 +19,7 @@ from binlog.native.packets import PacketBuffer
 from merge.errors import CorruptEvent, DataError, UnsupportedEvent
 from merge.values.chunk import TableName
 from merge.values.position import Position
+from merge.values.types.table import ColumnType
 
 NAME = "mysql-bin.000001"
 COLUMNS = [(ColumnType.LONG, b"")]

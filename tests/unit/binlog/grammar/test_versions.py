@@ -13,13 +13,13 @@ from binlog_bytes import SIZES_5_1, File, events_of
 from unit.binlog.files.test_fixtures import changes_of, inserts
 from unit.binlog.files.test_old_files import COLUMNS, ROW, VALUES
 
-from binlog.columns.types.column import ColumnType
 from binlog.files.binlog_files import BinlogFiles
 from binlog.formats.event_types import EventType
 from binlog.formats.format_description import parse_format_description
 from merge.errors import CorruptEvent
 from merge.values.chunk import TableName
 from merge.values.header import gtid_text
+from merge.values.types.table import ColumnType
 from programs.command.binlog.tool import show
 
 #: HEARTBEAT, IGNORABLE, ROWS_QUERY, rows of version 2, GTID, ANONYMOUS_GTID, PREVIOUS_GTIDS

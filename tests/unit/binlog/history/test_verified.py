@@ -6,11 +6,12 @@ import pytest
 from definition_text import MARIADB, MYSQL, played
 
 from binlog.columns.table_map import TableMap
-from binlog.columns.types.column import Column, ColumnType, Role
+from binlog.columns.types.column import Column, Role
 from binlog.history.logged import table_of
 from binlog.history.verified import require_agreement
 from binlog.schema.definition import ColumnDefinition, TableDefinition
 from merge.errors import CorruptEvent, UnsupportedEvent
+from merge.values.types.table import ColumnType
 
 
 def listed(count):

@@ -7,14 +7,15 @@ import pytest
 
 from binlog.charsets.charsets import BINARY_COLLATION
 from binlog.columns.columns import field_of
-from binlog.columns.types.column import Column, ColumnType
+from binlog.columns.types.column import Column
 from binlog.columns.types.reader import read_columns
-from binlog.columns.types.table import BY_NAME, TYPES
+from binlog.columns.types.table import TYPES
 from binlog.formats.byte_cursor import ByteCursor
 from binlog.native.images import Layout
 from binlog.schema.definition import ColumnDefinition, TableDefinition
 from binlog.server.described import described
 from merge.errors import CorruptEvent, UnsupportedEvent
+from merge.values.types.table import BY_NAME, ColumnType
 
 #: they become other types when a table map is read
 READ_AS_OTHERS = {ColumnType.NEWDATE, ColumnType.TYPED_ARRAY}
@@ -100,7 +101,7 @@ def test_every_name_of_a_type_is_known():
 
 @pytest.mark.parametrize("name", sorted(BY_NAME))
 def test_a_definition_gives_the_type_that_rows_have(name):
-    kind = BY_NAME[name]
+    kind = BY_NAME[name].code
     text = name.endswith("text") or name in ("char", "varchar")
     collation = UTF8MB4 if text else BINARY_COLLATION
     address = name if name in ("uuid", "inet4", "inet6") else ""
@@ -111,7 +112,7 @@ def test_a_definition_gives_the_type_that_rows_have(name):
 
 @pytest.mark.parametrize("name", ["tinyint", "smallint", "mediumint", "int", "bigint"])
 def test_a_definition_says_which_numbers_have_no_sign(name):
-    kind = BY_NAME[name]
+    kind = BY_NAME[name].code
     assert type_of(name, unsigned=True) == field_of(column(kind, unsigned=True)).type
 
 

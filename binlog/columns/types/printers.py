@@ -1,7 +1,7 @@
-"""Addresses: MariaDB's UUID, INET4 and INET6, from stored bytes to the text that MariaDB prints.
+"""Printers: values that are stored as bytes, to the text that the server prints.
 
-Their table maps call them BINARY(16) and BINARY(4): only a table lookup knows what they are, and without one
-they stay bytes. In the binlog a UUID's bytes are in the order of its text.
+MariaDB's table maps call UUID and INET6 a BINARY(16), and INET4 a BINARY(4): only a table lookup knows what
+they are, and without one they stay bytes. In the binlog a UUID's bytes are in the order of its text.
 """
 
 from __future__ import annotations
@@ -13,22 +13,20 @@ from typing import Any
 
 import pyarrow as pa
 
-#: bytes of a value
-ADDRESS_SIZES = {"uuid": 16, "inet4": 4, "inet6": 16}
 _WORDS = 8
 #: words before the IPv4 address in an IPv6 address that holds one
 _MAPPED, _COMPATIBLE = (0, 0, 0, 0, 0, 0xFFFF), (0, 0, 0, 0, 0, 0)
 
 
-def address_text(kind: str, stored: Any) -> Any:
-    """Return the text of a column of addresses; each distinct value is printed once.
+def printed(printer: Callable[[bytes], str], stored: Any) -> Any:
+    """Return the text of a column; each distinct value is printed once.
 
     Args:
-        kind: uuid, inet4 or inet6.
-        stored: (n,) binary Array, all values of the kind's size.
+        printer: one of `PRINTERS`.
+        stored: (n,) binary Array, all values of the type's size.
     """
     distinct = stored.dictionary_encode()
-    texts = [None if value is None else _PRINTERS[kind](value) for value in distinct.dictionary.to_pylist()]
+    texts = [None if value is None else printer(value) for value in distinct.dictionary.to_pylist()]
     return pa.DictionaryArray.from_arrays(distinct.indices, pa.array(texts, pa.utf8())).dictionary_decode()
 
 
@@ -64,4 +62,5 @@ def _zeros(words: tuple[int, ...]) -> tuple[int, int]:
     return best
 
 
-_PRINTERS: dict[str, Callable[[bytes], str]] = {"uuid": _uuid, "inet4": _inet4, "inet6": _inet6}
+#: type, as a column's metadata has it -> what prints a value
+PRINTERS: dict[str, Callable[[bytes], str]] = {"uuid": _uuid, "inet4": _inet4, "inet6": _inet6}
