@@ -22,12 +22,13 @@ from conf.value import (
     ZookeeperPath,
     unfit,
 )
+from merge.values.well_known import PREFIX
 
 
 class TreeSettings(Settings):
     """Where canal's tree is in a ZooKeeper, and who may see it. The password is in no repr or dump."""
 
-    prefix: ZookeeperPath = "/otter/canal"
+    prefix: ZookeeperPath = PREFIX
     session_timeout_s: Seconds = 10.0
     #: owner of every node that is made (ZooKeeper's digest scheme); None: nodes are open to all
     user: Text | None = None

@@ -20,7 +20,6 @@ from conf.value import (
     Text,
     unfit,
 )
-from merge.calls.client_id import COUNT_MAX
 from merge.order.dead_shard import DeadShard, DeadShardKind
 from merge.values.commit_time import CommitTimeOf, CommitTimes
 
@@ -249,7 +248,7 @@ class ConsumerSettings(Settings):
     #: how often a cursor passes transactions of which nothing is kept, without its consumer
     quiet_s: Seconds = 5.0
     #: client ids that a destination may have
-    client_ids_max: Count = COUNT_MAX
+    client_ids_max: Count = 256
 
     @model_validator(mode="after")
     def _one_policy(self) -> ConsumerSettings:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationInfo
 from pydantic_core import PydanticCustomError
@@ -27,12 +27,28 @@ _HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,/\[\]]+):(\d{1,5})")
 _PORT_MAX = 65535
 
 
+S = TypeVar("S", bound="Settings")
+
+
 class Settings(BaseModel):
     """A mapping of settings: immutable, without unknown keys; pydantic's errors do not show a wrong value."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True
     )
+
+    def part(self, base: type[S]) -> S:
+        """Return the settings of a base class alone: what of a mapping leaves for another process."""
+        return base.model_validate({name: getattr(self, name) for name in base.model_fields})
+
+
+def default_of(settings: type[Settings], path: str) -> Any:
+    """Return the default of a setting, by its path below a mapping that has defaults: `store.size`."""
+    first, *rest = path.split(".")
+    value: Any = settings.model_fields[first].get_default()
+    for key in rest:
+        value = getattr(value, key)
+    return value
 
 
 def unfit(expected: str, *, key: str = "", found: str = "") -> PydanticCustomError:

@@ -14,6 +14,7 @@ from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
 from canal_group.zookeeper.stop_mark import StopMark
 from canal_group.zookeeper.tree import Tree
 from merge.errors import ConfigError, CoordinatorUnavailable
+from merge.values.well_known import PREFIX
 
 #: seconds between two looks at whether a stopped destination is still served
 _POLL_S = 0.05
@@ -45,7 +46,7 @@ class ZooKeeperSwitch:
         self,
         hosts: str,
         destination: str,
-        prefix: str = "/otter/canal",
+        prefix: str = PREFIX,
         login: ZooKeeperLogin = NOBODY,
     ) -> None:
         self._hosts = hosts

@@ -29,6 +29,7 @@ from canal_group.zookeeper.stop_mark import StopMark
 from canal_group.zookeeper.tree import Tree
 from merge.errors import CanalGroupError, CoordinatorUnavailable, UsageError
 from merge.values.epoch import Tenure, fenced
+from merge.values.well_known import PREFIX
 
 _log = logging.getLogger(__name__)
 
@@ -80,9 +81,9 @@ class ZooKeeperCoordinator:
         address: str,
         owner: str,
         *,
+        session_timeout_s: float,
         canal_address: str = "",
-        prefix: str = "/otter/canal",
-        session_timeout_s: float = 10.0,
+        prefix: str = PREFIX,
         margin_s: float | None = None,
         connect_timeout_s: float = 15.0,
         clock: Callable[[], float] | None = None,

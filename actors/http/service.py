@@ -19,6 +19,7 @@ from actors.http.recent_log import RecentLog
 from actors.http.served import WATCHED_EVERY_S, Served
 from merge.errors import ConfigError
 from merge.values.reach import is_loopback
+from merge.values.well_known import HOST, HTTP_PORT
 
 _log = logging.getLogger(__name__)
 
@@ -30,9 +31,9 @@ _LOOPBACK_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
 class HttpSettings:
     """Where the service listens, and what it allows."""
 
-    host: str = "127.0.0.1"
+    host: str = HOST
     #: 0: a free one
-    port: int = 11112
+    port: int = HTTP_PORT
     #: whether another port is taken if this one is not free
     any_port: bool = True
     #: certificate and key, PEM; None: connections are not encrypted

@@ -11,13 +11,14 @@ from canal_group.gateway.tls import Tls
 from canal_group.zookeeper.login import ZooKeeperLogin
 from merge.errors import ConfigError
 from merge.values.position import GroupPosition
+from merge.values.well_known import CLIENT_ID, PREFIX
 
 
 def connect(
     uri: str | None = None,
     *,
     destination: str,
-    client_id: str = "1001",
+    client_id: str = CLIENT_ID,
     filter: str = "",  # noqa: A002  canal's name for it
     token: str | None = None,
     tls_ca: str | Path | None = None,
@@ -32,7 +33,7 @@ def connect(
     zookeeper_ca: str | Path | None = None,
     zookeeper_cert: str | Path | None = None,
     zookeeper_key: str | Path | None = None,
-    prefix: str = "/otter/canal",
+    prefix: str = PREFIX,
     shared_memory: bool = True,
 ) -> Consumer:
     """Connect to the active gateway and become the active consumer of a client id.

@@ -30,6 +30,7 @@ from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
 from canal_group.zookeeper.server_state import gateway_of
 from canal_group.zookeeper.tree import Tree
 from merge.errors import ConfigError, ConsumerActive, CoordinatorUnavailable, ServerUnavailable
+from merge.values.well_known import PREFIX
 
 #: kazoo logs every request at level DEBUG, passwords included
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
@@ -61,7 +62,7 @@ class Directory:
         self,
         hosts: str,
         destination: str,
-        prefix: str = "/otter/canal",
+        prefix: str = PREFIX,
         session_timeout_s: float = SESSION_TIMEOUT_S,
         *,
         login: ZooKeeperLogin = NOBODY,

@@ -24,6 +24,7 @@ import re
 
 from merge.calls.client_id import checked_client_id, is_client_id
 from merge.errors import ConfigError
+from merge.values.well_known import PREFIX
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _PATH = re.compile(r"(/[A-Za-z0-9_.-]*[A-Za-z0-9_-])+")
@@ -40,7 +41,7 @@ class Tree:
         ConfigError: a name is not valid for a ZooKeeper node.
     """
 
-    def __init__(self, destination: str, prefix: str = "/otter/canal") -> None:
+    def __init__(self, destination: str, prefix: str = PREFIX) -> None:
         if not _NAME.fullmatch(destination):
             raise ConfigError(
                 f"{destination!r} is not a destination name.",

@@ -15,7 +15,7 @@ from typing import Any
 from conf.sentence import config_error
 from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings, SslSettings
-from conf.value import is_name
+from conf.value import default_of, is_name
 from merge.errors import ConfigError
 
 #: keys that name a file with a secret, or of TLS
@@ -87,7 +87,7 @@ def _check_server(running: InstanceSettings, definition: Mapping[str, Any], pref
 def _place(server: Mapping[str, Any]) -> tuple[str, Any, Any, list[Any]]:
     """Return a server's host and port, its TLS settings with defaults filled in, and its standbys."""
     ssl = server.get("ssl")
-    port = server.get("port", ShardSettings.model_fields["port"].default)
+    port = server.get("port", default_of(ShardSettings, "port"))
     complete = {**_SSL, **ssl} if isinstance(ssl, Mapping) else ssl
     return str(server.get("host")).lower(), port, complete, list(server.get("hosts") or ())
 

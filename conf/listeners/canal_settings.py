@@ -10,26 +10,16 @@ from conf.listeners.gateway_settings import GatewaySslSettings
 from conf.secret import Owner, UnreadSecret, read_secret
 from conf.value import AnchoredPath, Count, Host, ListenPort, Seconds, Settings, Text, unfit
 from merge.values.reach import is_loopback
+from merge.values.well_known import CANAL_PORT, HOST
 
 #: a password's digest as MySQL and canal write it; the asterisk tells it from a password
 _DIGEST = re.compile(r"\*[0-9A-Fa-f]*")
 _DIGEST_CHARS = 41
 
 
-class CanalSettings(Settings):
-    """canal's protocol, beside the gateway. The password appears in no repr, dump or error."""
+class CanalBounds(Settings):
+    """What canal's clients may cost; the gateway's process gets these, and no secret."""
 
-    host: Host = "127.0.0.1"
-    port: ListenPort = 11111
-    #: host by which other machines reach it; None: `host`, or the machine's name if `host` is every address
-    advertise: Host | None = None
-    #: the one user whose clients are admitted; None: all clients are
-    user: Text | None = None
-    #: environment variable or file that holds the user's password, or "*" and its digest in digits
-    password_env: str | None = None
-    password_file: AnchoredPath | None = None
-    #: None: the connections are not encrypted
-    ssl: GatewaySslSettings | None = None
     #: bytes of a packet that a client sends
     frame_bytes_max: Count = 64 << 10
     #: connections that have logged in, and those that have not
@@ -42,6 +32,22 @@ class CanalSettings(Settings):
     send_s: Seconds = 60.0
     #: approximate bytes of answers that are made and not sent, of all connections together
     unsent_bytes_max: Count = 128 << 20
+
+
+class CanalSettings(CanalBounds):
+    """canal's protocol, beside the gateway. The password appears in no repr, dump or error."""
+
+    host: Host = HOST
+    port: ListenPort = CANAL_PORT
+    #: host by which other machines reach it; None: `host`, or the machine's name if `host` is every address
+    advertise: Host | None = None
+    #: the one user whose clients are admitted; None: all clients are
+    user: Text | None = None
+    #: environment variable or file that holds the user's password, or "*" and its digest in digits
+    password_env: str | None = None
+    password_file: AnchoredPath | None = None
+    #: None: the connections are not encrypted
+    ssl: GatewaySslSettings | None = None
 
     _password: SecretStr | None = PrivateAttr(default=None)
 

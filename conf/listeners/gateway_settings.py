@@ -7,10 +7,12 @@ from typing import Annotated, TypeGuard
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, model_validator
 
+from conf.listeners.connection_bounds import ConnectionBounds
 from conf.secret import Owner, UnreadSecret, read_secret
-from conf.value import AnchoredPath, Count, Host, ListenPort, Name, Seconds, Settings, Text, unfit
+from conf.value import AnchoredPath, Count, Host, ListenPort, Name, Settings, Text, unfit
 from merge.printable import is_header_text
 from merge.values.reach import is_loopback
+from merge.values.well_known import GATEWAY_PORT, HOST
 
 
 class GatewaySslSettings(Settings):
@@ -60,11 +62,20 @@ class ClientSettings(Settings):
         return self._token
 
 
-class GatewaySettings(Settings):
+class GatewayBounds(ConnectionBounds):
+    """What callers of the gateway may cost; its process gets these, and no secret."""
+
+    #: approximate bytes of one message of a reply; a larger batch is sent in several messages
+    reply_bytes_max: Count = 4 << 20
+    #: calls of one client that are answered concurrently
+    calls_max: Count = 512
+
+
+class GatewaySettings(GatewayBounds):
     """The gateway, to which consumers connect. Its tokens appear in no repr, dump or error."""
 
-    host: Host = "127.0.0.1"
-    port: ListenPort = 11113
+    host: Host = HOST
+    port: ListenPort = GATEWAY_PORT
     #: host by which other machines reach it; None: `host`, or the machine's name if `host` is every address
     advertise: Host | None = None
     #: environment variable or file that holds a token that allows everything: reading and operating
@@ -75,18 +86,6 @@ class GatewaySettings(Settings):
     clients: Annotated[tuple[ClientSettings, ...], Field(strict=False)] = ()
     #: None: the connections are not encrypted
     ssl: GatewaySslSettings | None = None
-    #: approximate bytes of one message of a reply; a larger batch is sent in several messages
-    reply_bytes_max: Count = 4 << 20
-    #: connections on which a call was admitted; if no token is required, any call
-    connections_max: Count = 1_024
-    #: other connections, how long each may stay so, and the bytes that all of them together may send
-    unauthenticated_max: Count = 64
-    unauthenticated_s: Seconds = 10.0
-    unauthenticated_bytes_max: Count = 2 << 20
-    #: approximate bytes of a request
-    request_bytes_max: Count = 16 << 20
-    #: calls of one client that are answered concurrently
-    calls_max: Count = 512
 
     _token: SecretStr | None = PrivateAttr(default=None)
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from conf.relay.connection_settings import ConnectionSettings
 from conf.value import Count, Host, Port, Seconds, Text
+from merge.values.well_known import HOST
 
 #: RabbitMQ's own ports, without and with TLS
 PORT, TLS_PORT = 5672, 5671
@@ -15,7 +16,7 @@ class RabbitSettings(ConnectionSettings):
     """A RabbitMQ server. Without a login it is guest, which RabbitMQ admits from its own machine only."""
 
     kind: Literal["rabbitmq"] = "rabbitmq"
-    host: Host = "127.0.0.1"
+    host: Host = HOST
     #: None: 5672, and with `ca` 5671
     port: Port | None = None
     virtual_host: Text = "/"

@@ -35,6 +35,7 @@ from conf.value import (
     ZookeeperPath,
     unfit,
 )
+from merge.values.well_known import CLIENT_ID, HOST, PREFIX
 
 #: partitions of a topic at most: as many numbers as messages may name
 PARTITIONS_MAX = 1 << 20
@@ -48,9 +49,9 @@ class ReadSettings(Settings):
     #: ZooKeeper, which names the active gateway
     zookeeper: ZookeeperHosts | None = None
     #: path of canal's tree in ZooKeeper
-    prefix: ZookeeperPath = "/otter/canal"
+    prefix: ZookeeperPath = PREFIX
     #: the client id whose cursor is used
-    client_id: Name = "1001"
+    client_id: Name = CLIENT_ID
     #: canal's regular expressions on schema.table; empty: everything
     filter: RegexList = ""
     #: where a client id without a cursor begins, if the output has no position either
@@ -142,7 +143,7 @@ class RetrySettings(Settings):
 class MetricsSettings(Settings):
     """Where a relay answers `/metrics`; nobody is asked for a token there."""
 
-    host: Host = "127.0.0.1"
+    host: Host = HOST
     port: ListenPort
 
 

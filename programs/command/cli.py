@@ -17,11 +17,12 @@ from rich.console import Console
 from actors.process.log import LogFormat, LogLevel
 from canal_group.zookeeper.login import ZooKeeperLogin
 from merge.errors import CanalGroupError, RolledBack
+from merge.values.well_known import CLIENT_ID, GATEWAY
 from programs.command import schema_cli, shard_cli
 from programs.command.migrating.compare_command import compare
 from programs.command.migrating.import_command import import_files
 from programs.command.options import log_options
-from programs.command.options.address_options import GATEWAY, Destination, Gateway, SharedMemory, Zookeeper
+from programs.command.options.address_options import Destination, Gateway, SharedMemory, Zookeeper
 from programs.command.options.exit_code import ExitCode, exit_code_of
 from programs.command.options.login_options import (
     TlsCa,
@@ -171,7 +172,9 @@ def _check_gateway(out: Console, config: Path, settings: InstanceSettings) -> bo
 def consume(
     destination: Destination,
     gateway: Gateway = GATEWAY,
-    client_id: Annotated[str, typer.Option("--client", help="The client id whose cursor to use.")] = "1001",
+    client_id: Annotated[
+        str, typer.Option("--client", help="The client id whose cursor to use.")
+    ] = CLIENT_ID,
     filter: Annotated[str, typer.Option(help="canal's regular expressions on schema.table.")] = "",  # noqa: A002
     start_at: Annotated[
         str | None,

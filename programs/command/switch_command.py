@@ -13,6 +13,7 @@ import typer
 from canal_group.zookeeper.login import ZooKeeperLogin
 from canal_group.zookeeper.stop_mark import StopMark
 from merge.errors import ConfigError
+from merge.values.well_known import PREFIX
 from programs.command.options.login_options import (
     ZookeeperAuthEnv,
     ZookeeperCa,
@@ -40,7 +41,7 @@ def stop(
     *,
     config: Config = None,
     zookeeper: Hosts = None,
-    prefix: Prefix = "/otter/canal",
+    prefix: Prefix = PREFIX,
     zookeeper_auth_env: ZookeeperAuthEnv = None,
     zookeeper_ca: ZookeeperCa = None,
     zookeeper_cert: ZookeeperCert = None,
@@ -62,7 +63,7 @@ def start(
     destination: Destination,
     config: Config = None,
     zookeeper: Hosts = None,
-    prefix: Prefix = "/otter/canal",
+    prefix: Prefix = PREFIX,
     zookeeper_auth_env: ZookeeperAuthEnv = None,
     zookeeper_ca: ZookeeperCa = None,
     zookeeper_cert: ZookeeperCert = None,

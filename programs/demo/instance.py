@@ -20,7 +20,6 @@ from programs.demo.load.tables import WHITE, routes
 from programs.demo.recorded_shards import RecordedShard
 
 DESTINATION = "shop"
-CLIENT_ID = "1001"
 #: where Ray keeps what it writes
 _RAY_FOLDER = "RAY_TMPDIR"
 #: Ray has sockets deep in its folder, whose paths may have 107 characters: above this, too little is left

@@ -18,10 +18,10 @@ from rich.table import Table
 from actors.driver.instance import Instance
 from canal_group.client.client import connect
 from merge.errors import CanalGroupError, ConfigError
+from merge.values.well_known import CLIENT_ID
 from programs.demo.database.server_process import DatabaseServer, ServerFailedError, ServerMissingError
 from programs.demo.database.servers import make, start_all
 from programs.demo.instance import (
-    CLIENT_ID,
     DESTINATION,
     page_of,
     running,

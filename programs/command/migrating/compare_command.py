@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from merge.values.well_known import CLIENT_ID
 from programs.command.options.exit_code import ExitCode
 from programs.command.options.login_options import secret
 from programs.command.output import echo
@@ -35,7 +36,7 @@ def compare(
     password_env: Annotated[
         str | None, typer.Option("--password-env", help="Environment variable with that user's password.")
     ] = None,
-    client_id: Annotated[str, typer.Option("--client", help="Client id to read under, at both.")] = "1001",
+    client_id: Annotated[str, typer.Option("--client", help="Client id to read under, at both.")] = CLIENT_ID,
     rows_max: Annotated[int, typer.Option("--rows", min=1, help="Rows of a shard to compare.")] = 100_000,
     idle_s: Annotated[
         float, typer.Option("--timeout", min=1, help="Seconds without a transaction after which it ends.")

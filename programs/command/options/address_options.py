@@ -6,9 +6,6 @@ from typing import Annotated
 
 import typer
 
-#: the default gateway
-GATEWAY = "grpc://127.0.0.1:11113"
-
 Destination = Annotated[str, typer.Option("--destination", "-d", help="The logical instance.")]
 Gateway = Annotated[
     str, typer.Option("--gateway", "-g", help="The gateway, grpc://host:port; separate several by commas.")

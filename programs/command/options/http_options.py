@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from merge.errors import ConfigError
+from merge.values.well_known import HOST, HTTP_PORT
 
 if TYPE_CHECKING:
     from actors.http.service import HttpSettings
 
 #: where the service listens unless told; if the port is taken, on a free one
-HTTP = "127.0.0.1:11112"
+HTTP = f"{HOST}:{HTTP_PORT}"
 _PORT_MAX = 65_535
 
 Http = Annotated[
