@@ -15,7 +15,7 @@ from typing import Any
 from conf.load import build_instance
 from conf.sentence import config_error, shown
 from conf.settings import InstanceSettings
-from conf.value import is_name
+from conf.value import default_of, is_name
 from merge.errors import ConfigError
 from programs.migration import keys
 from programs.migration.canal_files.cursor import CanalCursor, read_cursors
@@ -31,7 +31,6 @@ from programs.migration.shards import Shards
 from programs.migration.stream import stream_of
 
 _SOURCE = re.compile(r"canal\.instance\.master\d*\.address")
-_FALLBACK_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +153,9 @@ def _shards(
     views: Sequence[View], report: Report, secrets: Secrets, cursors: Sequence[CanalCursor]
 ) -> list[dict[str, Any]]:
     made, used = list[dict[str, Any]](), set[CanalCursor]()
+    default_s = default_of(InstanceSettings, "reader.fallback_s")
     for view in views:
-        fallback_s = float(view.whole("canal.instance.fallbackIntervalInSeconds") or _FALLBACK_S)
+        fallback_s = float(view.whole("canal.instance.fallbackIntervalInSeconds") or default_s)
         oldest = _oldest(cursors)
         maker = Shards(view, report, secrets, fallback_s)
         made += maker.make(oldest)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, get_args
 
+from conf.relay.kafka_settings import KafkaSettings
 from programs.migration.canal_files.properties import Entry
 from programs.migration.canal_files.view import View
 from programs.migration.report import Report
 from programs.migration.secrets import Secrets
 
 _PREFIX: Final = "kafka."
-_COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+_COMPRESSIONS: Final = get_args(KafkaSettings.model_fields["compression"].annotation)
 _DECIDED: Final = frozenset(
     {"acks", "retries", "max.in.flight.requests.per.connection", "buffer.memory", "batch.size"}
 )

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from merge.values.reach import is_loopback
+from merge.values.well_known import CANAL_PORT
 from programs.migration.canal_files.view import View
 from programs.migration.report import Report
 from programs.migration.secrets import Secrets
 from programs.migration.stream import first_of
 
-_PORT: Final = 11_111
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - canal's own default
 _DIGEST = re.compile(r"[0-9A-Fa-f]{40}")
 
@@ -31,7 +31,10 @@ def listener_of(views: Sequence[View], report: Report, secrets: Secrets) -> dict
             report.note(view.given(key), "not used, as in canal: it has no listener for clients")
         return None
     report.setting(view.entry("canal.serverMode"), "`canal`: the listener for canal's clients")
-    port = first_of(views, report, "canal.port", "canal.port", lambda each, key: each.whole(key, 1)) or _PORT
+    port = (
+        first_of(views, report, "canal.port", "canal.port", lambda each, key: each.whole(key, 1))
+        or CANAL_PORT
+    )
     found: dict[str, Any] = {"port": port}
     report.setting(view.entry("canal.port"), f"`canal.port: {port}`")
     user, digest, entry = view.text("canal.user"), view.text("canal.passwd"), view.entry("canal.passwd")

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
+from conf.relay.relay_settings import RelaySettings
+from conf.value import default_of
+from merge.values.well_known import GATEWAY
 from programs.migration.canal_files.view import View
 from programs.migration.kafka import Kafka
 from programs.migration.report import Report
 from programs.migration.secrets import Secrets
 from programs.migration.stream import first_of
 
-_GATEWAY: Final = "grpc://127.0.0.1:11113"
 _MODES: Final = {"kafka": "kafka", "rabbitmq": "rabbitmq"}
-#: canal's key -> key of `route`, and our default
+#: canal's key -> key of `route`
 _ROUTE: Final = {
-    "canal.mq.topic": ("topic", "example"),
-    "canal.mq.dynamicTopic": ("dynamic_topic", ""),
-    "canal.mq.partition": ("partition", 0),
-    "canal.mq.partitionsNum": ("partitions", 1),
-    "canal.mq.partitionHash": ("partition_hash", ""),
-    "canal.mq.dynamicTopicPartitionNum": ("dynamic_topic_partitions", ""),
-    "canal.mq.database.hash": ("database_hash", True),
+    "canal.mq.topic": "topic",
+    "canal.mq.dynamicTopic": "dynamic_topic",
+    "canal.mq.partition": "partition",
+    "canal.mq.partitionsNum": "partitions",
+    "canal.mq.partitionHash": "partition_hash",
+    "canal.mq.dynamicTopicPartitionNum": "dynamic_topic_partitions",
+    "canal.mq.database.hash": "database_hash",
 }
 
 
@@ -68,7 +71,7 @@ def relay_of(
 
 def _read(settings: Mapping[str, Any]) -> dict[str, Any]:
     if "coordination.hosts" not in settings:
-        return {"gateway": _GATEWAY}
+        return {"gateway": GATEWAY}
     read = {"zookeeper": settings["coordination.hosts"]}
     prefix = settings.get("coordination.prefix")
     return read if prefix is None else {**read, "prefix": prefix}
@@ -76,10 +79,9 @@ def _read(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _route(views: Sequence[View], report: Report) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for key, (name, default) in _ROUTE.items():
-        value = first_of(
-            views, report, key, f"route.{name}", lambda view, of: _value(view, of, _ROUTE[of][1])
-        )
+    for key, name in _ROUTE.items():
+        default = default_of(RelaySettings, f"route.{name}")
+        value = first_of(views, report, key, f"route.{name}", partial(_value, default=default))
         if value is None:
             continue
         if value != default:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
+from conf.load import PRESETS
 from conf.sentence import shown
+from merge.values.well_known import PREFIX
 from programs.migration.canal_files.view import View
 from programs.migration.report import Report
 from programs.migration.stream import first_of
 
 _ZOOKEEPER_PORT = 2181
-_PREFIX = "/otter/canal"
-#: canal's instance file -> our preset
-_PRESETS: Final = ("memory", "file", "default", "group")
 _FLUSH_MS = 1_000
 _XML = "canal.instance.global.spring.xml"
 
@@ -32,7 +31,7 @@ def server_of(views: Sequence[View], report: Report) -> dict[str, Any]:
         preset = "default"
         hosts, prefix = zookeeper
         found |= {"coordination.kind": "zookeeper", "coordination.hosts": hosts}
-        if prefix != _PREFIX:
+        if prefix != PREFIX:
             found["coordination.prefix"] = prefix
     found["preset"] = preset or "file"
     for view in views:
@@ -53,9 +52,9 @@ def _preset(view: View, key: str) -> str | None:
     if text is None or entry is None:
         return None
     match = re.search(r"(\w+)-instance\.xml$", text)
-    if match is None or match[1] not in _PRESETS:
+    if match is None or match[1] not in PRESETS:
         raise entry.wrong(
-            f"be one of {', '.join(f'{each}-instance.xml' for each in _PRESETS)}; what another one says"
+            f"be one of {', '.join(f'{each}-instance.xml' for each in PRESETS)}; what another one says"
             " has to be set by hand",
             f"is {shown(text)}",
         )
@@ -90,7 +89,7 @@ def _zookeeper(view: View, key: str) -> tuple[str, str] | None:
     ):
         raise entry.wrong("be `host:port`, several separated by commas", f"is {shown(text)}")
     complete = [part if re.search(r":\d+$", part) else f"{part}:{_ZOOKEEPER_PORT}" for part in parts]
-    return ",".join(complete), f"{slash}{root.rstrip('/')}{_PREFIX}" if root else _PREFIX
+    return ",".join(complete), f"{slash}{root.rstrip('/')}{PREFIX}" if root else PREFIX
 
 
 def _say_zookeeper(view: View, found: dict[str, Any], report: Report) -> None:
@@ -100,7 +99,7 @@ def _say_zookeeper(view: View, found: dict[str, Any], report: Report) -> None:
         report.act(entry, "canal's other ZooKeeper clusters are left out: a destination has one")
     report.act(
         entry,
-        f"canal's cursors are below the same nodes ({_PREFIX}/destinations). Stop canal before this is"
+        f"canal's cursors are below the same nodes ({PREFIX}/destinations). Stop canal before this is"
         " served, or set another `coordination.prefix` for a trial: docs/migrating-from-canal.md",
     )
 

@@ -10,9 +10,11 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from conf.sentence import config_error, shown
+from conf.shard_settings import ShardSettings
+from conf.value import default_of
 from merge.errors import CanalGroupError
 from merge.values.start import parse_shard_start
 from programs.migration.canal_files.cursor import CanalCursor, time_text
@@ -25,7 +27,8 @@ from programs.migration.ssl import ssl_of
 
 _PREFIX = "canal.instance."
 _NUMBERED = re.compile(r"canal\.instance\.master(\d+)\.address")
-_PORT, _PORT_MAX = 3306, 65_535
+_PORT: Final = default_of(ShardSettings, "port")
+_PORT_MAX = 65_535
 _FIRST_OFFSET = 4
 _START_KEYS = ("journal.name", "position", "timestamp", "gtid")
 

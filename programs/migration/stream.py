@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from conf.sentence import shown
+from conf.settings import InstanceSettings
+from conf.value import default_of
 from programs.migration.canal_files.view import View
 from programs.migration.report import Report
 
@@ -34,11 +36,11 @@ def stream_of(views: Sequence[View], report: Report, *, standbys: bool) -> dict[
         ConfigError: a value cannot be used.
     """
     found: dict[str, Any] = {}
-    for key, (path, default, convert) in _SETTINGS.items():
-        _one(views, report, found, (f"{_PREFIX}{key}", path, default, convert))
+    for key, (path, convert) in _SETTINGS.items():
+        _one(views, report, found, f"{_PREFIX}{key}", path, convert)
     detecting: dict[str, Any] = {}
-    for key, (path, default, convert) in _DETECTING.items():
-        _one(views, report, detecting, (f"{_PREFIX}{key}", path, default, convert))
+    for key, (path, convert) in _DETECTING.items():
+        _one(views, report, detecting, f"{_PREFIX}{key}", path, convert)
     if standbys:
         return found | detecting
     for view in views:
@@ -64,9 +66,9 @@ def first_of(views: Sequence[View], report: Report, key: str, path: str, convert
 
 
 def _one(
-    views: Sequence[View], report: Report, found: dict[str, Any], setting: tuple[str, str, Any, _Convert]
+    views: Sequence[View], report: Report, found: dict[str, Any], key: str, path: str, convert: _Convert
 ) -> None:
-    key, path, default, convert = setting
+    default = default_of(InstanceSettings, path)
     value = first_of(views, report, key, path, convert)
     if value is None:
         return
@@ -133,20 +135,21 @@ def _flag(view: View, key: str) -> bool | None:
 
 def _sql(view: View, key: str) -> str | None:
     text = view.text(key)
-    return "SELECT 1" if text is not None and text.lower() == "select 1" else text
+    default: str = default_of(InstanceSettings, "reader.detecting.sql")
+    return default if text is not None and text.lower() == default.lower() else text
 
 
-#: canal's key -> path, our default, how the value is converted
-_SETTINGS: Final[Mapping[str, tuple[str, Any, _Convert]]] = {
-    "memory.buffer.size": ("store.size", 16_384, _power_of_two),
-    "memory.buffer.memunit": ("store.memunit_bytes", 1_024, _count),
-    "memory.batch.mode": ("store.mode", "memory", _mode),
-    "get.ddl.isolation": ("batch.ddl_isolation", False, _flag),
-    "fallbackIntervalInSeconds": ("reader.fallback_s", 60.0, _fallback),
-    "network.soTimeout": ("reader.connect_timeout_s", 10.0, _connect),
+#: canal's key -> path, how the value is converted
+_SETTINGS: Final[Mapping[str, tuple[str, _Convert]]] = {
+    "memory.buffer.size": ("store.size", _power_of_two),
+    "memory.buffer.memunit": ("store.memunit_bytes", _count),
+    "memory.batch.mode": ("store.mode", _mode),
+    "get.ddl.isolation": ("batch.ddl_isolation", _flag),
+    "fallbackIntervalInSeconds": ("reader.fallback_s", _fallback),
+    "network.soTimeout": ("reader.connect_timeout_s", _connect),
 }
-_DETECTING: Final[Mapping[str, tuple[str, Any, _Convert]]] = {
-    "detecting.sql": ("reader.detecting.sql", "SELECT 1", _sql),
-    "detecting.interval.time": ("reader.detecting.interval_s", 3.0, _seconds),
-    "detecting.retry.threshold": ("reader.detecting.threshold", 3, _threshold),
+_DETECTING: Final[Mapping[str, tuple[str, _Convert]]] = {
+    "detecting.sql": ("reader.detecting.sql", _sql),
+    "detecting.interval.time": ("reader.detecting.interval_s", _seconds),
+    "detecting.retry.threshold": ("reader.detecting.threshold", _threshold),
 }
