@@ -21,7 +21,7 @@ from benchmarks._load import BULK_ROWS, NAME, SHARDS, cpus, fill, servers
 from benchmarks._pipeline import DESTINATION, instance
 from canal_group.client.client import connect
 from canal_group.shapes.maps import tidied
-from conf.relay.relay_settings import build_relay
+from conf.relay.relay_settings import RouteSettings, build_relay
 from programs.output.formats import format_of
 from programs.output.kinds import settings_of
 from programs.output.messages import Messages
@@ -79,7 +79,7 @@ def _sample(uri: str) -> Messages:
         batch = consumer.get_without_ack(_BATCH_ROWS)
         assert batch is not None
         rows = tidied(batch.envelope(definitions=True))
-        messages = format_of("flat").make(rows, Router(topic=_TOPIC).routes(rows))
+        messages = format_of("flat").make(rows, Router(RouteSettings(topic=_TOPIC)).routes(rows))
         consumer.unsubscribe()
     return messages
 

@@ -67,7 +67,7 @@ class Publisher:
     def __init__(self, settings: RelaySettings, stop: threading.Event) -> None:
         self.settings, self._stop = settings, stop
         self._sink: Sink = sink_of(settings.output, settings.name)
-        self._router = Router(**settings.route.model_dump(), table_filter=settings.read.filter)
+        self._router = Router(settings.route, table_filter=settings.read.filter)
         self._format = format_of(settings.format)
         self._backoff = Backoff(settings.retry.first_s, settings.retry.max_s)
         #: what it has done, for metrics

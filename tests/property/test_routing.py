@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from soak import cases
 
+from conf.relay.relay_settings import RouteSettings
 from merge.rows.envelope import ENVELOPE
 from programs.output.routing.java_hash import java_hash, java_modulus
 from programs.output.routing.router import Router
@@ -170,7 +171,7 @@ def test_partitions_of_hash_codes_are_javas(hashed, count):
 @settings(max_examples=cases(600))
 @given(changes(), topic_rules, partition_rules, st.integers(1, 7), st.integers(0, 3), st.booleans())
 def test_routes_are_canals(rows, by_topic, by_partition, count, fixed, database_hash):
-    router = Router(
+    rules = RouteSettings(
         topic="my.topic",
         dynamic_topic=";".join(f"{topic}:{rule}" if topic else rule for topic, rule in by_topic),
         partition=fixed,
@@ -178,7 +179,7 @@ def test_routes_are_canals(rows, by_topic, by_partition, count, fixed, database_
         partition_hash=",".join(map(written, by_partition)),
         database_hash=database_hash,
     )
-    routes = router.routes(table_of(rows))
+    routes = Router(rules).routes(table_of(rows))
     for place, (schema, table, op, key, before, after, _) in enumerate(rows):
         assert routes.topics[routes.topic[place]] == model_topic(by_topic, "my.topic", schema, table)
 

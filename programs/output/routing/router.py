@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from canal_group.shapes.maps import value_of
+from conf.relay.relay_settings import RouteSettings
 from merge.rows.table_filter import TableFilter
 from merge.values.chunk import TableName, names_of
 from programs.output.routing.java_hash import java_hash, java_modulus
@@ -72,31 +73,23 @@ class TableRoute:
 
 
 class Router:
-    """Rules of topics and partitions, as `conf.relay.relay_settings.RouteSettings` explains them.
+    """Rules of topics and partitions.
+
+    Args:
+        settings: topics and partitions.
+        table_filter: which tables are read; empty: every table.
 
     Raises:
         ConfigError: a rule is none.
     """
 
-    def __init__(
-        self,
-        *,
-        topic: str,
-        dynamic_topic: str = "",
-        partition: int = 0,
-        partitions: int = 1,
-        partition_hash: str = "",
-        dynamic_topic_partitions: str = "",
-        database_hash: bool = True,
-        table_filter: str = "",
-    ) -> None:
+    def __init__(self, settings: RouteSettings, *, table_filter: str = "") -> None:
         #: which tables are read: statements name others as well
         self._filter = TableFilter(table_filter)
-        self._topic, self._partition, self._partitions = topic, partition, partitions
-        self._topic_rules = [TopicRule.of(rule) for rule in split_rules(dynamic_topic)]
-        self._partition_rules = [PartitionRule.of(rule) for rule in split_rules(partition_hash)]
-        self._count_rules = [CountRule.of(rule) for rule in split_rules(dynamic_topic_partitions)]
-        self._database_hash = database_hash
+        self._settings = settings
+        self._topic_rules = [TopicRule.of(rule) for rule in split_rules(settings.dynamic_topic)]
+        self._partition_rules = [PartitionRule.of(rule) for rule in split_rules(settings.partition_hash)]
+        self._count_rules = [CountRule.of(rule) for rule in split_rules(settings.dynamic_topic_partitions)]
         #: the first table that was seen of each topic
         self._tables: dict[str, TableName] = {}
         self._route_of: Callable[[str, str], TableRoute] = lru_cache(_TABLES_KEPT)(self._table_route)
@@ -163,10 +156,10 @@ class Router:
         if len(self._tables) < _TABLES_KEPT:
             self._tables.setdefault(topic, TableName(schema, table))
         count = next(
-            (rule.count for rule in self._count_rules if rule.names.matches(topic)), self._partitions
+            (rule.count for rule in self._count_rules if rule.names.matches(topic)), self._settings.partitions
         )
         if not self._partition_rules:
-            return TableRoute(topic, count, (), self._partition)
+            return TableRoute(topic, count, (), self._settings.partition)
         name = f"{schema}.{table}"
         rule = next((rule for rule in self._partition_rules if rule.names.matches(name)), None)
         if rule is None:
@@ -175,14 +168,14 @@ class Router:
 
     def _topic_of(self, schema: str, table: str) -> str:
         if not self._topic_rules:
-            return self._topic
+            return self._settings.topic
         if not schema or not table:
-            return self._topic.replace(".", "_")
+            return self._settings.topic.replace(".", "_")
         for name, is_table in ((f"{schema}.{table}", True), (schema, False)):
             for rule in self._topic_rules:
                 if rule.matches(name, is_table=is_table):
                     return (rule.topic or name.lower()).replace(".", "_")
-        return self._topic.replace(".", "_")
+        return self._settings.topic.replace(".", "_")
 
     def _hashed(
         self, rows: pa.Table, schema: str, route: TableRoute
@@ -207,7 +200,7 @@ class Router:
         self, images: Any, schema: str, names: tuple[str, ...], count: int
     ) -> NDArray[np.int32]:
         hashes = np.zeros(len(images), np.int32)
-        if self._database_hash:
+        if self._settings.database_hash:
             hashes ^= java_hash(pa.array([schema], pa.utf8()))
         for name in names:
             hashes ^= java_hash(value_of(images, name))

@@ -85,7 +85,7 @@ def test_the_shipped_file_and_the_examples_can_be_loaded():
         settings = load_relay(file, settings_of)
         assert settings.destination == "shop"
         format_of(settings.format)
-        Router(**settings.route.model_dump())
+        Router(settings.route)
 
 
 def test_defaults_are_what_the_shipped_file_says(tmp_path: Path):
@@ -276,4 +276,4 @@ def test_options_that_the_guarantees_depend_on_are_refused(tmp_path: Path):
 )
 def test_a_rule_that_is_none_is_named(rules: dict[str, str], sentence: str):
     with pytest.raises(ConfigError, match=sentence):
-        Router(topic="t", **rules)
+        Router(RouteSettings(topic="t", **rules))

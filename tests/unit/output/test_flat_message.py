@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from canal_group.shapes.changed import changed
 from canal_group.shapes.flat_message import flat_messages
 from canal_group.shapes.maps import tidied
+from conf.relay.relay_settings import RouteSettings
 from merge.rows.envelope import DEFINITION, ENVELOPE, MAP
 from programs.output.formats import format_of
 from programs.output.routing.router import Router
@@ -111,7 +112,7 @@ def test_a_flat_message_says_what_its_row_says(rows):
 @given(changes())
 def test_a_debezium_message_says_what_its_row_says(rows):
     table = table_of(rows)
-    messages = format_of("debezium").make(table, Router(topic="t").routes(table))
+    messages = format_of("debezium").make(table, Router(RouteSettings(topic="t")).routes(table))
     changed_rows = [row for row in rows if row["sql"] is None]
     letters = {"INSERT": "c", "UPDATE": "u", "DELETE": "d"}
     found = [json.loads(text) for text in messages.value.to_pylist()]
@@ -129,7 +130,7 @@ def test_a_debezium_message_says_what_its_row_says(rows):
 @given(changes())
 def test_streams_of_arrow_hold_the_rows_of_each_partition_in_order(rows):
     table = table_of(rows)
-    router = Router(topic="t", partitions=3, partition_hash=".*:$pk$")
+    router = Router(RouteSettings(topic="t", partitions=3, partition_hash=".*:$pk$"))
     routes = router.routes(table)
     messages = format_of("arrow").make(table, routes)
     found = {}

@@ -16,6 +16,7 @@ from canal_group.canal_protocol.entry_pb2 import Entry, RowChange
 from canal_group.canal_protocol.packet_pb2 import Messages, Packet
 from canal_group.shapes.maps import tidied
 from canal_group.spark.shapes import FIXED, envelope_rows, spark_fields, typed_rows
+from conf.relay.relay_settings import RouteSettings
 from merge.rows.assemble import BatchRows, ShardRows, ShardTable
 from merge.rows.canal.entries import ROWS, entries
 from merge.rows.envelope import envelope
@@ -66,7 +67,9 @@ class Numbers:
         rows = tidied(envelope(self.batch, definitions=True))
         if name == "protobuf":
             rows = rows.append_column("entry", row_entries(self.batch))
-        return format_of(name).make(rows, Router(topic="t", partition_hash=".*:$pk$").routes(rows))
+        return format_of(name).make(
+            rows, Router(RouteSettings(topic="t", partition_hash=".*:$pk$")).routes(rows)
+        )
 
 
 def row_entries(batch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from conf.relay.relay_settings import RouteSettings
 from merge.rows.envelope import ENVELOPE
 from programs.output.routing.router import Router
 
@@ -13,6 +14,8 @@ def test_a_statement_on_no_table_goes_to_the_topic_of_a_relay_that_reads_one_tab
     said = {"sql": "DO 0 /* canal-group left out {} */", "schema": "", "table": "", "tables": []}
     rows = pa.Table.from_pylist([said], schema=ENVELOPE)
     for more in ({}, {"dynamic_topic": r".*\..*"}):
-        addressed, routes = Router(topic="all", table_filter=r"shop\.orders", **more).addressed(rows)
+        addressed, routes = Router(
+            RouteSettings(topic="all", **more), table_filter=r"shop\.orders"
+        ).addressed(rows)
         assert addressed.column("sql").to_pylist() == [said["sql"]]
         assert routes.topics == ("all",)

@@ -7,18 +7,20 @@ import json
 import numpy as np
 import pytest
 from binlog_bytes import SIZES_5_1, File, events_of
+from defaults import chunk_limits, ring_of
 
 from actors.sink.processing import Processing
 from actors.sink.route import Route
 from actors.sink.sink import Sink
 from actors.sink.table_rule import KEPT, TableRule
-from actors.store.ring import BatchMode, RingBounds, RingStore
+from actors.store.ring import RingStore
 from actors.store.rows import Wanted, gather, message, opened, read_message
 from binlog.grammar.binlog_decoder import BinlogDecoder
 from binlog.grammar.chunk_builder import ChunkBuilder
 from canal_group.canal_protocol import entry_pb2
 from canal_group.shapes.maps import tidied
 from canal_group.spark.shapes import FIXED, envelope_rows
+from conf.relay.relay_settings import RouteSettings
 from merge.rows.assemble import BatchRows
 from merge.rows.canal.entries import entries
 from merge.rows.envelope import envelope
@@ -54,7 +56,7 @@ def chunk_of(said, sink=None, rules=(), version="10.11.6-MariaDB"):
     file = File(version, SIZES_5_1, checksum=False)
     for sql, schema in said:
         file.query(sql, schema)
-    builder = ChunkBuilder()
+    builder = ChunkBuilder(chunk_limits())
     decoder = BinlogDecoder("s0", Position("bin.000001", 4), (sink or Sink()).select, builder, checksum=0)
     for event in events_of(file.data):
         decoder.feed(event)
@@ -63,7 +65,7 @@ def chunk_of(said, sink=None, rules=(), version="10.11.6-MariaDB"):
 
 def batch_of(chunk, table_filter=""):
     """The batch that a reader with a filter gets of a chunk."""
-    ring = RingStore(RingBounds(BatchMode.ITEMS, 64))
+    ring = RingStore(ring_of("items", 64))
     ring.put(chunk)
     headers = ring.get_within(0.0)
     stored = gather(ring.fetch(0, len(headers.headers)), Wanted(table_filter=table_filter))
@@ -77,7 +79,7 @@ def texts(chunk, table_filter=""):
 
 def of_relay(chunk, table_filter="", **route):
     rows = tidied(envelope(batch_of(chunk, table_filter), definitions=True))
-    return Router(**{"topic": "all", **route}, table_filter=table_filter).addressed(rows)
+    return Router(RouteSettings(**{"topic": "all", **route}), table_filter=table_filter).addressed(rows)
 
 
 def entries_of(chunk, table_filter=""):
