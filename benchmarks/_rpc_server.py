@@ -29,6 +29,7 @@ from actors.admission.token_middleware import TokenMiddleware, grant_of
 from actors.process.imports import freeze_imports
 from actors.shard.report import ShardReport
 from actors.transport.rpc_server import RpcServer
+from conf.listeners.gateway_settings import GatewayBounds
 from merge.calls.batch import Batch
 from merge.values.header import HEADER, WHOLE, HeaderRun, Headers
 from merge.values.position import GroupPosition, Position
@@ -133,7 +134,9 @@ class _Actions(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is unt
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         grants = Grants.of([(SECRET, Grant("caller"))])
-        super().__init__("grpc://127.0.0.1:0", middleware=TokenMiddleware(grants).middleware)
+        super().__init__(
+            "grpc://127.0.0.1:0", middleware=TokenMiddleware(grants, GatewayBounds().calls_max).middleware
+        )
 
     def do_action(self, context: Any, action: flight.Action) -> list[flight.Result]:
         grant_of(context)

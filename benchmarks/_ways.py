@@ -121,7 +121,9 @@ class _UnixServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is 
 
     def __init__(self, location: str, door: GatewayServer, wiring: GatewayWiring) -> None:
         self._server = door
-        super().__init__(location, middleware=TokenMiddleware(wiring.grants, wiring.calls_max).middleware)
+        super().__init__(
+            location, middleware=TokenMiddleware(wiring.grants, wiring.bounds.calls_max).middleware
+        )
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.GeneratorStream:
         return self._server.do_get(context, ticket)

@@ -21,18 +21,18 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks._load import cpus, servers
+from benchmarks._readers import address_at, definitions_of, reader_at
 from binlog.formats.events import Query
-from binlog.grammar.chunk_builder import Limits
 from binlog.server.definitions.source_definitions import SourceDefinitions
-from binlog.server.reader import SourceReader
 from binlog.server.source import SourceAddress, connect, server_facts
 from binlog.server.starts.start import latest_position
 from merge.errors import RetryableError
-from merge.values.chunk import Chunk, TableName
+from merge.values.chunk import Chunk
 from merge.values.position import Position
 from programs.demo.database.engine import Engine
 from programs.demo.database.server_process import DatabaseServer
@@ -73,8 +73,8 @@ def _make(server: DatabaseServer, begin: int, end: int) -> None:
 
 def _apart(server: DatabaseServer, count: int) -> dict[str, Any]:
     """Measure in processes of their own, which know nothing of others' tables."""
-    where = server.address()
-    address = SourceAddress("s1", where.host, where.port, "root", "", _SERVER_ID)  # it writes rows, too
+    # It writes rows, too.
+    address = replace(address_at(server, "s1", _SERVER_ID), user="root", password="")
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
         first, stored = pool.apply(_first, (address, count))
@@ -172,9 +172,9 @@ class _Listener:
 
 @contextlib.contextmanager
 def _reading(address: SourceAddress, stored: str) -> Iterator[tuple[SourceDefinitions, _Listener]]:
-    definitions, listener = SourceDefinitions(address.name, TableName), _Listener()
+    definitions, listener = definitions_of(address.name), _Listener()
     definitions.restore(stored)
-    reader = SourceReader(address, TableName, Limits(), listener, definitions=definitions)
+    reader = reader_at(address, listener, definitions)
     thread = threading.Thread(target=reader.run, args=(None,))
     thread.start()
     try:

@@ -11,17 +11,16 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from benchmarks._load import BULK_ROWS, cpu_s, cpus, fill, servers
-from binlog.grammar.chunk_builder import Limits
+from benchmarks._readers import address_at, reader_at
 from binlog.server.reader import SourceReader
-from binlog.server.source import SourceAddress
 from merge.errors import RetryableError
-from merge.values.chunk import Chunk, TableName
+from merge.values.chunk import Chunk
 from merge.values.position import Position
 from programs.demo.database.server_process import DatabaseServer
 
@@ -148,18 +147,11 @@ def _reading(
     server: DatabaseServer, number: int, *, dump_server: bool
 ) -> Iterator[tuple[_Counter, SourceReader]]:
     """Run a reader from the end of the binlog, until it is left."""
-    where = server.address()
-    address = SourceAddress(
-        f"s{number}",
-        where.host,
-        where.port,
-        where.user,
-        where.password,
-        _SERVER_ID + number,
-        dump_window_bytes_max=_WINDOW_BYTES if dump_server else 0,
-    )
+    address = address_at(server, f"s{number}", _SERVER_ID + number)
+    if dump_server:
+        address = replace(address, dump_window_bytes_max=_WINDOW_BYTES)
     counter = _Counter()
-    reader = SourceReader(address, TableName, Limits(), counter)
+    reader = reader_at(address, counter)
     thread = threading.Thread(target=reader.run, args=(None,))
     thread.start()
     try:

@@ -18,13 +18,13 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks._load import binlogs, cpus, fill, servers
+from benchmarks._readers import LIMITS, MARGIN_US, address_at, definitions_of
 from benchmarks.parse import TRANSACTIONS, rows_of
-from binlog.grammar.chunk_builder import Limits
 from binlog.server.binlog_stream import BinlogStream
 from binlog.server.clock import SourceClock
 from binlog.server.definitions.source_definitions import SourceDefinitions
 from binlog.server.low_watermarks import CaughtUp
-from binlog.server.source import SourceAddress, connect, server_facts
+from binlog.server.source import connect, server_facts
 from merge.values.chunk import TableName
 from merge.values.position import Position
 from programs.demo.database.engine import Engine
@@ -50,7 +50,7 @@ def measure(size: float, engine: Engine = Engine.MARIADB) -> dict[str, Any]:
 
 def _ratios(made: list[DatabaseServer], rows: int, *, known: bool) -> float:
     """Return the speed of the second server's rows, as a part of that of the first one's."""
-    kept = [SourceDefinitions("s1", TableName) for _ in made] if known else [None, None]
+    kept = [definitions_of("s1") for _ in made] if known else [None, None]
     rounds = []
     for _ in range(_ROUNDS + known):
         full, default = (_rows_per_s(*each, rows) for each in zip(made, kept, strict=True))
@@ -59,15 +59,16 @@ def _ratios(made: list[DatabaseServer], rows: int, *, known: bool) -> float:
 
 
 def _rows_per_s(server: DatabaseServer, kept: SourceDefinitions | None, rows: int) -> float:
-    where = server.address()
-    address = SourceAddress("s1", where.host, where.port, where.user, where.password, _SERVER_ID)
+    address = address_at(server, "s1", _SERVER_ID)
     begin_s, left = time.thread_time(), rows
     with contextlib.closing(connect(address)) as connection:
         facts = server_facts(address, connection)
     start = Position(binlogs(server)[0][0], 4)
     start = replace(start, server=facts.identity)
-    lookup = (kept or SourceDefinitions("s1", TableName)).lookup(address, facts, start)
-    stream = BinlogStream(address, start, TableName, Limits(), lambda: SourceClock(0, 0), lookup=lookup)
+    lookup = (kept or definitions_of("s1")).lookup(address, facts, start)
+    stream = BinlogStream(
+        address, start, TableName, LIMITS, lambda: SourceClock(0, 0), margin_us=MARGIN_US, lookup=lookup
+    )
     lookup.follow(stream)
     with contextlib.closing(stream):
         for item in stream:

@@ -32,14 +32,14 @@ from pymysqlreplication.row_event import TableMapEvent, WriteRowsEvent
 
 from benchmarks._events import events_of
 from benchmarks._load import Backlog, binlogs, cpus, fill, servers
+from benchmarks._readers import LIMITS, MARGIN_US, address_at
 from benchmarks._rivals import raw_dumps
 from binlog.grammar.binlog_decoder import BinlogDecoder
-from binlog.grammar.chunk_builder import ChunkBuilder, Limits
+from binlog.grammar.chunk_builder import ChunkBuilder
 from binlog.native.packets import PacketBuffer
 from binlog.server.binlog_stream import BinlogStream
 from binlog.server.clock import SourceClock
 from binlog.server.low_watermarks import CaughtUp
-from binlog.server.source import SourceAddress
 from merge.values.chunk import Chunk, TableName
 from merge.values.position import Position
 from programs.demo.database.engine import Engine
@@ -104,7 +104,7 @@ def run_ours(packets: bytes, checksum: int = 1, process: Callable[[Chunk], Chunk
 
     With `process` it is applied to each chunk, as a shard does it.
     """
-    builder, arriving, buffer = ChunkBuilder(), io.BytesIO(packets), PacketBuffer()
+    builder, arriving, buffer = ChunkBuilder(LIMITS), io.BytesIO(packets), PacketBuffer()
     decoder = BinlogDecoder("s1", Position("mysql-bin.000001", 4), TableName, builder, checksum=checksum)
     rows = 0
     while size := arriving.readinto(buffer):
@@ -185,11 +185,10 @@ def from_server(server: DatabaseServer, backlog: Backlog) -> dict[str, Any]:
 
 def streamed_s(server: DatabaseServer, rows: int) -> float:
     """Read a server's binlog from its start until `rows` rows are in chunks; return the seconds."""
-    where = server.address()
-    address = SourceAddress("s1", where.host, where.port, where.user, where.password, _SERVER_ID)
+    address = address_at(server, "s1", _SERVER_ID)
     start = Position(binlogs(server)[0][0], 4)
     began_s = time.monotonic()
-    stream = BinlogStream(address, start, TableName, Limits(), lambda: SourceClock(0, 0))
+    stream = BinlogStream(address, start, TableName, LIMITS, lambda: SourceClock(0, 0), margin_us=MARGIN_US)
     try:
         items = iter(stream)
         while rows > 0:

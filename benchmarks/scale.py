@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from conf.stream_settings import MergeSettings
 from merge.order.timeline import Timeline
 from merge.values.header import HEADER, WHOLE, HeaderRun
 
@@ -44,7 +45,7 @@ def measure(size: float) -> dict[str, Any]:
 def _merged_us(shards: int, total: int) -> float:
     """Merge once; return microseconds per transaction."""
     reports = _reports(shards, total)
-    timeline = Timeline([0] * shards)
+    timeline = Timeline([0] * shards, int(MergeSettings().ahead_max_s * 1e6))
     out = 0
     began_s = time.perf_counter()
     for shard, run in reports:

@@ -14,10 +14,9 @@ answers the consumers' calls. The group connects the three. Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from merge.calls.client_id import COUNT_MAX
 from merge.calls.consumers import GetRange, Release, Unsubscribe
 from merge.calls.operators import GivePolicy, RemoveShard
 from merge.delivery.batch_limits import BatchLimits
@@ -42,14 +41,13 @@ from merge.events import (
 from merge.instructions import CloseShard, Instruction, Refuse, Reply
 from merge.order.ddl.policy import DdlPolicy
 from merge.order.ddl.rule import DdlRule
-from merge.order.dead_shard import WAIT, DeadShard
+from merge.order.dead_shard import DeadShard
 from merge.order.sort_order import SortOrder
 from merge.order.stream import Stream
 from merge.order.stream_status import describe_stream
-from merge.order.timeline import AHEAD_MAX_US
 from merge.trace import trace
 from merge.values.chunk import TableName
-from merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
+from merge.values.commit_time import CommitTimes
 from merge.values.loss import Purged
 from merge.values.member import Role
 
@@ -60,34 +58,34 @@ PURGED_WAIT_US = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Settings of a group."""
+    """Settings of a group; `actors.group.wiring` makes them, and `conf` has their defaults."""
 
     destination: str
     #: names by shard_index
     shards: tuple[str, ...]
-    limits: BatchLimits = field(default_factory=BatchLimits)
+    limits: BatchLimits
     #: how long a consumer may be silent before its client id is free again
-    lease_us: int = 10_000_000
+    lease_us: int
     #: whether to continue without a silent shard
-    dead_shard: DeadShard = WAIT
+    dead_shard: DeadShard
     #: how far ahead of its source's clock a commit time may be; one further ahead is not believed
-    ahead_max_us: int = AHEAD_MAX_US
+    ahead_max_us: int
     #: order by ids, and an id is committed at most so long after a greater one; None: order by commit time
-    ids_within_us: int | None = None
+    ids_within_us: int | None
     #: which server's commit times the shards read
-    commit_times: CommitTimes = OF_THE_SERVER_READ
+    commit_times: CommitTimes
     #: drop a client id that has no consumer for longer while another one has; None: keep it for ever
-    drop_after_us: int | None = None
+    drop_after_us: int | None
     #: a consumer may have the shards opened again at most so far before the others, in commit time; None: any
-    apart_max_us: int | None = None
+    apart_max_us: int | None
     #: where a client id goes on whose position a source has purged
-    purged: Purged = Purged.FAIL
+    purged: Purged
     #: how often cursors pass what nothing is kept of; at each tick while a ring is full
-    quiet_us: int = 5_000_000
+    quiet_us: int
     #: client ids that there may be
-    client_ids_max: int = COUNT_MAX
+    client_ids_max: int
     #: which of the statements that say the same of tables with one name are delivered
-    ddl: DdlRule = DdlRule.EVERY
+    ddl: DdlRule
 
 
 class Group:

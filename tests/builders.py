@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 import numpy as np
+from defaults import group_settings
 
 from merge import events as ev
 from merge import instructions as do
@@ -210,7 +211,7 @@ class World:
     def of(cls, *sources: Source, start: bool = True, **settings: Any) -> World:
         """Return a world of these sources, started and with all shards open unless specified otherwise."""
         names = tuple(f"s{index}" for index in range(len(sources)))
-        world = cls(list(sources), GroupSettings("shop", names, **settings))
+        world = cls(list(sources), group_settings("shop", names, **settings))
         if start:
             world.start()
             world.open_all()

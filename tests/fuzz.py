@@ -20,10 +20,10 @@ from functools import cache
 from pathlib import Path
 
 from binlog_bytes import events_of
+from defaults import chunk_limits
 
 from binlog.files.binlog_files import BinlogFiles
 from binlog.formats.event_types import EventType
-from binlog.grammar.chunk_builder import Limits
 from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
 from merge.values.chunk import TableName
 
@@ -204,7 +204,7 @@ def attempt(seed, folder):
 
 
 def _error_of(chance, path):
-    limits = Limits(rows_max=chance.choice((1, 3, 10_000)))
+    limits = chunk_limits(rows_max=chance.choice((1, 3, 10_000)))
     try:
         for chunk in BinlogFiles([path], TableName, limits, verbatim=chance.random() < 0.5):
             for table in chunk.tables:

@@ -13,9 +13,10 @@ from certificates import Pair
 from pyarrow import flight
 
 from actors.admission.access import Grant, Grants
-from actors.admission.connection_guard import ConnectionGuard, ConnectionLimits
+from actors.admission.connection_guard import ConnectionGuard
 from actors.admission.gateway_tls import GatewayTls
 from actors.admission.token_middleware import TokenMiddleware, grant_of
+from conf.listeners.connection_bounds import ConnectionBounds
 
 DEADLINE_S = 20.0
 
@@ -44,7 +45,7 @@ class Guarded(flight.FlightServerBase):
     def __init__(
         self,
         location: str,
-        limits: ConnectionLimits,
+        limits: ConnectionBounds,
         calls_max: int = 10,
         grants: Grants | None = None,
         tls: GatewayTls | None = None,
@@ -96,7 +97,7 @@ def serving(
     watched: bool = True,
     **limits: Any,
 ) -> Iterator[Guarded]:
-    with Guarded(location, ConnectionLimits(**limits), calls_max, grants, tls, watched=watched) as server:
+    with Guarded(location, ConnectionBounds(**limits), calls_max, grants, tls, watched=watched) as server:
         yield server
 
 

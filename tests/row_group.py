@@ -15,9 +15,10 @@ import numpy as np
 
 from actors.gateway.canal.server import CanalServer
 from actors.gateway.canal.service import CanalService
-from actors.gateway.canal.wiring import CanalLimits, CanalWiring
+from actors.gateway.canal.wiring import CanalWiring
 from actors.gateway.gateway_counters import GatewayCounters
 from canal_group.canal_protocol import entry_pb2, packet_pb2
+from conf.listeners.canal_settings import CanalBounds
 from merge.calls.batch import Batch
 from merge.calls.call import Call
 from merge.calls.consumers import Ack, Get, Release, Rollback, Touch, Unsubscribe
@@ -153,7 +154,7 @@ class RowGroup:
 
 def canal_server(group: RowGroup, login: Any = None, **limits: Any) -> str:
     """Serve canal's protocol for a group until the process ends; return the address."""
-    wiring = CanalWiring("127.0.0.1", 0, "shop", 30.0, login, None, CanalLimits(**limits))
+    wiring = CanalWiring("127.0.0.1", 0, "shop", 30.0, login, None, CanalBounds(**limits))
     parts: Any = group
     service = CanalService(wiring, parts, parts, parts, GatewayCounters({"canal_get"}))
     return f"127.0.0.1:{CanalServer(wiring, service).port}"

@@ -25,6 +25,7 @@ from urllib.parse import unquote
 
 from actors.admission.held_connections import HeldConnections
 from actors.process.clock import clock_s
+from conf.listeners.connection_bounds import ConnectionBounds
 
 _log = logging.getLogger(__name__)
 
@@ -41,22 +42,6 @@ _BYTES_RECEIVED = struct.Struct("=128xQ")
 Peer: TypeAlias = tuple[str, int]
 #: a call that was let in: over which connection, and whose
 _Heard: TypeAlias = tuple[Peer, str]
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """What a server's connections may be and bring."""
-
-    #: connections that brought a call which was let in; one more closes the oldest of whom has the most
-    connections_max: int = 1_024
-    #: other ones
-    unauthenticated_max: int = 64
-    #: how long one may be such, seconds
-    unauthenticated_s: float = 10.0
-    #: bytes that all of those together may bring: each may open many streams with few bytes
-    unauthenticated_bytes_max: int = 2 << 20
-    #: bytes that any other one may bring from one call that is let in to the next
-    request_bytes_max: int = 16 << 20
 
 
 @dataclass(slots=True)
@@ -84,14 +69,14 @@ class ConnectionGuard:
     """Watches over the connections of one port of this process, on a thread of its own.
 
     Args:
-        limits: of the connections.
+        bounds: of the connections.
     """
 
-    def __init__(self, limits: ConnectionLimits) -> None:
-        self._limits = limits
+    def __init__(self, bounds: ConnectionBounds) -> None:
+        self._bounds = bounds
         #: inodes, by the address of their other end, and by the name of whose call was let in
-        self._unauthenticated = HeldConnections[int](limits.unauthenticated_max)
-        self._authenticated = HeldConnections[int](limits.connections_max)
+        self._unauthenticated = HeldConnections[int](bounds.unauthenticated_max)
+        self._authenticated = HeldConnections[int](bounds.connections_max)
         #: by inode; None: another socket
         self._sockets: dict[int, _Connection | None] = {}
         #: calls that were let in since the last look, and those of them that came while it listed the sockets
@@ -147,7 +132,7 @@ class ConnectionGuard:
                 self._authenticate(by_peer[peer], name)
         self._refuse([each for each in connections if each.name is None])
         for connection in connections:
-            if connection.name is not None and connection.open_bytes > self._limits.request_bytes_max:
+            if connection.name is not None and connection.open_bytes > self._bounds.request_bytes_max:
                 self._shut(connection, "sent a request that is too large")
 
     def _drained(self) -> list[_Heard]:
@@ -167,13 +152,13 @@ class ConnectionGuard:
             if not connection.shut and connection.inode not in self._unauthenticated:
                 evicted = self._unauthenticated.add(connection.inode, connection.peer[0])
                 self._shut_one(evicted, "was the oldest of too many unauthenticated")
-        now_s, limits = clock_s(), self._limits
+        now_s, bounds = clock_s(), self._bounds
         for connection in waiting:
-            if now_s - connection.since_s > limits.unauthenticated_s:
+            if now_s - connection.since_s > bounds.unauthenticated_s:
                 self._shut(connection, "made no call that was admitted")
         while True:
             left = [each for each in waiting if not each.shut]
-            if sum(each.open_bytes for each in left) <= limits.unauthenticated_bytes_max:
+            if sum(each.open_bytes for each in left) <= bounds.unauthenticated_bytes_max:
                 return
             greatest = max(left, key=lambda each: each.open_bytes)
             self._shut(greatest, "sent too much before any call was admitted")

@@ -15,8 +15,6 @@ from actors.admission.access import Grant, Grants
 from actors.admission.calls import Calls
 
 _NAME = "token"
-#: calls of one client that are answered at once; each holds a thread
-CALLS_MAX = 512
 
 
 class _Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow is untyped
@@ -48,10 +46,10 @@ class TokenMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # 
 
     Args:
         grants: of tokens and certificates.
-        calls_max: how many calls of one grant are answered at once.
+        calls_max: how many calls of one grant are answered at once; each holds a thread.
     """
 
-    def __init__(self, grants: Grants, calls_max: int = CALLS_MAX) -> None:
+    def __init__(self, grants: Grants, calls_max: int) -> None:
         super().__init__()
         self._grants = grants
         self._calls = Calls(calls_max)

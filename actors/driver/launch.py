@@ -6,7 +6,7 @@ All actors of an instance belong to the driver that launched them: they end with
 from __future__ import annotations
 
 import uuid
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,15 @@ from actors.driver.instance import Instance
 from actors.driver.zookeepers import ZooKeepers
 from actors.gateway.address import Addresses, GatewayAddress, ReservedAddress
 from actors.gateway.canal.login import CanalLogin
-from actors.gateway.canal.wiring import CanalLimits, CanalWiring
+from actors.gateway.canal.wiring import CanalWiring
 from actors.gateway.gateway import Gateway, GatewayWiring
 from actors.group import wiring
 from actors.group.group import GroupActor
 from actors.process.log import ActorLog, LogLevel
 from actors.shard.shard import ShardActor
 from actors.shard.wiring import shard_wiring
+from conf.listeners.canal_settings import CanalBounds
+from conf.listeners.gateway_settings import GatewayBounds
 from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
 from merge.errors import ConfigError, ServerUnavailable
@@ -192,10 +194,8 @@ def gateway_wiring(
         destination=settings.destination,
         grants=wiring.grants(settings, address.operator_token),
         tls=tls,
-        reply_bytes_max=settings.gateway.reply_bytes_max,
         lease_s=settings.consumer.lease_s,
-        connections=wiring.connection_limits(settings),
-        calls_max=settings.gateway.calls_max,
+        bounds=settings.gateway.part(GatewayBounds),
     )
 
 
@@ -217,7 +217,7 @@ def canal_wiring(
         settings.consumer.lease_s,
         login,
         tls,
-        CanalLimits(**{each.name: getattr(canal, each.name) for each in fields(CanalLimits)}),
+        canal.part(CanalBounds),
     )
 
 

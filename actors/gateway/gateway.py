@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -28,9 +28,9 @@ from pyarrow import flight
 from actors.admission.access import Grant, Grants
 from actors.admission.audit_log import AuditLog, audited
 from actors.admission.calls import ALL_QUESTIONS_MAX, QUESTIONS_MAX, Calls
-from actors.admission.connection_guard import ConnectionGuard, ConnectionLimits
+from actors.admission.connection_guard import ConnectionGuard
 from actors.admission.gateway_tls import GatewayTls
-from actors.admission.token_middleware import CALLS_MAX, TokenMiddleware, grant_of
+from actors.admission.token_middleware import TokenMiddleware, grant_of
 from actors.gateway.batch_reader import BatchReader, Part
 from actors.gateway.canal.packets import COUNTED as CANAL_PACKETS
 from actors.gateway.canal.server import CanalServer
@@ -48,6 +48,7 @@ from actors.process.log import ActorLog
 from actors.store.rows import Payload
 from actors.transport.flight_errors import flight_error, refusal
 from actors.transport.shared_memory_server import Offer, SharedMemoryServer
+from conf.listeners.gateway_settings import GatewayBounds
 from merge.calls.body import call_of
 from merge.calls.call import CALLS, Call, Right
 from merge.calls.consumers import Get, OpenSharedMemory, Plan, Status
@@ -71,14 +72,10 @@ class GatewayWiring:
     grants: Grants
     #: None: connections are not encrypted
     tls: GatewayTls | None
-    #: about how many bytes one message of a stream may have
-    reply_bytes_max: int
     #: how long a consumer may be silent, seconds
     lease_s: float
-    #: how many connections, and what they may bring
-    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
-    #: calls of one client that are answered at once
-    calls_max: int = CALLS_MAX
+    #: what callers may cost
+    bounds: GatewayBounds
     #: where changes are logged; None: nowhere
     audit_log: Path | None = None
     #: canal's protocol beside it; None: it is not served
@@ -97,7 +94,7 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
 
     def __init__(self, wiring: GatewayWiring, group: str, shard_actors: str, shards: Sequence[str]) -> None:
         self._destination = wiring.destination
-        self._reply_bytes_max = wiring.reply_bytes_max
+        self._reply_bytes_max = wiring.bounds.reply_bytes_max
         self._group = GroupHandle(group)
         actors = ShardActors(shard_actors, shards)
         operator = OperatorRequests(wiring.destination, self._group, actors, self.describe)
@@ -108,13 +105,13 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         self._counters = GatewayCounters({*CALLS, ROWS, *CANAL_PACKETS})
         self._questions = Calls(QUESTIONS_MAX, ALL_QUESTIONS_MAX)
         self._shared_memory = SharedMemoryServer(self._offer)
-        self._guard = ConnectionGuard(wiring.connections)
+        self._guard = ConnectionGuard(wiring.bounds)
         if wiring.canal is not None:
             canal = CanalService(wiring.canal, self._group, self._requests, self._rows, self._counters)
             self._canal = CanalServer(wiring.canal, canal)
         # Last: it listens, and may be called, before it returns.
         tls = wiring.tls.server_options() if wiring.tls is not None else {}
-        tokens = TokenMiddleware(wiring.grants, wiring.calls_max)
+        tokens = TokenMiddleware(wiring.grants, wiring.bounds.calls_max)
         super().__init__(wiring.location, middleware=tokens.middleware, **tls)
         self._guard.start(self.port)
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from actors.admission.access import READER, Grant, Grants, token_digest
-from actors.admission.connection_guard import ConnectionLimits
 from actors.admission.gateway_tls import GatewayTls
 from actors.coordination.embedded import HOST as LOOPBACK
 from actors.coordination.local import LocalCoordinator
@@ -148,18 +147,6 @@ def grants(settings: InstanceSettings, operator_token: str | None = None) -> Gra
         elif client.certificate is not None:
             certificates.append((client.certificate, grant))
     return Grants(tuple(tokens), tuple(certificates))
-
-
-def connection_limits(settings: InstanceSettings) -> ConnectionLimits:
-    """Return the limits of connections to the gateway."""
-    gateway = settings.gateway
-    return ConnectionLimits(
-        connections_max=gateway.connections_max,
-        unauthenticated_max=gateway.unauthenticated_max,
-        unauthenticated_s=gateway.unauthenticated_s,
-        unauthenticated_bytes_max=gateway.unauthenticated_bytes_max,
-        request_bytes_max=gateway.request_bytes_max,
-    )
 
 
 def gateway_tls(settings: InstanceSettings) -> GatewayTls | None:

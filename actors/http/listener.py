@@ -10,10 +10,11 @@ from typing import Any
 
 import uvicorn
 
-from actors.admission.connection_guard import ConnectionGuard, ConnectionLimits
+from actors.admission.connection_guard import ConnectionGuard
+from conf.listeners.connection_bounds import ConnectionBounds
 from merge.errors import ConfigError
 
-#: connections of callers that were let in; those of others are bounded by `ConnectionLimits`
+#: connections of callers that were let in; those of others are bounded by `ConnectionBounds`
 CONNECTIONS_MAX = 256
 #: seconds after which a silent connection is closed
 KEEP_ALIVE_S = 15
@@ -48,7 +49,7 @@ class Listener:
         port = bound.getsockname()[1]
         self.url = f"{'http' if cert is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
         #: closes connections that bring no request that is let in
-        self.guard = ConnectionGuard(ConnectionLimits(connections_max=CONNECTIONS_MAX))
+        self.guard = ConnectionGuard(ConnectionBounds(connections_max=CONNECTIONS_MAX))
         # Connections are the guard's: uvicorn's own limit counts silent ones, and refuses the new one.
         config = uvicorn.Config(
             app,

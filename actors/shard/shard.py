@@ -177,7 +177,7 @@ class Shard:
                 self._leave()
                 held = None
             if held is None:
-                ring = RingStore(self._wiring.ring, self._host)
+                ring = RingStore(self._wiring.store, self._host)
                 make_reader = self._make_reader or self._source.reader
                 intake = Intake(
                     self._name,

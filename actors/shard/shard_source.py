@@ -15,6 +15,7 @@ from actors.shard.order_ids import OrderIds
 from actors.shard.row_search import changes_of
 from actors.shard.rules import processing_of, view_of
 from actors.shard.shard_wiring import ShardWiring
+from actors.shard.wiring import limits_of
 from actors.sink.route import Route
 from actors.sink.sink import Sink
 from binlog.files.files_reader import FilesReader, FilesSource, locate
@@ -54,7 +55,10 @@ class ShardSource:
         )
         self._view = view_of(chosen)
         self._processing = processing_of(chosen)
-        self._order_ids = OrderIds(self._name, wiring.order_by) if wiring.order_by else None
+        self._order_ids = OrderIds(self._name, wiring.merge.order_by) if wiring.merge.order_by else None
+        #: whether the group has to know which tables the source has
+        self._follows_tables = wiring.merge.ddl == "last"
+        self._limits = limits_of(wiring.reader)
         #: latest columns of the tables that were read; as many as the source has tables
         self.columns: dict[TableName, pa.Schema] = {}
         #: the servers, and what is known of their tables; None for files
@@ -65,15 +69,15 @@ class ShardSource:
         #: up to where client ids have read, for the next reader
         self.read_to: tuple[Position, ...] = ()
         if not isinstance(wiring.source, FilesSource):
-            self._hosts = SourceHosts([wiring.source, *wiring.standbys], wiring.detecting)
+            self._hosts = SourceHosts([wiring.source, *wiring.standbys], wiring.reader.detecting)
             self._definitions = SourceDefinitions(
                 self._name,
                 self._sink.select,
+                confirm_s=wiring.reader.confirm_s,
+                statement_chars_max=wiring.reader.statement_chars_max,
                 # Rules follow a table through statements.
-                always=wiring.follows_tables or bool(chosen.tables),
-                confirm_s=wiring.confirm_s,
+                always=self._follows_tables or bool(chosen.tables),
                 protects=self._processing.protects,
-                statement_chars_max=wiring.limits.statement_chars_max,
             )
 
     @property
@@ -92,21 +96,22 @@ class ShardSource:
             return FilesReader(
                 wiring.source,
                 self._sink.select,
-                wiring.limits,
+                self._limits,
                 intake,
                 begin=wiring.start,
                 skips=self._skips,
             )
         assert self._hosts is not None, "a shard without files has servers"
+        assert self._definitions is not None, "a shard without files has a schema history"
         return SourceReader(
             self._hosts.current,
             self._sink.select,
-            wiring.limits,
+            self._limits,
             intake,
-            margin_us=wiring.margin_us,
+            margin_us=wiring.merge.margin_ms * 1000,
             begin=wiring.start,
             start_by=wiring.start_by,
-            fallback_us=wiring.fallback_us,
+            fallback_us=int(wiring.reader.fallback_s * 1e6),
             definitions=self._definitions,
             hosts=self._hosts,
             ring=intake.ring,
@@ -151,7 +156,7 @@ class ShardSource:
 
     def tables(self) -> frozenset[str] | None:
         """Return what consumers call the tables where reading is; None: not known, or nobody asks for it."""
-        if self._definitions is None or not self._wiring.follows_tables:
+        if self._definitions is None or not self._follows_tables:
             return None
         return self._definitions.names()
 

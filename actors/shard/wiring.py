@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from actors.shard.shard_wiring import ShardWiring
-from actors.store.ring import BatchMode, RingBounds
 from binlog.files.files_reader import FilesSource
 from binlog.grammar.chunk_builder import Limits
-from binlog.server.hosts import Detecting
 from binlog.server.source import SourceAddress
 from conf.server_settings import LocalSettings
 from conf.settings import InstanceSettings
 from conf.shard_settings import LookupSettings, ShardSettings
+from conf.stream_settings import ReaderSettings
 
 #: lower limit of the allowed silence, seconds: a group may be restarting, and its shards keep their rings
 SILENCE_MIN_S = 10.0
@@ -47,22 +46,21 @@ def source_address(
     ssl = server.ssl
     assert server.host is not None, "a shard without files has a host"
     assert server.user is not None, "a shard with a host has a user"
-    return SourceAddress(
-        name=shard.name,
-        host=server.host,
-        port=server.port,
-        user=server.user,
-        password=server.password.get_secret_value(),
-        server_id=settings.server_id_of(shard),
+    reader, reads = settings.reader, server is shard
+    address = address_of(
+        reader,
+        shard.name,
+        server.host,
+        server.port,
+        server.user,
+        server.password.get_secret_value(),
+        settings.server_id_of(shard),
+    )
+    return replace(
+        address,
         destination=settings.destination,
-        connect_timeout_s=settings.reader.connect_timeout_s,
-        read_timeout_s=settings.reader.read_timeout_s,
-        heartbeat_ms=settings.reader.heartbeat_ms,
-        semi_sync=settings.reader.semi_sync if server is shard else "off",
-        commit_times=settings.reader.commit_times,
-        dump_window_bytes_max=settings.reader.dump_window_bytes_max
-        if settings.reader.share_dump and server is shard
-        else 0,
+        semi_sync=reader.semi_sync if reads else "off",
+        dump_window_bytes_max=reader.dump_window_bytes_max if reader.share_dump and reads else 0,
         ssl=None
         if ssl is None
         else {
@@ -75,32 +73,47 @@ def source_address(
     )
 
 
+def address_of(
+    reader: ReaderSettings, name: str, host: str, port: int, user: str, password: str, server_id: int
+) -> SourceAddress:
+    """Return a server's address with a reader's intervals; without TLS, and without what a shard asks for."""
+    return SourceAddress(
+        name,
+        host,
+        port,
+        user,
+        password,
+        server_id,
+        connect_timeout_s=reader.connect_timeout_s,
+        read_timeout_s=reader.read_timeout_s,
+        heartbeat_ms=reader.heartbeat_ms,
+        semi_sync="off",
+        commit_times=reader.commit_times,
+    )
+
+
+def limits_of(reader: ReaderSettings) -> Limits:
+    """Return when a reader's chunks are full."""
+    return Limits(
+        bytes_max=reader.chunk_bytes_max,
+        rows_max=reader.chunk_rows_max,
+        statement_chars_max=reader.statement_chars_max,
+    )
+
+
 def shard_wiring(settings: InstanceSettings, shard: ShardSettings) -> ShardWiring:
     """Return the wiring of a shard actor."""
-    reader, store, chosen = settings.reader, settings.store, settings.coordination
+    chosen = settings.coordination
     session_s = 0.0 if isinstance(chosen, LocalSettings) else chosen.session_timeout_s
     return ShardWiring(
+        destination=settings.destination,
         source=shard_source(settings, shard),
         standbys=standbys(settings, shard),
-        detecting=Detecting(**reader.detecting.model_dump()),
-        filter=settings.filter,
-        ring=RingBounds(
-            mode=BatchMode(store.mode),
-            size=store.size,
-            memunit_bytes=store.memunit_bytes,
-        ),
-        limits=Limits(
-            bytes_max=reader.chunk_bytes_max,
-            rows_max=reader.chunk_rows_max,
-            statement_chars_max=reader.statement_chars_max,
-        ),
-        margin_us=settings.merge.margin_ms * 1000,
-        order_by=settings.merge.order_by or {},
-        follows_tables=settings.merge.ddl == "last",
         start=settings.start_of(shard),
         start_by=shard.start_by,
-        fallback_us=int(reader.fallback_s * 1e6),
-        confirm_s=reader.confirm_s,
         silence_max_s=max(SILENCE_MIN_S, session_s),
-        destination=settings.destination,
+        filter=settings.filter,
+        reader=settings.reader,
+        merge=settings.merge,
+        store=settings.store,
     )

@@ -49,7 +49,7 @@ class ConsumerView:
         history: whether they see the history of system-versioned tables.
     """
 
-    def __init__(self, history: History = History.DROP) -> None:
+    def __init__(self, history: History) -> None:
         self._history = history
 
     def places(self, columns: Sequence[str], special: SpecialColumns | None) -> list[int]:

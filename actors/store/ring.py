@@ -14,7 +14,7 @@ Rules:
 2. A put waits, and admits a chunk in parts as there is room: a chunk may have more headers than the ring has
    slots.
 3. A get waits for a time, which may be 0, and hands out at least one header where there is one, within its
-   bound. A DDL leaves alone if isolation is on.
+   bound.
 4. Every method may be called from any thread. `close` ends every wait.
 
 canal's store has more forms, which nothing here would call: a put that admits all of a chunk or nothing, at
@@ -28,14 +28,13 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
 from actors.ports import Host
 from actors.process.host import OS_HOST
-from merge.delivery.cut import cut
+from conf.stream_settings import StoreSettings
 from merge.errors import ShardUnavailable, UsageError
 from merge.values.chunk import Chunk
 from merge.values.ddl_mark import DdlMark
@@ -47,31 +46,6 @@ from merge.values.position import Position
 MANY_PARTS = 4
 #: one of so many parts of a ring, handed out at once, shows that the source has more
 MUCH_PARTS = 8
-
-
-class BatchMode(StrEnum):
-    """What bounds a ring; canal's MEMSIZE and ITEMSIZE."""
-
-    MEMORY = "memory"
-    ITEMS = "items"
-
-
-@dataclass(frozen=True, slots=True)
-class RingBounds:
-    """How much a ring holds."""
-
-    mode: BatchMode = BatchMode.MEMORY
-    #: headers; a power of two
-    size: int = 16_384
-    #: bytes that one slot stands for: `size * memunit_bytes` bound the rows in memory mode
-    memunit_bytes: int = 1_024
-    #: whether a DDL is handed out alone
-    ddl_isolation: bool = False
-
-    @property
-    def bytes_max(self) -> int:
-        """Bytes of rows at which a ring in memory mode is full."""
-        return self.size * self.memunit_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +64,14 @@ class RingStore:
     """A bounded queue of chunks that forgets only what is acknowledged; see the module's rules.
 
     Args:
-        bounds: how much it holds.
+        settings: how much it holds.
         host: makes its locks; its threads use the ring.
     """
 
-    def __init__(self, bounds: RingBounds, host: Host = OS_HOST) -> None:
-        if bounds.size < 1 or bounds.size & (bounds.size - 1):
-            raise UsageError(f"The ring's size is {bounds.size}; it must be a power of two.")
-        self._bounds = bounds
-        self._ring = np.zeros(bounds.size, dtype=HEADER)
-        self._mask = bounds.size - 1
+    def __init__(self, settings: StoreSettings, host: Host = OS_HOST) -> None:
+        self._settings = settings
+        self._ring = np.zeros(settings.size, dtype=HEADER)
+        self._mask = settings.size - 1
         self._names = Names()
         self._lock = host.lock()
         self._not_full = host.condition(self._lock)
@@ -151,11 +123,11 @@ class RingStore:
 
     def _room(self, headers: Headers) -> int:
         """Return how many of the headers can be admitted now."""
-        count = min(len(headers), self._bounds.size - (self._put - self._ack))
-        if self._bounds.mode is BatchMode.MEMORY:
+        count = min(len(headers), self._settings.size - (self._put - self._ack))
+        if self._settings.mode == "memory":
             used = self._put_bytes - self._ack_bytes
             before = used + np.cumsum(headers["bytes"][:count]) - headers["bytes"][:count]
-            count = int(np.searchsorted(before, self._bounds.bytes_max, side="left"))
+            count = int(np.searchsorted(before, self._settings.bytes_max, side="left"))
         return count
 
     def _admit(self, chunk: Chunk, begin: int, end: int) -> None:
@@ -217,25 +189,23 @@ class RingStore:
 
     def _is_part(self, parts: int, items: int, size: int) -> bool:
         """Return whether so many items or bytes are at least 1 / `parts` of a full ring."""
-        if items * parts >= self._bounds.size:
+        if items * parts >= self._settings.size:
             return True
-        return self._bounds.mode is BatchMode.MEMORY and size * parts >= self._bounds.bytes_max
+        return self._settings.mode == "memory" and size * parts >= self._settings.bytes_max
 
     def _gathered(self) -> bool:
         """Return whether there are many headers to hand out, or no room for more."""
         if self._is_part(MANY_PARTS, self._put - self._get, self._put_bytes - self._get_bytes):
             return True
-        if self._put - self._ack >= self._bounds.size:
+        if self._put - self._ack >= self._settings.size:
             return True
-        memory = self._bounds.mode is BatchMode.MEMORY
-        return memory and self._put_bytes - self._ack_bytes >= self._bounds.bytes_max
+        memory = self._settings.mode == "memory"
+        return memory and self._put_bytes - self._ack_bytes >= self._settings.bytes_max
 
     def _take(self, items_max: int | None) -> HeaderRun:
         upto = self._put if items_max is None else min(self._put, self._get + max(items_max, 1))
-        headers = self._between(self._get, upto)
-        count = cut(headers, ddl_isolation=self._bounds.ddl_isolation)
-        taken = headers[:count]
-        self._get += count
+        taken = self._between(self._get, upto)
+        self._get += len(taken)
         self._get_bytes += int(taken["bytes"].sum())
         sequences = taken["sequence"]
         ddls = {
@@ -366,8 +336,8 @@ class RingStore:
                 "get": self._get,
                 "put": self._put,
                 "bytes": self._put_bytes - self._ack_bytes,
-                "bytes_max": self._bounds.bytes_max if self._bounds.mode is BatchMode.MEMORY else None,
-                "headers_max": self._bounds.size,
+                "bytes_max": self._settings.bytes_max if self._settings.mode == "memory" else None,
+                "headers_max": self._settings.size,
                 "put_bytes": self._put_bytes,
                 "waits": self._waits,
                 "waited_s": self._waited_s + waiting_s,

@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from actors.admission.access import Grant, Grants
-from actors.admission.connection_guard import ConnectionGuard, ConnectionLimits
+from actors.admission.connection_guard import ConnectionGuard
 from actors.admission.token_middleware import TokenMiddleware, grant_of
 from actors.store.rows import STREAMS, Payload, message
 from actors.transport.bind_address import RowServerCertificate, certificate_where_reached, node_host
@@ -31,10 +31,13 @@ from actors.transport.flight_errors import flight_error, refusal
 from actors.transport.row_ticket import RowTicket
 from actors.transport.shared_memory_server import Offer, SharedMemoryServer
 from canal_group.shared_memory.wire import SharedMemoryAddress
+from conf.listeners.connection_bounds import ConnectionBounds
 
 _SECRET_BYTES = 32
+#: calls that are answered at once; each holds a thread
+CALLS_MAX = 512
 #: a gateway has one connection, and a ticket is short
-LIMITS = ConnectionLimits(
+BOUNDS = ConnectionBounds(
     connections_max=16, unauthenticated_max=16, unauthenticated_bytes_max=1 << 20, request_bytes_max=1 << 20
 )
 
@@ -105,8 +108,8 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is unty
         pairs = [] if certificate is None else [(certificate.certificate, certificate.key)]
         tls = {"tls_certificates": pairs} if pairs else {}
         self._rows = rows
-        self._guard = ConnectionGuard(LIMITS)
-        tokens = TokenMiddleware(Grants.of([(secret, Grant("the gateway"))]))
+        self._guard = ConnectionGuard(BOUNDS)
+        tokens = TokenMiddleware(Grants.of([(secret, Grant("the gateway"))]), CALLS_MAX)
         super().__init__(location, middleware=tokens.middleware, **tls)
         self._guard.start(self.port)
 

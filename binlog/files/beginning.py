@@ -17,7 +17,7 @@ import numpy as np
 from binlog.files.binlog_files import BinlogFiles
 from binlog.formats.events import HEADER_SIZE, MAGIC, header_of
 from binlog.formats.gtid_sets import gtids_before
-from binlog.grammar.chunk_builder import Limits
+from binlog.grammar.chunk_builder import SEARCH_LIMITS
 from merge.errors import PositionPurged, SourceUnfit
 from merge.values.gtids.gtid import NO_GTIDS
 from merge.values.header import Flag
@@ -26,8 +26,6 @@ from merge.values.progress import gtids_after
 from merge.values.start import SHARD_STARTS_IN_FILES, At, InFile, ShardStart
 
 _SECOND_US = 1_000_000
-#: a chunk of a scan holds headers only
-_LIMITS = Limits(headers_max=8_192)
 
 
 def beginning(
@@ -97,7 +95,11 @@ def _at_time(
     gtids, commit_us = gtids_before(files[begin]), 0
     file, offset = files[begin].name, len(MAGIC)
     scan = BinlogFiles(
-        files[begin:], lambda _schema, _table: None, _LIMITS, verbatim=True, original_times=original_times
+        files[begin:],
+        lambda _schema, _table: None,
+        SEARCH_LIMITS,
+        verbatim=True,
+        original_times=original_times,
     )
     for chunk in scan:
         if stopped():

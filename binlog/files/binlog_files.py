@@ -34,7 +34,7 @@ from binlog.files.file_tail import FileTail, file_tail
 from binlog.formats.event_types import EventType
 from binlog.formats.events import CHECKSUM_NONE, IN_USE_FLAG, MAGIC
 from binlog.grammar.binlog_decoder import BinlogDecoder
-from binlog.grammar.chunk_builder import ChunkBuilder, Limits
+from binlog.grammar.chunk_builder import SEARCH_LIMITS, ChunkBuilder, Limits
 from binlog.grammar.reading import Reading
 from binlog.grammar.skips import Skips
 from binlog.grammar.tables import Select
@@ -124,7 +124,7 @@ class BinlogFiles:
         self,
         files: Sequence[Path],
         select: Select,
-        limits: Limits | None = None,
+        limits: Limits = SEARCH_LIMITS,
         *,
         lookup: TableLookup | None = None,
         start: Position | None = None,

@@ -46,7 +46,7 @@ from merge.errors import (
     SourceUnfit,
     UsageError,
 )
-from merge.values.commit_time import END_OF_TIME_US, OF_THE_SERVER_READ, CommitTimes
+from merge.values.commit_time import END_OF_TIME_US, CommitTimes
 from merge.values.position import Position, file_order
 from merge.values.start import At, ShardStart, parse_shard_start
 
@@ -66,12 +66,12 @@ class FilesSource:
     name: str
     #: a file, a folder, or a shell pattern
     files: str
+    #: which server's commit times are read
+    commit_times: CommitTimes
     #: whether to wait for more at their end
     follow: bool = False
     #: the server that describes tables where the files do not; None: no server
     lookup: SourceAddress | None = None
-    #: which server's commit times are read
-    commit_times: CommitTimes = OF_THE_SERVER_READ
 
     @property
     def place(self) -> str:
@@ -102,7 +102,7 @@ class FilesReader:
         limits: Limits,
         listener: Listener,
         *,
-        begin: str = "earliest",
+        begin: str,
         skips: SkipsOf = no_skips,
     ) -> None:
         self._skips = skips

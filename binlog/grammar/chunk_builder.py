@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -36,23 +36,23 @@ from merge.values.ddl_mark import DdlMark
 from merge.values.header import HEADER, Headers, gtid_text
 from merge.values.rows.moments import filtered
 
-#: characters of the longest statement that is read, by default
-STATEMENT_CHARS_MAX = 1 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """When a chunk is full, and which statements are too long."""
 
     #: bytes of rows events
-    bytes_max: int = 4 << 20
+    bytes_max: int
     #: rows of selected tables
-    rows_max: int = 32_768
+    rows_max: int
+    #: characters of the longest statement that is read; of a longer one it is known only what it names
+    statement_chars_max: int
     #: headers, the only cost of a transaction without a selected row
     headers_max: int = 8_192
-    #: characters of the longest statement that is read; of a longer one it is known only what it names
-    statement_chars_max: int = STATEMENT_CHARS_MAX
 
+
+#: of what reads a binlog for no shard: searches, and files that a command shows
+SEARCH_LIMITS: Final = Limits(bytes_max=4 << 20, rows_max=32_768, statement_chars_max=1 << 20)
 
 #: name, table map and columns of a table; columns, because a lookup may answer differently for one table map
 _Key: TypeAlias = tuple[TableName, bytes, tuple[bytes, ...]]
@@ -88,8 +88,8 @@ class _Gathered:
 class ChunkBuilder:
     """Gathers headers and rows of one shard's stream."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self.limits = limits = limits or Limits()
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
         #: what was lost or changed in decoding since the beginning
         self.losses = Losses()
         #: counts, headers and the open transaction; shared with the fast path

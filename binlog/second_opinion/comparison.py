@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
 from binlog.columns.table_lookup import TableLookup
 from binlog.files.binlog_files import BinlogFiles
-from binlog.grammar.chunk_builder import Limits
+from binlog.grammar.chunk_builder import SEARCH_LIMITS
 from binlog.grammar.tables import Select
 from binlog.second_opinion.values import CHARSETS, DIFFERENT, EQUAL, compared
 from binlog.second_opinion.witness import Image, Place, Row, Unread, Witness
@@ -24,7 +24,7 @@ from merge.values.header import Flag
 from merge.values.rows.absent import absent_in
 
 #: bytes and rows of one chunk of ours
-_LIMITS: Final = Limits(bytes_max=1 << 20, rows_max=4096)
+_LIMITS: Final = replace(SEARCH_LIMITS, bytes_max=1 << 20, rows_max=4096)
 _ABSENT: Final = "columns that images lack (binlog_row_image)"
 _STATEMENTS: Final = "statements, whose rows are in no event"
 

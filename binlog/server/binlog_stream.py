@@ -26,7 +26,7 @@ from binlog.server.dump.dump_connection import DumpConnection
 from binlog.server.dump.dump_request import OFFSET_MAX, DumpRequest, dump_after, dump_from
 from binlog.server.dump_server.attachment import Attachment
 from binlog.server.dump_server.wire import idle_moment_us, is_notice
-from binlog.server.low_watermarks import MARGIN_US, CaughtUp, LowWatermarks
+from binlog.server.low_watermarks import CaughtUp, LowWatermarks
 from binlog.server.packets import PacketReader
 from binlog.server.semi_sync.replies import Replies, Ring
 from binlog.server.semi_sync.wake import Wake
@@ -86,8 +86,8 @@ class BinlogStream:
         limits: Limits,
         measure: Callable[[], SourceClock],
         *,
+        margin_us: int,
         server: str = "",
-        margin_us: int = MARGIN_US,
         lead_in: tuple[str, int] | None = None,
         by_gtid: bool = False,
         lookup: TableLookup | None = None,

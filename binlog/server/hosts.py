@@ -13,23 +13,27 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from binlog.server.source import SourceAddress
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Detecting:
+class Detecting(Protocol):
     """How a server that fails is noticed; the words are canal's."""
 
-    #: a statement that a server must execute
-    sql: str = "SELECT 1"
-    #: seconds between two executions
-    interval_s: float = 3.0
-    #: failures in a row after which another server is read
-    threshold: int = 3
+    @property
+    def sql(self) -> str:
+        """A statement that a server must execute."""
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds between two executions."""
+
+    @property
+    def threshold(self) -> int:
+        """Failures in a row after which another server is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +57,8 @@ class SourceHosts:
         detecting: when a server counts as failed.
     """
 
-    def __init__(self, addresses: Sequence[SourceAddress], detecting: Detecting | None = None) -> None:
-        self.detecting = detecting or Detecting()
+    def __init__(self, addresses: Sequence[SourceAddress], detecting: Detecting) -> None:
+        self.detecting = detecting
         self._addresses = list(addresses)
         self._lock = threading.Lock()
         self._at = 0

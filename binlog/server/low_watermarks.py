@@ -44,9 +44,6 @@ from dataclasses import dataclass
 from binlog.grammar.transactions import SECOND_US
 from binlog.server.clock import SourceClock
 
-#: how long a commit may take from its timestamp to the binlog, by default, microseconds
-MARGIN_US = 50_000
-
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
@@ -65,7 +62,7 @@ class LowWatermarks:
         margin_us: how long a commit may take from its timestamp to the binlog.
     """
 
-    def __init__(self, clock: SourceClock, margin_us: int = MARGIN_US) -> None:
+    def __init__(self, clock: SourceClock, margin_us: int) -> None:
         self.clock = clock
         self._margin_us = margin_us
         self._empty_at_us: int | None = None

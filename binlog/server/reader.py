@@ -41,7 +41,7 @@ from binlog.server.definitions.source_definitions import SourceDefinitions
 from binlog.server.dump_server.access import DumpServerAccess
 from binlog.server.hosts import SourceHosts
 from binlog.server.listener import Listener
-from binlog.server.low_watermarks import MARGIN_US, CaughtUp
+from binlog.server.low_watermarks import CaughtUp
 from binlog.server.preflight.preflight import preflight, require
 from binlog.server.replication import Withheld
 from binlog.server.semi_sync.replies import Ring, unfreed
@@ -54,7 +54,6 @@ from binlog.server.source import (
     translated,
 )
 from binlog.server.starts.beginning import beginning
-from binlog.server.starts.by_time import FALLBACK_US
 from binlog.server.starts.identity import Identity
 from binlog.server.starts.read_place import ReadPlace
 from binlog.server.starts.server_log import ServerLog
@@ -91,8 +90,8 @@ class SourceReader:
             reached.
         start_by: see `start`.
         fallback_us: how long before the last commit time another server is read from, see `by_time`.
-        definitions: what is known of the tables' definitions, from an earlier reader; None: nothing.
-        hosts: the servers of the shard, of which this reader reads the one at `address`; None: only that one.
+        definitions: what is known of the tables' definitions, also from an earlier reader.
+        hosts: the servers of the shard, of which this reader reads the one at `address`.
         ring: where the listener stores chunks; see `BinlogStream`.
         skips: what is left out of a server's binlog; asked for each stream.
         read_to: positions after that of a run up to which there are readers: what is before them is compared
@@ -106,13 +105,13 @@ class SourceReader:
         limits: Limits,
         listener: Listener,
         *,
+        margin_us: int,
+        begin: str,
+        start_by: StartBy,
+        fallback_us: int,
+        definitions: SourceDefinitions,
+        hosts: SourceHosts,
         allow: Collection[str] = (),
-        margin_us: int = MARGIN_US,
-        begin: str = "latest",
-        start_by: StartBy = "auto",
-        fallback_us: int = FALLBACK_US,
-        definitions: SourceDefinitions | None = None,
-        hosts: SourceHosts | None = None,
         ring: Ring | None = None,
         skips: SkipsOf = no_skips,
         read_to: Sequence[Position] = (),
@@ -129,8 +128,8 @@ class SourceReader:
         self._stopped = threading.Event()
         self._lock = threading.Lock()  # guards _stream against a stop in between
         self._stream: BinlogStream | None = None
-        self._definitions = SourceDefinitions(address.name, select) if definitions is None else definitions
-        self._hosts = SourceHosts([address]) if hosts is None else hosts
+        self._definitions = definitions
+        self._hosts = hosts
         self._place = ReadPlace(address, self._hosts, start_by, fallback_us)
         #: when the server has to execute the next statement, `time.monotonic`
         self._detect_at_s = 0.0

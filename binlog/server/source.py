@@ -12,7 +12,7 @@ import re
 import ssl
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from binlog.server.login import GuardedConnection, LoginRefused, tls_context
 from binlog.server.row import Row
 from binlog.server.semi_sync.source_side import VARIABLES, SemiSyncMode
 from merge.errors import CanalGroupError, DataError, PositionPurged, SourceUnavailable, SourceUnfit
-from merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
+from merge.values.commit_time import CommitTimes
 
 _HOST_NAME_BYTES = 60
 #: errors by which a server says that the account may not do what was asked
@@ -59,17 +59,18 @@ class SourceAddress:
     password: str = field(repr=False)
     #: the reader's own id as a replica: unique among all replicas of the source
     server_id: int
+    _: KW_ONLY
     #: the destination this reader serves; part of the name under which the source lists it
     destination: str = ""
-    connect_timeout_s: float = 10.0
-    #: heartbeats come every 100 ms: a source that is silent for this long counts as unavailable
-    read_timeout_s: float = 5.0
+    connect_timeout_s: float
+    #: a source that is silent for this long, although it sends heartbeats, counts as unavailable
+    read_timeout_s: float
     #: interval between the heartbeats of an idle source
-    heartbeat_ms: int = 100
+    heartbeat_ms: int
     #: whether, and when, a source with semi-synchronous replication is told that a transaction is safe here
-    semi_sync: SemiSyncMode = "off"
+    semi_sync: SemiSyncMode
     #: which server's commit times are read
-    commit_times: CommitTimes = OF_THE_SERVER_READ
+    commit_times: CommitTimes
     #: PyMySQL's ssl arguments without their prefix (ca, cert, key, verify_cert, verify_identity): TLS is then
     #: required; None: no TLS
     ssl: Mapping[str, Any] | None = None

@@ -13,8 +13,6 @@ from merge.errors import UsageError
 
 #: children of a destination's node that are not client ids; `parse` is canal's own
 RESERVED: Final = frozenset({"cluster", "epoch", "parse", "running", "stopped", "stored"})
-#: client ids of a destination, unless its settings say another number
-COUNT_MAX: Final = 256
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 #: what a refusal shows of one, characters

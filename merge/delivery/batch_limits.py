@@ -17,16 +17,16 @@ class BatchLimits:
     """Bounds of a batch and of the batches of one subscriber."""
 
     #: row changes; a consumer may ask for fewer
-    rows_max: int = 131_072
+    rows_max: int
     #: bytes of rows in the rings
-    bytes_max: int = 16 << 20
+    bytes_max: int
     #: batches delivered and not acknowledged
-    outstanding_max: int = 64
+    outstanding_max: int
     #: deliver each DDL in a batch of its own
-    ddl_isolation: bool = False
+    ddl_isolation: bool
     #: headers without rows that are collected before they are delivered as an empty batch. At most the slots
     #: of a ring: a ring full of such headers would wait for its consumer while the consumer waits for rows.
-    empty_headers_max: int = 1_024
+    empty_headers_max: int
     #: most headers and bytes that the ring of a shard holds; a transaction of an offset range has to fit
     ring_headers_max: int | None = None
     ring_bytes_max: int | None = None

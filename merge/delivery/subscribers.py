@@ -15,7 +15,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from merge.calls.client_id import COUNT_MAX
 from merge.delivery.batch_limits import BatchLimits
 from merge.delivery.phase import Phase
 from merge.delivery.subscriber import Subscriber
@@ -50,10 +49,10 @@ class Subscribers:
         epoch: int,
         limits: BatchLimits,
         lease_us: int,
-        drop_after_us: int | None = None,
-        apart_max_us: int | None = None,
-        purged: Purged = Purged.FAIL,
-        count_max: int = COUNT_MAX,
+        drop_after_us: int | None,
+        apart_max_us: int | None,
+        purged: Purged,
+        count_max: int,
     ) -> None:
         self._stream = stream
         self._epoch = epoch

@@ -20,7 +20,7 @@ SILENCE_MAX_US = 5_000_000
 class DeadShard:
     """The policy for a dead shard. Silence and lag are microseconds."""
 
-    kind: DeadShardKind = "wait"
+    kind: DeadShardKind
     #: only with `skip_after`: silence after which the group goes on without the shard
     after_us: int = 0
 
@@ -55,5 +55,5 @@ class DeadShard:
                 assert_never(unknown)
 
 
-#: the policy by default, and of a shard about which an operator has decided
-WAIT = DeadShard()
+#: the policy for a shard about which an operator has decided
+WAIT = DeadShard("wait")

@@ -31,7 +31,7 @@ import numpy as np
 
 from merge.order.ids_seen import IdsSeen
 from merge.order.shard_keys import Counters, begins_of, of_transaction
-from merge.order.timeline import AHEAD_MAX_US, Timeline
+from merge.order.timeline import Timeline
 from merge.values.commit_time import END_OF_TIME_US
 from merge.values.header import Flag, Headers
 
@@ -82,7 +82,7 @@ class IdTimeline(Timeline):
 
     KEY = "order_key"
 
-    def __init__(self, start_keys_us: list[int], ahead_max_us: int = AHEAD_MAX_US, *, within_us: int) -> None:
+    def __init__(self, start_keys_us: list[int], ahead_max_us: int, *, within_us: int) -> None:
         super().__init__(start_keys_us, ahead_max_us)
         self._seen = IdsSeen(within_us)
         self._ids = [IdKeys() for _ in start_keys_us]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from merge.order.id_timeline import END_OF_KEYS, IdTimeline
-from merge.order.timeline import AHEAD_MAX_US, Timeline
-from merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
+from merge.order.timeline import Timeline
+from merge.values.commit_time import CommitTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +15,11 @@ class SortOrder:
     """Makes the timelines of a group."""
 
     #: how far ahead of its source's clock a commit time may be, microseconds
-    ahead_max_us: int = AHEAD_MAX_US
+    ahead_max_us: int
     #: with ids: an id is committed at most so long after a greater one, microseconds; None: by commit times
-    ids_within_us: int | None = None
+    ids_within_us: int | None
     #: which server's commit times the shards read
-    commit_times: CommitTimes = OF_THE_SERVER_READ
+    commit_times: CommitTimes
 
     @property
     def by_id(self) -> bool:
@@ -42,7 +42,3 @@ class SortOrder:
             "commit_within_s": self.ids_within_us / 1e6,
             "watermark_id": watermark if watermark != END_OF_KEYS else None,
         }
-
-
-#: the order unless the settings choose another
-BY_TIME = SortOrder()

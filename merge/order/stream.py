@@ -34,7 +34,7 @@ from merge.order.membership import Membership
 from merge.order.merged_log import MergedLog
 from merge.order.shard_keys import Counters
 from merge.order.shard_state import ShardPhase, ShardState
-from merge.order.sort_order import BY_TIME, SortOrder
+from merge.order.sort_order import SortOrder
 from merge.order.timeline import Timeline
 from merge.order.waiting import Waiting, at_end
 from merge.values.commit_time import END_OF_TIME_US
@@ -54,7 +54,7 @@ class Stream(Membership):
         order: by what transactions are ordered.
     """
 
-    def __init__(self, shards: tuple[str, ...], dead_shard: DeadShard, order: SortOrder = BY_TIME) -> None:
+    def __init__(self, shards: tuple[str, ...], dead_shard: DeadShard, order: SortOrder) -> None:
         super().__init__(shards)
         self.order = order
         #: grows with each rewind

@@ -40,9 +40,6 @@ from merge.values.commit_time import END_OF_TIME_US
 from merge.values.header import Flag, HeaderRun, Headers, no_headers
 from merge.values.names import Names
 
-#: how far ahead of its source's clock a commit time may lie, by default, microseconds
-AHEAD_MAX_US = 5_000_000
-
 
 class Timeline:
     """Merges headers of n shards by key; see the module's rules.
@@ -55,7 +52,7 @@ class Timeline:
     #: the header's field by which it merges
     KEY = "key_us"
 
-    def __init__(self, start_keys_us: list[int], ahead_max_us: int = AHEAD_MAX_US) -> None:
+    def __init__(self, start_keys_us: list[int], ahead_max_us: int) -> None:
         passed_us = max(start_keys_us)
         self._ahead_max_us = ahead_max_us
         # If a shard's last key is smaller, its low watermark had reached `passed_us`, or it did not count.

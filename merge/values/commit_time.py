@@ -30,7 +30,7 @@ CommitTimeOf: TypeAlias = Literal["replica", "origin"]
 class CommitTimes:
     """The commit times that order a group; see the module's rules."""
 
-    of: CommitTimeOf = "replica"
+    of: CommitTimeOf
     #: only with `origin`: the longest time from a commit at the origin to the binlog of the replica that is
     #: read, and the difference between their clocks, microseconds
     replica_lag_max_us: int = 0
@@ -49,5 +49,5 @@ class CommitTimes:
         return self.replica_lag_max_us if self.original and replicates else 0
 
 
-#: the commit times unless the settings choose others
-OF_THE_SERVER_READ = CommitTimes()
+#: those of the server that is read, whatever it replicates
+OF_THE_SERVER_READ: Final = CommitTimes("replica")

@@ -137,7 +137,10 @@ def check(
             if isinstance(source, FilesSource):
                 labelled(out, *ok, f"{where}: {len(listed(source.files))} files")
                 continue
-            checks = [*preflight(source, start_by=shard.start_by), *check_filter(settings.filter, source)]
+            checks = [
+                *preflight(source, gtids=shard.start_by == "gtid"),
+                *check_filter(settings.filter, source),
+            ]
         except CanalGroupError as error:
             failed = True
             labelled(out, *fail, f"{where}: {error}")

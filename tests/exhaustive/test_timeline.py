@@ -19,8 +19,8 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 from builders import Source, Tx
+from defaults import timeline_of
 
-from merge.order.timeline import Timeline
 from merge.values.header import Flag
 
 TIMES = (10, 20, 30)
@@ -113,7 +113,7 @@ def expected_of(story):
 
 def play(stories, order):
     """Run one schedule; return the timeline and what went out, checking rules 5 and 6."""
-    timeline = Timeline([0] * len(stories))
+    timeline = timeline_of([0] * len(stories))
     told = [source_of(story) for story in stories]
     at = [0] * len(stories)
     out = []

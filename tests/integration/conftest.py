@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from defaults import address_of
 from integration.canal_java import canal_java  # noqa: F401  fixture
 from integration.group_fixtures import one_ray, one_zookeeper, shop, two_servers, zookeeper  # noqa: F401  fixtures
 from integration.mysql_fixtures import mixed_shop, mysql_shop, tls_mysql, two_mysqls  # noqa: F401  fixtures
@@ -73,6 +74,6 @@ def source_address() -> Callable[..., SourceAddress]:
             "server_id": 9001,
             "destination": "test",
         }
-        return SourceAddress(**{**fields, **changes})  # type: ignore[arg-type]
+        return address_of(**{**fields, **changes})  # type: ignore[arg-type]
 
     return address

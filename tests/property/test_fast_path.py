@@ -10,13 +10,14 @@ import pytest
 import row_images
 import rows_corpus
 from binlog_bytes import File, events_of
+from defaults import chunk_limits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from soak import cases
 
 from binlog.formats.event_types import ROWS, UPDATES, EventType
 from binlog.grammar.binlog_decoder import BinlogDecoder
-from binlog.grammar.chunk_builder import ChunkBuilder, Limits
+from binlog.grammar.chunk_builder import ChunkBuilder
 from binlog.native.accumulator import HEADER_BYTES, Accumulator
 from binlog.native.fast_path import FastPath, checksum_of
 from binlog.native.file_events import FileBuffer
@@ -323,7 +324,7 @@ def test_chunks_are_the_same_whichever_way(
             broken[-4:] = zlib.crc32(bytes(broken[:-4])).to_bytes(4, "little")
         events[index] = bytes(broken)
     one, original = data.draw(st.booleans()), data.draw(st.booleans())
-    limits = Limits(bytes_max=bytes_max, rows_max=rows_max, headers_max=headers_max)
+    limits = chunk_limits(bytes_max=bytes_max, rows_max=rows_max, headers_max=headers_max)
 
     def select(schema, table):
         return TableName(schema, table) if one or table != "t2" else None
@@ -340,7 +341,7 @@ def test_chunks_are_the_same_whichever_way(
 @pytest.mark.parametrize("server", ["mysql-9.7.4", "mariadb-10.11"])
 def test_fixtures_are_read_the_same_whichever_way(rows_max, original, server):
     for path in sorted((rows_corpus.FIXTURES.parent / server).glob("*.binlog")):
-        events, limits = events_of(path.read_bytes()), Limits(rows_max=rows_max)
+        events, limits = events_of(path.read_bytes()), chunk_limits(rows_max=rows_max)
         grammar, *others = (Reading(events, limits, TableName, way, original=original).result for way in WAYS)
         assert others == [grammar] * len(others)
 
@@ -351,15 +352,15 @@ def test_runs_go_through_the_fast_path(checksum, way):
     """Rows and repeated table maps do; the file's beginning, the first of each, and another table do not."""
     events = file_of([("run", 1, 5, 2), ("run", 2, 1, 1), ("end",)], checksum)
     # description, BEGIN, and of each table its table map and rows
-    assert Reading(events, Limits(), TableName, way).by_grammar == 2 + 4
-    assert Reading(events, Limits(), TableName, "grammar").by_grammar == len(events)
+    assert Reading(events, chunk_limits(), TableName, way).by_grammar == 2 + 4
+    assert Reading(events, chunk_limits(), TableName, "grammar").by_grammar == len(events)
 
 
 @pytest.mark.parametrize("mark", [b"\xee\0", b"\0\1", b"\xef\2"])
 def test_an_event_without_the_semi_sync_bytes_is_not_read(mark):
     """Nor by the fast path, which has taken the events before it."""
     events = file_of([("run", 1, 9, 1), ("end",)], checksum=True)
-    reading = Reading([], Limits(), TableName, "grammar")
+    reading = Reading([], chunk_limits(), TableName, "grammar")
     with pytest.raises(LookupError, match=(b"\0" + mark).hex()):
         reading.read_arriving(
             PacketBuffer(semi_sync=True), semi_sync_packets_of(events, (len(events) - 3, mark)), skip=1
@@ -370,11 +371,13 @@ def test_an_event_without_the_semi_sync_bytes_is_not_read(mark):
 @pytest.mark.parametrize("kind", ["none", "mysql", "anonymous", "tagged", "mariadb"])
 def test_usual_transactions_go_through_the_fast_path(kind):
     """All but the first of each GTID source: tags make sources too, and some GTIDs of MariaDB are unusual."""
-    small = Reading(file_of([("small", 1, 60, 0)], checksum=True, kind=kind), Limits(), TableName, "packets")
+    small = Reading(
+        file_of([("small", 1, 60, 0)], checksum=True, kind=kind), chunk_limits(), TableName, "packets"
+    )
     assert len(small.chunks[0][0]) == 60
     assert small.by_grammar <= {"tagged": 9, "mariadb": 5 + 60 // 4 + 4 * 60 // 14}.get(kind, 5)
     left_out = Reading(
-        file_of([("small", 1, 60, 0)], checksum=True, kind=kind), Limits(), lambda *_: None, "packets"
+        file_of([("small", 1, 60, 0)], checksum=True, kind=kind), chunk_limits(), lambda *_: None, "packets"
     )
     assert left_out.by_grammar == small.by_grammar
     assert [header[3] for header in left_out.chunks[0][0]] == [0] * 60
@@ -389,7 +392,7 @@ def test_tagged_gtids_that_end_too_soon_are_left_to_the_grammar():
         file.data += b"".join(first[1:])
         file.add(kind, body[:size])
         events = events_of(file.data)
-        grammar, *others = (Reading(events, Limits(), TableName, way).result for way in WAYS)
+        grammar, *others = (Reading(events, chunk_limits(), TableName, way).result for way in WAYS)
         assert others == [grammar] * len(others)
         assert grammar[2]
 
@@ -397,7 +400,7 @@ def test_tagged_gtids_that_end_too_soon_are_left_to_the_grammar():
 def test_each_chunk_names_sources_anew():
     """The second chunk begins with the source that came second in the first."""
     steps = [("small", 1, 3, 0), ("small", 1, 5, 1), ("small", 1, 3, 0)]
-    events, limits = file_of(steps, checksum=True, kind="mysql"), Limits(headers_max=4)
+    events, limits = file_of(steps, checksum=True, kind="mysql"), chunk_limits(headers_max=4)
     grammar, *others = (Reading(events, limits, TableName, way).result for way in WAYS)
     assert others == [grammar] * len(others)
     assert len(grammar[0]) == 3
@@ -405,7 +408,7 @@ def test_each_chunk_names_sources_anew():
 
 def test_a_table_map_that_differs_is_not_for_the_fast_path():
     events = file_of([("run", 1, 2, 1), ("map", 1, 2), ("rows", 1, EventType.WRITE_ROWS, 1)], checksum=True)
-    chunks = Reading(events, Limits(), TableName, "fast_path").chunks
+    chunks = Reading(events, chunk_limits(), TableName, "fast_path").chunks
     assert [rows.num_rows for _, rows in chunks[0][2]] == [2, 1]
     assert [rows.schema.field("after").type[1].name for _, rows in chunks[0][2]] == ["v1", "v2"]
 
@@ -418,7 +421,7 @@ def test_tables_whose_numbers_share_a_place_do_not_mix():
             file.table_map(COLUMNS, number, table=f"t{number}", tail=names(1))
             file.add(EventType.WRITE_ROWS, body_of(number, EventType.WRITE_ROWS, 2))
     events = events_of(file.xid().data)
-    grammar, *others = (Reading(events, Limits(), TableName, way).result for way in WAYS)
+    grammar, *others = (Reading(events, chunk_limits(), TableName, way).result for way in WAYS)
     assert others == [grammar] * len(others)
     assert [(name.table, rows.num_rows) for name, rows in grammar[0][0][2]] == [
         ("t5", 6),
@@ -435,7 +438,7 @@ def test_offsets_go_on_beyond_what_an_event_says(begin):
     for at, event in enumerate(events[1:], start=1):
         ends.append(ends[-1] + len(event))
         events[at] = event[:13] + (ends[-1] % (1 << 32) or 1).to_bytes(4, "little") + event[17:]
-    builder = ChunkBuilder()
+    builder = ChunkBuilder(chunk_limits())
     decoder = BinlogDecoder("s", Position("f", 4), TableName, builder, checksum=0)
     decoder.feed(events[0])
     decoder.offset = begin

@@ -4,13 +4,13 @@ from itertools import pairwise
 
 import hypothesis.strategies as st
 from builders import Source, Tx, World, all_places, places
+from defaults import batch_limits, group_settings
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from soak import cases
 
 from merge import events as ev
 from merge.calls.consumers import Get, Unsubscribe
-from merge.delivery.batch_limits import BatchLimits
 from merge.delivery.cursor_writes import OWN_CALL
 from merge.errors import (
     AckOutOfOrder,
@@ -24,7 +24,6 @@ from merge.errors import (
     UnknownBatch,
     UsageError,
 )
-from merge.group import GroupSettings
 from merge.order.dead_shard import WAIT, DeadShard
 from merge.values.header import Flag
 from merge.values.member import Policy
@@ -87,19 +86,19 @@ class GroupMachine(RuleBasedStateMachine):
         ids_within_us=st.none() | st.integers(1, 6),
     )
     def begin(self, shards, skip, isolation, running, ids_within_us):
-        limits = BatchLimits(
+        limits = batch_limits(
             bytes_max=1_000, outstanding_max=3, ddl_isolation=isolation, empty_headers_max=EMPTY_MAX
         )
         self.sources = [Source(*shard, server=index) for index, shard in enumerate(shards)]
         names = tuple(f"s{index}" for index in range(len(shards)))
         self.world = self.world_of(
             self.sources,
-            GroupSettings(
+            group_settings(
                 "shop",
                 names,
-                limits,
-                LEASE_US,
-                DeadShard("skip_after", SKIP_AFTER_US) if skip else WAIT,
+                limits=limits,
+                lease_us=LEASE_US,
+                dead_shard=DeadShard("skip_after", SKIP_AFTER_US) if skip else WAIT,
                 ids_within_us=ids_within_us,
             ),
             ring_size=RING_SIZE,

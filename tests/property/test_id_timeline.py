@@ -3,6 +3,7 @@
 import hypothesis.strategies as st
 import numpy as np
 from builders import Source, Tx
+from defaults import AHEAD_MAX_US
 from hypothesis import given, settings
 from soak import cases
 
@@ -43,7 +44,7 @@ def sources_of(made, without, within_us):
 
 def play(sources, wished, within_us):
     """Return the timeline and what went out; low watermarks are lowered until they are true."""
-    timeline = IdTimeline([0] * SHARDS, within_us=within_us)
+    timeline = IdTimeline([0] * SHARDS, AHEAD_MAX_US, within_us=within_us)
     at, out = [0] * SHARDS, []
     for shard, count, low_us in [*wished, *((shard, 99, END) for shard in range(SHARDS))]:
         end = min(at[shard] + count, len(sources[shard].headers))

@@ -5,12 +5,11 @@ from itertools import chain
 
 import hypothesis.strategies as st
 from builders import Source, Tx, World, all_places, places
+from defaults import batch_limits, group_settings
 from hypothesis import given
 
 from merge.calls.batch import Batch
-from merge.delivery.batch_limits import BatchLimits
 from merge.errors import CanalGroupError
-from merge.group import GroupSettings
 from merge.values.header import Flag
 from merge.values.offset_range import OffsetRange
 
@@ -28,9 +27,9 @@ class Play:
     def __init__(self, data, shards, ids_within_us=None):
         self.draw = data.draw
         names = tuple(f"s{index}" for index in range(len(shards)))
-        limits = BatchLimits(outstanding_max=99, empty_headers_max=2)
+        limits = batch_limits(outstanding_max=99, empty_headers_max=2)
         sources = [Source(*shard, server=index) for index, shard in enumerate(shards)]
-        self.world = World(sources, GroupSettings("shop", names, limits, ids_within_us=ids_within_us))
+        self.world = World(sources, group_settings("shop", names, limits=limits, ids_within_us=ids_within_us))
         self.world.start()
         self.world.open_all()
         self.begin = self.world.subscribe()

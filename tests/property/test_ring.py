@@ -6,11 +6,12 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from builders import Tx, chunk_of, run_of
+from defaults import ring_of
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from soak import cases
 
-from actors.store.ring import BatchMode, RingBounds, RingStore
+from actors.store.ring import RingStore
 from merge.errors import ShardUnavailable, UsageError
 from merge.values.header import Flag
 
@@ -28,13 +29,12 @@ chunks = st.lists(transactions, max_size=4)
 
 class RingMachine(RuleBasedStateMachine):
     @initialize(
-        mode=st.sampled_from(BatchMode),
+        mode=st.sampled_from(["memory", "items"]),
         size=st.sampled_from([1, 2, 4, 8]),
         memunit=st.sampled_from([1, 16]),
-        isolation=st.booleans(),
     )
-    def begin(self, mode, size, memunit, isolation):
-        self.bounds = RingBounds(mode, size, memunit, isolation)
+    def begin(self, mode, size, memunit):
+        self.bounds = ring_of(mode, size, memunit)
         self.ring = RingStore(self.bounds)
         #: every header ever stored, as (commit, bytes, flags, file name), and the chunk and place it is from
         self.stored, self.origin = [], []
@@ -51,7 +51,7 @@ class RingMachine(RuleBasedStateMachine):
         """How many of the headers fit, told one by one."""
         slots, held, count = self.bounds.size - (self.put - self.ack), self.held(), 0
         for header in headers:
-            if count == slots or (self.bounds.mode is BatchMode.MEMORY and held >= self.bounds.bytes_max):
+            if count == slots or (self.bounds.mode == "memory" and held >= self.bounds.bytes_max):
                 break
             held += int(header["bytes"])
             count += 1
@@ -106,10 +106,7 @@ class RingMachine(RuleBasedStateMachine):
         expected = []
         for commit_us, _, flags, file in self.stored[self.get + 1 :]:
             full = items is not None and len(expected) >= items
-            alone = self.bounds.ddl_isolation and (
-                flags & Flag.DDL or (expected and expected[-1][1] & Flag.DDL)
-            )
-            if expected and (full or alone):
+            if expected and full:
                 break
             expected.append((commit_us, flags, file))
         found = [
@@ -160,7 +157,7 @@ class RingMachine(RuleBasedStateMachine):
         assert self.ring.cursors == (self.ack, self.get, self.put)
         assert self.ring.bytes_held == self.held()
         assert self.put - self.ack <= self.bounds.size
-        if self.bounds.mode is BatchMode.MEMORY and self.put > self.ack:
+        if self.bounds.mode == "memory" and self.put > self.ack:
             # Checked before adding: without its last header the ring is below its bound.
             assert self.held() - self.stored[-1][1] < self.bounds.bytes_max
         kept = [(id(part.chunk), part.header_end) for part in self.ring._payload]
@@ -190,7 +187,7 @@ TestRing.settings = settings(max_examples=cases(150), stateful_step_count=40, de
 
 
 def test_a_consumer_and_a_reader_on_threads_pass_everything_once_and_in_order():
-    ring = RingStore(RingBounds(BatchMode.MEMORY, 8, 16))
+    ring = RingStore(ring_of("memory", 8, 16))
     total, stored = 600, []
     run = run_of(*(Tx(commit_us) for commit_us in range(total)))
 

@@ -3,10 +3,10 @@
 import hypothesis.strategies as st
 import numpy as np
 from builders import Source, Tx
+from defaults import timeline_of
 from hypothesis import given, settings
 from soak import cases
 
-from merge.order.timeline import Timeline
 from merge.values.header import Flag
 
 END = 10**9
@@ -36,7 +36,7 @@ def schedule(sources, wished):
 
 def play(sources, steps, *, advance_each):
     """Return the timeline and everything that went out."""
-    timeline = Timeline([0] * len(sources))
+    timeline = timeline_of([0] * len(sources))
     at = [0] * len(sources)
     out = []
     for shard, count, low_watermark_us in steps:
@@ -112,7 +112,7 @@ def test_whatever_shards_low_watermark_and_whoever_counts_the_guarantees_hold(
 ):
     """Lies, shards that are skipped and come back, starts at different keys."""
     starts = starts[: len(sources)]
-    timeline = Timeline(starts)
+    timeline = timeline_of(starts)
     at = [0] * len(sources)
     out = []
     for shard, count, what in [*steps, *((shard, 99, "include") for shard in range(len(sources)))]:

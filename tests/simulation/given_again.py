@@ -17,9 +17,10 @@ from itertools import count
 from random import Random
 
 import numpy as np
+from defaults import address_of
 
 from binlog.server.listener import position_after
-from binlog.server.source import ServerFacts, SourceAddress
+from binlog.server.source import ServerFacts
 from binlog.server.starts.identity import Identity
 from binlog.server.starts.logged import Logged
 from binlog.server.starts.start import StartBy, goes_by_gtid
@@ -31,7 +32,7 @@ from merge.values.offset_range import up_to
 from merge.values.position import Position, furthest, oldest
 
 _HEAD, _SECOND_US = 4, 1_000_000
-_ADDRESS = SourceAddress("s0", "simulated", 0, "canal", "", 0)
+_ADDRESS = address_of("s0", "simulated")
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from defaults import address_of
+
 from actors.shard.intake import Intake
 from binlog.columns.read_counts import ReadCounts
 from binlog.server.listener import position_after
-from binlog.server.source import SourceAddress
 from binlog.server.starts.start import goes_by_gtid
 from merge.errors import CorruptEvent, PositionPurged, RetryableError, ShardUnavailable, SourceUnavailable
 from merge.values.chunk import Chunk
@@ -47,7 +48,7 @@ class BinlogReader:
         self._opened = False
         #: whether streams are opened by GTID, once that is known
         self._by_gtid: bool | None = None
-        self._address = SourceAddress(process.name, "simulated", 0, "canal", "", 0)
+        self._address = address_of(process.name, "simulated")
         self.server = ""
         self.shares_dump = False
         self.reading = None

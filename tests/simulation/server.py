@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+from defaults import group_settings
 
 from actors.coordination.zookeeper import ZooKeeperCoordinator
 from actors.group.calls import GroupCalls
@@ -251,11 +252,11 @@ class _Parts:
         """Return the world's settings with the shards that are known."""
         known = tuple(shard.name for shard in settings.shards)
         around = self._server.around.settings
-        return GroupSettings(
+        return group_settings(
             around.destination,
             known,
-            around.limits,
-            around.lease_us,
+            limits=around.limits,
+            lease_us=around.lease_us,
             dead_shard=around.dead_shard,
             drop_after_us=around.drop_after_us,
         )

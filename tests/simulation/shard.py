@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from defaults import files_source, ring_of, shard_wiring
+
 from actors.shard.intake import Intake
 from actors.shard.shard import Shard as RealShard
-from actors.shard.shard_wiring import ShardWiring
-from actors.store.ring import BatchMode, RingBounds
-from binlog.files.files_reader import FilesSource
-from binlog.grammar.chunk_builder import Limits
 from binlog.grammar.skips import Skips
 from conf.stream_settings import FilterSettings
 from merge.errors import CanalGroupError
@@ -42,15 +40,11 @@ class Shard(Process):
         self.ring_size = ring_size
         #: until when it reads slowly
         self.slow_until_us = 0
-        self._wiring = ShardWiring(
-            FilesSource(name, "/"),
-            _NO_FILTER,
-            RingBounds(BatchMode.ITEMS, ring_size),
-            Limits(),
-            0,
-            "earliest",
-            "auto",
-            SILENCE_MAX_S,
+        self._wiring = shard_wiring(
+            files_source(name, "/"),
+            filter=_NO_FILTER,
+            store=ring_of("items", ring_size),
+            silence_max_s=SILENCE_MAX_S,
         )
 
     def begin(self) -> None:

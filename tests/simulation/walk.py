@@ -11,15 +11,15 @@ from random import Random
 from typing import Any
 
 from builders import Source, Tx, World
+from defaults import batch_limits
 
 from merge import events as ev
 from merge.calls.consumers import Get, OfConsumer, Plan, Release, Rollback, Touch, Unsubscribe
 from merge.calls.resume import Resume
-from merge.delivery.batch_limits import BatchLimits
 from merge.errors import CanalGroupError, CoordinatorUnavailable, CorruptEvent, PositionPurged, UsageError
 from merge.order.ddl.rule import DdlRule
 from merge.order.dead_shard import WAIT, DeadShard
-from merge.values.commit_time import CommitTimes
+from merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
 from merge.values.ddl_mark import DdlMark
 from merge.values.loss import Purged
 from merge.values.member import Policy
@@ -61,9 +61,9 @@ class Walk:
             apart_max_us=chance.choice((None, 20)),
             purged=chance.choice((Purged.FAIL, Purged.FAIL, *Purged)),
             ids_within_us=chance.choice((None, None, None, 20)),
-            commit_times=chance.choice((CommitTimes(), CommitTimes("origin", 5))),
+            commit_times=chance.choice((OF_THE_SERVER_READ, CommitTimes("origin", 5))),
             ddl=chance.choice((DdlRule.EVERY, DdlRule.EVERY, *DdlRule)),
-            limits=BatchLimits(
+            limits=batch_limits(
                 rows_max=4, outstanding_max=3, ddl_isolation=chance.random() < 0.5, ring_headers_max=6
             ),
             quiet_us=1,

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
+from defaults import batch_limits, group_settings
+
 from actors.meta.memory import MemoryStore
-from merge.delivery.batch_limits import BatchLimits
 from merge.errors import CanalGroupError
 from merge.events import Event
 from merge.group import Group, GroupSettings
@@ -193,10 +194,10 @@ class World:
 
     def _settings(self) -> GroupSettings:
         schedule = self.schedule
-        return GroupSettings(
+        return group_settings(
             DESTINATION,
             tuple(f"s{index}" for index in range(schedule.shards - (schedule.joins_at_us is not None))),
-            BatchLimits(
+            limits=batch_limits(
                 rows_max=6,
                 bytes_max=800,
                 outstanding_max=OUTSTANDING_MAX,
@@ -204,7 +205,7 @@ class World:
                 empty_headers_max=2,
                 ring_headers_max=schedule.ring_size,
             ),
-            LEASE_US,
+            lease_us=LEASE_US,
             dead_shard=schedule.dead_shard,
             drop_after_us=schedule.drop_after_us,
             quiet_us=QUIET_US,

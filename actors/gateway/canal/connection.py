@@ -112,7 +112,7 @@ class CanalConnection:
         seed = new_seed()
         await self._stream.send(packets.handshake(seed))
         try:
-            async with asyncio.timeout(self._service.limits.login_s):
+            async with asyncio.timeout(self._service.bounds.login_s):
                 shown = packets.read_login(await self._stream.receive(LOGIN_BYTES_MAX))
         except TimeoutError as error:
             raise PeerGone from error
@@ -138,7 +138,7 @@ class CanalConnection:
         """Put packets into the inbox until the connection ends."""
         try:
             while True:
-                await self._inbox.put(await self._stream.receive(self._service.limits.frame_bytes_max))
+                await self._inbox.put(await self._stream.receive(self._service.bounds.frame_bytes_max))
         except (PeerGone, UsageError) as error:
             await self._inbox.put(error)
 
@@ -153,11 +153,11 @@ class CanalConnection:
             found, self._next = self._next, None
             return found
         try:
-            async with asyncio.timeout(self._service.limits.idle_s):
+            async with asyncio.timeout(self._service.bounds.idle_s):
                 return _read(await self._inbox.get())
         except TimeoutError as error:
             raise UsageError(
-                f"The connection was idle for {self._service.limits.idle_s:g} s.", hint="Connect again."
+                f"The connection was idle for {self._service.bounds.idle_s:g} s.", hint="Connect again."
             ) from error
 
     async def _answer(self, request: packets.Request) -> None:

@@ -36,8 +36,8 @@ class CanalServer:
         self._wiring, self._service = wiring, service
         self._tls = None if wiring.tls is None else wiring.tls.server_context()
         #: connections by the addresses of their other ends, before and after the login
-        self._logging_in = HeldConnections[PacketStream](wiring.limits.login_max)
-        self._logged_in = HeldConnections[PacketStream](wiring.limits.connections_max)
+        self._logging_in = HeldConnections[PacketStream](wiring.bounds.login_max)
+        self._logged_in = HeldConnections[PacketStream](wiring.bounds.connections_max)
         self._loop = LoopThread("canal")
         self._server = self._loop.run(self._open()).result(_OPEN_S)
 
@@ -60,14 +60,14 @@ class CanalServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            stream = PacketStream(reader, writer, self._wiring.limits.send_s)
+            stream = PacketStream(reader, writer, self._wiring.bounds.send_s)
         except OSError:
             writer.transport.abort()
             return
         _hold(self._logging_in, stream)
         try:
             # Not by the listener: connections that only begin a handshake are counted, too.
-            if self._tls is not None and not await stream.encrypt(self._tls, self._wiring.limits.login_s):
+            if self._tls is not None and not await stream.encrypt(self._tls, self._wiring.bounds.login_s):
                 return
             await CanalConnection(self._service, stream).run(lambda: self._logged(stream))
         finally:

@@ -51,10 +51,10 @@ class CanalService:
     ) -> None:
         self._destination = wiring.destination
         self._group, self._requests, self._rows, self._counters = group, requests, rows, counters
-        self.limits, self.login, self.lease_s = wiring.limits, wiring.login, wiring.lease_s
+        self.bounds, self.login, self.lease_s = wiring.bounds, wiring.login, wiring.lease_s
         self.touch_every_s = min(_TOUCH_EVERY_S, wiring.lease_s * _TOUCH_EVERY_PART)
         self.failed_logins = FailedLogins()
-        self.unsent = UnsentBytes(wiring.limits.unsent_bytes_max)
+        self.unsent = UnsentBytes(wiring.bounds.unsent_bytes_max)
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="canal")
         #: names of connections that hold, or ask for, a client id
         self._holders: set[str] = set()

@@ -6,24 +6,7 @@ from dataclasses import dataclass
 
 from actors.admission.gateway_tls import GatewayTls
 from actors.gateway.canal.login import CanalLogin
-
-
-@dataclass(frozen=True, slots=True)
-class CanalLimits:
-    """What clients may cost."""
-
-    #: bytes of a packet that a client sends
-    frame_bytes_max: int = 64 << 10
-    #: connections that have logged in, and those that have not
-    connections_max: int = 256
-    login_max: int = 64
-    #: how long a login may take, and how long a client that has logged in may send nothing
-    login_s: float = 10.0
-    idle_s: float = 3_600.0
-    #: how long a client may take to read the next part of an answer
-    send_s: float = 60.0
-    #: bytes of answers that are made and not sent, of all connections together
-    unsent_bytes_max: int = 128 << 20
+from conf.listeners.canal_settings import CanalBounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,4 +24,5 @@ class CanalWiring:
     login: CanalLogin | None
     #: None: connections are not encrypted
     tls: GatewayTls | None
-    limits: CanalLimits = CanalLimits()
+    #: what clients may cost
+    bounds: CanalBounds

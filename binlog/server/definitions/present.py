@@ -15,7 +15,7 @@ from binlog.charsets.charsets import BINARY_COLLATION
 from binlog.charsets.collations import collation_number
 from binlog.columns.table_lookup import NoLookup
 from binlog.formats.events import Query
-from binlog.grammar.chunk_builder import Limits
+from binlog.grammar.chunk_builder import SEARCH_LIMITS
 from binlog.grammar.skips import SkipsOf, no_skips
 from binlog.history.facts import Change, Place
 from binlog.schema.catalog import Catalog
@@ -162,7 +162,7 @@ class PresentReader:
     address: SourceAddress
     facts: ServerFacts
     skips: SkipsOf = no_skips
-    scope: Scope = field(default_factory=lambda: Scope(TableName))
+    scope: Scope = field(default_factory=lambda: Scope(TableName, SEARCH_LIMITS.statement_chars_max))
 
     @property
     def version(self) -> ServerVersion:
@@ -230,8 +230,9 @@ class PresentReader:
             scanner(self.address, "definitions"),
             begin,
             lambda _schema, _table: None,
-            Limits(),
+            SEARCH_LIMITS,
             lambda: self._clock(connection),
+            margin_us=0,
             server=self.facts.identity,
             lookup=recorder,
             verbatim=True,

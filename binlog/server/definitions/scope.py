@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from binlog.formats.events import Query
-from binlog.grammar.chunk_builder import STATEMENT_CHARS_MAX
 from binlog.grammar.tables import Select
 from binlog.history.facts import Change, Place
 from binlog.history.touches import Touches
@@ -30,7 +29,7 @@ class Scope:
         chars_max: characters of the longest statement that is read.
     """
 
-    def __init__(self, select: Select, chars_max: int = STATEMENT_CHARS_MAX) -> None:
+    def __init__(self, select: Select, chars_max: int) -> None:
         self._select = select
         self._chars_max = chars_max
         #: schemas in which a kept table was seen

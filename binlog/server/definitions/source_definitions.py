@@ -18,7 +18,6 @@ import logging
 import threading
 from collections.abc import Callable
 
-from binlog.grammar.chunk_builder import STATEMENT_CHARS_MAX
 from binlog.grammar.skips import SkipsOf, no_skips
 from binlog.grammar.tables import Select
 from binlog.history.facts import Change, Place
@@ -39,8 +38,6 @@ _log = logging.getLogger(__name__)
 
 #: bytes of a binlog after which it is stored again up to where it was read: what a restart may read twice
 READ_TO_EVERY_BYTES = 256 << 20
-#: how long the first rows after a statement wait for the source's own definition, by default, seconds
-CONFIRM_S = 5.0
 
 
 class SourceDefinitions:
@@ -61,9 +58,9 @@ class SourceDefinitions:
         shard: str,
         select: Select,
         *,
+        confirm_s: float,
+        statement_chars_max: int,
         always: bool = False,
-        confirm_s: float = CONFIRM_S,
-        statement_chars_max: int = STATEMENT_CHARS_MAX,
         protects: Callable[[TableName, tuple[TableName, ...]], bool] | None = None,
     ) -> None:
         self.always = always

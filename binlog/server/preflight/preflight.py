@@ -18,7 +18,6 @@ from binlog.server.preflight.session_formats import formats_found
 from binlog.server.replication import times_found
 from binlog.server.semi_sync.source_side import found_at
 from binlog.server.source import ServerFacts, SourceAddress, connect, query, query_one, server_facts
-from binlog.server.starts.start import StartBy
 from merge.errors import SourceUnfit
 
 _MARIADB_MONITOR_SINCE = (10, 5)
@@ -77,15 +76,13 @@ _MEANINGS = {
 _GTID_STEPS = {"OFF": "OFF_PERMISSIVE", "OFF_PERMISSIVE": "ON_PERMISSIVE", "ON_PERMISSIVE": "ON"}
 
 
-def preflight(
-    address: SourceAddress, allow: Collection[str] = (), *, start_by: StartBy = "auto"
-) -> list[Check]:
+def preflight(address: SourceAddress, allow: Collection[str] = (), *, gtids: bool = False) -> list[Check]:
     """Check a source.
 
     Args:
         address: the source and the account that will read it.
         allow: names of checks that may fail: they are returned as passed, with what was found.
-        start_by: how streams are requested: `gtid` requires a source that writes GTIDs.
+        gtids: whether the source has to write GTIDs.
 
     Returns:
         Every check, in the order in which an operator should fix them.
@@ -100,7 +97,7 @@ def preflight(
         checks = [_setting(facts, name) for name in _SETTINGS]
         formats = formats_found(address, connection, facts)
         checks += [Check("binlog_format of sessions", True, *formats)] if formats is not None else []
-        checks += [_gtids(facts)] if start_by == "gtid" else []
+        checks += [_gtids(facts)] if gtids else []
         checks += [Check("semi_sync", *found_at(facts.variables))] if address.semi_sync != "off" else []
         times = times_found(address, connection, facts, lambda: _account(address, connection))
         checks += [Check("reader.commit_time", True, *times)] if times is not None else []

@@ -23,8 +23,6 @@ from merge.values.header import Flag, origin_of
 from merge.values.position import Position
 
 _SECOND_US = 1_000_000
-#: how long before the last commit time a search begins, by default, microseconds
-FALLBACK_US = 60 * _SECOND_US
 
 
 @dataclass(frozen=True, slots=True)

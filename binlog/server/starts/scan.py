@@ -25,7 +25,7 @@ import numpy as np
 import pymysql
 
 from binlog.formats.events import MAGIC
-from binlog.grammar.chunk_builder import Limits
+from binlog.grammar.chunk_builder import SEARCH_LIMITS
 from binlog.server.binlog_stream import BinlogStream
 from binlog.server.clock import SourceClock
 from binlog.server.low_watermarks import CaughtUp
@@ -39,8 +39,6 @@ from merge.values.position import Position, file_order
 from merge.values.progress import gtids_after
 
 _SECOND_US = 1_000_000
-#: a chunk of a scan holds headers only
-_LIMITS = Limits(headers_max=8_192)
 #: PREVIOUS_GTIDS is among the first events of a file
 _HEAD_EVENTS = 4
 _SCAN_ID_MIN = 1 << 31
@@ -177,8 +175,9 @@ class Scan:
             scanner(self.address, "position"),
             start,
             lambda _schema, _table: None,
-            _LIMITS,
+            SEARCH_LIMITS,
             self._clock,
+            margin_us=0,
             server=self.facts.identity,
             verbatim=True,
             original_times=original_times,

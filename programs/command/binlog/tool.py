@@ -31,13 +31,18 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from actors.shard.wiring import address_of
 from binlog.columns.table_lookup import NoLookup, TableLookup
 from binlog.files.binlog_files import BinlogFiles, files_in, gap_in
 from binlog.formats.event_types import type_name
 from binlog.server.server_lookup import ServerLookup
 from binlog.server.source import SourceAddress, connect
+from conf.shard_settings import ShardSettings
+from conf.stream_settings import ReaderSettings
+from conf.value import default_of
 from merge.errors import UsageError
 from merge.values.chunk import TableName
 from merge.values.header import Flag
@@ -91,9 +96,11 @@ def server_at(text: str, password: str, ca: Path | None = None) -> SourceAddress
     if match is None:
         raise UsageError(f"{text!r} does not name a server.", hint="Expected user@host:port.")
     host = match["host"].strip("[]")
-    port = int(match["port"] or 3306)
+    port = int(match["port"] or default_of(ShardSettings, "port"))
     ssl = None if ca is None else {"ca": str(ca), "verify_cert": True, "verify_identity": True}
-    return SourceAddress("", host, port, match["user"], password, server_id=0, ssl=ssl)
+    return replace(
+        address_of(ReaderSettings(), "", host, port, match["user"], password, server_id=0), ssl=ssl
+    )
 
 
 def _files_of(folder: Path) -> list[Path]:

@@ -11,12 +11,12 @@ import re
 from dataclasses import replace
 
 import pytest
+from defaults import definitions_of
 from integration.binlog.test_reader import await_rows, await_true, of_app, reading
 from integration.unprepared_servers import end_of
 
 from binlog.schema.catalog import Catalog
 from binlog.server.definitions.confirming import Confirming
-from binlog.server.definitions.source_definitions import SourceDefinitions
 from merge.errors import DefinitionContradicted
 
 SAID = "ALTER TABLE app.t ADD COLUMN c INT AFTER a"
@@ -92,7 +92,7 @@ def test_rows_that_do_not_wait_are_compared_when_the_shard_has_caught_up(
     """The error says which rows had the wrong names; what comes after is refused, also by another attempt."""
     start = begun(unprepared, source_address)
     address = source_address(unprepared)
-    definitions = SourceDefinitions(address.name, of_app, confirm_s=0)
+    definitions = definitions_of(address.name, of_app, confirm_s=0)
     with (
         monkeypatch.context() as held,
         stopping(address, start=start, definitions=definitions) as recorder,
@@ -135,7 +135,7 @@ def test_a_restart_compares_what_was_followed_before_it(unprepared, source_addre
     """What is stored says that the source has not confirmed it: the process ended before."""
     start = begun(unprepared, source_address)
     address = source_address(unprepared)
-    definitions = SourceDefinitions(address.name, of_app, confirm_s=0)
+    definitions = definitions_of(address.name, of_app, confirm_s=0)
     with monkeypatch.context() as patch:
         patch.setattr(Confirming, "confirm_all", lambda *_: False)
         with reading(address, start=start, definitions=definitions) as recorder:
@@ -144,7 +144,7 @@ def test_a_restart_compares_what_was_followed_before_it(unprepared, source_addre
             await_true(lambda: definitions.describe()["followed"] or recorder.error, "the statement")
     wrong = definitions.news().text.replace(SAID, READ)
     assert READ in wrong
-    again = SourceDefinitions(address.name, of_app)
+    again = definitions_of(address.name, of_app)
     again.restore(wrong)
     unprepared.execute("INSERT INTO app.t VALUES (1, 2, 3)")
     with stopping(address, start=start, definitions=again) as recorder:
@@ -156,7 +156,7 @@ def test_a_restart_compares_what_was_followed_before_it(unprepared, source_addre
 def test_what_is_right_is_confirmed_and_kept(unprepared, source_address):
     start = begun(unprepared, source_address)
     address = source_address(unprepared)
-    definitions = SourceDefinitions(address.name, of_app)
+    definitions = definitions_of(address.name, of_app)
     with reading(address, start=start, definitions=definitions) as recorder:
         await_begun(recorder)
         unprepared.execute(SAID, "CREATE TABLE app.quiet (id INT)", "INSERT INTO app.t VALUES (1, 2, 3)")
@@ -164,7 +164,7 @@ def test_what_is_right_is_confirmed_and_kept(unprepared, source_address):
         await_true(lambda: definitions.describe()["followed"] == 0 or recorder.error, "all is confirmed")
         stored = definitions.news().text
     assert of_t(recorder) == [{"a": 1, "c": 2, "b": 3}]
-    again = SourceDefinitions(address.name, of_app)
+    again = definitions_of(address.name, of_app)
     again.restore(stored)
     with reading(address, start=end_of(unprepared, source_address), definitions=again) as recorder:
         await_begun(recorder)

@@ -11,16 +11,16 @@ from decimal import Decimal
 from pathlib import Path
 
 import pymysql
+from defaults import definitions_of
 from definition_cases import CASES, Case, In, Row
 from integration.binlog.test_reader import await_true, reading
 from integration.unprepared_servers import end_of
 
-from actors.sink.consumer_view import ConsumerView
+from actors.sink.consumer_view import ConsumerView, History
 from binlog.formats.byte_cursor import ByteCursor
 from binlog.formats.event_types import EventType
 from binlog.formats.events import CHECKSUM_SIZE, HEADER_SIZE, header_of, parse_query
 from binlog.formats.query_status import FLAGS, VARIABLES, QueryStatus
-from binlog.server.definitions.source_definitions import SourceDefinitions
 from merge.values.chunk import TableName
 
 COLUMNS = (
@@ -94,15 +94,15 @@ class Written:
         return TableName(schema, table) if schema == "last" else None
 
     def _begun(self, start):
-        definitions = SourceDefinitions("s1", self._select)
+        definitions = definitions_of("s1", self._select)
         with reading(self.address, start=start, select=self._select, definitions=definitions) as recorder:
             await_true(lambda: recorder.of("caught_up") or recorder.error, "the history begins")
         return definitions.news().text
 
     def _read(self):
-        definitions = SourceDefinitions("s1", self._select)
+        definitions = definitions_of("s1", self._select)
         definitions.restore(self.stored)
-        found, error, view = {}, None, ConsumerView()
+        found, error, view = {}, None, ConsumerView(History.DROP)
         try:
             with reading(
                 self.address, start=self.start, select=self._select, definitions=definitions

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from defaults import definitions_of
 from integration.binlog.test_reader import await_rows, of_app, reading
 from integration.unprepared_servers import end_of
 
 from actors.sink.consumer_view import ConsumerView, History
-from binlog.server.definitions.source_definitions import SourceDefinitions
 from binlog.server.described import described, shown_now
 from merge.values.chunk import TableName
 
@@ -79,7 +79,7 @@ def test_what_is_described_of_a_table_is_what_its_rows_have(unprepared, source_a
                 f"CREATE TABLE app.{name} {columns}",
                 f"INSERT INTO app.{name} (id) VALUES (1)",
             )
-        definitions = SourceDefinitions(address.name, of_app)
+        definitions = definitions_of(address.name, of_app)
         with reading(address, start=start, definitions=definitions) as recorder:
             await_rows(recorder, list(tables)[-1], 1)
     finally:

@@ -11,6 +11,7 @@ import os
 from dataclasses import replace
 
 import pytest
+from defaults import chunk_limits
 from integration.binlog.test_gtid import (
     FIRST_MARIADB,
     MAKES,
@@ -25,7 +26,6 @@ from integration.binlog.test_history import NO_GTID_MODE, reset, rotate_and_purg
 from integration.binlog.test_identity import read_all
 from integration.binlog.test_reader import await_rows, await_true, reading
 
-from binlog.grammar.chunk_builder import Limits
 from binlog.server.listener import position_after
 from binlog.server.source import connect, server_facts
 from binlog.server.starts.logged import LoggedTransactions
@@ -243,7 +243,7 @@ def test_the_log_ends_before_a_transaction_whose_rows_were_read(make, source_add
     with servers(make, []) as (server,):
         address = source_address(server)
         insert(server, 0)
-        with reading(address, limits=Limits(rows_max=500)) as recorder:
+        with reading(address, limits=chunk_limits(rows_max=500)) as recorder:
             file, offset = end(server)
             rows = ", ".join(f"({i}, REPEAT('x', 100))" for i in range(1, count + 1))
             server.execute(f"INSERT INTO app.g VALUES {rows}")

@@ -6,10 +6,10 @@ import contextlib
 from dataclasses import replace
 
 import pytest
+from defaults import chunk_limits
 from integration.binlog.test_reader import await_rows, await_true, reading
 
 from binlog.formats.gtid_sets import encode_gtid_set
-from binlog.grammar.chunk_builder import Limits
 from binlog.server.listener import position_after
 from binlog.server.preflight.preflight import preflight
 from binlog.server.source import connect, server_facts
@@ -123,7 +123,7 @@ def test_a_stream_by_gtid_goes_on_inside_a_transaction(make, source_address):
     with servers(make, []) as (server,):
         address = source_address(server)
         insert(server, 0)
-        with reading(address, limits=Limits(rows_max=500)) as recorder:
+        with reading(address, limits=chunk_limits(rows_max=500)) as recorder:
             rows = ", ".join(f"({i}, REPEAT('x', 100))" for i in range(1, count + 1))
             server.execute(f"INSERT INTO app.g VALUES {rows}")
             await_rows(recorder, "g", count)
@@ -258,15 +258,15 @@ def test_the_preflight_says_how_to_turn_gtids_on(source_address):
         address = source_address(server)
         for mode, way in (("OFF", ()), ("ON_PERMISSIVE", steps[:1]), ("OFF_PERMISSIVE", steps)):
             server.execute(*(f"SET GLOBAL gtid_mode = {step}" for step in way))
-            (check,) = (each for each in preflight(address, start_by="gtid") if not each.ok)
+            (check,) = (each for each in preflight(address, gtids=True) if not each.ok)
             assert (check.name, check.found) == ("gtid_mode", mode)
             assert all(each.ok for each in preflight(address))
             server.execute(*check.fix.rstrip(";").split(";"))
-            assert all(each.ok for each in preflight(address, start_by="gtid"))
+            assert all(each.ok for each in preflight(address, gtids=True))
 
 
 def test_mariadb_needs_no_gtid_mode(mariadb, source_address):
-    found = {each.name: each for each in preflight(source_address(mariadb), start_by="gtid")}
+    found = {each.name: each for each in preflight(source_address(mariadb), gtids=True)}
     assert found["gtid_mode"].ok
 
 

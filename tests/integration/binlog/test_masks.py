@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from defaults import definitions_of
 from integration.binlog.test_reader import await_rows, of_app, reading
 from integration.unprepared_servers import end_of
 
 from actors.shard.rules import processing_of
-from actors.sink.consumer_view import ConsumerView
-from binlog.server.definitions.source_definitions import SourceDefinitions
+from actors.sink.consumer_view import ConsumerView, History
 from binlog.server.described import shown_now
 from conf.stream_settings import FilterSettings
 from merge.errors import UnsupportedEvent
@@ -27,7 +27,7 @@ def stored(chunks, processing):
     """Return what of chunks is stored, with every byte of it."""
     sink, tables = pa.BufferOutputStream(), []
     for chunk in chunks:
-        for table in processing.apply(ConsumerView().apply(chunk)).tables:
+        for table in processing.apply(ConsumerView(History.DROP).apply(chunk)).tables:
             tables.append(table)
             with pa.ipc.new_stream(sink, table.rows.schema) as writer:
                 writer.write_batch(table.rows)
@@ -58,12 +58,12 @@ def test_rules_follow_a_table_and_what_is_made_of_its_values(unprepared, source_
             "CREATE TABLE app.last (id INT PRIMARY KEY)",
             "INSERT INTO app.last VALUES (1)",
         )
-        definitions = SourceDefinitions(address.name, of_app, always=True, protects=processing.protects)
+        definitions = definitions_of(address.name, of_app, always=True, protects=processing.protects)
         with reading(address, start=start, definitions=definitions) as recorder:
             await_rows(recorder, "last", 1)
         middle = end_of(unprepared, source_address)
         unprepared.execute(f"INSERT INTO app.archive {ROW.format(3)}", "INSERT INTO app.last VALUES (2)")
-        again = SourceDefinitions(address.name, of_app, always=True, protects=processing.protects)
+        again = definitions_of(address.name, of_app, always=True, protects=processing.protects)
         again.restore(definitions.news())
         with reading(address, start=middle, definitions=again) as later:
             await_rows(later, "last", 1)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from defaults import definitions_of
 from integration.binlog.test_reader import await_rows, await_true, of_app, reading
 from integration.unprepared_servers import end_of
 
-from binlog.server.definitions.source_definitions import SourceDefinitions
 from merge.errors import DefinitionContradicted, UnsupportedEvent
 from merge.values.position import Position
 
@@ -130,7 +130,7 @@ def test_a_reader_that_begins_again_before_an_alter_that_it_has_read_knows_the_t
 ):
     """1. A reader reads past an ALTER. 2. A rewind: the next one begins before it, and knows as much."""
     address = source_address(unprepared)
-    definitions = SourceDefinitions(address.name, of_app)
+    definitions = definitions_of(address.name, of_app)
     unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
     start = end_of(unprepared, source_address)
     unprepared.execute("INSERT INTO app.t VALUES (1, 10)")

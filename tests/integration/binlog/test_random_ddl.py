@@ -14,6 +14,7 @@ from random import Random
 import pymysql
 import pytest
 from ddl_sequences import EXPLORES, MODES, SCHEMAS, Author, comparable
+from defaults import definitions_of
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from integration.binlog.test_catalog import Twin
@@ -23,7 +24,6 @@ from integration.unprepared_servers import end_of
 
 from binlog.schema.definition import TableDefinition
 from binlog.server.definitions.present import PresentReader
-from binlog.server.definitions.source_definitions import SourceDefinitions
 from binlog.server.source import connect, server_facts
 from merge.values.chunk import TableName
 
@@ -138,12 +138,12 @@ def require_rows(address, begin, definitions, expected):
 
 def read(server, source_address, expected, places):
     address, stored = source_address(server), None
-    definitions = SourceDefinitions(address.name, of_schemas)
+    definitions = definitions_of(address.name, of_schemas)
     (begin, first), *later = places
     for following, last in [*later, (None, len(expected))]:
         if first == last:
             continue  # It would end before it has read anything: the next one begins where it began.
-        definitions = SourceDefinitions(address.name, of_schemas)
+        definitions = definitions_of(address.name, of_schemas)
         definitions.restore(stored)
         require_rows(address, begin, definitions, expected[first:last])
         stored = continued(stored, definitions.news())

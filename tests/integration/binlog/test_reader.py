@@ -11,10 +11,9 @@ import time
 from decimal import Decimal
 
 import pytest
+from defaults import chunk_limits, source_reader
 
-from binlog.grammar.chunk_builder import Limits
 from binlog.server.binlog_stream import resume_after
-from binlog.server.reader import SourceReader
 from merge.errors import (
     PositionPurged,
     PositionRefused,
@@ -104,7 +103,7 @@ class Recorder:
 def reading(address, start=None, limits=None, select=of_app, *, connects=True, **options):
     """Run a reader in a thread; on the way out it is stopped, and its error raised."""
     recorder = Recorder()
-    reader = SourceReader(address, select, limits or Limits(), recorder, **options)
+    reader = source_reader(address, select, limits or chunk_limits(), recorder, **options)
 
     def run():
         try:
@@ -298,7 +297,7 @@ def test_starts_after_what_is_there_and_anywhere_else(mariadb, source_address):
 
 def test_huge_transaction_comes_in_fragments(mariadb, source_address):
     count = 20_000
-    with reading(source_address(mariadb), limits=Limits(bytes_max=100_000)) as recorder:
+    with reading(source_address(mariadb), limits=chunk_limits(bytes_max=100_000)) as recorder:
         mariadb.execute(
             "CREATE TABLE app.h (id INT PRIMARY KEY, v VARCHAR(100))",
             f"INSERT INTO app.h SELECT seq, REPEAT('x', 50) FROM app.seq_1_to_{count}",
@@ -324,7 +323,7 @@ def test_connection_lost_inside_a_transaction(own_mariadb, source_address):
     """1. A huge transaction is half handed over. 2. The server dies and is back. 3. The rest comes once."""
     count = 5000
     server = own_mariadb
-    with reading(source_address(server), limits=Limits(rows_max=500)) as recorder:
+    with reading(source_address(server), limits=chunk_limits(rows_max=500)) as recorder:
         server.execute("CREATE TABLE app.h (id INT PRIMARY KEY, v VARCHAR(3000))")
         await_true(lambda: recorder.statements, "the table")
         recorder.gate.clear()
@@ -427,7 +426,7 @@ def test_no_transaction_breaks_a_low_watermark(mariadb, source_address):
 
 def test_slow_listener_holds_the_source_up_and_loses_nothing(mariadb, source_address):
     mariadb.execute("CREATE TABLE app.s (id INT PRIMARY KEY, v VARCHAR(1000))")
-    with reading(source_address(mariadb), limits=Limits(bytes_max=50_000)) as recorder:
+    with reading(source_address(mariadb), limits=chunk_limits(bytes_max=50_000)) as recorder:
         recorder.gate.clear()
         for part in range(20):
             numbers = f"app.seq_{part * 500 + 1}_to_{part * 500 + 500}"
@@ -523,7 +522,7 @@ def test_source_that_is_not_there_is_tried_again(own_mariadb, source_address):
     server = own_mariadb
     server.stop()
     recorder = Recorder()
-    reader = SourceReader(source_address(server), of_app, Limits(), recorder)
+    reader = source_reader(source_address(server), of_app, chunk_limits(), recorder)
     thread = threading.Thread(target=reader.run, args=(None,))
     thread.start()
     await_true(lambda: len(recorder.of("disconnected")) >= 2, "two attempts")
@@ -537,7 +536,7 @@ def test_source_that_is_not_there_is_tried_again(own_mariadb, source_address):
 
 def test_stop_before_run_and_during_a_wait(mariadb, source_address):
     recorder = Recorder()
-    reader = SourceReader(source_address(mariadb), of_app, Limits(), recorder)
+    reader = source_reader(source_address(mariadb), of_app, chunk_limits(), recorder)
     reader.stop()
     reader.run(None)
     assert recorder.events == []

@@ -8,10 +8,10 @@ from collections import Counter
 
 import pymysql
 import pytest
+from defaults import chunk_limits
 from integration.binlog.test_reader import await_true, reading
 from soak import first_quick
 
-from binlog.grammar.chunk_builder import Limits
 from binlog.server.binlog_stream import resume_after
 from merge.errors import UnsupportedEvent
 from merge.values.chunk import Op
@@ -130,7 +130,7 @@ def test_rows_that_were_handed_over_cannot_be_taken_back(server, source_address)
 
     def stop(*statements):
         nonlocal position
-        with reading(source_address(server), position, Limits(rows_max=100)) as recorder:
+        with reading(source_address(server), position, chunk_limits(rows_max=100)) as recorder:
             server.execute(*statements, database="app")
             await_true(lambda: recorder.error, "the stream stops")
             position = resume_after(recorder.chunks[-1]) if recorder.chunks else position
@@ -147,7 +147,7 @@ def test_rows_that_were_handed_over_cannot_be_taken_back(server, source_address)
 
 def test_a_restart_after_a_rollback(server, source_address):
     """1. Chunks end before the savepoint and after the rollback. 2. A restart after any of them goes on."""
-    address, limits = source_address(server), Limits(rows_max=100)
+    address, limits = source_address(server), chunk_limits(rows_max=100)
     with reading(address, None, limits) as recorder:
         server.execute(
             *("BEGIN", "INSERT INTO app.m VALUES (1, 1)", *inserted(1, 2), "SAVEPOINT a", *inserted(3)),

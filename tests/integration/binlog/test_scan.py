@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from defaults import MARGIN_US, chunk_limits
 from integration.binlog.test_reader import await_rows, reading
 
 from binlog.files.beginning import beginning as beginning_in_files
 from binlog.files.binlog_files import files_in
-from binlog.grammar.chunk_builder import Limits
 from binlog.server.binlog_stream import BinlogStream
 from binlog.server.clock import SourceClock
 from binlog.server.low_watermarks import CaughtUp
@@ -61,8 +61,9 @@ def transactions(address, connection, facts):
         address,
         earliest_position(address, connection, facts),
         lambda *_: None,
-        Limits(),
+        chunk_limits(),
         lambda: SourceClock.measure(connection),
+        margin_us=MARGIN_US,
     )
     found = []
     with contextlib.closing(stream):

@@ -8,13 +8,13 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
+from defaults import definitions_of
 from integration.binlog.test_gtid import replicate
 from integration.binlog.test_reader import await_rows, await_true, of_app, reading
 from integration.unprepared_servers import DEFAULTS, end_of
 from soak import first_quick
 
 from binlog.server.definitions import learning
-from binlog.server.definitions.source_definitions import SourceDefinitions
 from binlog.server.source import connect, server_facts
 from merge.errors import DataError, UnsupportedEvent
 from programs.demo.database.mariadb import MariaDbServer
@@ -40,7 +40,7 @@ class Process:
     def __init__(self, address, stored=None, select=of_app):
         self.address, self.select = address, select
         self.stored = stored
-        self.definitions = SourceDefinitions(address.name, select)
+        self.definitions = definitions_of(address.name, select)
         self.definitions.restore(stored)
 
     def read(self, start, count, table="t", **options):
@@ -235,7 +235,7 @@ def test_a_first_start_is_not_delayed_by_statements_on_other_tables(unprepared, 
     defining = threading.Thread(target=keep_defining)
     defining.start()
     try:
-        definitions = SourceDefinitions("s1", of_app)
+        definitions = definitions_of("s1", of_app)
         with reading(source_address(unprepared), definitions=definitions) as recorder:
             unprepared.execute("INSERT INTO app.t VALUES (1)")
             await_rows(recorder, "t", 1)
@@ -253,7 +253,7 @@ def test_rows_of_a_table_that_was_not_asked_for_yet(unprepared, source_address, 
     monkeypatch.setattr(learning, "IDLE_S", 0.0)
     unprepared.execute(*(f"CREATE TABLE app.t{number} (id INT)" for number in range(5)))
     unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
-    definitions = SourceDefinitions("s1", of_app)
+    definitions = definitions_of("s1", of_app)
     with reading(source_address(unprepared), definitions=definitions) as recorder:
         await_true(lambda: definitions.describe() or recorder.error, "the history begins")
         assert definitions.describe()["unread"] >= 6
@@ -264,7 +264,7 @@ def test_rows_of_a_table_that_was_not_asked_for_yet(unprepared, source_address, 
         monkeypatch.setattr(learning, "IDLE_S", 0.5)
         await_true(lambda: definitions.describe()["unread"] == 0 or recorder.error, "all are read")
     assert after(recorder) == [{"id": 1, "v": 2}]
-    again = SourceDefinitions("s1", of_app)
+    again = definitions_of("s1", of_app)
     again.restore(stored)
     with reading(source_address(unprepared), definitions=again) as recorder:
         await_true(lambda: (again.describe() or {}).get("unread") == 0 or recorder.error, "the rest is read")

@@ -7,12 +7,12 @@ import threading
 
 import pymysql
 import pytest
+from defaults import chunk_limits, source_reader
 from integration.binlog.test_reader import Recorder, await_rows, await_true, of_app, reading
 
-from actors.store.ring import RingBounds, RingStore
-from binlog.grammar.chunk_builder import Limits
+from actors.store.ring import RingStore
 from binlog.server.preflight.preflight import preflight
-from binlog.server.reader import SourceReader
+from conf.stream_settings import StoreSettings
 from merge.errors import SourceUnfit
 from programs.demo.database.mariadb import MariaDbServer
 from programs.demo.database.mysql import MySqlServer
@@ -136,7 +136,7 @@ class RingRecorder(Recorder):
 @contextlib.contextmanager
 def reading_into(ring, address, start_by="auto"):
     recorder = RingRecorder(ring)
-    reader = SourceReader(address, of_app, Limits(), recorder, ring=ring, start_by=start_by)
+    reader = source_reader(address, of_app, chunk_limits(), recorder, ring=ring, start_by=start_by)
 
     def run():
         # A source that a test turns off at its end may be met by a reader that still reconnects.
@@ -221,7 +221,7 @@ def test_every_commit_is_replied_to_and_every_row_is_right(source, source_addres
 def test_a_commit_waits_until_the_ring_is_freed(source, source_address):
     """The source is silent meanwhile: no heartbeat wakes the reader."""
     address = source_address(source.server, semi_sync="cursor", heartbeat_ms=60_000, read_timeout_s=90.0)
-    ring = RingStore(RingBounds())
+    ring = RingStore(StoreSettings())
     with reading_into(ring, address) as recorder:
         await_replica(source)
         with source.waiting_commit(1) as commit:
@@ -235,7 +235,7 @@ def test_a_commit_waits_until_the_ring_is_freed(source, source_address):
 @pytest.mark.parametrize("start_by", ["file", "gtid"])
 def test_a_lost_connection_does_not_answer_for_the_cursors(source, source_address, start_by):
     address = source_address(source.server, semi_sync="cursor")
-    ring = RingStore(RingBounds())
+    ring = RingStore(StoreSettings())
     with reading_into(ring, address, start_by) as recorder:
         await_replica(source)
         source.set(**{source.no_replica: "ON"})

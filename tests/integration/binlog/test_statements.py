@@ -6,11 +6,11 @@ import contextlib
 
 import pymysql
 import pytest
+from defaults import definitions_of
 from integration.binlog.test_reader import await_true, of_app, reading
 from soak import first_quick
 
 from binlog.files.binlog_files import BinlogFiles
-from binlog.server.definitions.source_definitions import SourceDefinitions
 from binlog.statements.beginnings import BEGINNINGS
 from binlog.statements.native_functions import NATIVE, NO_CALL
 from merge.errors import UnsupportedEvent
@@ -155,7 +155,7 @@ def test_a_table_that_is_filled_by_a_statement_stops_the_stream(server, source_a
 def test_a_temporary_table_that_hides_a_table(server, source_address):
     """Its statements change no definition, and are not those of the table."""
     address = source_address(server)
-    definitions = SourceDefinitions(address.name, of_app)
+    definitions = definitions_of(address.name, of_app)
     with reading(address, definitions=definitions) as recorder:
         server.execute("CREATE TABLE app.t (a INT, b INT)", "INSERT INTO app.t VALUES (1, 2)")
         server.execute(

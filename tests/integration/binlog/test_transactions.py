@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pymysql
 import pytest
+from defaults import chunk_limits
 from integration.binlog.test_reader import await_rows, await_true, reading
 
-from binlog.grammar.chunk_builder import Limits
 from binlog.server.binlog_stream import resume_after
 from merge.errors import PositionPurged
 from merge.values.chunk import Op
@@ -139,7 +139,7 @@ def test_a_prepare_that_was_purged_is_an_error_that_names_it(own_mariadb, source
 
 def test_a_large_xa_transaction_comes_in_fragments(own_mariadb, source_address):
     server, count = own_mariadb, 20_000
-    with reading(source_address(server), limits=Limits(bytes_max=100_000)) as recorder:
+    with reading(source_address(server), limits=chunk_limits(bytes_max=100_000)) as recorder:
         server.execute(
             "CREATE TABLE app.x (id INT PRIMARY KEY, v VARCHAR(100))",
             "XA START 'x'",

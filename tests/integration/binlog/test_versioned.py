@@ -172,7 +172,7 @@ def test_a_mirror_of_versioned_tables_is_what_the_server_selects(
 
 def ops(recorder):
     """Return what a consumer gets: operations, and the image after, or before."""
-    view = ConsumerView()
+    view = ConsumerView(History.DROP)
     return [
         (Op(row["_op"]), *(row["after"] or row["before"]).values())
         for chunk in recorder.chunks
@@ -257,6 +257,6 @@ def test_the_last_changes_of_a_versioned_row_are_found_by_its_key(mariadb, sourc
         "DELETE FROM app.searched WHERE id = 1",
     )
     key = RowKey.parse("app.searched:1")
-    found = changes_of(source_address(mariadb), TableName, ConsumerView(), key, 1 << 20)
+    found = changes_of(source_address(mariadb), TableName, ConsumerView(History.DROP), key, 1 << 20)
     assert [change["op"] for change in found["changes"]] == ["INSERT", "UPDATE", "DELETE"]
     assert found["unknown"] == 0

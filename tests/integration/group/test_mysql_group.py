@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from defaults import address_of
 from integration.shared_servers import SharedShop
 from integration.shop import Reading, Shop, in_background
 
@@ -117,7 +118,7 @@ def source(server, **changes) -> SourceAddress:
         "password": where.password,
         "server_id": 9001,
     }
-    return SourceAddress(**{**fields, **changes})
+    return address_of(**{**fields, **changes})
 
 
 def test_caching_sha2_lets_the_right_password_in_without_tls(two_mysqls):

@@ -28,24 +28,24 @@ from guarded_server import (
 )
 from pyarrow import flight
 
-from actors.admission.connection_guard import ConnectionLimits
 from actors.admission.gateway_tls import GatewayTls
-from actors.transport.row_server import LIMITS, RowServer
+from actors.transport.row_server import BOUNDS, RowServer
+from conf.listeners.connection_bounds import ConnectionBounds
 
 MIB = 1 << 20
 
 
 _GATEWAY = """
 from actors.gateway import group_handle
-from actors.admission.connection_guard import ConnectionLimits
+from conf.listeners.gateway_settings import GatewayBounds
 from actors.gateway.gateway import GatewayServer, GatewayWiring
 from actors.admission.access import Grant, Grants
 import logging, sys
 logging.disable()
 group_handle.ray.get_actor = lambda _: object()
 grants = Grants.of([("s3cret", Grant("reader"))])
-limits = ConnectionLimits(unauthenticated_bytes_max=int(sys.argv[1]))
-wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 1_000_000, 10.0, limits)
+bounds = GatewayBounds(unauthenticated_bytes_max=int(sys.argv[1]))
+wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 10.0, bounds)
 door = GatewayServer(wiring, "group", "shard/", ["s0"])
 print(door.port, flush=True)
 sys.stdin.read()
@@ -83,7 +83,7 @@ def test_a_large_message_without_a_token_costs_a_gateway_little(call: str):
             flight.FlightDescriptor.for_command(large), NO_TOKEN
         ),
     }
-    took, refusal = cost_of(asked[call], ConnectionLimits().unauthenticated_bytes_max)
+    took, refusal = cost_of(asked[call], ConnectionBounds().unauthenticated_bytes_max)
     assert took < 150, refusal
 
 
@@ -124,7 +124,7 @@ def test_a_shards_rows_are_watched_over_as_well():
     """One connection more than may be there closes the oldest, and a large request its own."""
     gateway_client = RowServer(lambda _: [], "127.0.0.1")
     port = int(gateway_client.address.location.rpartition(":")[2])
-    crowd = silent(port, LIMITS.unauthenticated_max + 4)
+    crowd = silent(port, BOUNDS.unauthenticated_max + 4)
     assert all(map(ended, crowd[:4]))
     assert all(map(open_still, crowd[4:]))
     client = own_connection(gateway_client.address.location)
@@ -208,7 +208,7 @@ def test_no_other_socket_of_the_process_is_touched():
 
 def test_a_guard_that_was_closed_watches_no_more():
     before = set(threading.enumerate())
-    server = Guarded("grpc://127.0.0.1:0", ConnectionLimits())
+    server = Guarded("grpc://127.0.0.1:0", ConnectionBounds())
     (watching,) = (each for each in set(threading.enumerate()) - before if each.name == "connections")
     server.shutdown()
     until(lambda: not watching.is_alive(), "its thread has ended")

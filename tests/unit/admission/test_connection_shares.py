@@ -31,6 +31,7 @@ from actors.admission.connection_guard import ConnectionGuard
 from actors.admission.gateway_tls import GatewayTls
 from actors.gateway import group_handle
 from actors.gateway.gateway import GatewayServer, GatewayWiring
+from conf.listeners.gateway_settings import GatewayBounds
 
 TWO = Grants.of([("of-a", Grant("a")), ("of-b", Grant("b"))])
 
@@ -173,7 +174,7 @@ def test_a_certificate_that_nobody_named_stays_a_strangers(
     pair, ca = authority.pair("server"), authority.ca.read_bytes()
     tls = GatewayTls(pair.cert, pair.key, authority.ca)
     grants = Grants(certificates=(("mirror", Grant("MIRROR")),))
-    wiring = GatewayWiring("grpc+tls://127.0.0.1:0", "shop", grants, tls, 1_000_000, 10.0)
+    wiring = GatewayWiring("grpc+tls://127.0.0.1:0", "shop", grants, tls, 10.0, GatewayBounds())
 
     def call(client: flight.FlightClient) -> None:
         if method == "do_action":

@@ -31,6 +31,7 @@ from actors.transport.row_server import RowServer
 from actors.transport.row_ticket import RowTicket
 from actors.transport.shared_memory_server import Offer, SharedMemoryServer
 from canal_group.shared_memory.client import SharedMemoryClient
+from conf.listeners.gateway_settings import GatewayBounds
 from merge.calls.body import call_of
 from merge.calls.call import CALLS, Call
 from merge.errors import CanalGroupError, ConfigError, RetryableError, RolledBack, UsageError
@@ -183,7 +184,7 @@ def gateway_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[GatewayServer]:
     monkeypatch.setattr(
         group_handle.GroupHandle, "delivery_lease", lambda *_: DeliveryLease(lambda: None, lambda _: 1.0)
     )
-    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(anybody=READER), None, 1_000_000, 10.0)
+    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(anybody=READER), None, 10.0, GatewayBounds())
     with GatewayServer(wiring, "group", "shard/", []) as made:
         yield made
 

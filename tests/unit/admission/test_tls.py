@@ -18,6 +18,7 @@ from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.tls import Tls
 from canal_group.operator import Operator
 from canal_group.spark.options import Options
+from conf.listeners.gateway_settings import GatewayBounds
 from merge.calls.consumers import Status
 from merge.errors import AccessDenied, ConfigError, ServerUnavailable
 
@@ -31,7 +32,7 @@ class Gateway(flight.FlightServerBase):
         if grants is None:
             known = Grants.of((token, Grant(token.upper())) for token in tokens)
             grants = known if tokens else Grants(anybody=READER)
-        middleware = TokenMiddleware(grants).middleware
+        middleware = TokenMiddleware(grants, GatewayBounds().calls_max).middleware
         super().__init__(f"{scheme}://127.0.0.1:0", middleware=middleware, **options)
         self.plain, self.encrypted = f"grpc://127.0.0.1:{self.port}", f"grpc+tls://127.0.0.1:{self.port}"
 

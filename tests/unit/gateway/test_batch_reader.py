@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from builders import Source, Tx, World
+from defaults import ring_of
 from statement_rows import statement_row
 
 from actors.gateway.batch_reader import BatchReader
 from actors.gateway.joined_schemas import JoinedSchemas
-from actors.store.ring import BatchMode, RingBounds, RingStore
+from actors.store.ring import RingStore
 from actors.store.rows import Payload, Wanted, gather, message, opened, read_message
 from actors.transport.row_server import RowAddress, RowServer
 from actors.transport.row_ticket import RowTicket
@@ -53,7 +54,7 @@ def filled_ring(shard: int) -> RingStore:
         for place, table in enumerate(("notes", "orders", ""))
     ]
     statements = [statement_row(*one) for one in said]
-    ring = RingStore(RingBounds(BatchMode.ITEMS, 1 << 10))
+    ring = RingStore(ring_of("items", 1 << 10))
     ring.put(
         Chunk(
             headers,

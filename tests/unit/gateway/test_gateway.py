@@ -22,7 +22,7 @@ from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.operator import Operator
 from canal_group.shared_memory.client import SharedMemoryClient
 from canal_group.shared_memory.wire import SharedMemoryAddress
-from conf.listeners.gateway_settings import GatewaySettings
+from conf.listeners.gateway_settings import GatewayBounds, GatewaySettings
 from conf.load import build_instance
 from merge.calls.call import Call, inside
 from merge.calls.consumers import Locate, OpenSharedMemory, Status, Subscribe
@@ -58,14 +58,14 @@ class EagerlyAsked(GatewayServer, AskedAtOnce):
 
 def test_a_call_that_comes_while_the_gateway_starts_is_answered(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
-    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(anybody=READER), None, 1_000_000, 10.0)
+    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(anybody=READER), None, 10.0, GatewayBounds())
     with EagerlyAsked(wiring, "group", "shard/", ["s0"]) as gateway_client:
         assert "dance" in str(gateway_client.answer["error"])
 
 
 def test_a_request_of_many_brackets_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
-    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(anybody=READER), None, 1_000_000, 10.0)
+    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(anybody=READER), None, 10.0, GatewayBounds())
     deep = b"[" * 10_000
     with (
         GatewayServer(wiring, "group", "shard/", ["s0"]) as gateway_client,
@@ -86,7 +86,7 @@ def test_searches_of_one_caller_leave_some_to_others(monkeypatch: pytest.MonkeyP
     """Also a subscription from a time; what searches nothing is answered beside them."""
     monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
     grants = Grants.of([(name, Grant(name, operate=True)) for name in ("a", "b")])
-    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 1_000_000, 10.0)
+    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 10.0, GatewayBounds())
     go_on, busy = threading.Event(), threading.Semaphore(0)
 
     def search(where: str) -> GroupPosition:
@@ -116,7 +116,7 @@ def test_a_token_is_for_its_client_ids_also_where_rows_are_lent(monkeypatch: pyt
     """1. Only who has a token is told of the shared memory. 2. It is lent nothing of other client ids."""
     monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
     grants = Grants.of([("s3cret", Grant("reader", client_ids=frozenset({"reader"})))])
-    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 1_000_000, 10.0)
+    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 10.0, GatewayBounds())
     ticket = {"destination": "shop", "epoch": 1, "batch_id": 1, "format": "envelope"}
     with GatewayServer(wiring, "group", "shard/", ["s0"]) as gateway_client:
         uri = f"grpc://127.0.0.1:{gateway_client.port}"
@@ -141,7 +141,7 @@ def test_a_client_id_that_is_none_never_reaches_the_group(
     """It would pass by the client ids that a token is for, and break what takes it for a text."""
     monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
     reader = Grants.of([("s3cret", Grant("reader", client_ids=frozenset({"reader"})))])
-    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", reader, None, 1_000_000, 10.0)
+    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", reader, None, 10.0, GatewayBounds())
     body = {"destination": "shop", "client_id": client_id, "epoch": 1, "holder": "x", "rows_max": 1}
     options = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer s3cret")])
     with (
@@ -166,7 +166,7 @@ def test_whoever_reaches_loopback_operates_nothing_and_this_user_s_commands_do(
     settings = build_instance({"preset": "memory", "destination": "shop", "shards": [shard]})
     with GatewayAddress(GatewaySettings(port=0)) as address:
         known = wired_grants(settings, address.operator_token)
-        wiring = GatewayWiring(address.location, "shop", known, None, 1_000_000, 10.0)
+        wiring = GatewayWiring(address.location, "shop", known, None, 10.0, GatewayBounds())
         with GatewayServer(wiring, "group", "shard/", ["s0"]):
             address.publish_operator_token()
             for token in (None, "guessed"):
@@ -199,7 +199,7 @@ def test_a_status_shows_the_cursors_of_those_client_ids_only_that_a_token_is_for
             ("ops-s3cret", Grant("ops", client_ids=frozenset({"a"}), operate=True)),
         ]
     )
-    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 1_000_000, 10.0)
+    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 10.0, GatewayBounds())
     with GatewayServer(wiring, "group", "shard/", []) as gateway_client:
 
         def shown(token: str) -> str:

@@ -9,12 +9,11 @@ from guarded_server import DEADLINE_S, own_connection
 from pyarrow import flight
 from ray.exceptions import RayActorError
 
-from actors.admission.connection_guard import ConnectionLimits
 from actors.driver.launch import gateway_wiring
 from actors.gateway import group_handle
 from actors.gateway.address import GatewayAddress
 from actors.gateway.gateway import GatewayServer
-from actors.group.wiring import connection_limits
+from conf.listeners.gateway_settings import GatewayBounds
 from conf.load import build_instance
 
 BOUNDS = {
@@ -39,9 +38,8 @@ def test_settings_reach_the_guard_and_the_count_of_calls(monkeypatch: pytest.Mon
     settings = build_instance(
         {"preset": "memory", "destination": "shop", "shards": [shard], "gateway": gateway}
     )
-    limits = ConnectionLimits(**BOUNDS)
-    assert connection_limits(settings) == limits
-    assert not set(BOUNDS.values()) & {getattr(ConnectionLimits(), name) for name in BOUNDS}
+    bounds = GatewayBounds(calls_max=1, reply_bytes_max=4_194_301, **BOUNDS)
+    assert not set(BOUNDS.values()) & {getattr(GatewayBounds(), name) for name in BOUNDS}
     busy, go_on = threading.Event(), threading.Event()
 
     def status(_: object) -> dict[str, object]:
@@ -53,13 +51,12 @@ def test_settings_reach_the_guard_and_the_count_of_calls(monkeypatch: pytest.Mon
     monkeypatch.setattr(group_handle.GroupHandle, "status", status)
     with GatewayAddress(settings.gateway) as address:
         wiring = gateway_wiring(settings, address, None)
-        assert (wiring.connections, wiring.calls_max) == (limits, 1)
-        assert wiring.reply_bytes_max == 4_194_301
+        assert wiring.bounds == bounds
         with (
             GatewayServer(wiring, "group", "shard/", []) as gateway_client,
             own_connection(address.uri) as client,
         ):
-            assert gateway_client._guard._limits == limits
+            assert gateway_client._guard._bounds == bounds
             asked = flight.Action("status", b'{"destination": "shop"}')
             first = threading.Thread(target=lambda: list(client.do_action(asked)))
             first.start()

@@ -13,8 +13,9 @@ from actors.gateway.gateway_counters import DURATIONS_S, UNKNOWN, GatewayCounter
 from actors.http.metrics.families import PREFIX
 from actors.http.metrics.instances import InstanceFamilies
 from actors.shard.shard_counters import ShardCounters
-from actors.store.ring import RingBounds, RingStore
+from actors.store.ring import RingStore
 from binlog.columns.read_counts import ReadCounts
+from conf.stream_settings import StoreSettings
 from merge.errors import DefinitionContradicted, UnsupportedEvent
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
@@ -32,7 +33,7 @@ def whole_state(destination="shop"):
         "error": None,
         "skew_us": -250_000,
         "counters": counters.describe(ReadCounts(7, 1, 2, {"unknown type 99": 3}, {"QUERY (2)": 5})),
-        "ring": RingStore(RingBounds()).describe(),
+        "ring": RingStore(StoreSettings()).describe(),
         "failover": {"switches": 2},
         "shares_dump": True,
         "definitions": {"tables": 9, "unread": 4, "followed": 2},

@@ -2,11 +2,11 @@
 
 import pytest
 from builders import Source, Tx, World, places
+from defaults import batch_limits
 
 from merge import events as ev
 from merge import instructions as do
 from merge.calls.consumers import Ack, Get, Plan, Release, Rollback, SubscribeAt, Touch, Unsubscribe
-from merge.delivery.batch_limits import BatchLimits
 from merge.errors import (
     AckOutOfOrder,
     ConfigError,
@@ -980,7 +980,7 @@ REFUSED = (
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_a_refused_call_changes_nothing(what):
-    world = World.of(Source(Tx(10), Tx(20), Tx(30)), limits=BatchLimits(outstanding_max=2))
+    world = World.of(Source(Tx(10), Tx(20), Tx(30)), limits=batch_limits(outstanding_max=2))
     world.subscribe()
     world.report_all()
     first, second = world.get(rows_max=1), world.get(rows_max=1)

@@ -28,7 +28,7 @@ _HEAVY = (
     ("module", "needed"),
     [
         ("actors.group.group", {"kazoo", "pydantic"}),
-        ("actors.gateway.gateway", set()),
+        ("actors.gateway.gateway", {"pydantic"}),
         # pymysql imports cryptography itself, for a server's RSA key.
         (
             "actors.shard.shard",

@@ -128,7 +128,7 @@ def test_history_that_is_kept_comes_as_it_was_logged_without_hashes():
 
 def test_a_chunk_without_special_columns_is_the_same_chunk():
     given = chunk([(None, PAST)], None)
-    assert ConsumerView().apply(given) is given
+    assert ConsumerView(History.DROP).apply(given) is given
 
 
 def test_a_transaction_of_history_alone_stays_as_a_header():
@@ -152,7 +152,7 @@ def partial(ends, before_lacks, after_lacks, special=IMPLICIT):
 
 def test_images_that_say_when_their_row_ended_may_lack_other_columns():
     given = partial([(NEVER, NEVER), (NEVER, PAST)], ["start", "hash"], ["id", "start"])
-    (table,) = ConsumerView().apply(given).tables
+    (table,) = ConsumerView(History.DROP).apply(given).tables
     assert table.rows.column("_op").to_pylist() == [Op.UPDATE, Op.DELETE]
     assert absent_in(table.rows, "before") is None
     assert absent_in(table.rows, "after").tolist() == [[True], [False]], "a delete has no image after"
@@ -165,7 +165,7 @@ def test_images_that_say_when_their_row_ended_may_lack_other_columns():
 def test_an_image_that_does_not_say_whether_its_row_is_current_is_refused(ends, before_lacks, after_lacks):
     given = partial([ends], before_lacks, after_lacks)
     with pytest.raises(DataError, match=r"shop_0\.orders lacks the end .* it may be current, or history"):
-        ConsumerView().apply(given)
+        ConsumerView(History.DROP).apply(given)
     ConsumerView(History.KEEP).apply(given)
 
 

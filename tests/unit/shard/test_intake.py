@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 
 import pytest
+from defaults import ring_of
 
 from actors.shard.intake import Intake, IntakeState
-from actors.store.ring import BatchMode, RingBounds, RingStore
+from actors.store.ring import RingStore
 from binlog.columns.read_counts import ReadCounts
 from merge.errors import DataError
 
@@ -26,7 +27,7 @@ class Failing:
 
 def test_an_unforeseen_error_names_its_type_and_its_place_only(caplog):
     with caplog.at_level(logging.ERROR):
-        intake = Intake("s0", RingStore(RingBounds(BatchMode.ITEMS, 16, 1)), lambda _: Failing(), None)
+        intake = Intake("s0", RingStore(ring_of("items", 16, 1)), lambda _: Failing(), None)
         with pytest.raises(DataError, match=r"^Shard s0 stopped: ValueError\.") as caught:
             intake.opened_at(10)
         assert intake.state is IntakeState.STOPPED

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from binlog_bytes import File
+from defaults import files_source, ring_of, shard_wiring
 
 from actors.gateway.shard_actors import ShardActors
 from actors.group import follower as follower_module
@@ -18,13 +19,9 @@ from actors.shard import intake as intake_module
 from actors.shard import shard as shard_module
 from actors.shard.report import ShardReport
 from actors.shard.shard import Shard
-from actors.shard.shard_wiring import ShardWiring
-from actors.store.ring import BatchMode, RingBounds
 from binlog.columns.table_lookup import NoLookup
 from binlog.files.binlog_files import BinlogFiles
-from binlog.files.files_reader import FilesReader, FilesSource
-from binlog.grammar.chunk_builder import Limits
-from conf.stream_settings import FilterSettings
+from binlog.files.files_reader import FilesReader
 from merge.errors import ShardUnavailable
 from merge.values.chunk import TableName
 from programs.command.status_page import print_status
@@ -77,9 +74,9 @@ def test_a_shard_says_what_keeps_it_busy(tmp_path, slow, monkeypatch, caplog):
         monkeypatch.setattr(shard_module, name, value)
     monkeypatch.setattr(FilesReader, "_lookup", lambda _: _Given(slow))
     _, begin = a_file(tmp_path)
-    ring = RingBounds(mode=BatchMode.ITEMS, size=1 << 16)
-    source = FilesSource("s0", str(tmp_path))
-    shard = Shard(ShardWiring(source, FilterSettings(), ring, Limits(), 0, "earliest", "auto", 60.0))
+    ring = ring_of("items", 1 << 16)
+    source = files_source("s0", str(tmp_path))
+    shard = Shard(shard_wiring(source, store=ring, silence_max_s=60.0))
     try:
         shard.open(1, 1, None)
         assert slow.busy.wait(DEADLINE_S)

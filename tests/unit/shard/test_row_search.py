@@ -6,12 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from defaults import files_source
 
 from actors.shard.row_search import changes_of
-from actors.sink.consumer_view import ConsumerView
+from actors.sink.consumer_view import ConsumerView, History
 from actors.sink.processing import Processing
 from actors.sink.table_rule import KEPT, TableRule
-from binlog.files.files_reader import FilesSource
 from conf.filters.expression_text import parse_expression
 from merge.rows.row_key import RowKey
 from merge.values.chunk import TableName
@@ -33,8 +33,8 @@ FILE = Path(__file__).parents[2] / "fixtures/mysql-9.7.4/foreign_key_cascade.bin
 def test_a_change_that_the_rules_drop_is_found_and_said_to_be_dropped(rule, kept, tmp_path):
     rules = Processing([] if rule is None else [rule])
     key = RowKey.parse("fx.par:1")
-    source = FilesSource("s0", str(shutil.copy(FILE, tmp_path / "mysql-bin.000001")))
-    found = changes_of(source, TableName, ConsumerView(), key, 1 << 20, rules)
+    source = files_source("s0", str(shutil.copy(FILE, tmp_path / "mysql-bin.000001")))
+    found = changes_of(source, TableName, ConsumerView(History.DROP), key, 1 << 20, rules)
     assert [(each["op"], each["kept"]) for each in found["changes"]] == list(
         zip(("INSERT", "DELETE"), kept, strict=True)
     )

@@ -9,16 +9,13 @@ import shutil
 import time
 
 import pytest
+from defaults import files_source, ring_of, shard_wiring
 
 from actors.shard import shard as shard_module
 from actors.shard.shard import Shard
-from actors.shard.shard_wiring import ShardWiring
-from actors.store.ring import BatchMode, RingBounds, RingStore
+from actors.store.ring import RingStore
 from actors.store.rows import Wanted
 from actors.transport.row_ticket import RowTicket
-from binlog.files.files_reader import FilesSource
-from binlog.grammar.chunk_builder import Limits
-from conf.stream_settings import FilterSettings
 from merge.errors import FencedError, ShardUnavailable
 from merge.order.timeline import END_OF_TIME_US
 from programs.demo.recorded_shards import recorded_shards
@@ -34,9 +31,9 @@ def make(tmp_path):
     made = []
 
     def shard(silence_max_s=60.0):
-        source = FilesSource("s0", str(tmp_path))
-        ring = RingBounds(mode=BatchMode.ITEMS, size=1 << 16)
-        wiring = ShardWiring(source, FilterSettings(), ring, Limits(), 0, "earliest", "auto", silence_max_s)
+        source = files_source("s0", str(tmp_path))
+        ring = ring_of("items", 1 << 16)
+        wiring = shard_wiring(source, store=ring, silence_max_s=silence_max_s)
         made.append(Shard(wiring))
         return made[-1]
 

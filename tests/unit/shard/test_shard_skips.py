@@ -4,15 +4,12 @@ import time
 
 import pytest
 from binlog_bytes import File
+from defaults import files_source, ring_of, shard_wiring
 
 from actors.shard.shard import Shard
-from actors.shard.shard_wiring import ShardWiring
-from actors.store.ring import BatchMode, RingBounds
 from actors.store.rows import Wanted
 from actors.transport.row_ticket import RowTicket
-from binlog.files.files_reader import FilesSource
 from binlog.formats.events import Query
-from binlog.grammar.chunk_builder import Limits
 from binlog.schema.statement import ServerVersion
 from binlog.server.definitions.lost import lost
 from conf.stream_settings import FilterSettings
@@ -31,16 +28,10 @@ def shard(tmp_path):
 
     def make(file, **chosen):
         (tmp_path / "mysql-bin.000001").write_bytes(file.data)
-        wiring = ShardWiring(
-            FilesSource("s 1", str(tmp_path)),
-            FilterSettings(**chosen),
-            RingBounds(mode=BatchMode.ITEMS, size=1 << 10),
-            Limits(),
-            0,
-            "earliest",
-            "auto",
-            60.0,
-            destination="shop",
+        wiring = shard_wiring(
+            files_source("s 1", str(tmp_path)),
+            filter=FilterSettings(**chosen),
+            store=ring_of("items", 1 << 10),
         )
         made.append(Shard(wiring))
         return made[-1]

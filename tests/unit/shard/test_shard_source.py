@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from defaults import files_source, ring_of, shard_wiring
 from unit.shard.test_consumer_view import IMPLICIT, NEVER, PAST, chunk
 
 from actors.shard.shard_source import ShardSource
-from actors.shard.shard_wiring import ShardWiring
-from actors.store.ring import BatchMode, RingBounds
-from binlog.files.files_reader import FilesSource
-from binlog.grammar.chunk_builder import Limits
-from conf.stream_settings import FilterSettings
+from conf.stream_settings import FilterSettings, MergeSettings
 from merge.errors import DataError, SourceUnfit, UsageError
 from programs.demo.recorded_shards import recorded_shards
 
+BY_ID = MergeSettings(order_by={".*": "id"}, commit_within_s=1.0)
+
 
 def source_of(**changes: Any) -> ShardSource:
-    files = FilesSource("s0", str(recorded_shards()[0].folder))
-    ring = RingBounds(BatchMode.ITEMS, 16, 1)
-    wiring = ShardWiring(files, FilterSettings(), ring, Limits(), 0, "earliest", "auto", 10.0)
-    return ShardSource(replace(wiring, **changes))
+    files = files_source("s0", str(recorded_shards()[0].folder))
+    return ShardSource(shard_wiring(files, store=ring_of("items", 16, 1), **changes))
 
 
 @pytest.fixture
@@ -45,10 +41,10 @@ def test_files_have_no_schema_history_and_no_standbys(source: ShardSource):
 def test_ids_are_of_rows_that_consumers_see():
     """A row of the past has the id of an earlier transaction; here it has one that cannot order anything."""
     read = chunk([(None, PAST), (None, NEVER)], IMPLICIT)
-    stored = source_of(order_by={".*": "id"}).process(read)
+    stored = source_of(merge=BY_ID).process(read)
     assert stored.headers["order_id"].tolist() == [0, 1]
     with pytest.raises(DataError, match=r"id of a row in shop\.orders is not an id"):
-        source_of(order_by={".*": "id"}, filter=FilterSettings(history="keep")).process(read)
+        source_of(merge=BY_ID, filter=FilterSettings(history="keep")).process(read)
 
 
 def test_a_rule_reads_what_consumers_see():

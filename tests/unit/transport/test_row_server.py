@@ -7,11 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from cryptography.x509 import SubjectAlternativeName, load_pem_x509_certificate
+from defaults import ring_of
 from guarded_server import own_connection
 from pyarrow import flight
 from statement_rows import statement_row
 
-from actors.store.ring import BatchMode, RingBounds, RingStore
+from actors.store.ring import RingStore
 from actors.store.rows import Wanted, gather, message, opened, read_message
 from actors.transport.bind_address import certificate_where_reached
 from actors.transport.row_client import RowClient
@@ -52,7 +53,7 @@ def insert(header, number):
 @pytest.fixture
 def ring():
     """Return a ring of sequences 0 to 6: two chunks with orders (one a delete), items, and a statement."""
-    ring = RingStore(RingBounds(BatchMode.ITEMS, 16))
+    ring = RingStore(ring_of("items", 16))
     ring.put(chunk(3, (ORDERS, record_batch([insert(0, 10), insert(1, 11), insert(2, 12)]))))
     ring.put(
         chunk(
@@ -126,7 +127,7 @@ def test_images_before_the_change_come_where_they_are_looked_at(ring, before):
 
 
 def test_an_update_needs_its_image_before_only_on_request():
-    ring = RingStore(RingBounds(BatchMode.ITEMS, 2))
+    ring = RingStore(ring_of("items", 2))
     ring.put(chunk(1, (ORDERS, record_batch([(0, 0, Op.UPDATE, {"id": 1}, {"id": 2})]))))
     (asked,) = rows_of(ring, 0, 1, Wanted(ORDERS, before=True)).tables
     assert asked.rows["before"].to_pylist() == [{"id": 1}]
@@ -143,7 +144,7 @@ def test_only_the_wanted_columns_come_and_a_missing_image_stays_missing(columns)
         (2, 0, Op.DELETE, {"id": 1, "note": None}, None),
     ]
     values = [dict(zip(schema.names, change, strict=True)) for change in changes]
-    ring = RingStore(RingBounds(BatchMode.ITEMS, 4))
+    ring = RingStore(ring_of("items", 4))
     ring.put(chunk(3, (ORDERS, pa.RecordBatch.from_pylist(values, schema=schema))))
     (rows,) = rows_of(ring, 1, 3, Wanted(ORDERS, True, columns)).tables
     assert rows.rows.schema.metadata == schema.metadata
@@ -156,7 +157,7 @@ def test_only_the_wanted_columns_come_and_a_missing_image_stays_missing(columns)
 
 
 def test_enumerations_that_grow_from_chunk_to_chunk_keep_their_values():
-    ring = RingStore(RingBounds(BatchMode.ITEMS, 4))
+    ring = RingStore(ring_of("items", 4))
     for value in "ab":
         ring.put(chunk(1, (ORDERS, record_batch([insert(0, value)], pa.dictionary(pa.int8(), pa.utf8())))))
     (table,) = rows_of(ring, 0, 2).tables

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from actors.sink.consumer_view import ConsumerView
+from actors.sink.consumer_view import ConsumerView, History
 from binlog.charsets.charsets import BINARY_COLLATION
 from binlog.columns.columns import TableSchema
 from binlog.columns.table_lookup import ColumnFacts, NoLookup
@@ -26,7 +26,7 @@ def table_of(*columns):
 
 def shown(table, lookup):
     schema = TableSchema.of(TableName("app", "t"), completed(table, lookup, mariadb=True))
-    return ConsumerView().columns(schema.arrow.field("after").type, schema.special).names
+    return ConsumerView(History.DROP).columns(schema.arrow.field("after").type, schema.special).names
 
 
 class Present(NoLookup):

@@ -7,12 +7,12 @@ import struct
 
 import pytest
 from binlog_bytes import SIZES_5_1, File, events_of
+from defaults import chunk_limits
 from unit.binlog.files.test_fixtures import J, changes_of, id_only, inserts
 from unit.binlog.grammar.test_binlog import BIG, FIXTURES, with_checksum
 
 from binlog.files.binlog_files import BinlogFiles, files_in
 from binlog.formats.event_types import EventType
-from binlog.grammar.chunk_builder import Limits
 from merge.errors import CorruptEvent, DataError, PositionPurged, UnsupportedEvent, UsageError
 from merge.values.chunk import TableName
 from merge.values.header import Flag
@@ -123,14 +123,14 @@ def test_every_length_of_a_file_is_an_end_or_an_error(tmp_path):
 
 
 def test_a_huge_transaction_is_cut_into_chunks(tmp_path):
-    files = BinlogFiles([FIXTURES / "big_transaction.binlog"], TableName, Limits(rows_max=100))
+    files = BinlogFiles([FIXTURES / "big_transaction.binlog"], TableName, chunk_limits(rows_max=100))
     chunks = [chunk for chunk in files if chunk.tables]
     assert len(chunks) > 5
     assert sum(table.rows.num_rows for chunk in chunks for table in chunk.tables) == BIG
 
 
 def test_a_compressed_transaction_is_cut_into_chunks():
-    files = BinlogFiles([FIXTURES / "txn_compression.binlog"], TableName, Limits(rows_max=1))
+    files = BinlogFiles([FIXTURES / "txn_compression.binlog"], TableName, chunk_limits(rows_max=1))
     chunks = list(files)
     flags = [int(chunk.headers[-1]["flags"]) for chunk in chunks]
     assert flags.count(Flag.BEGIN) >= 1
@@ -303,7 +303,7 @@ def test_a_file_is_read_in_blocks_and_events_may_be_larger(tmp_path):
         file.query(f"CREATE TABLE t{number} (id INT) COMMENT '{'x' * size}'")
         for _ in range(200):
             rows_of(file, number)
-    files = BinlogFiles([file.write(tmp_path / "mysql-bin.000001")], TableName, Limits(rows_max=50))
+    files = BinlogFiles([file.write(tmp_path / "mysql-bin.000001")], TableName, chunk_limits(rows_max=50))
     rows = [row for chunk in files for table in chunk.tables for row in table.rows.to_pylist()]
     assert [row["after"]["@1"] for row in rows] == [0] + [n for n in range(1, 5) for _ in range(200)]
     assert files.events == {15: 1, EventType.QUERY: 805, 19: 801, EventType.WRITE_ROWS_V1: 801, 16: 801}

@@ -11,9 +11,9 @@ import time
 
 import pytest
 from binlog_bytes import events_of
+from defaults import chunk_limits, files_source
 
-from binlog.files.files_reader import FilesReader, FilesSource
-from binlog.grammar.chunk_builder import Limits
+from binlog.files.files_reader import FilesReader
 from binlog.server.listener import position_after
 from merge.errors import CanalGroupError, CorruptEvent, PositionPurged, SourceUnfit
 from merge.values.chunk import TableName
@@ -78,8 +78,8 @@ class Told:
 def reading(files, start=None, limits=None, begin="earliest", **options):
     """Read files on a thread; leaving stops it and raises its error."""
     told, errors = Told(), []
-    source = FilesSource("s0", str(files), **options)
-    reader = FilesReader(source, TableName, limits or Limits(), told, begin=begin)
+    source = files_source("s0", str(files), **options)
+    reader = FilesReader(source, TableName, limits or chunk_limits(), told, begin=begin)
 
     def run():
         try:
@@ -136,7 +136,7 @@ def test_one_file_is_a_source_of_its_own(shard, tmp_path):
 
 def test_a_reader_goes_on_from_any_chunk(shard, tmp_path):
     """Each chunk's end, also inside the large transaction, is a place from which the rest comes."""
-    limits = Limits(rows_max=20)
+    limits = chunk_limits(rows_max=20)
     whole = read_all(tmp_path, limits=limits)
     read = 0
     position = whole.opened_at[0]
@@ -220,12 +220,12 @@ def test_files_that_end_inside_a_transaction_that_was_handed_over_in_part(tmp_pa
     shutil.copy(SHARDS["-"].folder / "mysql-bin.000003", tmp_path / "mysql-bin.000003")
     path = tmp_path / "mysql-bin.000003"
     whole = path.read_bytes()
-    with reading(path, limits=Limits(rows_max=20)) as told:
+    with reading(path, limits=chunk_limits(rows_max=20)) as told:
         told.wait_for(lambda: told.low_watermarks)
     (fragment, *_) = (h for chunk in told.chunks for h in chunk.headers if not int(h["flags"]) & Flag.END)
     path.write_bytes(whole[:21] + IN_USE + whole[22 : int(fragment["end_offset"]) + 5])
     with pytest.raises(CorruptEvent, match="end inside the transaction"):
-        read_all(path, limits=Limits(rows_max=20))
+        read_all(path, limits=chunk_limits(rows_max=20))
 
 
 def test_a_tail_that_is_left_out_is_logged(shard, tmp_path, caplog):

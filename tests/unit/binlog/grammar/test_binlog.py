@@ -14,12 +14,13 @@ import pyarrow as pa
 import pytest
 from binlog_bytes import SIZES_5_1, File
 from binlog_bytes import events_of as hand_made
+from defaults import chunk_limits
 
 from binlog.formats.event_types import REFUSED, SKIPPED, EventType
 from binlog.formats.event_types import type_name as name_of
 from binlog.formats.gtid_events import parse_start
 from binlog.grammar.binlog_decoder import BinlogDecoder
-from binlog.grammar.chunk_builder import ChunkBuilder, Limits
+from binlog.grammar.chunk_builder import ChunkBuilder
 from merge.errors import CorruptEvent, UnsupportedEvent
 from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, Op, TableName
 from merge.values.header import WHOLE, Flag
@@ -50,7 +51,7 @@ class Reading:
     """A decoder over one list of events, and the chunks that came of it."""
 
     def __init__(self, select=everything, limits=None, start=None, checksum=1):
-        self.builder = ChunkBuilder(limits)
+        self.builder = ChunkBuilder(limits or chunk_limits())
         self.decoder = BinlogDecoder(
             "s1", start or Position(FILE, 4), select, self.builder, checksum=checksum
         )
@@ -393,7 +394,7 @@ def test_deselected_tables_leave_empty_headers():
 @pytest.mark.parametrize("rows_max", [1, 100, 1000, 1999, 2000])
 def test_huge_transaction_is_cut_into_fragments(rows_max):
     whole = read("big_transaction")
-    reading = read("big_transaction", limits=Limits(rows_max=rows_max))
+    reading = read("big_transaction", limits=chunk_limits(rows_max=rows_max))
     assert [row["after"]["id"] for row in reading.rows] == list(range(1, BIG + 1))
     assert [row["_row"] for row in reading.rows] == list(range(BIG))
     fragments = reading.headers[1:]
@@ -551,7 +552,7 @@ def test_a_transaction_that_its_file_does_not_end_was_rolled_back():
     reading = Reading().feed([*events[: first_rows + 1], rotate], spliced=True).close()
     assert [int(h["flags"]) for h in reading.headers] == [WHOLE | Flag.DDL]
     assert reading.rows == []
-    cut = Reading(limits=Limits(rows_max=1))
+    cut = Reading(limits=chunk_limits(rows_max=1))
     with pytest.raises(CorruptEvent, match="ends inside a transaction"):
         cut.feed([*events[: first_rows + 1], rotate], spliced=True)
 

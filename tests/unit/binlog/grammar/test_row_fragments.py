@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 from binlog_bytes import SIZES_5_1, File, events_of
+from defaults import chunk_limits
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,7 +75,7 @@ def from_stream(file, _):
         (len(event) + 1).to_bytes(3, "little") + bytes((number % 256, 0)) + event
         for number, event in enumerate(events_of(file.data), start=1)
     )
-    builder, buffer = ChunkBuilder(), PacketBuffer()
+    builder, buffer = ChunkBuilder(chunk_limits()), PacketBuffer()
     decoder = BinlogDecoder(
         "s1", Position(NAME, 4), TableName, builder, checksum=int(file.checksum), names_needed=False
     )

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from binlog_bytes import MAGIC, File, events_of
+from defaults import chunk_limits
 from soak import first_quick
 
 from binlog.columns.table_lookup import NoLookup
 from binlog.files.binlog_files import BinlogFiles
 from binlog.formats.event_types import EventType, type_name
 from binlog.grammar import transactions
-from binlog.grammar.chunk_builder import Limits
 from binlog.grammar.lead_in import BEGINS
 from binlog.grammar.skips import Skips
 from merge.errors import CorruptEvent, DataError, UnsupportedEvent
@@ -296,7 +296,7 @@ def test_what_is_left_out_of_another_file_of_that_name_is_not_left_out_of_this_o
 
 def test_the_rest_of_a_transaction_that_its_file_does_not_end_is_left_out(tmp_path):
     """Its first rows were handed over, and the server has rolled it back: no reader knows how to go on."""
-    limits = Limits(rows_max=1)
+    limits = chunk_limits(rows_max=1)
     (tmp_path / FILE).write_bytes(transaction_begun().data)
     (tmp_path / "mysql-bin.000002").write_bytes(transaction(File("5.1.73"), 9).data)
     files = [tmp_path / FILE, tmp_path / "mysql-bin.000002"]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from binlog.server.hosts import Detecting, SourceHosts
-from binlog.server.source import SourceAddress
+from defaults import address_of
+
+from binlog.server.hosts import SourceHosts
+from conf.stream_settings import DetectingSettings
 
 
 def addresses(count):
-    return [SourceAddress("s", f"db{index}", 3306, "canal", "", 1) for index in range(count)]
+    return [address_of("s", f"db{index}") for index in range(count)]
 
 
 def test_failures_in_a_row_lead_to_the_next_server_and_at_last_to_the_first():
     one, two, three = servers = addresses(3)
-    hosts = SourceHosts(servers, Detecting(threshold=2))
+    hosts = SourceHosts(servers, DetectingSettings(threshold=2))
     for current, after in ((one, two), (two, three), (three, one)):
         assert hosts.current == current
         assert not hosts.failed(current, "gone")
@@ -23,7 +25,7 @@ def test_failures_in_a_row_lead_to_the_next_server_and_at_last_to_the_first():
 
 def test_a_server_that_answers_between_two_failures_stays():
     one, _ = servers = addresses(2)
-    hosts = SourceHosts(servers, Detecting(threshold=2))
+    hosts = SourceHosts(servers, DetectingSettings(threshold=2))
     for _ in range(5):
         assert not hosts.failed(one, "gone")
         hosts.reached(one)
@@ -33,7 +35,7 @@ def test_a_server_that_answers_between_two_failures_stays():
 
 def test_who_reads_a_server_that_was_left_is_told_and_changes_nothing():
     one, two = servers = addresses(2)
-    hosts = SourceHosts(servers, Detecting(threshold=1))
+    hosts = SourceHosts(servers, DetectingSettings(threshold=1))
     assert hosts.failed(one, "gone")
     assert hosts.failed(one, "gone again")
     hosts.reached(one)
@@ -44,7 +46,7 @@ def test_who_reads_a_server_that_was_left_is_told_and_changes_nothing():
 
 def test_a_gap_lasts_from_the_first_failure_to_the_first_server_that_is_reached():
     one, two, three = servers = addresses(3)
-    hosts = SourceHosts(servers, Detecting(threshold=1))
+    hosts = SourceHosts(servers, DetectingSettings(threshold=1))
     hosts.failed(one, "gone")
     hosts.failed(two, "gone too")
     began = hosts._last.failed_at_s
@@ -57,6 +59,6 @@ def test_a_gap_lasts_from_the_first_failure_to_the_first_server_that_is_reached(
 
 def test_one_server_is_never_left():
     (one,) = servers = addresses(1)
-    hosts = SourceHosts(servers, Detecting(threshold=1))
+    hosts = SourceHosts(servers, DetectingSettings(threshold=1))
     assert not any(hosts.failed(one, "gone") for _ in range(5))
     assert hosts.current == one

@@ -7,8 +7,9 @@ import logging
 from dataclasses import dataclass, field, replace
 
 import pytest
+from defaults import address_of
 
-from binlog.server.source import ServerFacts, SourceAddress
+from binlog.server.source import ServerFacts
 from binlog.server.starts.identity import Identity
 from binlog.server.starts.logged import Logged
 from merge.errors import DataError, PositionRefused, SourceUnavailable, SourceUnfit
@@ -16,7 +17,7 @@ from merge.values.gtids.gtid import NO_GTIDS, parse_gtid_set
 from merge.values.last_transaction import LastTransaction
 from merge.values.position import Position
 
-ADDRESS = SourceAddress("s1", "db0", 3306, "canal", "", server_id=7)
+ADDRESS = address_of("s1", "db0", server_id=7)
 S_US = 1_000_000
 UUID = "00010203-0405-0607-0809-0a0b0c0d0e0f"
 OTHER = "10010203-0405-0607-0809-0a0b0c0d0e0f"

@@ -13,6 +13,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from defaults import chunk_limits
 
 from binlog.formats.event_types import EventType
 from binlog.grammar.binlog_decoder import BinlogDecoder
@@ -124,7 +125,7 @@ def items_of(source, *, by_gtid=False, withheld_us=0, shares_dump=False):
     stream._start = Position(FILE, 4)
     stream._by_gtid = by_gtid
     stream._dump_server = object() if shares_dump else None
-    stream._builder = ChunkBuilder()
+    stream._builder = ChunkBuilder(chunk_limits())
     stream._decoder = BinlogDecoder("s1", stream._start, TableName, stream._builder, checksum=1)
     stream._packets = Packets(source)
     stream._replies = Replies(stream._packets, None)

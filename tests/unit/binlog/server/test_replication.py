@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pymysql
 import pytest
+from defaults import address_of
 
 from binlog.server.replication import Withheld, replicates, times_found
-from binlog.server.source import ServerFacts, SourceAddress
+from binlog.server.source import ServerFacts
 from merge.errors import SourceUnavailable
-from merge.values.commit_time import CommitTimes
+from merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
 
 MYSQL, MYSQL_5_7, MARIADB = "9.7.4", "5.7.44-log", "10.11.6-MariaDB-log"
 DENIED = pymysql.err.OperationalError(1227, "Access denied")
@@ -44,7 +45,7 @@ class Answers:
 
 
 def address(times=ORIGIN):
-    return SourceAddress("s1", "127.0.0.1", 3306, "canal", "", 9001, commit_times=times)
+    return address_of("s1", "127.0.0.1", commit_times=times)
 
 
 def facts(version=MYSQL, **variables):
@@ -94,7 +95,7 @@ def test_an_account_that_may_not_ask_has_low_watermarks_lowered():
 
 
 def test_nothing_is_asked_and_nothing_lowered_for_the_times_of_the_server_read():
-    withheld, server = Withheld(address(CommitTimes()), facts()), Answers()
+    withheld, server = Withheld(address(OF_THE_SERVER_READ), facts()), Answers()
     withheld.ask(server)
     assert (withheld.us, server.asked) == (0, [])
 
@@ -102,12 +103,18 @@ def test_nothing_is_asked_and_nothing_lowered_for_the_times_of_the_server_read()
 @pytest.mark.parametrize(
     ("times", "of", "answers", "says", "fix"),
     [
-        (CommitTimes(), facts(), {"SHOW_REPLICA": [{}]}, None, ""),
-        (CommitTimes(), facts(MYSQL_5_7), {}, None, ""),
-        (CommitTimes(), facts(MYSQL_5_7), {"SHOW_SLAVE": [{"a": 1}]}, "replica, but its binlog", "origin"),
-        (CommitTimes(), facts(MARIADB), {"SHOW_ALL": DENIED}, None, ""),
+        (OF_THE_SERVER_READ, facts(), {"SHOW_REPLICA": [{}]}, None, ""),
+        (OF_THE_SERVER_READ, facts(MYSQL_5_7), {}, None, ""),
         (
-            CommitTimes(),
+            OF_THE_SERVER_READ,
+            facts(MYSQL_5_7),
+            {"SHOW_SLAVE": [{"a": 1}]},
+            "replica, but its binlog",
+            "origin",
+        ),
+        (OF_THE_SERVER_READ, facts(MARIADB), {"SHOW_ALL": DENIED}, None, ""),
+        (
+            OF_THE_SERVER_READ,
             facts(MARIADB, gtid_slave_pos="0-1-9"),
             {"SHOW_ALL": DENIED},
             "replica, but",

@@ -12,6 +12,7 @@ import pytest
 from certificates import Authority
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from defaults import address_of
 from rogue_server import OK, PUBLIC_KEY, SALT, Wire, rogue
 from rogue_server import login as let_in
 
@@ -30,7 +31,7 @@ BLIND = {"ca": None, "cert": None, "key": None, "verify_cert": False, "verify_id
 
 def address(server, **changes) -> SourceAddress:
     fields = {"name": "s1", "host": "127.0.0.1", "port": server.port, "user": "canal", "password": PASSWORD}
-    return SourceAddress(**{**fields, "server_id": 9, "read_timeout_s": 5.0, **changes})
+    return address_of(**{**fields, "server_id": 9, "read_timeout_s": 5.0, **changes})
 
 
 @pytest.fixture

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from defaults import address_of
 
 from binlog.formats.gtid_sets import decode_gtid_set, encode_gtid_set
 from binlog.server.dump.dump_request import dump_after, dump_from
-from binlog.server.source import ServerFacts, SourceAddress
+from binlog.server.source import ServerFacts
 from binlog.server.starts.start import goes_by_gtid
 from merge.errors import SourceUnfit
 from merge.values.gtids.gtid import NO_GTIDS, parse_gtid_set
@@ -14,7 +15,7 @@ from merge.values.position import Position
 
 UUID = "00010203-0405-0607-0809-0a0b0c0d0e0f"
 UUID_BYTES = bytes(range(16))
-ADDRESS = SourceAddress("s1", "db0", 3306, "canal", "", server_id=7)
+ADDRESS = address_of("s1", "db0", server_id=7)
 MYSQL = ServerFacts("9.7.4", 1, "here", {"gtid_mode": "ON"})
 MARIADB = ServerFacts("10.11.6-MariaDB", 1, "here", {})
 

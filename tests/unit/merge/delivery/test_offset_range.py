@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 from builders import Source, Tx, World, places
+from defaults import batch_limits
 
 from merge import events as ev
 from merge.calls.consumers import Release
-from merge.delivery.batch_limits import BatchLimits
 from merge.errors import DataError, PositionPurged, RolledBack, UsageError
 from merge.values.gtids.gtid import NO_GTIDS, parse_gtid_set
 from merge.values.header import Flag
@@ -143,7 +143,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing():
 
 
 def test_a_transaction_that_no_ring_holds_whole_is_named():
-    limits = BatchLimits(ring_headers_max=99, ring_bytes_max=200)
+    limits = batch_limits(ring_headers_max=99, ring_bytes_max=200)
     world, begin = reading(Source(Tx(10, (1, 1, 1))), limits=limits)
     world.report(0, 1, low_watermark_us=10)
     assert world.offset_range(OffsetRange(begin)) is None
@@ -264,7 +264,7 @@ def test_what_a_newcomer_brought_into_a_range_from_before_it_has_to_fit_into_its
     read again. With room for three, s1 cannot tell what comes after its third: no row of s0 is let out.
     """
     most = size if unit == "headers" else size * 100
-    limits = BatchLimits(**{f"ring_{unit}_max": most})
+    limits = batch_limits(**{f"ring_{unit}_max": most})
     world, begin = reading(Source(Tx(10), Tx(20), Tx(30)), limits=limits)
     world.ring_size = size
     world.report_all()
@@ -500,13 +500,13 @@ def test_without_gtids_a_digest_tells_places():
 
 
 def test_several_transactions_may_be_more_than_a_ring_holds():
-    world, begin = reading(Source(Tx(10), Tx(20), Tx(30)), limits=BatchLimits(ring_headers_max=2))
+    world, begin = reading(Source(Tx(10), Tx(20), Tx(30)), limits=batch_limits(ring_headers_max=2))
     world.report_all()
     assert keys(world.offset_range(OffsetRange(begin))) == [10, 20, 30]
 
 
 def test_many_transactions_without_rows_are_a_range():
-    limits = BatchLimits(empty_headers_max=3)
+    limits = batch_limits(empty_headers_max=3)
     world, begin = reading(Source(*[Tx(10, (0,))] * 5), limits=limits)
     world.report(0, 2)
     world.report(0, 0, low_watermark_us=11)

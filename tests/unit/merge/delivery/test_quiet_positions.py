@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 from builders import Source, Tx, World, places
+from defaults import batch_limits
 
-from merge.delivery.batch_limits import BatchLimits
 from merge.errors import CoordinatorUnavailable, RolledBack
 from merge.events import ShardReported
 from merge.instructions import OpenShard
@@ -150,7 +150,7 @@ def test_what_waits_for_another_shard_is_not_passed():
 
 
 def test_a_ring_full_of_it_is_freed_at_once_although_no_consumer_is_there():
-    world = World.of(Source(*[LEFT_OUT] * 20), quiet_us=10**9, limits=BatchLimits(empty_headers_max=4))
+    world = World.of(Source(*[LEFT_OUT] * 20), quiet_us=10**9, limits=batch_limits(empty_headers_max=4))
     world.ring_size = 4
     world.subscribe()
     while world.report(0):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from builders import Source, Tx, World, places
+from defaults import batch_limits
 
 from merge import events as ev
-from merge.delivery.batch_limits import BatchLimits
 from merge.delivery.read_position import HEADERS_MAX
 from merge.errors import RetryableError
 from merge.values.gtids.gtid import parse_gtid_set
@@ -15,7 +15,7 @@ from merge.values.position import GroupPosition, Position
 
 
 def running(*transactions, **limits):
-    world = World.of(Source(*transactions), limits=BatchLimits(**limits))
+    world = World.of(Source(*transactions), limits=batch_limits(**limits))
     world.subscribe()
     world.report_all()
     return world
@@ -111,7 +111,7 @@ def test_the_cursor_passes_a_huge_transaction_whose_last_fragment_is_empty():
 
 
 def test_a_full_ring_of_transactions_without_rows_goes_on():
-    world = World.of(Source(*[EMPTY] * 20, Tx(1)), limits=BatchLimits(empty_headers_max=4))
+    world = World.of(Source(*[EMPTY] * 20, Tx(1)), limits=batch_limits(empty_headers_max=4))
     world.ring_size = 4
     world.subscribe()
     seen = 0
@@ -171,7 +171,7 @@ def test_the_bound_on_outstanding_batches():
 
 
 def test_several_gets_wait_and_are_answered_in_order():
-    world = World.of(Source(Tx(1), Tx(2), Tx(3)), limits=BatchLimits(outstanding_max=2))
+    world = World.of(Source(Tx(1), Tx(2), Tx(3)), limits=batch_limits(outstanding_max=2))
     world.subscribe()
     calls = [world.request_get(rows_max=1) for _ in range(3)]
     world.report_all()

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 from builders import Source, Tx, World
+from defaults import batch_limits
 
 from merge import events as ev
 from merge import instructions as do
 from merge.calls.consumers import Get, Release, Rollback, SubscribeAt, Unsubscribe
 from merge.calls.resume import Resume
-from merge.delivery.batch_limits import BatchLimits
 from merge.delivery.read_position import HEADERS_MAX
 from merge.errors import (
     ConfigError,
@@ -574,7 +574,7 @@ def test_a_shard_that_left_is_not_opened_again_and_stands_nowhere():
 
 
 def test_a_range_for_which_there_is_no_room_moves_nobody():
-    world = World.of(Source(Tx(10), Tx(20), Tx(30)), limits=BatchLimits(outstanding_max=1))
+    world = World.of(Source(Tx(10), Tx(20), Tx(30)), limits=batch_limits(outstanding_max=1))
     begin = world.subscribe()
     world.report_all()
     first = world.offset_range(OffsetRange(begin, rows_max=1))

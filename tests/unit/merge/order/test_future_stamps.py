@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from builders import Source, Tx, World, run_of
+from defaults import AHEAD_MAX_US, timeline_of
 
 from merge import events as ev
-from merge.order.timeline import AHEAD_MAX_US, END_OF_TIME_US, Timeline
+from merge.order.timeline import END_OF_TIME_US
 from merge.values.header import Flag
 from merge.values.offset_range import OffsetRange
 
@@ -23,7 +24,7 @@ def keys(headers):
 
 
 def test_a_commit_time_ahead_of_the_sources_clock_takes_the_previous_key():
-    timeline = Timeline([0])
+    timeline = timeline_of([0])
     timeline.read_clock(0, NOW)
     timeline.append(0, run_of(Tx(NOW - S), Tx(FAR), Tx(NOW)))
     out = timeline.advance()
@@ -35,7 +36,7 @@ def test_a_commit_time_ahead_of_the_sources_clock_takes_the_previous_key():
 
 
 def test_a_commit_time_within_the_bound_is_believed():
-    timeline = Timeline([0], ahead_max_us=3 * S)
+    timeline = timeline_of([0], ahead_max_us=3 * S)
     timeline.read_clock(0, NOW)
     timeline.append(0, run_of(Tx(NOW + 3 * S), Tx(NOW + 3 * S + 1)))
     out = timeline.advance()
@@ -44,7 +45,7 @@ def test_a_commit_time_within_the_bound_is_believed():
 
 
 def test_all_fragments_share_the_fate_of_the_first_across_runs():
-    timeline = Timeline([0])
+    timeline = timeline_of([0])
     source = Source(Tx(FAR, (1, 1, 1)), Tx(NOW))
     timeline.read_clock(0, NOW)
     for place in range(4):
@@ -56,7 +57,7 @@ def test_all_fragments_share_the_fate_of_the_first_across_runs():
 
 
 def test_a_low_watermark_raises_the_key_of_what_is_not_believed():
-    timeline = Timeline([0, 0])
+    timeline = timeline_of([0, 0])
     timeline.read_clock(0, NOW)
     timeline.low_watermark(0, NOW)
     timeline.append(0, run_of(Tx(FAR)))
@@ -66,7 +67,7 @@ def test_a_low_watermark_raises_the_key_of_what_is_not_believed():
 
 def test_a_later_reading_decides_about_what_came_in_before_it():
     """1. No clock is known, and a transaction of the far future holds its shard. 2. The clock is read."""
-    timeline = Timeline([0, 0])
+    timeline = timeline_of([0, 0])
     timeline.append(0, run_of(Tx(NOW), Tx(FAR), Tx(NOW + S)))
     timeline.append(1, run_of(Tx(NOW + 2 * S)))
     assert keys(timeline.advance()) == [NOW, NOW + 2 * S]
@@ -80,7 +81,7 @@ def test_a_later_reading_decides_about_what_came_in_before_it():
 
 
 def test_a_low_watermark_is_a_reading_where_there_is_no_other_and_only_of_what_came_before():
-    timeline = Timeline([0, 0])
+    timeline = timeline_of([0, 0])
     timeline.append(0, run_of(Tx(NOW), Tx(FAR)))
     timeline.low_watermark(0, NOW + S)
     timeline.append(0, run_of(Tx(FAR), first_sequence=2))
@@ -91,7 +92,7 @@ def test_a_low_watermark_is_a_reading_where_there_is_no_other_and_only_of_what_c
 
 
 def test_an_old_low_watermark_says_nothing_of_the_clock():
-    timeline = Timeline([0, 0])
+    timeline = timeline_of([0, 0])
     timeline.low_watermark(0, NOW)
     timeline.append(0, run_of(Tx(FAR)))
     timeline.low_watermark(0, NOW)
@@ -100,7 +101,7 @@ def test_an_old_low_watermark_says_nothing_of_the_clock():
 
 
 def test_the_end_is_no_reading_of_a_clock():
-    timeline = Timeline([0])
+    timeline = timeline_of([0])
     timeline.append(0, run_of(Tx(FAR)))
     timeline.low_watermark(0, END_OF_TIME_US)
     assert keys(timeline.advance()) == [FAR]
@@ -112,7 +113,7 @@ def test_a_low_watermark_of_a_clock_that_was_ahead_is_taken_back_when_that_is_se
     """1. The source's clock is an hour ahead and promises that hour. 2. It is set right. 3. What commits then
     is not held until the hour is over, and is not ahead of what is out.
     """
-    timeline = Timeline([0, 0])
+    timeline = timeline_of([0, 0])
     timeline.read_clock(0, FAR)
     timeline.low_watermark(0, FAR)
     timeline.append(1, run_of(Tx(NOW)))
@@ -127,7 +128,7 @@ def test_a_low_watermark_of_a_clock_that_was_ahead_is_taken_back_when_that_is_se
 
 
 def test_what_is_out_is_not_keyed_again():
-    timeline = Timeline([0, 0])
+    timeline = timeline_of([0, 0])
     timeline.append(0, run_of(Tx(FAR)))
     timeline.low_watermark(1, FAR)
     assert keys(timeline.advance()) == [FAR]
@@ -208,7 +209,7 @@ def test_what_is_not_believed_is_not_late_for_who_has_passed_its_key():
 
 
 def test_only_what_follows_a_transaction_that_is_not_believed_shares_its_fate():
-    timeline = Timeline([0])
+    timeline = timeline_of([0])
     source = Source(Tx(NOW), Tx(FAR, (1, 1)), Tx(NOW))
     timeline.read_clock(0, NOW)
     timeline.append(0, source.run(0, 2))
@@ -217,7 +218,7 @@ def test_only_what_follows_a_transaction_that_is_not_believed_shares_its_fate():
 
 
 def test_a_low_watermark_within_the_bound_stays_where_what_came_after_it_is_not_believed():
-    timeline = Timeline([0, 0], ahead_max_us=S)
+    timeline = timeline_of([0, 0], ahead_max_us=S)
     timeline.low_watermark(0, NOW)
     timeline.append(0, run_of(Tx(FAR)))
     timeline.read_clock(0, NOW - S)
@@ -227,7 +228,7 @@ def test_a_low_watermark_within_the_bound_stays_where_what_came_after_it_is_not_
 
 
 def test_a_reading_that_takes_keys_back_takes_the_watermark_back():
-    timeline = Timeline([0, 0])
+    timeline = timeline_of([0, 0])
     timeline.append(0, run_of(Tx(FAR)))
     timeline.low_watermark(1, NOW)
     timeline.read_clock(0, NOW)
@@ -288,7 +289,7 @@ def test_an_answer_that_was_long_on_its_way_tells_the_clock_of_when_it_was_asked
 
 
 def test_a_shard_that_joins_ahead_of_what_is_out_and_brought_nothing_has_nothing_to_take_back():
-    timeline = Timeline([0])
+    timeline = timeline_of([0])
     timeline.join(1, FAR)
     timeline.read_clock(1, NOW)
     assert timeline.frontier_us(1) == FAR
@@ -309,7 +310,7 @@ def test_a_shard_whose_clock_was_not_known_leaves_when_it_is(how):
 
 @pytest.mark.parametrize(("first_us", "then_us", "future"), [(NOW, FAR, True), (FAR, NOW, False)])
 def test_a_clock_that_is_read_inside_a_transaction_says_nothing_of_its_rest(first_us, then_us, future):
-    timeline, source = Timeline([0]), Source(Tx(FAR, (1, 1)))
+    timeline, source = timeline_of([0]), Source(Tx(FAR, (1, 1)))
     timeline.read_clock(0, first_us)
     timeline.append(0, source.run(0, 1))
     begun = timeline.advance()
@@ -322,7 +323,7 @@ def test_a_clock_that_is_read_inside_a_transaction_says_nothing_of_its_rest(firs
 
 def test_a_time_that_is_out_is_believed_of_who_has_it_too():
     """Its transaction waits for another shard's, which is out in part."""
-    timeline = Timeline([0, 0])
+    timeline = timeline_of([0, 0])
     timeline.append(0, Source(Tx(FAR, (1, 1))).run(0, 1))
     timeline.append(1, run_of(Tx(FAR), Tx(FAR + 1)))
     assert keys(timeline.advance()) == [FAR]

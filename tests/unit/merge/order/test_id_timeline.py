@@ -2,6 +2,7 @@
 
 import pytest
 from builders import Source, Tx, run_of
+from defaults import AHEAD_MAX_US
 
 from merge.order.id_timeline import IdTimeline
 from merge.values.commit_time import END_OF_TIME_US
@@ -16,7 +17,7 @@ def tx(commit_us, order_id=0, rows=(1,)):
 
 
 def timeline_of(shards, start_us=0):
-    return IdTimeline([start_us] * shards, within_us=WITHIN_US)
+    return IdTimeline([start_us] * shards, AHEAD_MAX_US, within_us=WITHIN_US)
 
 
 def came_out(timeline):

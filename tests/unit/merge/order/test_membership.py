@@ -2,6 +2,7 @@
 
 import pytest
 from builders import Source, Tx, World, places
+from defaults import group_settings
 
 from merge import events as ev
 from merge import instructions as do
@@ -288,7 +289,7 @@ def test_a_shard_that_the_stored_cursors_lack_joins_after_a_restart_and_nobody_w
     world.report(0, 1)
     world.ack(world.get().batch_id)
     world.sources.append(Source(Tx(5), server=1))
-    world.settings = type(world.settings)("shop", ("s0", "s1"))
+    world.settings = group_settings("shop", ("s0", "s1"))
     world.epoch += 1
     world.restart()
     world.start()
@@ -319,7 +320,7 @@ def test_a_client_whose_cursor_does_not_know_of_a_join_yet_misses_nothing_of_the
     world.report_all()
     world.ack(world.get().batch_id)
     assert "s1" not in world.stored["other"].cursor.shards
-    world.settings = type(world.settings)("shop", ("s0", "s1"))
+    world.settings = group_settings("shop", ("s0", "s1"))
     world.epoch += 1
     world.restart()
     world.start()
@@ -595,7 +596,7 @@ def test_the_only_shard_stays():
 
 def restarted(world, *names, sources):
     world.sources = list(sources)
-    world.settings = type(world.settings)("shop", names)
+    world.settings = group_settings("shop", names)
     world.epoch += 1
     world.restart()
     world.start()

@@ -1,8 +1,8 @@
 """Where a group stands after some more headers."""
 
 from builders import Source, Tx, run_of
+from defaults import timeline_of
 
-from merge.order.timeline import Timeline
 from merge.values.header import Flag, no_headers
 from merge.values.position import GroupPosition, Position
 from merge.values.progress import Progress
@@ -12,7 +12,7 @@ START = GroupPosition({"a": Position("bin.000001", 4), "b": Position("bin.000001
 
 
 def merged(*sources):
-    timeline = Timeline([0] * len(sources))
+    timeline = timeline_of([0] * len(sources))
     for shard, source in enumerate(sources):
         timeline.append(shard, source.run(0, len(source.headers)))
     for shard in range(len(sources)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from defaults import chunk_limits
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,7 +99,7 @@ def test_any_bytes_are_taken_or_refused(payloads, data):
     payloads = [data.draw(heads) + payload for payload in payloads]
     sent = b"".join(packet(number, payload) for number, payload in enumerate(payloads, start=1))
     buffer = PacketBuffer(semi_sync=True)
-    decoder = decoder_of(ChunkBuilder())
+    decoder = decoder_of(ChunkBuilder(chunk_limits()))
     buffer.make_room()
     memoryview(buffer)[: len(sent)] = sent
     buffer.received(len(sent))

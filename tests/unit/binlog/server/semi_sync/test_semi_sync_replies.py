@@ -5,12 +5,12 @@ from __future__ import annotations
 import socket
 
 import pytest
+from defaults import address_of
 
 from binlog.server.packets import PacketReader
 from binlog.server.semi_sync.replies import Replies, unfreed
 from binlog.server.semi_sync.source_side import found_at
 from binlog.server.semi_sync.wake import Wake
-from binlog.server.source import SourceAddress
 from binlog.server.starts.scan import scanner
 from merge.errors import SourceUnavailable
 from merge.values.position import Position
@@ -178,7 +178,7 @@ def test_a_wait_for_bytes_is_ended():
 
 def test_no_source_waits_for_a_scan():
     """It reads what may not be in the ring yet, and keeps nothing."""
-    address = SourceAddress("s1", "127.0.0.1", 3306, "canal", "", 9001, semi_sync="ring")
+    address = address_of("s1", "127.0.0.1", semi_sync="ring")
     assert scanner(address, "position").semi_sync == "off"
 
 

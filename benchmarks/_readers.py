@@ -1,0 +1,53 @@
+"""Readers of a source with the settings' defaults, as a shard makes them."""
+
+from __future__ import annotations
+
+from actors.shard.wiring import address_of, limits_of
+from binlog.server.definitions.source_definitions import SourceDefinitions
+from binlog.server.hosts import SourceHosts
+from binlog.server.listener import Listener
+from binlog.server.reader import SourceReader
+from binlog.server.source import SourceAddress
+from conf.stream_settings import MergeSettings, ReaderSettings
+from merge.values.chunk import TableName
+from programs.demo.database.server_process import DatabaseServer
+
+_SETTINGS = ReaderSettings()
+#: when a chunk is full
+LIMITS = limits_of(_SETTINGS)
+#: how long a commit may take from its timestamp to the binlog, microseconds
+MARGIN_US = MergeSettings().margin_ms * 1000
+
+
+def address_at(server: DatabaseServer, name: str, server_id: int) -> SourceAddress:
+    """Return a server's address, for a shard of that name."""
+    where = server.address()
+    return address_of(_SETTINGS, name, where.host, where.port, where.user, where.password, server_id)
+
+
+def definitions_of(name: str) -> SourceDefinitions:
+    """Return what is known of a shard's tables: nothing yet."""
+    return SourceDefinitions(
+        name,
+        TableName,
+        confirm_s=_SETTINGS.confirm_s,
+        statement_chars_max=_SETTINGS.statement_chars_max,
+    )
+
+
+def reader_at(
+    address: SourceAddress, listener: Listener, definitions: SourceDefinitions | None = None
+) -> SourceReader:
+    """Return a reader of all tables, from the end of the binlog."""
+    return SourceReader(
+        address,
+        TableName,
+        LIMITS,
+        listener,
+        margin_us=MARGIN_US,
+        begin="latest",
+        start_by="auto",
+        fallback_us=int(_SETTINGS.fallback_s * 1e6),
+        definitions=definitions or definitions_of(address.name),
+        hosts=SourceHosts([address], _SETTINGS.detecting),
+    )

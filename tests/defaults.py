@@ -1,0 +1,103 @@
+"""Objects with the settings' defaults, made as the wiring makes them: the code has no defaults of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from actors.group import wiring as group_wiring
+from actors.shard import wiring
+from actors.shard.shard_wiring import ShardWiring
+from binlog.files.files_reader import FilesSource
+from binlog.grammar.chunk_builder import Limits
+from binlog.grammar.tables import Select
+from binlog.server.definitions.source_definitions import SourceDefinitions
+from binlog.server.hosts import SourceHosts
+from binlog.server.listener import Listener
+from binlog.server.reader import SourceReader
+from binlog.server.source import SourceAddress
+from conf.load import build_instance
+from conf.stream_settings import MergeSettings, ReaderSettings, StoreSettings
+from merge.delivery.batch_limits import BatchLimits
+from merge.group import GroupSettings
+from merge.order.timeline import Timeline
+
+READER, MERGE = ReaderSettings(), MergeSettings()
+INSTANCE = build_instance(
+    {"preset": "memory", "destination": "shop", "shards": [{"name": "s0", "host": "db0", "user": "canal"}]}
+)
+AHEAD_MAX_US = int(MERGE.ahead_max_s * 1e6)
+MARGIN_US = MERGE.margin_ms * 1000
+
+
+def ring_of(mode: Any, size: int, memunit_bytes: int = 1_024) -> StoreSettings:
+    """Return the settings of a ring."""
+    return StoreSettings(mode=mode, size=size, memunit_bytes=memunit_bytes)
+
+
+def chunk_limits(**changes: int) -> Limits:
+    """Return when a reader's chunks are full."""
+    return replace(wiring.limits_of(READER), **changes)
+
+
+def address_of(
+    name: str,
+    host: str,
+    port: int = 3306,
+    user: str = "canal",
+    password: str = "",
+    server_id: int = 9001,
+    **changes: Any,
+) -> SourceAddress:
+    """Return the address of a server."""
+    return replace(wiring.address_of(READER, name, host, port, user, password, server_id), **changes)
+
+
+def files_source(name: str, files: str, **changes: Any) -> FilesSource:
+    """Return the files that a shard is read from."""
+    return FilesSource(name, files, **{"commit_times": READER.commit_times, **changes})
+
+
+def shard_wiring(source: SourceAddress | FilesSource, **changes: Any) -> ShardWiring:
+    """Return what a shard is made of that reads a source from its beginning."""
+    made = wiring.shard_wiring(INSTANCE, INSTANCE.shards[0])
+    return replace(made, **{"source": source, "start": "earliest", **changes})
+
+
+def definitions_of(name: str, select: Select, **changes: Any) -> SourceDefinitions:
+    """Return what is known of a shard's tables: nothing yet."""
+    known = {"confirm_s": READER.confirm_s, "statement_chars_max": READER.statement_chars_max}
+    return SourceDefinitions(name, select, **{**known, **changes})
+
+
+def source_reader(
+    address: SourceAddress, select: Select, limits: Limits, listener: Listener, **changes: Any
+) -> SourceReader:
+    """Return a reader of a source."""
+    options = {
+        "margin_us": MARGIN_US,
+        "begin": INSTANCE.start,
+        "start_by": INSTANCE.shards[0].start_by,
+        "fallback_us": int(READER.fallback_s * 1e6),
+        "definitions": definitions_of(address.name, select),
+        "hosts": SourceHosts([address], READER.detecting),
+    }
+    return SourceReader(address, select, limits, listener, **{**options, **changes})
+
+
+def timeline_of(start_keys_us: list[int], ahead_max_us: int = AHEAD_MAX_US) -> Timeline:
+    """Return a timeline by commit times."""
+    return Timeline(start_keys_us, ahead_max_us)
+
+
+def batch_limits(**changes: Any) -> BatchLimits:
+    """Return the bounds of batches, with rings that hold any transaction."""
+    made = group_wiring.group_settings(INSTANCE).limits
+    return replace(made, **{"ring_headers_max": None, "ring_bytes_max": None, **changes})
+
+
+def group_settings(destination: str, shards: tuple[str, ...], **changes: Any) -> GroupSettings:
+    """Return the settings of a group, of which a consumer may rewind the others as far as it likes."""
+    made = group_wiring.group_settings(INSTANCE)
+    given = {"destination": destination, "shards": shards, "limits": batch_limits(), "apart_max_us": None}
+    return replace(made, **{**given, **changes})
