@@ -7,6 +7,8 @@ fails must not always interrupt its readers.
 
 from __future__ import annotations
 
+from merge.back_off import BackOff
+
 #: between two questions of a reader that reads by itself, seconds
 INTERVAL_S = 1.0
 #: the longest pause after a loss, seconds
@@ -20,7 +22,7 @@ class Attempts:
 
     def __init__(self) -> None:
         self._next_s = 0.0
-        self._pause_s = INTERVAL_S
+        self._back_off = BackOff(PAUSE_MAX_S)
         self._attached_s: float | None = None
 
     def due(self, now_s: float) -> bool:
@@ -35,7 +37,8 @@ class Attempts:
             answered: whether the dump server said that it does not cover the position.
         """
         if answered:
-            self._pause_s, self._next_s = INTERVAL_S, now_s + INTERVAL_S
+            self._back_off.reset()
+            self._next_s = now_s + INTERVAL_S
         else:
             self._pause(now_s)
 
@@ -48,13 +51,13 @@ class Attempts:
         served_s = 0.0 if self._attached_s is None else now_s - self._attached_s
         self._attached_s = None
         if served_s >= STABLE_S:
-            self._pause_s, self._next_s = INTERVAL_S, now_s
+            self._back_off.reset()
+            self._next_s = now_s
         else:
             self._pause(now_s)
 
     def _pause(self, now_s: float) -> None:
-        self._next_s = now_s + self._pause_s
-        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+        self._next_s = now_s + self._back_off.failed(INTERVAL_S, chance=1.0)
 
     def left(self) -> None:
         """Note that the reader no longer needs the dump server."""

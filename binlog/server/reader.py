@@ -18,6 +18,7 @@ was stored.
 from __future__ import annotations
 
 import contextlib
+import random
 import threading
 import time
 from collections.abc import Collection, Sequence
@@ -33,7 +34,6 @@ from binlog.grammar.chunk_builder import Limits
 from binlog.grammar.reading import Reading
 from binlog.grammar.skips import SkipsOf, no_skips
 from binlog.grammar.tables import Select
-from binlog.server.back_off import BackOff
 from binlog.server.binlog_stream import BinlogStream
 from binlog.server.clock import SourceClock
 from binlog.server.definitions.definition_lookup import DefinitionLookup
@@ -58,6 +58,7 @@ from binlog.server.starts.identity import Identity
 from binlog.server.starts.read_place import ReadPlace
 from binlog.server.starts.server_log import ServerLog
 from binlog.server.starts.start import StartBy, require_contained, require_not_reset
+from merge.back_off import BackOff
 from merge.errors import (
     DataError,
     PositionPurged,
@@ -70,6 +71,9 @@ from merge.errors import (
 from merge.values.chunk import Chunk
 from merge.values.position import Position
 from merge.values.start import parse_shard_start
+
+#: limits of the first pause after a failure and of the longest ones, seconds
+_FIRST_PAUSE_S, _PAUSE_MAX_S = 0.1, 10.0
 
 
 class SourceReader:
@@ -145,7 +149,7 @@ class SourceReader:
         #: whether a stream by GTID has reached the end that the server's binlog had when it began: from there
         #: on, nothing in the binlog is in the position's GTID set
         self._met_end = False
-        self._back_off = BackOff()
+        self._back_off = BackOff(_PAUSE_MAX_S)
 
     def run(self, start: Position | None) -> None:
         """Follow the source until `stop`.
@@ -179,7 +183,7 @@ class SourceReader:
             if self._stopped.is_set():
                 return
             self._require_this_host(error)
-            wait_s = self._back_off.failed()
+            wait_s = self._back_off.failed(_FIRST_PAUSE_S, random.random())  # noqa: S311  no secret
             self._listener.disconnected(error, wait_s)
             self._stopped.wait(wait_s)
         finally:
@@ -442,7 +446,7 @@ class SourceReader:
         self, stream: BinlogStream, control: pymysql.Connection[Any], lookup: DefinitionLookup
     ) -> None:
         for item in stream:
-            self._back_off.reached()
+            self._back_off.reset()
             self._detect(control)
             self._hosts.reached(self._address)
             if isinstance(item, CaughtUp):

@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from merge.back_off import BackOff
 from merge.errors import RetryableError
 
 #: the longest pause between two attempts, seconds
 PAUSE_MAX_S = 2.0
-#: growth factor of the pauses, and their random part, so that consumers do not reconnect together
-_GROWTH, _SPREAD = 1.5, 0.25
 
 T = TypeVar("T")
 
@@ -34,13 +33,12 @@ def keep_trying(
     Raises:
         RetryableError: the last error, when the deadline would pass before the next attempt.
     """
-    growth = 1.0
+    back_off = BackOff(PAUSE_MAX_S)
     while True:
         try:
             return attempt()
         except retried as error:
-            pause_s = min(error.retry_after_s * growth, PAUSE_MAX_S)
-            pause_s *= 1 + random.uniform(0, _SPREAD)  # noqa: S311  no secret
+            # Half of a pause is random: the first one is no shorter than the error asks for.
+            pause_s = back_off.failed(2 * error.retry_after_s, random.random())  # noqa: S311  no secret
             if (deadline_s is not None and time.monotonic() + pause_s > deadline_s) or wait(pause_s):
                 raise
-            growth *= _GROWTH

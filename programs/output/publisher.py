@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import pyarrow as pa
 import canal_group
 from canal_group.client.consumer import Consumer
 from conf.relay.relay_settings import RelaySettings
+from merge.back_off import BackOff
 from merge.errors import (
     AckOutOfOrder,
     CanalGroupError,
@@ -24,7 +26,6 @@ from merge.errors import (
     UnknownBatch,
 )
 from merge.values.position import GroupPosition
-from programs.output.backoff import Backoff
 from programs.output.counters import Counters
 from programs.output.feed import Feed, Piece
 from programs.output.formats import format_of
@@ -69,7 +70,7 @@ class Publisher:
         self._sink: Sink = sink_of(settings.output, settings.name)
         self._router = Router(settings.route, table_filter=settings.read.filter)
         self._format = format_of(settings.format)
-        self._backoff = Backoff(settings.retry.first_s, settings.retry.max_s)
+        self._back_off = BackOff(settings.retry.max_s)
         #: what it has done, for metrics
         self.counters = Counters()
         self._told = (time.monotonic(), 0)
@@ -106,7 +107,7 @@ class Publisher:
                 if str(error) != said:
                     said = str(error)
                     _log.info("waiting: %s", said)
-                self._stop.wait(self._backoff.pause_s())
+                self._stop.wait(self._pause_s())
         return None
 
     def _publish(self, consumer: Consumer) -> None:
@@ -178,7 +179,7 @@ class Publisher:
                 error.details["table"] = str(table)
             raise
         self.counters.confirmed(piece.messages, piece.batch.end)
-        self._backoff.reset()
+        self._back_off.reset()
         self._tell()
 
     def _acknowledge(self, feed: Feed, piece: Piece) -> None:
@@ -195,9 +196,12 @@ class Publisher:
 
     def _pause(self, error: CanalGroupError) -> None:
         self.counters.failed(type(error).__name__)
-        pause_s = self._backoff.pause_s()
+        pause_s = self._pause_s()
         _log.warning("%s Next attempt in %.1f s.", error, pause_s)
         self._stop.wait(pause_s)
+
+    def _pause_s(self) -> float:
+        return self._back_off.failed(self.settings.retry.first_s, random.random())  # noqa: S311  no secret
 
     def _tell(self) -> None:
         since_s, before = self._told
