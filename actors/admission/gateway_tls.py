@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from merge.errors import ConfigError
+from merge.tls import TlsFileUnusable, server_context
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,18 @@ class GatewayTls:
         Raises:
             ConfigError: they do not; its sentence names the setting.
         """
-        # An empty passphrase, or OpenSSL would ask for one at the terminal.
-        self._check("cert", self.cert, lambda context: context.load_verify_locations(self.cert))
-        self._check("key", self.key, lambda context: context.load_cert_chain(self.cert, self.key, ""))
-        ca = self.client_ca
-        if ca is not None:
-            self._check("client_ca", ca, lambda context: context.load_verify_locations(ca))
+        try:
+            self.server_context()
+        except TlsFileUnusable as error:
+            setting, file = {
+                "ca": ("client_ca", self.client_ca),
+                "cert": ("cert", self.cert),
+                "key": ("key", self.key),
+            }[error.part]
+            raise ConfigError(
+                f"{self.settings}.{setting}: {file} {error}.",
+                hint="Expected PEM: a certificate, and the key that belongs to it, without a passphrase.",
+            ) from None
 
     def server_options(self) -> dict[str, Any]:
         """Return the arguments that a Flight server wants."""
@@ -43,23 +50,4 @@ class GatewayTls:
 
     def server_context(self) -> ssl.SSLContext:
         """Return the context of a server of our own."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.cert, self.key, "")
-        if self.client_ca is not None:
-            context.load_verify_locations(self.client_ca)
-            context.verify_mode = ssl.CERT_REQUIRED
-        return context
-
-    def _check(self, setting: str, file: Path, load: Any) -> None:
-        try:
-            load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
-        except ssl.SSLError as error:
-            why = (error.reason or "no PEM").lower().replace("_", " ")
-            raise ConfigError(
-                f"{self.settings}.{setting}: {file} cannot be used ({why}).",
-                hint="Expected PEM: a certificate, and the key that belongs to it, without a passphrase.",
-            ) from None
-        except OSError as error:
-            raise ConfigError(
-                f"{self.settings}.{setting}: {file} cannot be read ({error.strerror})."
-            ) from None
+        return server_context(self.cert, self.key, self.client_ca)

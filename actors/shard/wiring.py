@@ -67,8 +67,7 @@ def source_address(
             "ca": str(ssl.ca) if ssl.ca else None,
             "cert": str(ssl.cert) if ssl.cert else None,
             "key": str(ssl.key) if ssl.key else None,
-            "verify_cert": ssl.verify,
-            "verify_identity": ssl.verify,
+            "verify": ssl.verify,
         },
     )
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 from actors.transport.rpc_wire import GREETING_TIMEOUT_S, RpcAddress, handshake_as_client, pack, receive, tune
 from merge.errors import CanalGroupError, ServerUnavailable
+from merge.tls import client_context
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class RpcClient:
         Raises:
             ServerUnavailable: no server that knows the secret answers at this address.
         """
-        tls = None if address.certificate is None else _context(address.certificate)
+        tls = None if address.certificate is None else client_context(ca_pem=address.certificate.decode())
         try:
             async with asyncio.timeout(GREETING_TIMEOUT_S):
                 reader, writer = await asyncio.open_connection(address.host, address.port, ssl=tls)
@@ -167,9 +167,3 @@ class KeptRpcClient:
 def _unavailable(whom: str, error: Exception | None = None) -> ServerUnavailable:
     why = f" ({type(error).__name__})" if error is not None else ""
     return ServerUnavailable(f"{whom} is unavailable or restarting{why}.", retry_after_s=0.3)
-
-
-def _context(certificate: bytes) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(cadata=certificate.decode())
-    return context

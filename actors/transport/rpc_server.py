@@ -25,6 +25,7 @@ from actors.transport.rpc_wire import (
 )
 from canal_group.shared_memory.handshake import new_secret
 from merge.errors import CanalGroupError
+from merge.tls import server_context
 
 _log = logging.getLogger(__name__)
 
@@ -181,10 +182,8 @@ def _shut(connection: socket.socket) -> None:
 
 
 def _context(certificate: RowServerCertificate) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     # The ssl module reads certificates from files only, and the key must not be on a disk.
     with os.fdopen(os.memfd_create("rpc"), "wb") as file:
         file.write(certificate.certificate + certificate.key)
         file.flush()
-        context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
-    return context
+        return server_context(f"/proc/self/fd/{file.fileno()}")

@@ -20,6 +20,7 @@ import pymysql
 from pymysql import _auth
 from pymysql.constants import CLIENT
 
+from merge.tls import TlsFileUnusable, client_context
 from merge.values.reach import is_loopback
 
 if TYPE_CHECKING:
@@ -59,27 +60,20 @@ def tls_context(files: Mapping[str, Any]) -> ssl.SSLContext:
     verified it continues without TLS.
 
     Args:
-        files: `ca cert key verify_cert verify_identity`, as PyMySQL names them.
+        files: `ca cert key verify`.
 
     Raises:
         LoginRefused: a file cannot be used.
     """
     try:
-        context = ssl.create_default_context(cafile=files.get("ca"))
-        if files.get("cert") is not None:
-            # Pass an empty passphrase, or OpenSSL would prompt for one on the terminal.
-            context.load_cert_chain(files["cert"], files.get("key"), "")
-    except OSError as error:
-        reason = getattr(error, "reason", None) or error.strerror or "no PEM"
+        return client_context(
+            files.get("ca"), files.get("cert"), files.get("key"), verify=bool(files.get("verify"))
+        )
+    except TlsFileUnusable as error:
         raise LoginRefused(
-            f"cannot be reached by TLS: a file in `ssl` cannot be used ({str(reason).lower()})",
+            f"cannot be reached by TLS: `ssl.{error.part}` {error}",
             "Expected PEM files: certificate authorities, and a certificate with its key.",
         ) from None
-    # The certificates that MySQL generates do not follow RFC 5280 strictly.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    context.check_hostname = bool(files.get("verify_identity"))
-    context.verify_mode = ssl.CERT_REQUIRED if files.get("verify_cert") else ssl.CERT_NONE
-    return context
 
 
 class GuardedConnection(_Driver):

@@ -71,8 +71,7 @@ class SourceAddress:
     semi_sync: SemiSyncMode
     #: which server's commit times are read
     commit_times: CommitTimes
-    #: PyMySQL's ssl arguments without their prefix (ca, cert, key, verify_cert, verify_identity): TLS is then
-    #: required; None: no TLS
+    #: `ca cert key verify`: TLS is then required; None: no TLS
     ssl: Mapping[str, Any] | None = None
     #: limit of what its dump server retains, bytes, see `binlog.dump_server`; 0: the reader uses none
     dump_window_bytes_max: int = 0

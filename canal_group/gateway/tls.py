@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from canal_group.gateway.gateway_uri import gateway_uri
 from merge.errors import ConfigError
+from merge.tls import TlsFileUnusable, client_context, ssl_reason
 
 #: timeout of the handshake that finds out why a gateway does not answer, seconds
 _PROBE_TIMEOUT_S = 2.0
@@ -69,23 +70,19 @@ class Tls:
             return None
         place = f"The gateway at {host}:{port}"
         if where.scheme != _SCHEME:
-            met = _met(host, port, _anybody())
+            met = _met(host, port, client_context(verify=False))
             return _speaks_tls(place) if met is None or isinstance(met, _NotWelcome) else None
         met = _met(host, port, self._context(place))
         return None if met is None else _explained(place, met)
 
     def _context(self, place: str) -> ssl.SSLContext:
         try:
-            context = ssl.create_default_context(cafile=self.ca)
-            if self.cert is not None and self.key is not None:
-                # With no passphrase OpenSSL would ask for one at the terminal.
-                context.load_cert_chain(self.cert, self.key, "")
-        except ssl.SSLError as error:
+            return client_context(self.ca, self.cert, self.key)
+        except TlsFileUnusable as error:
             raise ConfigError(
-                f"{place} cannot be reached by TLS: this client's files cannot be used ({_reason(error)}).",
+                f"{place} cannot be reached by TLS: this client's tls_{error.part} {error}.",
                 hint="Expected PEM: authorities, and a certificate with its key.",
             ) from None
-        return context
 
 
 #: for a consumer without TLS options
@@ -97,13 +94,6 @@ def _content(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise ConfigError(f"{file} cannot be read ({error.strerror}).") from None
-
-
-def _anybody() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 class _NotWelcome(Exception):  # noqa: N818  an answer
@@ -147,7 +137,7 @@ def _explained(place: str, met: Exception) -> ConfigError | None:
         )
     if isinstance(met, ssl.SSLError) and not isinstance(met, ssl.SSLEOFError):
         return ConfigError(
-            f"{place} failed the TLS handshake ({_reason(met)}).",
+            f"{place} failed the TLS handshake ({ssl_reason(met)}).",
             hint="If the gateway has no gateway.ssl, use grpc:// without tls_ca.",
         )
     return None
@@ -158,7 +148,3 @@ def _speaks_tls(place: str) -> ConfigError:
         f"{place} accepts TLS only.",
         hint="Use grpc+tls://. Pass tls_ca if no public authority signed its certificate.",
     )
-
-
-def _reason(error: ssl.SSLError) -> str:
-    return (error.reason or "no PEM").lower().replace("_", " ")

@@ -97,7 +97,7 @@ def server_at(text: str, password: str, ca: Path | None = None) -> SourceAddress
         raise UsageError(f"{text!r} does not name a server.", hint="Expected user@host:port.")
     host = match["host"].strip("[]")
     port = int(match["port"] or default_of(ShardSettings, "port"))
-    ssl = None if ca is None else {"ca": str(ca), "verify_cert": True, "verify_identity": True}
+    ssl = None if ca is None else {"ca": str(ca), "verify": True}
     return replace(
         address_of(ReaderSettings(), "", host, port, match["user"], password, server_id=0), ssl=ssl
     )

@@ -12,7 +12,7 @@ from integration.conftest import started
 from binlog.server.source import connect, query
 from merge.errors import SourceUnfit
 
-BLIND = {"ca": None, "cert": None, "key": None, "verify_cert": False, "verify_identity": False}
+BLIND = {"ca": None, "cert": None, "key": None, "verify": False}
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def cipher(address) -> str:
 
 
 def test_a_mariadb_with_tls_is_read_by_tls_where_it_is_asked_for(tls_mariadb, source_address, authority):
-    verified = {"ca": str(authority.ca), "verify_cert": True, "verify_identity": True}
+    verified = {"ca": str(authority.ca), "verify": True}
     for ssl in (verified, BLIND):
         assert cipher(source_address(tls_mariadb, ssl=ssl))
     assert not cipher(source_address(tls_mariadb))
@@ -62,13 +62,13 @@ def test_an_account_of_mariadb_s_ed25519_is_logged_in_to_by_its_password(mariadb
 
 def test_a_mariadb_without_tls_is_not_read_where_it_is_asked_for(mariadb, source_address):
     assert not cipher(source_address(mariadb))
-    for ssl in (BLIND, {**BLIND, "verify_cert": True, "verify_identity": True}):
+    for ssl in (BLIND, {**BLIND, "verify": True}):
         with pytest.raises(SourceUnfit, match="offers no TLS"):
             connect(source_address(mariadb, ssl=ssl))
 
 
 def test_a_file_of_tls_that_cannot_be_used_is_named(mariadb, source_address, tmp_path):
-    for file in (tmp_path / "missing", tmp_path / "junk"):
-        (tmp_path / "junk").write_text("no PEM")
-        with pytest.raises(SourceUnfit, match="a file in `ssl` cannot be used"):
-            connect(source_address(mariadb, ssl={**BLIND, "ca": str(file)}))
+    (tmp_path / "junk").write_text("no PEM")
+    for name, why in (("missing", "cannot be read"), ("junk", "cannot be used")):
+        with pytest.raises(SourceUnfit, match=rf"`ssl\.ca` {why}"):
+            connect(source_address(mariadb, ssl={**BLIND, "ca": str(tmp_path / name)}))

@@ -267,7 +267,7 @@ def test_an_event_of_several_packets(source: Source, window_bytes: int) -> None:
 def test_by_tls(tls_mysql, source_address) -> None:
     """The dump server reaches the source as its readers do."""
     source = Source(tls_mysql.server, source_address)
-    tls = {"ca": str(tls_mysql.ca), "cert": None, "key": None, "verify_cert": True, "verify_identity": True}
+    tls = {"ca": str(tls_mysql.ca), "cert": None, "key": None, "verify": True}
     tls_mysql.server.execute("CREATE DATABASE app")
     source.create("a")
     with (

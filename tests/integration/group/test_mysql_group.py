@@ -147,7 +147,7 @@ def test_an_instance_reads_over_verified_tls(one_ray, one_zookeeper, tls_mysql, 
 
 
 def test_tls_refuses_a_server_that_another_authority_signed(tls_mysql):
-    known = {"ca": str(tls_mysql.ca), "verify_cert": True, "verify_identity": True}
+    known = {"ca": str(tls_mysql.ca), "verify": True}
     address = source(tls_mysql.server, ssl=known)
     connection = connect(address)
     assert query(address, connection, "SHOW STATUS LIKE 'Ssl_cipher'")[0]["Value"]

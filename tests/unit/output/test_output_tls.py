@@ -40,7 +40,7 @@ def test_a_broker_is_verified_by_name(authority: Authority):
 def test_a_file_of_authorities_that_is_none_is_named(tmp_path: Path):
     nothing = tmp_path / "nothing.pem"
     assert refusal(ca=nothing) == (
-        f"Kafka at a:1 cannot be verified: output.ca, {nothing}, cannot be used (No such file or directory)."
+        f"Kafka at a:1 cannot be verified: output.ca, {nothing}, cannot be read (No such file or directory)."
     )
     nothing.write_text("no certificate\n")
     assert "cannot be used (no certificate or crl found)" in refusal(ca=nothing)

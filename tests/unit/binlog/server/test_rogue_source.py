@@ -26,7 +26,7 @@ from programs.command.binlog.tool import server_at
 
 PASSWORD = "hunter2-hunter2"
 DENIED = b"\xff\x15\x04#28000Access denied"
-BLIND = {"ca": None, "cert": None, "key": None, "verify_cert": False, "verify_identity": False}
+BLIND = {"ca": None, "cert": None, "key": None, "verify": False}
 
 
 def address(server, **changes) -> SourceAddress:
@@ -170,7 +170,7 @@ def test_the_challenge_of_ed25519_is_answered_as_mariadb_verifies_it(far):
 # ---- TLS
 
 
-@pytest.mark.parametrize("ssl", [BLIND, {**BLIND, "verify_cert": True, "verify_identity": True}])
+@pytest.mark.parametrize("ssl", [BLIND, {**BLIND, "verify": True}])
 def test_ssl_means_tls_or_no_connection(ssl):
     with rogue() as server:
         with pytest.raises(SourceUnfit, match="offers no TLS") as refused:
@@ -198,7 +198,7 @@ def test_a_driver_that_goes_on_without_tls_is_not_believed(authority, monkeypatc
 def test_whoever_asks_for_verifying_meets_the_host_it_named(authority):
     """Also without `ca`: that the certificate is any public authority's does not do."""
     pair = authority.pair("other", host="127.0.0.2")
-    ssl = {"ca": str(authority.ca), "verify_cert": True, "verify_identity": True}
+    ssl = {"ca": str(authority.ca), "verify": True}
     with rogue(pair=pair) as server, pytest.raises(SourceUnfit, match="certificate that is not trusted"):
         connect(address(server, ssl=ssl))
     context = login.tls_context({**ssl, "ca": None})
@@ -217,7 +217,7 @@ def test_binlog_lookup_speaks_tls_where_it_is_told_whom_to_trust(authority):
 
 @pytest.mark.parametrize("trick", [clear, dialog, caching_sha2_in_tls])
 def test_within_tls_the_password_may_be_asked_for(trick, authority):
-    ssl = {"ca": str(authority.ca), "verify_cert": True, "verify_identity": True}
+    ssl = {"ca": str(authority.ca), "verify": True}
     with rogue(trick, pair=authority.pair("server")) as server:
         connect(address(server, ssl=ssl)).close()
         assert server.knows(PASSWORD)
