@@ -8,7 +8,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
-from actors.transport.rpc_wire import GREETING_TIMEOUT_S, RpcAddress, handshake_as_client, pack, receive, tune
+from actors.transport.rpc_wire import RpcAddress, pack, receive, tune
+from canal_group.shared_memory.handshake import GREETING_BYTES, GREETING_TIMEOUT_S, ClientHandshake
 from merge.errors import CanalGroupError, ServerUnavailable
 from merge.tls import client_context
 
@@ -52,7 +53,9 @@ class RpcClient:
                 reader, writer = await asyncio.open_connection(address.host, address.port, ssl=tls)
                 try:
                     tune(writer)
-                    await handshake_as_client(reader, writer, address.secret)
+                    handshake = ClientHandshake(address.secret)
+                    writer.write(handshake.hello)
+                    writer.write(handshake.response(await reader.readexactly(GREETING_BYTES)))
                 except BaseException:
                     writer.close()
                     raise

@@ -14,16 +14,14 @@ from typing import Any
 
 from actors.admission.held_connections import HeldConnections
 from actors.transport.bind_address import RowServerCertificate
-from actors.transport.rpc_wire import (
+from actors.transport.rpc_wire import LOOPBACK, RpcAddress, pack, receive, tune
+from canal_group.shared_memory.handshake import (
     GREETING_TIMEOUT_S,
-    LOOPBACK,
-    RpcAddress,
-    handshake_as_server,
-    pack,
-    receive,
-    tune,
+    NONCE_BYTES,
+    RESPONSE_BYTES,
+    ServerHandshake,
+    new_secret,
 )
-from canal_group.shared_memory.handshake import new_secret
 from merge.errors import CanalGroupError
 from merge.tls import server_context
 
@@ -115,7 +113,9 @@ class RpcServer:
                     tune(writer)
                     if len(self._connections) >= CONNECTIONS_MAX:
                         return
-                    await handshake_as_server(reader, writer, self._secret)
+                    handshake = ServerHandshake(self._secret, await reader.readexactly(NONCE_BYTES))
+                    writer.write(handshake.greeting)
+                    handshake.check(await reader.readexactly(RESPONSE_BYTES))
                 self._unauthenticated.remove(connection)
                 self._connections.add(writer)
                 await self._answer_all(reader, writer)

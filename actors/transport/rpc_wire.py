@@ -1,4 +1,4 @@
-"""RPC wire format: addresses, handshake and frames of a connection between two processes of one instance.
+"""RPC wire format: addresses and frames of a connection between two processes of one instance.
 
 RPC connections serve frequent small calls. A call through Ray costs a millisecond of processor time on both
 sides together, and each batch takes several calls. Ray only passes on the address and the secret. The calls
@@ -17,14 +17,10 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
-from canal_group.shared_memory import handshake
-
 #: bind address if both ends are on one machine
 LOOPBACK = "127.0.0.1"
 #: longest frame, bytes; the largest answers are batches, with 92 bytes for each transaction
 FRAME_BYTES_MAX = 1 << 30
-#: how long TLS and the handshake may take together, seconds; for a client, with connecting
-GREETING_TIMEOUT_S = 5.0
 _LENGTH = struct.Struct("<I")
 #: a machine that disappears without closing the connection is noticed after about 15 seconds
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 2))
@@ -39,38 +35,6 @@ class RpcAddress:
     secret: bytes = field(repr=False)
     #: PEM; the only certificate to trust at this address. None: without TLS
     certificate: bytes | None = field(default=None, repr=False)
-
-
-async def handshake_as_client(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes
-) -> None:
-    """Check that a server knows the secret, then prove to it that we do.
-
-    Raises:
-        PermissionError: the server does not know the secret.
-    """
-    mine = handshake.new_nonce()
-    writer.write(mine)
-    theirs = await reader.readexactly(handshake.NONCE_BYTES)
-    handshake.check(
-        await reader.readexactly(handshake.HANDSHAKE_BYTES), handshake.server_response(secret, mine, theirs)
-    )
-    writer.write(handshake.client_response(secret, mine, theirs))
-
-
-async def handshake_as_server(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes
-) -> None:
-    """Prove to a client that we know the secret, then check that it does.
-
-    Raises:
-        PermissionError: the client does not know the secret.
-    """
-    theirs, mine = await reader.readexactly(handshake.NONCE_BYTES), handshake.new_nonce()
-    writer.write(mine + handshake.server_response(secret, theirs, mine))
-    handshake.check(
-        await reader.readexactly(handshake.HANDSHAKE_BYTES), handshake.client_response(secret, theirs, mine)
-    )
 
 
 def pack(message: Any) -> bytes:

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from canal_group.shared_memory.answer import SharedMemoryAnswer, mapped, numbers
+from canal_group.shared_memory.handshake import GREETING_TIMEOUT_S
 from canal_group.shared_memory.wire import (
-    GREETING_TIMEOUT_S,
     SharedMemoryAddress,
     deadline_s,
     handshake_as_client,

@@ -22,10 +22,16 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from canal_group.shared_memory import handshake
+from canal_group.shared_memory.handshake import (
+    GREETING_BYTES,
+    GREETING_TIMEOUT_S,
+    NONCE_BYTES,
+    RESPONSE_BYTES,
+    SECRET_BYTES,
+    ClientHandshake,
+    ServerHandshake,
+)
 
-#: how long the handshake may take as a whole, seconds
-GREETING_TIMEOUT_S = 5.0
 #: how long a message may take from its first byte to its last, with the bytes that follow it, seconds
 MESSAGE_TIMEOUT_S = 60.0
 KEY_BYTES = 8
@@ -57,7 +63,7 @@ class SharedMemoryAddress:
 
     def __post_init__(self) -> None:
         lengths = len(self.key), len(self.secret)
-        if not _NAME.fullmatch(self.name) or lengths != (KEY_BYTES, handshake.SECRET_BYTES):
+        if not _NAME.fullmatch(self.name) or lengths != (KEY_BYTES, SECRET_BYTES):
             raise ValueError("not the address of a shared-memory server")
 
     @property
@@ -86,14 +92,9 @@ def handshake_as_client(server: socket.socket, key: bytes, secret: bytes) -> Non
         OSError: the server does not know the secret, or does not answer within `GREETING_TIMEOUT_S`.
     """
     until_s = deadline_s(GREETING_TIMEOUT_S)
-    mine = handshake.new_nonce()
-    _send(server, key + mine, until_s)
-    theirs = _exactly(server, handshake.NONCE_BYTES, until_s)
-    handshake.check(
-        _exactly(server, handshake.HANDSHAKE_BYTES, until_s),
-        handshake.server_response(secret, mine, theirs),
-    )
-    _send(server, handshake.client_response(secret, mine, theirs), until_s)
+    handshake = ClientHandshake(secret)
+    _send(server, key + handshake.hello, until_s)
+    _send(server, handshake.response(_exactly(server, GREETING_BYTES, until_s)), until_s)
 
 
 def handshake_as_server(client: socket.socket, find: Callable[[bytes], bytes | None]) -> bytes:
@@ -114,11 +115,9 @@ def handshake_as_server(client: socket.socket, find: Callable[[bytes], bytes | N
     secret = find(key)
     if secret is None:
         raise PermissionError("the other end has an unknown key")
-    theirs, mine = _exactly(client, handshake.NONCE_BYTES, until_s), handshake.new_nonce()
-    _send(client, mine + handshake.server_response(secret, theirs, mine), until_s)
-    handshake.check(
-        _exactly(client, handshake.HANDSHAKE_BYTES, until_s), handshake.client_response(secret, theirs, mine)
-    )
+    handshake = ServerHandshake(secret, _exactly(client, NONCE_BYTES, until_s))
+    _send(client, handshake.greeting, until_s)
+    handshake.check(_exactly(client, RESPONSE_BYTES, until_s))
     return key
 
 

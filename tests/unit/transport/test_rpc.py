@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import os
 from dataclasses import replace
 
@@ -135,12 +136,10 @@ def test_nobody_is_heard_who_does_not_know_the_secret():
         reader, writer = await asyncio.open_connection(address.host, address.port)
         writer.write(
             os.urandom(handshake.NONCE_BYTES)
-            + os.urandom(handshake.HANDSHAKE_BYTES)
+            + os.urandom(handshake.RESPONSE_BYTES)
             + rpc_wire.pack((0, "echo", (), {}))
         )
-        assert len(await reader.read()) == handshake.NONCE_BYTES + handshake.HANDSHAKE_BYTES, (
-            "the server's response of the handshake, and no answer"
-        )
+        assert len(await reader.read()) == handshake.GREETING_BYTES, "the server's greeting, and no answer"
         writer.close()
         assert (desk.began, rpc_server.connections) == ([], 0)
 
@@ -156,7 +155,7 @@ def test_who_listens_in_the_doors_place_learns_nothing_and_is_not_believed():
         async def mirror(reader, writer):
             nonce = await reader.readexactly(handshake.NONCE_BYTES)
             heard.append(nonce)
-            writer.write(nonce + handshake.server_response(b"", nonce, nonce))
+            writer.write(nonce + hmac.digest(b"", b"server" + nonce + nonce, "sha256"))
             heard.append(await reader.read())
             writer.close()
 

@@ -82,7 +82,7 @@ def test_a_handshake_that_comes_byte_by_byte_is_given_up(
     raw, address = connected(server)
     with raw:
         assert (
-            dripped(raw, address.key + bytes(handshake.NONCE_BYTES + handshake.HANDSHAKE_BYTES))
+            dripped(raw, address.key + bytes(handshake.NONCE_BYTES + handshake.RESPONSE_BYTES))
             <= SHORT_S / EVERY_S + 2
         )
     until(lambda: not server._connections, "its place is free")

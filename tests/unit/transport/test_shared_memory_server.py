@@ -268,7 +268,7 @@ def test_nobody_is_lent_anything_who_does_not_know_the_secret(server):
         raw.settimeout(DEADLINE_S)
         address = server.admit()
         raw.connect(address.path)
-        raw.sendall(address.key + os.urandom(handshake.NONCE_BYTES + handshake.HANDSHAKE_BYTES))
+        raw.sendall(address.key + os.urandom(handshake.NONCE_BYTES + handshake.RESPONSE_BYTES))
 
         def ask():
             wire.send(raw, {"ticket": {"rows": [(0, 1)]}, "returned": []}, soon())
