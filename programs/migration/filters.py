@@ -23,12 +23,12 @@ _ALL: Final = frozenset({r".*\..*", ".*", r".+\..+", r".*\..+", r".+\..*"})
 #: what canal delivers by default: its parser drops account statements, views and routines
 _KINDS: Final = ("insert", "update", "delete", "ddl")
 #: canal's flag -> what it leaves out
-_LEFT_OUT: Final = {
-    "dml.insert": ("insert",),
-    "dml.update": ("update",),
-    "dml.delete": ("delete",),
-    "rows": ("insert", "update", "delete"),
-    "query.ddl": ("ddl",),
+LEFT_OUT: Final = {
+    f"{_PREFIX}dml.insert": ("insert",),
+    f"{_PREFIX}dml.update": ("update",),
+    f"{_PREFIX}dml.delete": ("delete",),
+    f"{_PREFIX}rows": ("insert", "update", "delete"),
+    f"{_PREFIX}query.ddl": ("ddl",),
 }
 _DCL: Final = f"{_PREFIX}query.dcl"
 _DIFFERS = "the instances differ, and one filter counts for all shards: "
@@ -110,15 +110,15 @@ def _keep(views: Sequence[View], report: Report) -> list[str]:
         [
             kind
             for kind in _KINDS
-            if not any(kind in left for flag, left in _LEFT_OUT.items() if view.flag(_PREFIX + flag))
+            if not any(kind in left for flag, left in LEFT_OUT.items() if view.flag(flag))
         ]
         for view in views
     ]
     kept = [kind for kind in _KINDS if any(kind in keeps for keeps in each_keeps)]
     for view in views:
-        for flag, left in _LEFT_OUT.items():
-            entry = view.entry(_PREFIX + flag)
-            if not view.flag(_PREFIX + flag):
+        for flag, left in LEFT_OUT.items():
+            entry = view.entry(flag)
+            if not view.flag(flag):
                 report.setting(entry, f"`filter.tables[].keep` has {', '.join(left)}")
             elif set(left) & set(kept):
                 report.act(entry, f"{_DIFFERS}{', '.join(left)} stay in `filter.tables[].keep`")

@@ -1,7 +1,8 @@
 """Keys: every key of canal's files, and what is said of it where nothing more is known of its value.
 
 The names are those of canal 1.1.8's canal.properties and instance.properties, of its group-instance.xml, and
-of versions before. A key that is not here is unknown.
+of versions before. A key that is neither here nor begins as what canal passes on is unknown. Keys that become
+settings by a table are in that table only.
 """
 
 from __future__ import annotations
@@ -10,6 +11,10 @@ import re
 from typing import Final
 
 from conf.sentence import nearest
+from programs.migration.filters import LEFT_OUT
+from programs.migration.relay import ROUTE
+from programs.migration.shards import START_KEYS
+from programs.migration.stream import DETECTING, SETTINGS
 
 _NO_NETWORK = "no setting: the system chooses the buffers of a connection"
 _NO_ADMIN = "no setting: there is no admin server; `serve --http` has a page and a REST API for operators"
@@ -29,6 +34,9 @@ _PULSAR = "no setting: there is no relay to Pulsar"
 
 #: key -> what is said of it
 KEYS: Final[dict[str, str]] = {
+    **{key: setting.meaning for key, setting in {**SETTINGS, **DETECTING}.items()},
+    **{key: f"`filter.tables[].keep`: {', '.join(kinds)}" for key, kinds in LEFT_OUT.items()},
+    **dict.fromkeys(ROUTE, _RELAY),
     # ---- canal.properties: the server
     "canal.id": "no setting: servers are told apart by address",
     "canal.ip": "`canal.host`, where canal's clients connect",
@@ -50,33 +58,19 @@ KEYS: Final[dict[str, str]] = {
     "canal.serverMode": "`canal` for tcp; for a message queue a relay: see --relay",
     "canal.file.data.dir": "`cursor.folder`, by default `data`; canal's own meta.dat: see --meta",
     "canal.file.flush.period": "`cursor.flush_s`; by default a cursor is written before its ack is answered",
-    "canal.instance.memory.buffer.size": "`store.size`",
-    "canal.instance.memory.buffer.memunit": "`store.memunit_bytes`",
-    "canal.instance.memory.batch.mode": "`store.mode`",
     "canal.instance.memory.rawEntry": "no setting: rows are columns here",
     "canal.instance.detecting.enable": "no setting: a shard with several `hosts` is always watched",
-    "canal.instance.detecting.sql": "`reader.detecting.sql`",
-    "canal.instance.detecting.interval.time": "`reader.detecting.interval_s`",
-    "canal.instance.detecting.retry.threshold": "`reader.detecting.threshold`",
     "canal.instance.detecting.heartbeatHaEnable": "`shards[].hosts`: a shard leaves a failed one",
     "canal.instance.transaction.size": "no setting: transactions of any size are delivered as one",
-    "canal.instance.fallbackIntervalInSeconds": "`reader.fallback_s`, which counts with `start_by: time`",
     "canal.instance.network.receiveBufferSize": _NO_NETWORK,
     "canal.instance.network.sendBufferSize": _NO_NETWORK,
-    "canal.instance.network.soTimeout": "`reader.connect_timeout_s`; for silence `reader.read_timeout_s`",
     "canal.instance.filter.druid.ddl": "no setting: DDL is always parsed",
     "canal.instance.filter.query.dcl": "`filter.tables[].keep`: without `dcl` and `query`, either way",
     "canal.instance.filter.query.dml": "no setting: the texts of row changes are not delivered",
-    "canal.instance.filter.query.ddl": "`filter.tables[].keep`: `ddl`",
     "canal.instance.filter.table.error": "no setting: rows of a table that is not known stop their shard",
-    "canal.instance.filter.rows": "`filter.tables[].keep`: `insert`, `update` and `delete`",
     "canal.instance.filter.transaction.entry": "no setting: canal's clients always get begin and end",
-    "canal.instance.filter.dml.insert": "`filter.tables[].keep`: `insert`",
-    "canal.instance.filter.dml.update": "`filter.tables[].keep`: `update`",
-    "canal.instance.filter.dml.delete": "`filter.tables[].keep`: `delete`",
     "canal.instance.binlog.format": "no setting: ROW is required, and `canal-group check` says so",
     "canal.instance.binlog.image": "no setting: every row image is read; columns that it lacks are absent",
-    "canal.instance.get.ddl.isolation": "`batch.ddl_isolation`",
     "canal.instance.parser.parallel": _PARSER,
     "canal.instance.parser.parallelThreadSize": _PARSER,
     "canal.instance.parser.parallelBufferSize": _PARSER,
@@ -107,29 +101,8 @@ KEYS: Final[dict[str, str]] = {
     "canal.mq.canalBatchSize": _RELAY,
     "canal.mq.canalGetTimeout": _RELAY,
     "canal.mq.accessChannel": _ROCKET,
-    "canal.mq.database.hash": _RELAY,
     "canal.mq.send.thread.size": "no setting: one thread of a relay keeps its broker busy",
     "canal.mq.build.thread.size": "no setting: one thread of a relay keeps its broker busy",
-    "kafka.bootstrap.servers": _RELAY,
-    "kafka.acks": _KAFKA,
-    "kafka.compression.type": _KAFKA,
-    "kafka.batch.size": _KAFKA,
-    "kafka.linger.ms": _KAFKA,
-    "kafka.max.request.size": _KAFKA,
-    "kafka.buffer.memory": _KAFKA,
-    "kafka.max.in.flight.requests.per.connection": _KAFKA,
-    "kafka.retries": _KAFKA,
-    "kafka.kerberos.enable": _KAFKA,
-    "kafka.kerberos.krb5.file": _KAFKA,
-    "kafka.kerberos.jaas.file": _KAFKA,
-    "rocketmq.producer.group": _ROCKET,
-    "rocketmq.enable.message.trace": _ROCKET,
-    "rocketmq.customized.trace.topic": _ROCKET,
-    "rocketmq.namespace": _ROCKET,
-    "rocketmq.namesrv.addr": _ROCKET,
-    "rocketmq.retry.times.when.send.failed": _ROCKET,
-    "rocketmq.vip.channel.enabled": _ROCKET,
-    "rocketmq.tag": _ROCKET,
     "rabbitmq.host": _RABBIT,
     "rabbitmq.virtual.host": _RABBIT,
     "rabbitmq.exchange": _RABBIT,
@@ -138,13 +111,6 @@ KEYS: Final[dict[str, str]] = {
     "rabbitmq.queue": _RABBIT,
     "rabbitmq.routingKey": _RABBIT,
     "rabbitmq.deliveryMode": _RABBIT,
-    "pulsarmq.serverUrl": _PULSAR,
-    "pulsarmq.adminServerUrl": _PULSAR,
-    "pulsarmq.roleToken": _PULSAR,
-    "pulsarmq.topicTenantPrefix": _PULSAR,
-    "pulsarmq.listenerName": _PULSAR,
-    "pulsarmq.enableChunking": _PULSAR,
-    "pulsarmq.compressionType": _PULSAR,
     # ---- instance.properties
     "canal.instance.mysql.slaveId": "`shards[].server_id`; it is computed unless set",
     "canal.instance.gtidon": "`shards[].start_by`",
@@ -163,22 +129,13 @@ KEYS: Final[dict[str, str]] = {
     "canal.instance.filter.black.regex": "`filter.black`",
     "canal.instance.filter.field": "`filter.tables[].white_columns`",
     "canal.instance.filter.black.field": "`filter.tables[].black_columns`",
-    "canal.mq.topic": _RELAY,
-    "canal.mq.dynamicTopic": _RELAY,
-    "canal.mq.partition": _RELAY,
-    "canal.mq.partitionsNum": _RELAY,
-    "canal.mq.partitionHash": _RELAY,
-    "canal.mq.dynamicTopicPartitionNum": _RELAY,
     "canal.mq.enableDynamicQueuePartition": _RELAY,
 }
 
 #: of each source: `canal.instance.master.`, `canal.instance.standby.`, and with a number in a group's file
 SOURCE_KEYS: Final[dict[str, str]] = {
+    **dict.fromkeys(START_KEYS, _START),
     "address": "`shards[].host` and `port`, or `hosts` with a standby; it is empty, and so there is none",
-    "journal.name": _START,
-    "position": _START,
-    "timestamp": _START,
-    "gtid": _START,
     "sslMode": _SSL,
     "tlsVersions": "no setting: the system's library chooses the version, TLS 1.2 or later",
     "trustCertificateKeyStoreType": _SSL,

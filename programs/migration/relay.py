@@ -17,7 +17,7 @@ from programs.migration.stream import first_of
 
 _MODES: Final = {"kafka": "kafka", "rabbitmq": "rabbitmq"}
 #: canal's key -> key of `route`
-_ROUTE: Final = {
+ROUTE: Final = {
     "canal.mq.topic": "topic",
     "canal.mq.dynamicTopic": "dynamic_topic",
     "canal.mq.partition": "partition",
@@ -79,7 +79,7 @@ def _read(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _route(views: Sequence[View], report: Report) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for key, name in _ROUTE.items():
+    for key, name in ROUTE.items():
         default = default_of(RelaySettings, f"route.{name}")
         value = first_of(views, report, key, f"route.{name}", partial(_value, default=default))
         if value is None:

@@ -30,7 +30,7 @@ _NUMBERED = re.compile(r"canal\.instance\.master(\d+)\.address")
 _PORT: Final = default_of(ShardSettings, "port")
 _PORT_MAX = 65_535
 _FIRST_OFFSET = 4
-_START_KEYS = ("journal.name", "position", "timestamp", "gtid")
+START_KEYS = ("journal.name", "position", "timestamp", "gtid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class Shards:
         """Return where the shard begins without a cursor, as canal would; None: at the source's end."""
         journal, at = self.view.text(f"{master}.journal.name"), self.view.whole(f"{master}.position")
         time_ms, gtid = self.view.whole(f"{master}.timestamp"), self.view.text(f"{master}.gtid")
-        entries = {key: self.view.entry(f"{master}.{key}") for key in _START_KEYS}
+        entries = {key: self.view.entry(f"{master}.{key}") for key in START_KEYS}
         start, used = None, list[str]()
         if gtids and gtid:
             start, used = gtid.replace("\n", ""), ["gtid"]
@@ -237,7 +237,7 @@ class Shards:
         here = not cursor.host or (cursor.host.lower(), cursor.port) == (primary[0].lower(), primary[1])
         self.used.add(cursor)
         start = cursor.start if here else cursor.start_elsewhere(self.fallback_s)
-        for key in _START_KEYS:
+        for key in START_KEYS:
             self.report.note(
                 self.view.given(f"{master}.{key}"), f"the cursor of {cursor.source} counts instead: {start}"
             )

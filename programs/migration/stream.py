@@ -7,6 +7,7 @@ named.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from conf.sentence import shown
@@ -24,6 +25,26 @@ _NETWORK_TIMEOUT_S = 30
 _Convert = Callable[[View, str], Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a key of canal becomes."""
+
+    path: str
+    convert: _Convert
+    #: what is said of it after its path
+    more: str = ""
+
+    @property
+    def default(self) -> Any:
+        """Our default."""
+        return default_of(InstanceSettings, self.path)
+
+    @property
+    def meaning(self) -> str:
+        """What is said of the key where nothing is known of its value."""
+        return f"`{self.path}`{self.more}"
+
+
 def stream_of(views: Sequence[View], report: Report, *, standbys: bool) -> dict[str, Any]:
     """Return the settings by path (`store.size`), only those that differ from the defaults.
 
@@ -36,18 +57,16 @@ def stream_of(views: Sequence[View], report: Report, *, standbys: bool) -> dict[
         ConfigError: a value cannot be used.
     """
     found: dict[str, Any] = {}
-    for key, (path, convert) in _SETTINGS.items():
-        _one(views, report, found, f"{_PREFIX}{key}", path, convert)
+    for key, setting in SETTINGS.items():
+        _one(views, report, found, key, setting)
     detecting: dict[str, Any] = {}
-    for key, (path, convert) in _DETECTING.items():
-        _one(views, report, detecting, f"{_PREFIX}{key}", path, convert)
+    for key, setting in DETECTING.items():
+        _one(views, report, detecting, key, setting)
     if standbys:
         return found | detecting
     for view in views:
-        for key in _DETECTING:
-            report.note(
-                view.entry(f"{_PREFIX}{key}"), "it counts only for a shard with several `hosts`: left out"
-            )
+        for key in DETECTING:
+            report.note(view.entry(key), "it counts only for a shard with several `hosts`: left out")
     return found
 
 
@@ -65,18 +84,15 @@ def first_of(views: Sequence[View], report: Report, key: str, path: str, convert
     return values[0]
 
 
-def _one(
-    views: Sequence[View], report: Report, found: dict[str, Any], key: str, path: str, convert: _Convert
-) -> None:
-    default = default_of(InstanceSettings, path)
-    value = first_of(views, report, key, path, convert)
+def _one(views: Sequence[View], report: Report, found: dict[str, Any], key: str, setting: Setting) -> None:
+    value = first_of(views, report, key, setting.path, setting.convert)
     if value is None:
         return
-    if value != default:
-        found[path] = value
-    is_default = ", the default" if value == default else ""
+    if value != setting.default:
+        found[setting.path] = value
+    is_default = ", the default" if value == setting.default else ""
     for view in views:
-        report.setting(view.entry(key), f"`{path}: {_text(value)}`{is_default}")
+        report.setting(view.entry(key), f"`{setting.path}: {_text(value)}`{is_default}")
 
 
 def _text(value: Any) -> str:
@@ -139,17 +155,22 @@ def _sql(view: View, key: str) -> str | None:
     return default if text is not None and text.lower() == default.lower() else text
 
 
-#: canal's key -> path, how the value is converted
-_SETTINGS: Final[Mapping[str, tuple[str, _Convert]]] = {
-    "memory.buffer.size": ("store.size", _power_of_two),
-    "memory.buffer.memunit": ("store.memunit_bytes", _count),
-    "memory.batch.mode": ("store.mode", _mode),
-    "get.ddl.isolation": ("batch.ddl_isolation", _flag),
-    "fallbackIntervalInSeconds": ("reader.fallback_s", _fallback),
-    "network.soTimeout": ("reader.connect_timeout_s", _connect),
+#: of instances
+SETTINGS: Final[Mapping[str, Setting]] = {
+    f"{_PREFIX}memory.buffer.size": Setting("store.size", _power_of_two),
+    f"{_PREFIX}memory.buffer.memunit": Setting("store.memunit_bytes", _count),
+    f"{_PREFIX}memory.batch.mode": Setting("store.mode", _mode),
+    f"{_PREFIX}get.ddl.isolation": Setting("batch.ddl_isolation", _flag),
+    f"{_PREFIX}fallbackIntervalInSeconds": Setting(
+        "reader.fallback_s", _fallback, ", which counts with `start_by: time`"
+    ),
+    f"{_PREFIX}network.soTimeout": Setting(
+        "reader.connect_timeout_s", _connect, "; for silence `reader.read_timeout_s`"
+    ),
 }
-_DETECTING: Final[Mapping[str, tuple[str, _Convert]]] = {
-    "detecting.sql": ("reader.detecting.sql", _sql),
-    "detecting.interval.time": ("reader.detecting.interval_s", _seconds),
-    "detecting.retry.threshold": ("reader.detecting.threshold", _threshold),
+#: of instances with a standby
+DETECTING: Final[Mapping[str, Setting]] = {
+    f"{_PREFIX}detecting.sql": Setting("reader.detecting.sql", _sql),
+    f"{_PREFIX}detecting.interval.time": Setting("reader.detecting.interval_s", _seconds),
+    f"{_PREFIX}detecting.retry.threshold": Setting("reader.detecting.threshold", _threshold),
 }
