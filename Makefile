@@ -13,10 +13,10 @@ setup: ## install what is missing: Java, MariaDB, gcc, .venv (PYTHON=python3.12 
 	@scripts/setup.sh
 
 demo: setup ## start shards, merge them, watch the stream (ARGS="--help" for options)
-	@$(BIN)/canal-group demo $(ARGS)
+	@$(BIN)/python -m playground $(ARGS)
 
 recorded: setup ## record again the binlogs that `canal-group demo --files` reads
-	@$(BIN)/python -m programs.demo.record
+	@$(BIN)/python -m playground.record
 
 tools: setup
 	@scripts/get-test-tools.sh

@@ -16,7 +16,7 @@ import sys
 
 import benchmarks
 from canal_group.malloc_tuning import tune_malloc
-from programs.demo.database.engine import Engine
+from playground.database.engine import Engine
 
 
 def names() -> list[str]:

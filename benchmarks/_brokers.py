@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, Self
 
-from programs.demo.database.child_process import free_port, start_child
+from playground.database.child_process import free_port, start_child
 
 _CACHE = Path(__file__).parents[1] / ".cache"
 HOST = "127.0.0.1"

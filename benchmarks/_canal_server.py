@@ -19,8 +19,8 @@ from pathlib import Path
 import pymysql
 
 from benchmarks._load import SCHEMA, binlogs
-from programs.demo.database.child_process import free_port, start_child
-from programs.demo.database.server_process import CANAL_PASSWORD, CANAL_USER, DatabaseServer
+from playground.database.child_process import free_port, start_child
+from playground.database.server_process import CANAL_PASSWORD, CANAL_USER, DatabaseServer
 
 #: destinations with the same servers
 WARM, MEASURED = "warm", "measured"

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from programs.demo.database.engine import Engine
-from programs.demo.database.server_process import DatabaseServer
-from programs.demo.database.servers import make, start_all
+from playground.database.engine import Engine
+from playground.database.server_process import DatabaseServer
+from playground.database.servers import make, start_all
 
 SHARDS = 4
 SCHEMA, TABLE = "bench", "orders"

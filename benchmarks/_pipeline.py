@@ -20,7 +20,7 @@ from canal_group.client.consumer import Consumer
 from canal_group.gateway.gateway_client import GatewayClient
 from conf.load import build_instance
 from merge.calls.consumers import Status
-from programs.demo.database.server_process import CANAL_PASSWORD, DatabaseServer
+from playground.database.server_process import CANAL_PASSWORD, DatabaseServer
 
 DESTINATION = "bench"
 #: batches that the consumer prefetches

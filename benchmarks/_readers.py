@@ -10,7 +10,7 @@ from binlog.server.reader import SourceReader
 from binlog.server.source import SourceAddress
 from conf.stream_settings import MergeSettings, ReaderSettings
 from merge.values.chunk import TableName
-from programs.demo.database.server_process import DatabaseServer
+from playground.database.server_process import DatabaseServer
 
 _SETTINGS = ReaderSettings()
 #: when a chunk is full

@@ -25,8 +25,8 @@ import pymysql
 from pymysql.constants import COMMAND
 
 from benchmarks._load import binlogs
-from programs.demo.database.mysql import mysqlbinlog
-from programs.demo.database.server_process import DatabaseServer
+from playground.database.mysql import mysqlbinlog
+from playground.database.server_process import DatabaseServer
 
 _CLIENTS = ("mariadb-binlog", "mysqlbinlog")
 _NON_BLOCKING = 1

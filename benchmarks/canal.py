@@ -27,8 +27,8 @@ from benchmarks._canal_server import MEASURED, WARM, CanalMissingError, canal_se
 from benchmarks._load import BULK_ROWS, SHARDS, Backlog, cpus, fill, paused, servers
 from benchmarks._pipeline import DESTINATION, WAIT_S, Passage, await_followed, consumer, instance, read_all
 from canal_group.canal_protocol import packet_pb2
-from programs.demo.database.engine import Engine
-from programs.demo.database.server_process import DatabaseServer
+from playground.database.engine import Engine
+from playground.database.server_process import DatabaseServer
 
 #: rows of each backlog, over all servers
 _BULK, _SMALL = 4_000_000, 200_000

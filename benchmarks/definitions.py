@@ -34,8 +34,8 @@ from binlog.server.starts.start import latest_position
 from merge.errors import RetryableError
 from merge.values.chunk import Chunk
 from merge.values.position import Position
-from programs.demo.database.engine import Engine
-from programs.demo.database.server_process import DatabaseServer
+from playground.database.engine import Engine
+from playground.database.server_process import DatabaseServer
 
 #: tables of a server, at size 1; the last one is multiplied by the size
 TABLES = (1_000, 10_000)

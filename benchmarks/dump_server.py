@@ -22,7 +22,7 @@ from binlog.server.reader import SourceReader
 from merge.errors import RetryableError
 from merge.values.chunk import Chunk
 from merge.values.position import Position
-from programs.demo.database.server_process import DatabaseServer
+from playground.database.server_process import DatabaseServer
 
 #: destinations on the source, and how many transactions they read together at size 1
 READERS = (16, 256)

@@ -22,8 +22,8 @@ from benchmarks._load import BULK_ROWS, SHARDS, Backlog, cpus, fill, paused, ser
 from benchmarks._pipeline import DESTINATION, Passage, await_followed, consumer, instance, read_all
 from benchmarks._rivals import raw_dumps, replication_rows_per_s
 from canal_group.operator import Operator
-from programs.demo.database.engine import Engine
-from programs.demo.database.server_process import DatabaseServer
+from playground.database.engine import Engine
+from playground.database.server_process import DatabaseServer
 
 #: rows of each backlog, over all servers
 _BULK, _SMALL = 8_000_000, 400_000

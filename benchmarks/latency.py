@@ -30,8 +30,8 @@ import pymysql
 from benchmarks._load import NAME, SCHEMA, SHARDS, TABLE, cpu_s, fill, servers
 from benchmarks._pipeline import consumer, instance, processes
 from canal_group.client.consumer import Consumer
-from programs.demo.database.engine import Engine
-from programs.demo.database.server_process import DatabaseServer, ServerMissingError
+from playground.database.engine import Engine
+from playground.database.server_process import DatabaseServer, ServerMissingError
 
 #: one-row transactions a second, on each shard
 _RATE = 250

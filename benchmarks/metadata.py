@@ -27,8 +27,8 @@ from binlog.server.low_watermarks import CaughtUp
 from binlog.server.source import connect, server_facts
 from merge.values.chunk import TableName
 from merge.values.position import Position
-from programs.demo.database.engine import Engine
-from programs.demo.database.server_process import DatabaseServer
+from playground.database.engine import Engine
+from playground.database.server_process import DatabaseServer
 
 _ROUNDS = 7
 _SERVER_ID = 4_000_002

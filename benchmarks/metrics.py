@@ -42,7 +42,7 @@ from binlog.columns.read_counts import ReadCounts
 from canal_group.client.batch import Batch
 from canal_group.client.consumer import Consumer
 from merge.values.chunk import Chunk
-from programs.demo.database.server_process import DatabaseServer
+from playground.database.server_process import DatabaseServer
 
 #: rows of the backlog, over all servers, and transactions of one row
 _BULK, _SMALL = 8_000_000, 400_000

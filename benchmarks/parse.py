@@ -42,8 +42,8 @@ from binlog.server.clock import SourceClock
 from binlog.server.low_watermarks import CaughtUp
 from merge.values.chunk import Chunk, TableName
 from merge.values.position import Position
-from programs.demo.database.engine import Engine
-from programs.demo.database.server_process import DatabaseServer
+from playground.database.engine import Engine
+from playground.database.server_process import DatabaseServer
 
 _ROUNDS = 5
 #: rows of an event, rows of a transaction (0: all), rows that ours and mysql-replication read

@@ -35,7 +35,7 @@ from benchmarks._pipeline import DESTINATION, OUTSTANDING, consumer, instance
 from canal_group.gateway.gateway_client import GatewayClient
 from merge.calls.consumers import Describe, Status
 from merge.errors import CanalGroupError
-from programs.demo.database.server_process import DatabaseServer
+from playground.database.server_process import DatabaseServer
 
 _ROWS = 8_000_000
 _CLIENT = "spark"

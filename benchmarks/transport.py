@@ -27,7 +27,7 @@ from benchmarks._load import BULK_ROWS, SHARDS, Backlog, cpu_s, cpus, fill, paus
 from benchmarks._pipeline import DESTINATION, await_followed, instance, processes, read_all
 from benchmarks._ways import Way, Ways, consumer, lends, used
 from canal_group.gateway.gateway_client import GatewayClient
-from programs.demo.database.server_process import DatabaseServer
+from playground.database.server_process import DatabaseServer
 
 #: rows of each backlog, over all servers
 _BULK, _SMALL = 8_000_000, 400_000

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from actors.process.log import LogFormat, LogLevel
 from canal_group.zookeeper.login import ZooKeeperLogin
-from merge.errors import CanalGroupError, RolledBack
+from merge.errors import CanalGroupError, RolledBack, UsageError
 from merge.values.well_known import CLIENT_ID, GATEWAY
 from programs.command import schema_cli, shard_cli
 from programs.command.migrating.compare_command import compare
@@ -44,7 +44,6 @@ from programs.command.serve_command import serve
 from programs.command.switch_command import start, stop
 from programs.command.top_command import top
 from programs.command.trace_command import trace
-from programs.demo.database.engine import Engine
 
 if TYPE_CHECKING:
     from conf.settings import InstanceSettings
@@ -65,10 +64,10 @@ _err = Console(stderr=True, highlight=False, soft_wrap=True)
 Config = Annotated[Path, typer.Option("--config", "-c", help="The instance file.")]
 
 
-def main() -> None:
-    """Run the command line; an error of ours prints a sentence. Exits with an `ExitCode`."""
+def main(commands: typer.Typer = app) -> None:
+    """Run a command line; an error of ours prints a sentence. Exits with an `ExitCode`."""
     try:
-        app()
+        commands()
     except CanalGroupError as error:
         labelled(_err, type(error).__name__, "red", f": {error}")
         sys.exit(exit_code_of(error))
@@ -327,41 +326,25 @@ def binlog(
 
 @app.command()
 def demo(
-    shards: Annotated[int, typer.Option(min=1, max=16, help="Database servers.")] = 4,
-    engine: Annotated[Engine, typer.Option(help="Their kind; mixed alternates both.")] = Engine.MARIADB,
-    transactions: Annotated[
-        int | None, typer.Option(min=1, help="Small transactions, over all shards.")
-    ] = None,
-    seconds: Annotated[float | None, typer.Option(min=1, help="Time limit for writing, seconds.")] = None,
-    seed: Annotated[int, typer.Option(help="The same seed writes the same rows.")] = 1,
-    files: Annotated[
-        bool, typer.Option("--files", help="Read recorded binlogs: no server is started or needed.")
-    ] = False,
+    files: Annotated[bool, typer.Option("--files", help="Read the recorded binlogs.")] = False,
+    seed: Annotated[int, typer.Option(help="The same seed makes the consumer do the same.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Last line on stdout: the result as JSON.")] = False,
     log_format: log_options.Format = LogFormat.TEXT,
     log_level: log_options.Level = LogLevel.WARNING,
 ) -> None:
-    """Start database servers, write to all of them, read the merged stream, and verify it.
+    """Read the recorded binlogs of four database servers as one stream, and verify it.
 
-    With --files the demo reads the binlogs of four servers, which ship with the package. That takes seconds
-    and needs nothing installed.
+    They ship with the package: it takes seconds and needs nothing installed.
     """
-    from programs.demo.options import DemoOptions
-    from programs.demo.run import run
+    if not files:
+        raise UsageError(
+            "The demo that starts database servers is not installed.",
+            hint="Read recorded binlogs with --files, or run `make demo` in the project's repository.",
+        )
+    from programs.demo.run import run_recorded
 
-    standard = DemoOptions()
-    options = DemoOptions(
-        shards=shards,
-        engine=engine,
-        transactions=standard.transactions if transactions is None else transactions,
-        seconds=standard.seconds if seconds is None else seconds,
-        seed=seed,
-        files=files,
-        json=as_json,
-        log_level=log_level,
-    )
     with log_options.logged(log_format, log_level):
-        report = run(options)
+        report = run_recorded(seed, log_level, as_json=as_json)
     if not report.ok:
         raise typer.Exit(ExitCode.FAILED)
 

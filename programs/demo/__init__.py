@@ -1,1 +1,1 @@
-"""A private playground: real servers and a workload, for the demo and the tests."""
+"""The demo without servers: recorded shards, and the check that a stream is what was written."""

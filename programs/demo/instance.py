@@ -1,4 +1,4 @@
-"""The demo's instance: settings for its servers, and the actors that run it."""
+"""The demo's instance: settings for recorded shards, and the actors that run an instance."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from actors.http.service import HttpService, HttpSettings
 from actors.process.log import LogLevel
 from conf.load import build_instance
 from conf.settings import InstanceSettings
-from programs.demo.database.server_process import CANAL_PASSWORD, DatabaseServer
-from programs.demo.load.tables import WHITE, routes
 from programs.demo.recorded_shards import RecordedShard
+from programs.demo.tables import WHITE, routes
 
 DESTINATION = "shop"
 #: where Ray keeps what it writes
@@ -39,39 +38,6 @@ def settings_for_files(recorded: Sequence[RecordedShard], folder: Path) -> Insta
             "destination": DESTINATION,
             "shards": [{"name": each.record.shard, "files": str(each.folder)} for each in recorded],
             "filter": {"white": WHITE, "routes": routes()},
-            "gateway": {"port": 0},
-        },
-        source="the demo's settings",
-        folder=folder,
-    )
-
-
-def settings_for(servers: Sequence[DatabaseServer], folder: Path) -> InstanceSettings:
-    """Return the instance that reads the servers; the password goes into a private file of the folder."""
-    password = folder / "password"
-    password.touch(mode=0o600)
-    password.write_text(CANAL_PASSWORD)
-    shards = []
-    for shard, server in enumerate(servers):
-        address = server.address()
-        shards.append(
-            {
-                "name": shard_name(shard),
-                "host": address.host,
-                "port": address.port,
-                "user": address.user,
-                "password_file": str(password),
-            }
-        )
-    return build_instance(
-        {
-            "preset": "group",
-            "destination": DESTINATION,
-            "shards": shards,
-            # The tables are there and empty: what follows is the whole story.
-            "start": "latest",
-            "filter": {"white": WHITE, "routes": routes()},
-            "coordination": {"kind": "embedded", "folder": str(folder / "zookeeper")},
             "gateway": {"port": 0},
         },
         source="the demo's settings",

@@ -19,8 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from merge.errors import CanalGroupError
-from programs.demo.load.writer import Record
 from programs.demo.reading import Reading
+from programs.demo.written import Record
 
 _REDRAW_S: Final = 0.5
 _LINE_EVERY_S: Final = 3.0

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from programs.demo.delivered import IDENTITY, Delivered
-from programs.demo.load.writer import Record
 from programs.demo.replica import Replica, Rows, compare
+from programs.demo.written import Record
 
 _Ints: TypeAlias = NDArray[np.int64]
 #: (shard, gtid, table, op) -> row changes

@@ -51,7 +51,7 @@ class Reading:
 
     def __post_init__(self) -> None:
         """Begin the consumer's own chances."""
-        self._random = random.Random(f"canal-group demo {self.seed} consumer")
+        self._random = random.Random(f"canal-group demo {self.seed} consumer")  # noqa: S311  no secret
 
     def step(self, timeout_s: float) -> bool:
         """Get a batch, and do with it what chance says; return whether there was one.

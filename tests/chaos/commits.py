@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from merge.values.gtids.gtid import GtidSet, parse_gtid_set
-from programs.demo.load.workload import Change
-from programs.demo.load.writer import Record
+from programs.demo.written import Change, Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from actors.coordination.embedded import HOST, _find_jars, _find_java, _serves
-from programs.demo.database.child_process import free_port, start_child
+from playground.database.child_process import free_port, start_child
 
 _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _TICK_MS: Final = 500

@@ -24,7 +24,7 @@ from chaos.lateness import Oracle
 from chaos.ranges import ranges_of
 from chaos.schedule import Fault, cast_of, schedule_of
 from chaos.world import CLIENT, RANGES, NotReadyError, World
-from programs.demo.replica import read_tables
+from playground.load.held import read_tables
 
 CLIENTS: Final = (CLIENT, RANGES)
 #: counts that the line always has, even if they are 0

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
 
-from programs.demo.database.child_process import start_child
+from playground.database.child_process import start_child
 
 #: how long a process may take to end in good order, seconds
 END_S = 20.0

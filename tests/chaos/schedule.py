@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from programs.demo.database.engine import Engine
+from playground.database.engine import Engine
 
 #: silence after which ZooKeeper lets the next server, or the next consumer, become active
 SESSION_S = 4.0

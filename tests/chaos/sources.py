@@ -13,15 +13,15 @@ from chaos.clocks import S_US, Clock
 from chaos.lateness import Dial
 from chaos.proxy import Proxy
 from merge.values.gtids.gtid import parse_gtid_set
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.mysql import MySqlServer
-from programs.demo.database.server_process import (
+from playground.database.mariadb import MariaDbServer
+from playground.database.mysql import MySqlServer
+from playground.database.server_process import (
     CANAL_PASSWORD,
     CANAL_USER,
     DatabaseServer,
     copy_sparse,
 )
-from programs.demo.load.tables import ORDERS, schema_name
+from programs.demo.tables import ORDERS, schema_name
 
 #: in addition to the options of a demo's servers: a replica logs what it replicates, and replicates only when
 #: it is told to

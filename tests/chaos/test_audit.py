@@ -21,7 +21,7 @@ from chaos.recorder import Journal
 from merge.rows.envelope import ENVELOPE
 from merge.values.position import GroupPosition, Position
 from programs.demo.delivered import CELL_END, cell
-from programs.demo.load.workload import Change as Written
+from programs.demo.written import Change as Written
 
 SERVER = 101
 SHARD, FILE, TREE, CLIENT = "shop-0", "mysql-bin.000001", Tree("chaos"), "1001"

@@ -20,9 +20,9 @@ from integration.zookeeper_fixtures import eventually
 
 from chaos.process import Slow, Victim
 from chaos.schedule import JOINS_MAX, STEP_S, Fault, cast_of, schedule_of
-from programs.demo.database.engine import Engine
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.server_process import ServerMissingError
+from playground.database.engine import Engine
+from playground.database.mariadb import MariaDbServer
+from playground.database.server_process import ServerMissingError
 
 #: seeds and their minutes; each has what sources go through. `make soak` also plays others
 PLAYED = [(29426, 0.5), (79394, 1.2)]

@@ -11,7 +11,7 @@ import pytest
 from chaos.clocks import S_US, Clock, compiled
 from chaos.journal import now_us
 from chaos.sources import ClockedMariaDb
-from programs.demo.database.server_process import ServerMissingError
+from playground.database.server_process import ServerMissingError
 
 #: how long a query may take, microseconds
 NEAR_US = 2 * S_US

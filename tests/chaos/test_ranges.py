@@ -20,7 +20,7 @@ from merge.rows.envelope import ENVELOPE
 from merge.values.gtids.gtid import parse_gtid_set
 from merge.values.position import GroupPosition, Position
 from programs.demo.delivered import CELL_END, cell
-from programs.demo.load.workload import Change as Written
+from programs.demo.written import Change as Written
 
 SHARD, FILE, CLIENT = "shop-0", "mysql-bin.000001", "1002"
 #: `server_id` of the shard's first server, and of the server that takes over

@@ -30,12 +30,12 @@ from chaos.sources import ClockedMariaDb, ClockedMySql, Source
 from chaos.writer import UNKEPT_TABLE, Writer, workload_of
 from merge.errors import CanalGroupError
 from merge.values.position import GroupPosition
-from programs.demo.database.child_process import free_port
-from programs.demo.database.engine import Engine
-from programs.demo.database.server_process import CANAL_PASSWORD, CANAL_USER, DatabaseServer
-from programs.demo.database.servers import start_all
+from playground.database.child_process import free_port
+from playground.database.engine import Engine
+from playground.database.server_process import CANAL_PASSWORD, CANAL_USER, DatabaseServer
+from playground.database.servers import start_all
 from programs.demo.instance import shard_name
-from programs.demo.load.tables import TABLES, WHITE, routes, schema_name
+from programs.demo.tables import TABLES, WHITE, routes, schema_name
 
 SERVERS: Final = 2
 CONSUMERS: Final = 2

@@ -12,9 +12,10 @@ import pymysql
 from chaos.commits import Commit, Commits
 from chaos.journal import now_us
 from chaos.sources import Source
-from programs.demo.load import writer as demo
-from programs.demo.load.tables import schema_name
-from programs.demo.load.workload import NOW_US, Change, Statement, Transaction, Workload
+from playground.load import writer as demo
+from playground.load.workload import NOW_US, Statement, Transaction, Workload
+from programs.demo.tables import schema_name
+from programs.demo.written import Change
 
 #: rows of the large transaction on the first shard
 BIG_ROWS = 1_500

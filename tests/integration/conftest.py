@@ -24,8 +24,8 @@ from integration.spark_fixtures import spark  # noqa: F401  fixture
 from integration.unprepared_servers import unprepared, unprepared_server  # noqa: F401  fixtures
 
 from binlog.server.source import SourceAddress
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.server_process import ServerMissingError
+from playground.database.mariadb import MariaDbServer
+from playground.database.server_process import ServerMissingError
 
 
 def started(*options: str) -> MariaDbServer:

@@ -11,9 +11,9 @@ from integration.shop import Shop
 from kazoo.client import KazooClient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.server_process import DatabaseServer, ServerMissingError
-from programs.demo.database.servers import start_all
+from playground.database.mariadb import MariaDbServer
+from playground.database.server_process import DatabaseServer, ServerMissingError
+from playground.database.servers import start_all
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ from integration.group_fixtures import all_started
 from integration.shop import Shop
 
 from actors.coordination.embedded import EmbeddedZooKeeper
-from programs.demo.database.mysql import MySqlServer
-from programs.demo.database.server_process import DatabaseServer
+from playground.database.mysql import MySqlServer
+from playground.database.server_process import DatabaseServer
 
 
 @pytest.fixture(scope="session")

@@ -27,8 +27,8 @@ from actors.driver.instance import Instance
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.zookeeper.tree import Tree
 from merge.calls.consumers import Status
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.server_process import DatabaseServer
+from playground.database.mariadb import MariaDbServer
+from playground.database.server_process import DatabaseServer
 
 
 class SharedShop(Shop):

@@ -20,7 +20,7 @@ from actors.driver.instance import Instance
 from actors.driver.launch import launch
 from conf.load import build_instance
 from conf.settings import InstanceSettings
-from programs.demo.database.server_process import DatabaseServer
+from playground.database.server_process import DatabaseServer
 
 #: seconds that anything awaited may take
 DEADLINE_S = patient(60.0)

@@ -8,10 +8,10 @@ import pytest
 
 from binlog.server.source import connect, server_facts
 from binlog.server.starts.start import latest_position
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.mysql import MySqlServer
-from programs.demo.database.server_process import ServerMissingError
-from programs.demo.database.servers import start_all
+from playground.database.mariadb import MariaDbServer
+from playground.database.mysql import MySqlServer
+from playground.database.server_process import ServerMissingError
+from playground.database.servers import start_all
 
 DEFAULTS = {MySqlServer: "MINIMAL", MariaDbServer: "NO_LOG"}
 

@@ -30,8 +30,8 @@ from binlog.server.listener import position_after
 from binlog.server.source import connect, server_facts
 from binlog.server.starts.logged import LoggedTransactions
 from merge.errors import DataError, PositionRefused
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.mysql import MySqlServer
+from playground.database.mariadb import MariaDbServer
+from playground.database.mysql import MySqlServer
 
 START_BY = pytest.mark.parametrize("start_by", ["auto", "gtid"])
 REPLICA = [*OTHER_LOG, "--log-slave-updates=ON"]

@@ -16,10 +16,10 @@ from binlog.server.source import connect, server_facts
 from merge.errors import PositionPurged, PositionRefused, ShardUnavailable, SourceUnfit
 from merge.values.gtids.gtid import NO_GTIDS, parse_gtid_set
 from merge.values.position import Position
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.mysql import MySqlServer
-from programs.demo.database.server_process import ServerMissingError
-from programs.demo.database.servers import start_all
+from playground.database.mariadb import MariaDbServer
+from playground.database.mysql import MySqlServer
+from playground.database.server_process import ServerMissingError
+from playground.database.servers import start_all
 
 MAKES = pytest.mark.parametrize("make", [MySqlServer, MariaDbServer], ids=lambda make: make.engine)
 #: both vendors; the second one takes some seconds a test

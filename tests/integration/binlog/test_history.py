@@ -14,8 +14,8 @@ from binlog.server.source import connect, server_facts
 from binlog.server.starts.start import gtids_at, latest_position
 from merge.errors import DataError, PositionPurged, SourceUnavailable
 from merge.values.gtids.gtid import NO_GTIDS
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.mysql import MySqlServer
+from playground.database.mariadb import MariaDbServer
+from playground.database.mysql import MySqlServer
 
 NO_GTID_MODE = ["--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"]
 

@@ -20,8 +20,8 @@ from integration.binlog.test_gtid import (
 from integration.binlog.test_reader import await_rows, await_true, reading
 
 from merge.errors import DataError, SourceUnavailable, SourceUnfit
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.mysql import MySqlServer
+from playground.database.mariadb import MariaDbServer
+from playground.database.mysql import MySqlServer
 
 
 class Balancer:

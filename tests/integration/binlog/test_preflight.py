@@ -21,12 +21,12 @@ from binlog.server.clock import SourceClock
 from binlog.server.preflight.preflight import preflight, register, require
 from binlog.server.source import connect, server_facts
 from merge.errors import SourceUnavailable, SourceUnfit
-from programs.demo.database import mariadb as mariadb_programs
-from programs.demo.database.child_process import free_port
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.mysql import MySqlServer
-from programs.demo.database.server_process import ServerMissingError
-from programs.demo.database.servers import start_all
+from playground.database import mariadb as mariadb_programs
+from playground.database.child_process import free_port
+from playground.database.mariadb import MariaDbServer
+from playground.database.mysql import MySqlServer
+from playground.database.server_process import ServerMissingError
+from playground.database.servers import start_all
 
 
 def failing(checks):
@@ -246,7 +246,7 @@ def test_a_missing_server_names_its_package(monkeypatch):
 def test_servers_die_with_their_parent():
     """The kernel ends the server when the process that started it is killed."""
     program = textwrap.dedent("""
-        from programs.demo.database.mariadb import MariaDbServer
+        from playground.database.mariadb import MariaDbServer
         server = MariaDbServer().start()
         print(server.pid, flush=True)
         input()

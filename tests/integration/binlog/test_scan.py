@@ -22,10 +22,10 @@ from binlog.server.starts.start import binlog_files, earliest_position, latest_p
 from merge.errors import DataError, PositionPurged, SourceUnfit
 from merge.values.gtids.gtid import parse_gtid_set
 from merge.values.start import After, At, Holding, InFile
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.mysql import MySqlServer
-from programs.demo.database.server_process import ServerMissingError
-from programs.demo.database.servers import start_all
+from playground.database.mariadb import MariaDbServer
+from playground.database.mysql import MySqlServer
+from playground.database.server_process import ServerMissingError
+from playground.database.servers import start_all
 
 ROWS = 24
 

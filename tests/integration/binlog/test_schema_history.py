@@ -17,10 +17,10 @@ from soak import first_quick
 from binlog.server.definitions import learning
 from binlog.server.source import connect, server_facts
 from merge.errors import DataError, UnsupportedEvent
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.mysql import MySqlServer
-from programs.demo.database.server_process import ServerMissingError
-from programs.demo.database.servers import start_all
+from playground.database.mariadb import MariaDbServer
+from playground.database.mysql import MySqlServer
+from playground.database.server_process import ServerMissingError
+from playground.database.servers import start_all
 
 
 def after(recorder, table="t"):

@@ -14,9 +14,9 @@ from actors.store.ring import RingStore
 from binlog.server.preflight.preflight import preflight
 from conf.stream_settings import StoreSettings
 from merge.errors import SourceUnfit
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.mysql import MySqlServer
-from programs.demo.database.server_process import ServerMissingError
+from playground.database.mariadb import MariaDbServer
+from playground.database.mysql import MySqlServer
+from playground.database.server_process import ServerMissingError
 
 #: what a COMMIT waits at most, milliseconds: far longer than a test takes
 TIMEOUT_MS = 600_000

@@ -29,8 +29,8 @@ from sql_suites import statements
 from binlog.schema.catalog import Catalog
 from binlog.schema.definition import Generated, SourceName, TableDefinition, UnknownTable
 from binlog.schema.statement import Statement
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.mysql import MySqlServer
+from playground.database.mariadb import MariaDbServer
+from playground.database.mysql import MySqlServer
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 SUITES = Path(__file__).parents[3] / ".cache/ddl-suites"

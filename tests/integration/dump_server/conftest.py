@@ -16,7 +16,7 @@ from soak import first_quick
 from binlog.server.dump_server.wire import socket_name
 from binlog.server.source import SourceAddress, connect, server_facts
 from merge.values.chunk import TableName
-from programs.demo.database.server_process import DatabaseServer
+from playground.database.server_process import DatabaseServer
 
 #: window of the dump servers of tests, unless they say otherwise, bytes
 WINDOW_BYTES = 1 << 20

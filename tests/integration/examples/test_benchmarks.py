@@ -12,7 +12,7 @@ import pytest
 from integration.examples.test_demo import require
 
 from benchmarks._canal_server import CanalMissingError, canal_server, fetch
-from programs.demo.database.engine import Engine
+from playground.database.engine import Engine
 
 ROOT = Path(__file__).parents[3]
 #: seconds that a benchmark may take beside other tests

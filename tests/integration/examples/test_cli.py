@@ -17,7 +17,7 @@ import pytest
 from integration.shop import DEADLINE_S, Shop
 
 from actors.coordination.embedded import EmbeddedZooKeeper
-from programs.demo.database.mariadb import MariaDbServer
+from playground.database.mariadb import MariaDbServer
 
 PROGRAM = [sys.executable, "-m", "programs.command.cli"]
 #: holds the password of a source, where a test sets it

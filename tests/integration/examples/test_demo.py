@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 from soak import patient
 
-from programs.demo.database.engine import Engine
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.mysql import MySqlServer, Programs
-from programs.demo.database.server_process import ServerMissingError
-from programs.demo.database.servers import make
-from programs.demo.load.workload import Workload
-from programs.demo.load.writer import Writer, prepare
+from playground.database.engine import Engine
+from playground.database.mariadb import MariaDbServer
+from playground.database.mysql import MySqlServer, Programs
+from playground.database.server_process import ServerMissingError
+from playground.database.servers import make
+from playground.load.held import read_tables
+from playground.load.workload import Workload
+from playground.load.writer import Writer, prepare
 from programs.demo.recorded_shards import recorded_shards
-from programs.demo.replica import read_tables
 
 DEADLINE_S = patient(120.0)
 KEYS = [
@@ -63,9 +63,9 @@ def demo(tmp_path, folder):
     """Start demos as commands of their own, with a private folder for temporary files."""
     started = []
 
-    def start(*arguments: str) -> subprocess.Popen[str]:
+    def start(*arguments: str, command: tuple[str, ...] = ("playground",)) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "programs.command.cli", "demo", *arguments],
+            [sys.executable, "-m", *command, *arguments],
             stdout=subprocess.PIPE,
             stderr=(tmp_path / "stderr").open("w"),
             text=True,
@@ -216,7 +216,7 @@ def test_the_demo_proves_its_stream_and_leaves_nothing_behind(demo, folder, tmp_
 def test_the_demo_of_recorded_files_needs_no_server(demo, folder, tmp_path, monkeypatch):
     """No program of a database or of Java is found; what is read was written by both makes of servers."""
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent) + ":/bin")
-    process = demo("--json", "--files")
+    process = demo("--json", "--files", command=("programs.command.cli", "demo"))
     watch = Watch(process)
     output, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0, (tmp_path / "stderr").read_text()
@@ -255,13 +255,13 @@ def test_ctrl_c_ends_all_of_it(demo, folder, tmp_path, phase):
 
 
 def test_a_missing_server_is_a_sentence(monkeypatch):
-    monkeypatch.setattr("programs.demo.database.mariadb.shutil.which", lambda *_, **__: None)
+    monkeypatch.setattr("playground.database.mariadb.shutil.which", lambda *_, **__: None)
     from merge.errors import ConfigError
-    from programs.demo.options import DemoOptions
-    from programs.demo.run import run
+    from playground.options import DemoOptions
+    from playground.run import run_servers
 
     with pytest.raises(ConfigError, match="install the package mariadb-server"):
-        run(DemoOptions(shards=1))
+        run_servers(DemoOptions(shards=1))
 
 
 def test_a_mysql_that_cannot_be_had_is_a_sentence(monkeypatch, tmp_path):
@@ -269,7 +269,7 @@ def test_a_mysql_that_cannot_be_had_is_a_sentence(monkeypatch, tmp_path):
     script = tmp_path / "get-mysql.sh"
     script.write_text(f"#!/bin/sh\necho asked >> {tmp_path}/asked\necho 'get-mysql: no mirror' >&2\nexit 1\n")
     script.chmod(0o755)
-    monkeypatch.setattr("programs.demo.database.mysql._SCRIPT", script)
+    monkeypatch.setattr("playground.database.mysql._SCRIPT", script)
     programs = Programs(tmp_path / "cache" / "mysql")
     for _ in range(2):
         with pytest.raises(ServerMissingError, match=r"MySQL's server is missing: no mirror\."):

@@ -23,7 +23,7 @@ from soak import patient
 
 import canal_group
 from canal_group import ray_data
-from programs.demo.database.child_process import free_port
+from playground.database.child_process import free_port
 
 pytestmark = pytest.mark.timeout(patient(180))
 RAY = str(Path(sys.executable).with_name("ray"))

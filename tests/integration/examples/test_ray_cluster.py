@@ -22,7 +22,7 @@ from integration.zookeeper_fixtures import eventually
 from soak import patient
 
 import canal_group
-from programs.demo.database.child_process import free_port
+from playground.database.child_process import free_port
 
 RAY = str(Path(sys.executable).with_name("ray"))
 

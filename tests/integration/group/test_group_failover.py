@@ -8,8 +8,8 @@ from integration.binlog.test_reader import await_true
 from integration.group_fixtures import all_started
 from integration.shop import Reading, Shop, in_background
 
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.mysql import MySqlServer
+from playground.database.mariadb import MariaDbServer
+from playground.database.mysql import MySqlServer
 
 
 @pytest.fixture(params=[MySqlServer, MariaDbServer], ids=lambda make: make.engine)

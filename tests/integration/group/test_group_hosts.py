@@ -14,10 +14,10 @@ from integration.shop import Shop
 from soak import first_quick
 
 from actors.coordination.embedded import EmbeddedZooKeeper
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.mysql import MySqlServer
-from programs.demo.database.server_process import ServerMissingError
-from programs.demo.database.servers import start_all
+from playground.database.mariadb import MariaDbServer
+from playground.database.mysql import MySqlServer
+from playground.database.server_process import ServerMissingError
+from playground.database.servers import start_all
 
 FAST = {"detecting": {"interval_s": 0.2, "threshold": 2}, "read_timeout_s": 2}
 

@@ -15,9 +15,9 @@ from integration.shop import DEADLINE_S
 
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper
-from programs.demo.database.mysql import MySqlServer
-from programs.demo.database.server_process import ServerMissingError
-from programs.demo.database.servers import start_all
+from playground.database.mysql import MySqlServer
+from playground.database.server_process import ServerMissingError
+from playground.database.servers import start_all
 
 NO_GTIDS = ["--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"]
 

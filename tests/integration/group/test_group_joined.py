@@ -16,7 +16,7 @@ from integration.zookeeper_fixtures import eventually
 import canal_group
 from canal_group.operator import Operator
 from merge.errors import SchemaMismatch, UsageError
-from programs.demo.database.server_process import DatabaseServer
+from playground.database.server_process import DatabaseServer
 
 TABLE = "shop.orders"
 

@@ -20,10 +20,10 @@ from actors.shard.wiring import shard_source
 from binlog.server.preflight.preflight import preflight
 from binlog.server.source import SourceAddress, connect, server_facts
 from binlog.server.starts.scan import Scan
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.mysql import MySqlServer
-from programs.demo.database.server_process import ServerMissingError
-from programs.demo.database.servers import start_all
+from playground.database.mariadb import MariaDbServer
+from playground.database.mysql import MySqlServer
+from playground.database.server_process import ServerMissingError
+from playground.database.servers import start_all
 
 
 def origin(lag_max_s: float) -> dict[str, Any]:

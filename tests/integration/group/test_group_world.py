@@ -9,7 +9,7 @@ from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S, Reading, Shop
 
 import canal_group
-from programs.demo.database.server_process import DatabaseServer
+from playground.database.server_process import DatabaseServer
 
 #: 2038-01-19T03:14:07Z, the last second that MariaDB takes for `SET TIMESTAMP`
 FAR_S = 2_147_483_647

@@ -11,7 +11,7 @@ from integration.shop import Reading, Shop, in_background
 
 from binlog.server.source import SourceAddress, connect, query
 from merge.errors import SourceUnfit
-from programs.demo.database.server_process import DatabaseServer
+from playground.database.server_process import DatabaseServer
 
 SECOND_US = 1_000_000
 

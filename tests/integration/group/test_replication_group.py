@@ -12,9 +12,9 @@ from integration.group.test_group_hosts import FAST, Pair
 from integration.group.test_group_schema import rows_until
 
 from actors.coordination.embedded import EmbeddedZooKeeper
-from programs.demo.database.mysql import MySqlServer
-from programs.demo.database.server_process import ServerMissingError, free_port
-from programs.demo.database.servers import start_all
+from playground.database.mysql import MySqlServer
+from playground.database.server_process import ServerMissingError, free_port
+from playground.database.servers import start_all
 
 MEMBERS = 3
 #: with which a member that joins reads what it lacks from another one

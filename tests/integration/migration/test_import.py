@@ -12,8 +12,8 @@ from unit.migration.canal_files import Conf
 
 from actors.driver.launch import launch
 from conf.load import load_instance
+from playground.database.server_process import DatabaseServer
 from programs.command.cli import app
-from programs.demo.database.server_process import DatabaseServer
 
 
 @pytest.fixture

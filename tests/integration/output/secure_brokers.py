@@ -5,7 +5,7 @@ from __future__ import annotations
 from certificates import Authority, Pair
 
 from benchmarks._brokers import HOST, KafkaBroker, RabbitBroker
-from programs.demo.database.child_process import free_port
+from playground.database.child_process import free_port
 
 USER, PASSWORD = "canal", "right-and-secret"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

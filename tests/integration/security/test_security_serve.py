@@ -22,7 +22,7 @@ from integration.zookeeper_fixtures import eventually
 
 import canal_group
 from actors.process.log_line import FIELDS
-from programs.demo.database.mariadb import MariaDbServer
+from playground.database.mariadb import MariaDbServer
 
 #: of shards that are added, and cannot log in
 WRONG_PASSWORD = "wrong-s3cret-6"

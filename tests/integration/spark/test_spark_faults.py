@@ -26,7 +26,7 @@ from integration.spark_sink import (
 )
 from soak import patient
 
-from programs.demo.database.mariadb import MariaDbServer
+from playground.database.mariadb import MariaDbServer
 
 pytestmark = pytest.mark.timeout(patient(180))
 

@@ -15,7 +15,7 @@ from soak import patient
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.driver.instance import Instance
 from merge.values.position import GroupPosition
-from programs.demo.database.mariadb import MariaDbServer
+from playground.database.mariadb import MariaDbServer
 
 pytestmark = pytest.mark.timeout(patient(180))
 

@@ -3,15 +3,15 @@
 import subprocess
 import sys
 
-from programs.demo.database import child_process
-from programs.demo.database.child_process import free_port
+from playground.database import child_process
+from playground.database.child_process import free_port
 
 
 def test_nobody_else_of_ours_finds_a_port_that_was_found(monkeypatch):
     """Nothing listens there yet: the one who asked starts its server in a moment."""
     monkeypatch.setattr(child_process, "_PORTS", 40)
     asked = (
-        "from programs.demo.database import child_process\n"
+        "from playground.database import child_process\n"
         "child_process._PORTS = 40\n"
         "print(*(child_process.free_port() for _ in range(20)), flush=True)\n"
         "input()\n"

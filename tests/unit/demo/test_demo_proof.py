@@ -15,12 +15,11 @@ import pytest
 
 from merge.rows.envelope import ENVELOPE
 from programs.demo.delivered import CELL_END, Delivered
-from programs.demo.load.tables import ADDED_COLUMN
-from programs.demo.load.workload import Change
-from programs.demo.load.writer import Record
 from programs.demo.measures import latency_ms, rows_per_s
 from programs.demo.proof import prove
 from programs.demo.report import DemoReport
+from programs.demo.tables import ADDED_COLUMN
+from programs.demo.written import Change, Record
 
 
 def order(number, state, **more):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from programs.demo.load.tables import ADDED_COLUMN
-from programs.demo.load.workload import NOW_US, Workload
-from programs.demo.options import DemoOptions
+from playground.load.workload import NOW_US, Workload
+from playground.options import DemoOptions
+from programs.demo.tables import ADDED_COLUMN
 
 
 def workload(**changes):

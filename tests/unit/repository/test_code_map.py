@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = ("actors", "binlog", "canal_group", "conf", "merge", "programs")
+PACKAGES = ("actors", "binlog", "canal_group", "conf", "merge", "playground", "programs")
 #: of a package: what a reader takes in at one look
 FILES_MAX = 15
 

@@ -10,40 +10,14 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pymysql
 
-from programs.demo.database.server_process import DatabaseServer
-from programs.demo.load.tables import TABLES, schema_name
-from programs.demo.load.workload import NOW_US, Change, Statement, Transaction, Workload
-
-
-@dataclass(slots=True)
-class Record:
-    """What was committed on one shard, in order."""
-
-    #: the shard's name
-    shard: str
-    #: what its GTIDs begin with: "domain-server-" of MariaDB, "uuid:" of MySQL
-    gtid_source: str
-    #: number of the first transaction in `transactions`
-    first: int
-    #: the changes of each transaction
-    transactions: list[tuple[Change, ...]] = field(default_factory=list)
-    #: row changes and statements in them
-    rows: int = 0
-
-    def add(self, changes: tuple[Change, ...]) -> None:
-        """Remember a committed transaction."""
-        self.transactions.append(changes)
-        self.rows += sum(change.rows for change in changes)
-
-    def by_gtid(self) -> Iterator[tuple[str, tuple[Change, ...]]]:
-        """Yield the GTID and the changes of each transaction."""
-        for number, changes in enumerate(self.transactions, self.first):
-            yield f"{self.gtid_source}{number}", changes
+from playground.database.server_process import DatabaseServer
+from playground.load.workload import NOW_US, Statement, Transaction, Workload
+from programs.demo.tables import TABLES, schema_name
+from programs.demo.written import Record
 
 
 def prepare(server: DatabaseServer, shard: int, name: str) -> Record:

@@ -15,7 +15,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from programs.demo.load.tables import ADDED_COLUMN, ITEMS, ORDERS, STATES, DemoTable, added
+from programs.demo.tables import ADDED_COLUMN, ITEMS, ORDERS, STATES, DemoTable, added
+from programs.demo.written import Change
 
 
 class _Now:
@@ -33,17 +34,6 @@ _EPOCH = datetime(2024, 2, 28, 12)  # noqa: DTZ001 - DATETIME has no zone
 _NAMES = ("Ada", "Grace", "Łukasz", "Zoë", "李雷", "O'Neill", "Ünal", "नेहा", "🦆 Donald", 'Back\\slash "Q"')
 _PRODUCTS = ("tea", "chêne", "мёд", "寿司", "nut & bolt", "100% wool", "semi;colon", "tab\there")
 _CHANNELS = ("web", "shop", "phone", "café")
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Row changes of one kind, or a statement, in one transaction."""
-
-    #: as the merged stream calls it
-    table: str
-    #: INSERT UPDATE DELETE ALTER
-    op: str
-    rows: int
 
 
 @dataclass(frozen=True, slots=True)

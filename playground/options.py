@@ -1,11 +1,11 @@
-"""What a demo can be told."""
+"""What a demo of servers can be told."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from actors.process.log import LogLevel
-from programs.demo.database.engine import Engine
+from playground.database.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,6 @@ class DemoOptions:
     shards: int = 4
     #: of which make they are
     engine: Engine = Engine.MARIADB
-    #: whether the shards are the recorded ones: then no server is started, and sizes do not count
-    files: bool = False
     #: small transactions, over all shards
     transactions: int = 44_000
     #: bound on the writing; transactions it leaves no time for are not written

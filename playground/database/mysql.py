@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from programs.demo.database.child_process import run_as_root
-from programs.demo.database.server_process import (
+from playground.database.child_process import run_as_root
+from playground.database.server_process import (
     CANAL_PASSWORD,
     CANAL_USER,
     DatabaseServer,
@@ -21,7 +21,7 @@ from programs.demo.database.server_process import (
 #: the grants a shard's user needs
 MYSQL_GRANTS = ("REPLICATION SLAVE", "REPLICATION CLIENT", "REFERENCES")
 
-_PROJECT: Final = Path(__file__).parents[3]
+_PROJECT: Final = Path(__file__).parents[2]
 _SCRIPT: Final = _PROJECT / "scripts" / "get-mysql.sh"
 _PREFIX: Final = _PROJECT / ".cache" / "mysql"
 _FETCH_TIMEOUT_S: Final = 300.0
@@ -87,8 +87,6 @@ class Programs:
 
     def _fetch(self, program: Path) -> str | None:
         """Unpack the programs, one process at a time; return why it could not be done."""
-        if not _SCRIPT.exists():
-            return f"{_SCRIPT.name} is not installed with this package; it is in the project's own folder"
         self._prefix.parent.mkdir(exist_ok=True)
         with self._prefix.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -6,8 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-from programs.demo.database.child_process import run_as_root
-from programs.demo.database.server_process import (
+from playground.database.child_process import run_as_root
+from playground.database.server_process import (
     CANAL_PASSWORD,
     CANAL_USER,
     DatabaseServer,

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Self
 
 import pymysql
 
-from programs.demo.database.child_process import free_port, run_as_root, start_child
+from playground.database.child_process import free_port, run_as_root, start_child
 
 CANAL_USER = "canal"
 CANAL_PASSWORD = "canal"  # noqa: S105 - a private server of the demo, reachable from this machine only

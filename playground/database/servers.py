@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle, islice
 from typing import Final
 
-from programs.demo.database.engine import Engine
-from programs.demo.database.mariadb import MariaDbServer
-from programs.demo.database.mysql import MySqlServer
-from programs.demo.database.server_process import DatabaseServer
+from playground.database.engine import Engine
+from playground.database.mariadb import MariaDbServer
+from playground.database.mysql import MySqlServer
+from playground.database.server_process import DatabaseServer
 
 _MAKES: Final[dict[Engine, tuple[type[DatabaseServer], ...]]] = {
     Engine.MARIADB: (MariaDbServer,),

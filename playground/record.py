@@ -1,4 +1,4 @@
-"""Records the shards that ship with the project anew: `make recorded`, or python -m programs.demo.record.
+"""Records the shards that ship with the project anew: `make recorded`, or python -m playground.record.
 
 Four real servers, MariaDB and MySQL by turns, are written to side by side by the demo's writers. What they
 wrote from the empty tables on is kept: their binlog files, closed and in two parts, and what is needed to
@@ -7,6 +7,7 @@ prove a stream of them right. The older recording is replaced when the new one i
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import tempfile
@@ -14,14 +15,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from programs.demo.database.engine import Engine
-from programs.demo.database.server_process import DatabaseServer
-from programs.demo.database.servers import make, start_all
+from playground.database.engine import Engine
+from playground.database.server_process import DatabaseServer
+from playground.database.servers import make, start_all
+from playground.load.held import read_tables
+from playground.load.workload import Workload
+from playground.load.writer import Writer, prepare
 from programs.demo.instance import shard_name
-from programs.demo.load.workload import Workload
-from programs.demo.load.writer import Writer, prepare
-from programs.demo.recorded_shards import FOLDER, write
-from programs.demo.replica import read_tables
+from programs.demo.recorded_shards import FOLDER, RECORD
+from programs.demo.replica import Rows
+from programs.demo.written import Record
 
 _SHARDS: Final = 4
 #: small transactions of each shard: its files stay well below 100 kB
@@ -93,7 +96,7 @@ def _record(servers: Sequence[DatabaseServer], folder: Path) -> None:
         files = sorted(
             path for path in (server.folder / "data").glob("mysql-bin.0*") if begin <= path.name < end
         )
-        write(folder / record.shard, files, record, rows)
+        _write(folder / record.shard, files, record, rows)
 
 
 def _next_file(server: DatabaseServer) -> str:
@@ -101,6 +104,27 @@ def _next_file(server: DatabaseServer) -> str:
     server.execute("FLUSH BINARY LOGS")
     (*_, (name, *_)) = server.execute("SHOW BINARY LOGS")
     return str(name)
+
+
+def _write(folder: Path, files: Sequence[Path], record: Record, rows: Rows) -> None:
+    """Keep a shard: copies of its binlog files, its record, and those of `rows` that are its own."""
+    folder.mkdir(parents=True)
+    for file in files:
+        (folder / file.name).write_bytes(file.read_bytes())
+    transactions = [
+        [[change.table, change.op, change.rows] for change in changes] for changes in record.transactions
+    ]
+    own = [[*name, image] for name, (shard, image) in rows.items() if shard == record.shard]
+    (folder / RECORD).write_text(
+        f'{{"gtid_source": {json.dumps(record.gtid_source)}, "first": {record.first},\n'
+        f'"transactions": {_lines(transactions)},\n"rows": {_lines(own)}}}\n',
+        encoding="utf-8",
+    )
+
+
+def _lines(values: Sequence[object]) -> str:
+    """Return a JSON list, an entry a line."""
+    return "[" + ",\n".join(json.dumps(value, ensure_ascii=False) for value in values) + "]"
 
 
 if __name__ == "__main__":
