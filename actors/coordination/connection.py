@@ -11,17 +11,14 @@ Rules:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
 from kazoo.client import KazooClient, KazooState, TransactionRequest
 from kazoo.exceptions import (
-    AuthFailedError,
-    ConfigurationError,
     InvalidACLError,
-    KazooException,
     NoAuthError,
     NodeExistsError,
     NoNodeError,
@@ -29,18 +26,14 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
 )
 from kazoo.protocol.serialization import Connect
-from kazoo.retry import KazooRetry
-from kazoo.security import make_digest_acl
 
+from canal_group.zookeeper.client import acl_of, new_client, translated
 from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
 from canal_group.zookeeper.tree import Tree
 from merge.errors import ConfigError, CoordinatorUnavailable
 from merge.values.epoch import fenced
 
 _log = logging.getLogger(__name__)
-#: kazoo writes every request at level DEBUG, passwords included
-_kazoo_log = logging.getLogger(f"{__name__}.kazoo")
-_kazoo_log.setLevel(logging.INFO)
 
 #: attempts of a write whose nodes change while it is prepared
 ATTEMPTS_MAX = 5
@@ -89,20 +82,8 @@ class Connection:
         self._negotiated_s = session_timeout_s
         self._started = False
         self._login = login
-        self._acl = [make_digest_acl(login.user, login.password, all=True)] if login.user else None
-        # kazoo's default waits up to an hour between two attempts to connect.
-        retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=min(1.0, session_timeout_s / 10))
-        try:
-            self._client = make_client(
-                hosts=hosts,
-                timeout=session_timeout_s,
-                connection_retry=retry,
-                default_acl=self._acl,
-                logger=_kazoo_log,
-                **login.client_options(),
-            )
-        except (ConfigurationError, ValueError) as error:
-            raise ConfigError(f"{hosts!r} is not a list of ZooKeeper hosts ({error}).") from error
+        self._acl = acl_of(login)
+        self._client = new_client(hosts, session_timeout_s, login, make_client)
         self._client.add_listener(self._state_changed)
         self._note_negotiation()
 
@@ -343,20 +324,15 @@ class Connection:
         if not self._client.connected:
             raise self._unavailable("is not connected")
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except (NoAuthError, InvalidACLError, AuthFailedError) as error:
-            who = f"user {self._login.user}" if self._login.user else "a client without a user"
-            raise ConfigError(
-                f"ZooKeeper at {self._hosts} refuses {who} access ({type(error).__name__}).",
-                hint=f"Check coordination.user and its password, and the ACLs below {self.tree.prefix}.",
-            ) from error
-        except (NoNodeError, NodeExistsError):
-            raise
-        except (KazooException, self._client.handler.timeout_exception) as error:
-            raise self._unavailable(f"did not answer ({type(error).__name__})") from error
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(self._client, self._refused, self._unavailable)
+
+    def _refused(self, why: str) -> ConfigError:
+        who = f"user {self._login.user}" if self._login.user else "a client without a user"
+        return ConfigError(
+            f"ZooKeeper at {self._hosts} refuses {who} access ({why}).",
+            hint=f"Check coordination.user and its password, and the ACLs below {self.tree.prefix}.",
+        )
 
     def _unavailable(self, what: str) -> CoordinatorUnavailable:
         return CoordinatorUnavailable(

@@ -1,40 +1,24 @@
 """A consumer's use of ZooKeeper: find the active gateway, and keep the running node of its client id.
 
-The tree is canal's (`canal_group.zookeeper.tree`). Only this module imports kazoo, and it is imported only if
-`zookeeper=` is passed to `connect`: a consumer that knows its gateway's address needs neither. It does not
-use `actors.coordination`, which a consumer must not import.
+The tree is canal's (`canal_group.zookeeper.tree`). This module imports kazoo, and it is imported only if
+`zookeeper=` is passed to `connect`: a consumer that knows its gateway's address needs neither.
 """
 
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import (
-    AuthFailedError,
-    ConfigurationError,
-    KazooException,
-    NoAuthError,
-    NodeExistsError,
-    NoNodeError,
-)
-from kazoo.retry import KazooRetry
-from kazoo.security import make_digest_acl
+from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from canal_group.gateway.gateway_uri import is_place
+from canal_group.zookeeper.client import new_client, translated
 from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
 from canal_group.zookeeper.server_state import gateway_of
 from canal_group.zookeeper.tree import Tree
 from merge.errors import ConfigError, ConsumerActive, CoordinatorUnavailable, ServerUnavailable
 from merge.values.well_known import PREFIX
-
-#: kazoo logs every request at level DEBUG, passwords included
-_kazoo_log = logging.getLogger(f"{__name__}.kazoo")
-_kazoo_log.setLevel(logging.INFO)
 
 #: seconds of silence after which ZooKeeper removes our node, so that the next consumer can take over
 SESSION_TIMEOUT_S = 10.0
@@ -69,22 +53,7 @@ class Directory:
     ) -> None:
         self._tree = Tree(destination, prefix)
         self._hosts = hosts
-        acl = [make_digest_acl(login.user, login.password, all=True)] if login.user else None
-        # The default waits up to an hour between two attempts to connect.
-        retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0)
-        try:
-            self._client = KazooClient(
-                hosts=hosts,
-                timeout=session_timeout_s,
-                connection_retry=retry,
-                default_acl=acl,
-                logger=_kazoo_log,
-                **login.client_options(),
-            )
-        except (ConfigurationError, ValueError) as error:
-            raise ConfigError(
-                f"{hosts!r} is not a list of ZooKeeper hosts ({error}).", hint="Expected host:port,host:port."
-            ) from error
+        self._client = new_client(hosts, session_timeout_s, login)
         self._started = False
 
     def gateways(self) -> list[str]:
@@ -189,7 +158,7 @@ class Directory:
         return data or b""
 
     def _ask(self, ask: Callable[[], Any]) -> Any:
-        with self._translated():
+        with translated(self._client, self._refused, self._unavailable):
             if not self._started:
                 self._client.start(timeout=_CONNECT_TIMEOUT_S)
                 self._started = True
@@ -198,19 +167,11 @@ class Directory:
                 raise self._unavailable("is not connected")
             return ask().get(timeout=_CALL_TIMEOUT_S)
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except (NoAuthError, AuthFailedError) as error:
-            raise ConfigError(
-                f"ZooKeeper at {self._hosts} refuses access.",
-                hint="Pass zookeeper_auth: the servers' coordination.user and its password.",
-            ) from error
-        except (NoNodeError, NodeExistsError):
-            raise
-        except (KazooException, self._client.handler.timeout_exception) as error:
-            raise self._unavailable(f"did not answer ({type(error).__name__})") from error
+    def _refused(self, why: str) -> ConfigError:
+        return ConfigError(
+            f"ZooKeeper at {self._hosts} refuses access ({why}).",
+            hint="Pass zookeeper_auth: the servers' coordination.user and its password.",
+        )
 
     def _unavailable(self, what: str) -> CoordinatorUnavailable:
         return CoordinatorUnavailable(f"ZooKeeper at {self._hosts} {what}.", retry_after_s=0.5)
