@@ -212,16 +212,14 @@ class Operations:
         self, request: Request, destination: str, shard: Annotated[dict[str, Any], Body(embed=True)]
     ) -> Any:
         """Add a shard, given as an entry of `shards` in an instance file."""
-        served, grant = self.callers.operator(request, destination, "shard add")
-        return self._ask((request, served, grant), AddShard(shard))
+        return self._operate(request, destination, "shard add", AddShard(shard))
 
     def give_policy(
         self, request: Request, destination: str, shard: str, policy: Literal["hold", "skip", "resume"]
     ) -> Any:
         """Let the group wait for a silent shard, go on without it, or do as the settings say."""
-        served, grant = self.callers.operator(request, destination, f"shard {policy}")
-        check_shard(served, shard)
-        return self._ask((request, served, grant), GivePolicy(shard, Policy(policy)))
+        call = GivePolicy(shard, Policy(policy))
+        return self._operate(request, destination, f"shard {policy}", call)
 
     def skip_event(
         self,
@@ -233,21 +231,16 @@ class Operations:
         whole_transaction: Annotated[bool, Body(embed=True)] = False,
     ) -> Any:
         """Leave out the event at which a shard has stopped, or its transaction; consumers get a mark."""
-        served, grant = self.callers.operator(request, destination, "shard skip-event")
-        check_shard(served, shard)
-        return self._ask((request, served, grant), SkipEvent(shard, at, whole_transaction))
+        call = SkipEvent(shard, at, whole_transaction)
+        return self._operate(request, destination, "shard skip-event", call)
 
     def remove_shard(self, request: Request, destination: str, shard: str, *, now: bool = False) -> Any:
         """Remove a shard when what it has committed is acknowledged, or at once."""
-        served, grant = self.callers.operator(request, destination, "shard remove")
-        check_shard(served, shard)
-        return self._ask((request, served, grant), RemoveShard(shard, now))
+        return self._operate(request, destination, "shard remove", RemoveShard(shard, now))
 
     def rebuild_schema(self, request: Request, destination: str, shard: str) -> Any:
         """Let a shard forget its schema history: a new one begins with what its source shows."""
-        served, grant = self.callers.operator(request, destination, "schema rebuild")
-        check_shard(served, shard)
-        return self._ask((request, served, grant), RebuildSchema(shard))
+        return self._operate(request, destination, "schema rebuild", RebuildSchema(shard))
 
     def resolve(
         self,
@@ -258,36 +251,41 @@ class Operations:
         kind: Annotated[str | None, Body(embed=True, alias="type", max_length=100)],
     ) -> Any:
         """Choose the type that a column has for every consumer; null takes the choice back."""
-        served, grant = self.callers.operator(request, destination, "schema resolve")
-        return self._ask((request, served, grant), Resolve(table, column, kind))
+        return self._operate(request, destination, "schema resolve", Resolve(table, column, kind))
 
     def roll_back(self, request: Request, destination: str, client_id: str) -> dict[str, Any]:
         """Roll back the outstanding batches of a client id; they are delivered again."""
-        served, grant = self.callers.operator(request, destination, "rollback")
-        _client(served, client_id)
-        count = self._ask((request, served, grant), RollBackClient(client_id))
+        count = self._operate(request, destination, "rollback", RollBackClient(client_id))
         return {"client_id": client_id, "batches": count}
 
     def rewind(
         self, request: Request, destination: str, client_id: str, to: Annotated[str, Body(embed=True)]
     ) -> Any:
         """Move the cursor of a client id that has no consumer to a start."""
-        served, grant = self.callers.operator(request, destination, "rewind")
-        _client(served, client_id)
-        return self._ask((request, served, grant), Rewind(client_id, to))
+        return self._operate(request, destination, "rewind", Rewind(client_id, to))
 
     def unsubscribe(self, request: Request, destination: str, client_id: str) -> Any:
         """Remove a client id that has no consumer, and its cursor."""
-        served, grant = self.callers.operator(request, destination, "unsubscribe")
-        _client(served, client_id)
-        return self._ask((request, served, grant), RemoveClient(client_id))
+        return self._operate(request, destination, "unsubscribe", RemoveClient(client_id))
 
-    def _ask(self, caller: tuple[Request, Served, Grant], call: Operation[Any]) -> Any:
-        """Make a change by a call of an operator."""
-        _, served, grant = caller
+    def _operate(self, request: Request, destination: str, operation: str, call: Operation[Any]) -> Any:
+        """Make a change by a call; a shard or client id that it names has to exist.
+
+        Args:
+            request: of the caller, who has to have the right to the operation.
+            destination: the instance.
+            operation: as a grant lists it.
+            call: what is changed.
+        """
+        served, grant = self.callers.operator(request, destination, operation)
+        shard = getattr(call, "shard", None)
+        if isinstance(shard, str):  # One that is to be added is a mapping.
+            check_shard(served, shard)
+        if isinstance(call, Rewind | RollBackClient | RemoveClient):
+            _client(served, call.client_id)
         call = replace(call, by=grant.name)
         answer = partial(served.requests.answer, call)
-        return self._change(caller, call.declared.name, audited(call), answer)
+        return self._change((request, served, grant), call.declared.name, audited(call), answer)
 
     def _change(
         self,

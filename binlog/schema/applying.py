@@ -275,10 +275,7 @@ class Applying:
         if_not_exists = words.skip_if_exists()
         index = words.name()
         hashed = skip_using(words)
-        words.expect("ON")
-        name = words.table_name()
-        self._concerned = [name]
-        draft = self._draft(name)
+        name, draft = self._on(words)
         if draft is None:
             return
         key = replace(read_index(words, kind, index, hashed=hashed), if_not_exists=if_not_exists)
@@ -438,10 +435,7 @@ class Applying:
         words.expect("INDEX")
         if_exists = words.skip_if_exists()
         index = words.name()
-        words.expect("ON")
-        name = words.table_name()
-        self._concerned = [name]
-        draft = self._draft(name)
+        name, draft = self._on(words)
         if draft is None:
             return
         if index.upper() == PRIMARY:
@@ -451,6 +445,13 @@ class Applying:
         else:
             draft.drop_key(index)
         self._holdings.change(name, draft.finished())
+
+    def _on(self, words: Words) -> tuple[SourceName, Draft | None]:
+        """Read the table of a statement on one of its indexes; return it and its draft, see `_draft`."""
+        words.expect("ON")
+        name = words.table_name()
+        self._concerned = [name]
+        return name, self._draft(name)
 
     def _rename(self, words: Words) -> None:
         if words.skip("USER"):

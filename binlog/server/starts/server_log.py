@@ -3,39 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
-import pymysql
-
-from binlog.server.source import ServerFacts, SourceAddress
 from binlog.server.starts.logged import LoggedTransactions
 from binlog.server.starts.scan import Scan, scanner
 from binlog.server.starts.start import binlog_sizes, executed_gtids
 from merge.values.gtids.gtid import GtidSet
 
 
-@dataclass(frozen=True, slots=True)
-class ServerLog:
-    """The binlog of one server, see `SourceLog`.
+class ServerLog(Scan):
+    """The binlog of one server, see `SourceLog`."""
 
-    Args:
-        address: the server.
-        connection: an open connection to it, for queries.
-        facts: what it reports about itself.
-    """
-
-    address: SourceAddress
-    connection: pymysql.Connection[Any]
-    facts: ServerFacts
+    __slots__ = ()
 
     def sizes(self) -> Mapping[str, int]:
         """Return the bytes of its files by name, the oldest first."""
         return binlog_sizes(self.address, self.connection)
-
-    def gtids_before(self, file: str) -> GtidSet:
-        """Return the GTIDs before a file."""
-        return Scan(self.address, self.connection, self.facts).gtids_before(file)
 
     def executed(self) -> GtidSet:
         """Return the GTIDs of the transactions that it has."""

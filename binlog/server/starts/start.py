@@ -101,35 +101,29 @@ def require_contained(
     executed = executed_gtids(address, connection, facts)
     if executed.contains(gtids):
         return
+    server = f"Server {facts.identity}, which answers for shard {address.name} at {address},"
+    details = {"shard": address.name, "executed": str(executed), "gtid_set": str(gtids)}
     if not _sources(gtids) & _known_sources(address, connection, facts, executed):
         raise SourceUnfit(
-            f"Server {facts.identity}, which answers for shard {address.name} at {address}, has nothing in "
-            f"common with what was read: it executed {executed or 'nothing'}, the position is after {gtids}.",
+            f"{server} has nothing in common with what was read: it executed {executed or 'nothing'}, the "
+            f"position is after {gtids}.",
             hint="Check host and port: this may be another shard's server. A replica that has not begun to "
             "replicate can be read once it has caught up.",
-            shard=address.name,
-            executed=str(executed),
-            gtid_set=str(gtids),
+            **details,
         )
     if _wrote_other_ones(address, connection, facts, executed, gtids):
         raise SourceUnfit(
-            f"Server {facts.identity}, which answers for shard {address.name} at {address}, has diverged "
-            "from what was read: each has transactions that the other lacks. "
+            f"{server} has diverged from what was read: each has transactions that the other lacks. "
             f"It executed {executed}, the position is after {gtids}.",
             hint="A failover, a reset or a restore has lost transactions that were read. Read a server that "
             "has them, or move the client ids to a position of this one: canal-group rewind.",
-            shard=address.name,
-            executed=str(executed),
-            gtid_set=str(gtids),
+            **details,
         )
     raise SourceUnavailable(
-        f"Server {facts.identity}, which answers for shard {address.name} at {address}, lacks transactions "
-        f"that were read: it executed {executed}, the position is after {gtids}. The shard continues when "
-        "the server has caught up. If a failover lost them, it never will: start again at a position of the "
-        "server.",
-        shard=address.name,
-        executed=str(executed),
-        gtid_set=str(gtids),
+        f"{server} lacks transactions that were read: it executed {executed}, the position is after {gtids}. "
+        "The shard continues when the server has caught up. If a failover lost them, it never will: start "
+        "again at a position of the server.",
+        **details,
     )
 
 
