@@ -22,7 +22,7 @@ from conf.value import (
     ZookeeperPath,
     unfit,
 )
-from merge.values.well_known import PREFIX
+from merge.well_known import PREFIX
 
 
 class TreeSettings(Settings):

@@ -14,7 +14,7 @@ from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
 from canal_group.zookeeper.stop_mark import StopMark
 from canal_group.zookeeper.tree import Tree
 from merge.errors import ConfigError, CoordinatorUnavailable
-from merge.values.well_known import PREFIX
+from merge.well_known import PREFIX
 
 #: seconds between two looks at whether a stopped destination is still served
 _POLL_S = 0.05

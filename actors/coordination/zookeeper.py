@@ -29,7 +29,7 @@ from canal_group.zookeeper.stop_mark import StopMark
 from canal_group.zookeeper.tree import Tree
 from merge.errors import CanalGroupError, CoordinatorUnavailable, UsageError
 from merge.values.epoch import Tenure, fenced
-from merge.values.well_known import PREFIX
+from merge.well_known import PREFIX
 
 _log = logging.getLogger(__name__)
 

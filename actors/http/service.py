@@ -19,7 +19,7 @@ from actors.http.recent_log import RecentLog
 from actors.http.served import WATCHED_EVERY_S, Served
 from merge.errors import ConfigError
 from merge.values.reach import is_loopback
-from merge.values.well_known import HOST, HTTP_PORT
+from merge.well_known import HOST, HTTP_PORT
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from canal_group.gateway.tls import Tls
 from canal_group.zookeeper.login import ZooKeeperLogin
 from merge.errors import ConfigError
 from merge.values.position import GroupPosition
-from merge.values.well_known import CLIENT_ID, PREFIX
+from merge.well_known import CLIENT_ID, PREFIX
 
 
 def connect(

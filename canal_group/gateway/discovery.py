@@ -18,7 +18,7 @@ from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
 from canal_group.zookeeper.server_state import gateway_of
 from canal_group.zookeeper.tree import Tree
 from merge.errors import ConfigError, ConsumerActive, CoordinatorUnavailable, ServerUnavailable
-from merge.values.well_known import PREFIX
+from merge.well_known import PREFIX
 
 #: seconds of silence after which ZooKeeper removes our node, so that the next consumer can take over
 SESSION_TIMEOUT_S = 10.0

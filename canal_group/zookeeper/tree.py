@@ -24,7 +24,7 @@ import re
 
 from merge.calls.client_id import checked_client_id, is_client_id
 from merge.errors import ConfigError
-from merge.values.well_known import PREFIX
+from merge.well_known import PREFIX
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _PATH = re.compile(r"(/[A-Za-z0-9_.-]*[A-Za-z0-9_-])+")

@@ -10,7 +10,7 @@ from conf.listeners.gateway_settings import GatewaySslSettings
 from conf.secret import Owner, UnreadSecret, read_secret
 from conf.value import AnchoredPath, Count, Host, ListenPort, Seconds, Settings, Text, unfit
 from merge.values.reach import is_loopback
-from merge.values.well_known import CANAL_PORT, HOST
+from merge.well_known import CANAL_PORT, HOST
 
 #: a password's digest as MySQL and canal write it; the asterisk tells it from a password
 _DIGEST = re.compile(r"\*[0-9A-Fa-f]*")

@@ -12,7 +12,7 @@ from conf.secret import Owner, UnreadSecret, read_secret
 from conf.value import AnchoredPath, Count, Host, ListenPort, Name, Settings, Text, unfit
 from merge.printable import is_header_text
 from merge.values.reach import is_loopback
-from merge.values.well_known import GATEWAY_PORT, HOST
+from merge.well_known import GATEWAY_PORT, HOST
 
 
 class GatewaySslSettings(Settings):

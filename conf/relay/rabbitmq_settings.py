@@ -6,7 +6,7 @@ from typing import Literal
 
 from conf.relay.connection_settings import ConnectionSettings
 from conf.value import Count, Host, Port, Seconds, Text
-from merge.values.well_known import HOST
+from merge.well_known import HOST
 
 #: RabbitMQ's own ports, without and with TLS
 PORT, TLS_PORT = 5672, 5671

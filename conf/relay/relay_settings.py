@@ -35,7 +35,7 @@ from conf.value import (
     ZookeeperPath,
     unfit,
 )
-from merge.values.well_known import CLIENT_ID, HOST, PREFIX
+from merge.well_known import CLIENT_ID, HOST, PREFIX
 
 #: partitions of a topic at most: as many numbers as messages may name
 PARTITIONS_MAX = 1 << 20

@@ -17,7 +17,7 @@ from rich.console import Console
 from actors.process.log import LogFormat, LogLevel
 from canal_group.zookeeper.login import ZooKeeperLogin
 from merge.errors import CanalGroupError, RolledBack, UsageError
-from merge.values.well_known import CLIENT_ID, GATEWAY
+from merge.well_known import CLIENT_ID, GATEWAY
 from programs.command import schema_cli, shard_cli
 from programs.command.migrating.compare_command import compare
 from programs.command.migrating.import_command import import_files

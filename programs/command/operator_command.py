@@ -9,7 +9,7 @@ from typing import Any
 
 from canal_group.gateway.tls import Tls
 from canal_group.operator import Operator
-from merge.values.well_known import GATEWAY
+from merge.well_known import GATEWAY
 from programs.command.options.address_options import Destination, Gateway
 from programs.command.options.login_options import TlsCa, TlsCert, TlsKey, TokenEnv, secret
 

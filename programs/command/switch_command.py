@@ -13,7 +13,7 @@ import typer
 from canal_group.zookeeper.login import ZooKeeperLogin
 from canal_group.zookeeper.stop_mark import StopMark
 from merge.errors import ConfigError
-from merge.values.well_known import PREFIX
+from merge.well_known import PREFIX
 from programs.command.options.login_options import (
     ZookeeperAuthEnv,
     ZookeeperCa,

@@ -17,7 +17,7 @@ from rich.table import Table
 from actors.driver.instance import Instance
 from actors.process.log import LogLevel
 from canal_group.client.client import connect
-from merge.values.well_known import CLIENT_ID
+from merge.well_known import CLIENT_ID
 from programs.demo.instance import DESTINATION, running, settings_for_files
 from programs.demo.interrupts import Interrupts
 from programs.demo.measures import latency_ms, rows_per_s

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from merge.values.reach import is_loopback
-from merge.values.well_known import CANAL_PORT
+from merge.well_known import CANAL_PORT
 from programs.migration.canal_files.view import View
 from programs.migration.report import Report
 from programs.migration.secrets import Secrets

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from conf.relay.relay_settings import RelaySettings
 from conf.value import default_of
-from merge.values.well_known import GATEWAY
+from merge.well_known import GATEWAY
 from programs.migration.canal_files.view import View
 from programs.migration.kafka import Kafka
 from programs.migration.report import Report

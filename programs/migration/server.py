@@ -8,7 +8,7 @@ from typing import Any
 
 from conf.load import PRESETS
 from conf.sentence import shown
-from merge.values.well_known import PREFIX
+from merge.well_known import PREFIX
 from programs.migration.canal_files.view import View
 from programs.migration.report import Report
 from programs.migration.stream import first_of

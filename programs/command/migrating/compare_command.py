@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from merge.values.well_known import CLIENT_ID
+from merge.well_known import CLIENT_ID
 from programs.command.options.exit_code import ExitCode
 from programs.command.options.login_options import secret
 from programs.command.output import echo

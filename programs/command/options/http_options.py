@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from merge.errors import ConfigError
-from merge.values.well_known import HOST, HTTP_PORT
+from merge.well_known import HOST, HTTP_PORT
 
 if TYPE_CHECKING:
     from actors.http.service import HttpSettings

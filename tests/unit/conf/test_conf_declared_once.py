@@ -27,7 +27,7 @@ OTHER_NAMES = {
 }
 UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 #: defaults of both a consumer, which imports no settings, and of `conf`
-SHARED = "merge.values.well_known"
+SHARED = "merge.well_known"
 #: parameters that are named as a setting and are none, with the reason
 OTHERS = {
     ("actors/transport/rpc_server.py", "host"): "of a server that only this machine reaches",
@@ -208,7 +208,7 @@ def test_a_planted_default_is_found(planted: str, tmp_path: Path):
         "def read(*, heartbeat_ms: int): ...",
         "def read(*, heartbeat_ms: int = 0): ...",
         "def read(heartbeat_ms: int | None = None): ...",
-        "from merge.values.well_known import PREFIX\ndef connect(prefix=PREFIX): ...",
+        "from merge.well_known import PREFIX\ndef connect(prefix=PREFIX): ...",
         "def poll(lease_s=1.5): ...",
     ],
 )

@@ -21,7 +21,7 @@ from actors.http.app import App
 from actors.http.recent_log import RecentLog
 from conf.listeners.gateway_settings import GatewaySettings
 from conf.load import build_instance
-from merge.values.well_known import GATEWAY
+from merge.well_known import GATEWAY
 from programs.command.cli import app
 from programs.command.options.http_options import HTTP
 
