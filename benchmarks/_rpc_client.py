@@ -16,14 +16,18 @@ from typing import Any, Protocol
 
 import grpc
 import grpc.aio
+import ray
 from pyarrow import flight
 
 from actors.process.loop_thread import LoopThread
 from actors.transport.rpc_client import RpcClient
-from benchmarks._rpc_server import GRPC_OPTIONS, SECRET, dumps
+from benchmarks._rpc_server import GRPC_OPTIONS, SECRET, RayCalls, dumps
 
 _AUTHORIZATION = (("authorization", f"Bearer {SECRET}"),)
 _TIMEOUT_S = 10.0
+#: the first call waits until the actor has started
+_RAY_TIMEOUT_S = 120.0
+_RAY_STORE_BYTES = 100 << 20
 #: calls at once that a group makes to its shards
 _CALLS_MAX = 4
 
@@ -104,19 +108,37 @@ class _Flight:
         return pickle.loads(result.body)[1]
 
 
+class _Ray:
+    """Calls of an actor."""
+
+    def __init__(self) -> None:
+        self._actor = ray.remote(RayCalls).remote()
+
+    async def ask(self, method: str, *arguments: Any) -> Any:
+        return await self._actor.call.remote(method, *arguments)
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        return ray.get(self._actor.call.remote(method, *arguments), timeout=_RAY_TIMEOUT_S)
+
+
 #: name -> the server, and the client
-LIBRARIES: dict[str, tuple[str, Callable[[LoopThread, str], Client]]] = {
+_SERVED: dict[str, tuple[str, Callable[[LoopThread, str], Client]]] = {
     "ours": ("ours", _Ours),
     "grpc_aio": ("grpc", _GrpcAio),
     "grpc_sync": ("grpc", _Grpc),
     "flight": ("flight", _Flight),
 }
+LIBRARIES = (*_SERVED, "ray")
 
 
 @contextmanager
 def connected(library: str, loop: LoopThread) -> Iterator[Client]:
     """Run a library's server in a process of its own, and connect to it."""
-    server, client = LIBRARIES[library]
+    if library == "ray":
+        with _ray() as calls:
+            yield calls
+        return
+    server, client = _SERVED[library]
     command = [sys.executable, "-m", "benchmarks._rpc_server", server]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -124,3 +146,20 @@ def connected(library: str, loop: LoopThread) -> Iterator[Client]:
             yield client(loop, process.stdout.readline().strip())
         finally:
             process.kill()
+
+
+@contextmanager
+def _ray() -> Iterator[Client]:
+    """Start a Ray of one node, and an actor in it."""
+    ray.init(
+        address="local",
+        num_cpus=1,
+        include_dashboard=False,
+        log_to_driver=False,
+        configure_logging=False,
+        object_store_memory=_RAY_STORE_BYTES,
+    )
+    try:
+        yield _Ray()
+    finally:
+        ray.shutdown()

@@ -1,10 +1,10 @@
-"""The server of the `rpc` benchmark: the calls of a shard and of a group, answered by one of three libraries.
+"""The server of the `rpc` benchmark: the calls of a shard and of a group, answered by several libraries.
 
 Runs in a process of its own until its stdin ends. The first line of its stdout says where it listens.
 
 A poll is answered on a thread, as by a shard, whose thread waits for its ring; the other calls on the loop,
-as by a group, whose machine lives there. All libraries send the same pickles, and look at a secret first:
-ours once for a connection, the others for each call.
+as by a group, whose machine lives there. All libraries but Ray send the same pickles, and look at a secret
+first: ours once for a connection, the others for each call. Ray makes its own, and starts the process itself.
 """
 
 from __future__ import annotations
@@ -101,6 +101,17 @@ def _all_on_loop() -> Calls:
         return await asyncio.get_running_loop().run_in_executor(polls, _poll, *arguments)
 
     return {"poll": poll, **_ON_LOOP}
+
+
+class RayCalls:
+    """The calls as an actor of Ray answers them, on its loop."""
+
+    def __init__(self) -> None:
+        self._calls = _all_on_loop()
+
+    async def call(self, method: str, *arguments: Any) -> Any:
+        """Return the answer to a call."""
+        return await self._calls[method](*arguments)
 
 
 # ---- the servers -----------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
-"""RPC: what a call between an instance's processes costs, by ours, by gRPC and by actions of Flight.
+"""RPC: what a call between an instance's processes costs, by ours, by gRPC, by actions of Flight and by Ray.
 
 The calls are those that come often, with answers of the sizes that they have in `latency` (`quiet`) and in
 `group` (`bulk`, `small`): a group polls its shards from a loop, and a gateway asks its group from threads.
 Each is made again and again by one caller, at once (`busy`) and every few milliseconds (`paced`), as polls of
 a quiet stream come. Processor time is that of caller and server together, the answer's making and reading
-included. Every library sends the same pickles.
+included. Every library but Ray sends the same pickles. Of Ray, the time of its other processes is left out.
 
 `beyond_ours_cpu_ms` is what a library costs a call more than ours. `batch_ms` is what a batch of a quiet
 stream waits for on its way to a consumer: a poll, a get, and the word that its rows may leave.

@@ -1,8 +1,8 @@
 """RPC wire format: addresses and frames of a connection between two processes of one instance.
 
-RPC connections serve frequent small calls. A call through Ray costs a millisecond of processor time on both
-sides together, and each batch takes several calls. Ray only passes on the address and the secret. The calls
-are frames on a socket: four bytes of length, and a pickle.
+RPC connections serve frequent small calls, which cost several times as much through Ray; docs/adr/0016 has
+the figures. Ray only passes on the address and the secret. The calls are frames on a socket: four bytes of
+length, and a pickle.
 
 A pickle is safe only if its sender is trusted. Both ends therefore prove that they know the secret before
 anything else is sent. The secret itself is never sent.

@@ -103,7 +103,7 @@ def test_calls_are_measured_by_every_library():
     result = measured("rpc", "--size", "0.01")
     for pace in ("busy", "paced"):
         for libraries in result[pace].values():
-            assert set(libraries) == {"ours", "grpc_aio", "grpc_sync", "flight"}
+            assert set(libraries) == {"ours", "grpc_aio", "grpc_sync", "flight", "ray"}
             assert all(each["cpu_ms"] > 0 and each["p99_ms"] >= each["p50_ms"] for each in libraries.values())
 
 
