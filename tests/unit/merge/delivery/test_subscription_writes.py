@@ -133,7 +133,7 @@ def test_a_shard_that_leaves_waits_for_no_subscription_that_is_not_stored(how):
         Source(Tx(20), server=1),
     )
     world.forgets = False
-    world.subscribe("stored")
+    world.subscribe("known")
     if how == "subscribing":
         world.request_subscribe("other")
         world.lease()
