@@ -36,16 +36,16 @@ def client_context(
     key: Path | str | None = None,
     *,
     ca_pem: str | None = None,
-    verify: bool = True,
+    unverified: bool = False,
 ) -> ssl.SSLContext:
-    """Return the context of a client, which verifies the server's certificate and host name.
+    """Return the context of a client; it verifies the certificate and host name of the server, unless told not to.
 
     Args:
         ca: authorities that sign the server's certificate; None: those of the system.
         cert: the client's certificate; None: it shows none.
         key: of the certificate; None: it is in the same file.
         ca_pem: the authorities themselves, instead of a file.
-        verify: whether the server is verified; without it any server can pose as the right one.
+        unverified: whether any server may pose as the right one.
 
     Raises:
         TlsFileUnusable: a file cannot be used.
@@ -54,7 +54,7 @@ def client_context(
         context = ssl.create_default_context(cafile=ca, cadata=ca_pem)
     # The certificates that servers make for themselves do not follow RFC 5280 strictly.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    if not verify:
+    if unverified:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if cert is not None:

@@ -67,7 +67,7 @@ def tls_context(files: Mapping[str, Any]) -> ssl.SSLContext:
     """
     try:
         return client_context(
-            files.get("ca"), files.get("cert"), files.get("key"), verify=bool(files.get("verify"))
+            files.get("ca"), files.get("cert"), files.get("key"), unverified=not files.get("verify")
         )
     except TlsFileUnusable as error:
         raise LoginRefused(

@@ -70,7 +70,7 @@ class Tls:
             return None
         place = f"The gateway at {host}:{port}"
         if where.scheme != _SCHEME:
-            met = _met(host, port, client_context(verify=False))
+            met = _met(host, port, client_context(unverified=True))
             return _speaks_tls(place) if met is None or isinstance(met, _NotWelcome) else None
         met = _met(host, port, self._context(place))
         return None if met is None else _explained(place, met)

@@ -49,7 +49,7 @@ def test_a_client_verifies_the_server_and_its_name(authority, tmp_path):
     ):
         with pytest.raises(ssl.SSLCertVerificationError):
             meet(client, server, host)
-    assert meet(client_context(verify=False), server, "anything")
+    assert meet(client_context(unverified=True), server, "anything")
 
 
 def test_a_server_verifies_clients_if_it_is_told_by_whom_they_are_signed(authority, tmp_path):

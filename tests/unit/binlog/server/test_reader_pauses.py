@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import socket
 
-from binlog.grammar.chunk_builder import Limits
-from binlog.server.reader import SourceReader
-from binlog.server.source import SourceAddress
+from defaults import address_of, chunk_limits, source_reader
+
 from merge.errors import SourceUnavailable
 
 ATTEMPTS = 4
@@ -16,7 +15,7 @@ class Waits:
     """A listener that notes how long its reader waits, and stops it after some attempts."""
 
     def __init__(self, address):
-        self.reader = SourceReader(address, lambda *_: None, Limits(), self)
+        self.reader = source_reader(address, lambda *_: None, chunk_limits(), self)
         self.reader._stopped.wait = lambda *_: None
         self.waits_s = []
 
@@ -29,7 +28,7 @@ class Waits:
 
 def test_pauses_grow_and_readers_do_not_connect_together():
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = SourceAddress("s1", "127.0.0.1", taken.getsockname()[1], "canal", "secret", server_id=9)
+        address = address_of("s1", "127.0.0.1", taken.getsockname()[1], password="secret", server_id=9)
     both = [Waits(address) for _ in range(2)]
     for each in both:
         each.reader.run(None)
