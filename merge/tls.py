@@ -38,7 +38,7 @@ def client_context(
     ca_pem: str | None = None,
     unverified: bool = False,
 ) -> ssl.SSLContext:
-    """Return the context of a client; it verifies the certificate and host name of the server, unless told not to.
+    """Return the context of a client, which verifies the certificate and host name of its server.
 
     Args:
         ca: authorities that sign the server's certificate; None: those of the system.

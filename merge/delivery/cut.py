@@ -10,8 +10,8 @@ from merge.values.header import Flag, Headers
 def cut(
     headers: Headers,
     *,
-    rows_max: int | None = None,
-    bytes_max: int | None = None,
+    rows_max: int,
+    bytes_max: int,
     ddl_isolation: bool = False,
 ) -> int:
     """Return how many of the first headers leave together: at least one where there is one.
@@ -24,11 +24,8 @@ def cut(
         bytes_max: bound on the sum of `bytes`.
         ddl_isolation: let a DDL leave alone, and what stands before it without it.
     """
-    count = len(headers)
-    if rows_max is not None:
-        count = min(count, int(np.searchsorted(np.cumsum(headers["rows"][:count]), rows_max, side="right")))
-    if bytes_max is not None:
-        count = min(count, int(np.searchsorted(np.cumsum(headers["bytes"][:count]), bytes_max, side="right")))
+    count = int(np.searchsorted(np.cumsum(headers["rows"]), rows_max, side="right"))
+    count = min(count, int(np.searchsorted(np.cumsum(headers["bytes"][:count]), bytes_max, side="right")))
     count = min(max(count, 1), len(headers))
     if ddl_isolation:
         ddls = np.flatnonzero(headers["flags"][:count] & Flag.DDL)

@@ -3,7 +3,7 @@
 import pytest
 from builders import Tx, run_of
 
-from merge.delivery.cut import cut
+from merge.delivery import cut as cutting
 from merge.values.header import no_headers
 
 
@@ -11,6 +11,11 @@ def headers(*rows, bytes_each=100, ddl=()):
     return run_of(
         *(Tx(1, (count,), ddl=place in ddl, bytes_each=bytes_each) for place, count in enumerate(rows))
     ).headers
+
+
+def cut(given, **bounds):
+    """Cut headers within bounds, which are above all of them unless they are given."""
+    return cutting.cut(given, **{"rows_max": 1_000, "bytes_max": 100_000, **bounds})
 
 
 def test_nothing_of_nothing():
