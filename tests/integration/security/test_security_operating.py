@@ -19,18 +19,28 @@ from canal_group.gateway.operator_token import find_token
 from canal_group.gateway.tls import Tls
 from canal_group.operator import Operator
 from merge.calls.consumers import Status
+from merge.calls.operators import (
+    AddShard,
+    GivePolicy,
+    RebuildSchema,
+    RemoveShard,
+    Resolve,
+    ShowJoined,
+    ShowSchema,
+    SkipEvent,
+)
 from merge.errors import AccessDenied, ConfigError
+from merge.values.member import Policy
 
-OPERATIONS = {
-    "shard_add": {"shard": {}},
-    "shard_remove": {"shard": "s1"},
-    "shard_policy": {"shard": "s1", "policy": "skip"},
-    "shard_skip_event": {"shard": "s1", "at": "mysql-bin.000001:4"},
-    "schema_show": {"shard": None},
-    "schema_rebuild": {"shard": "s1"},
-    "schema_joined": {"table": "shop.orders"},
-    "schema_resolve": {"table": "shop.orders", "column": "note", "type": "text"},
-}
+OPERATIONS = (
+    RemoveShard("s1"),
+    GivePolicy("s1", Policy.SKIP),
+    SkipEvent("s1", "mysql-bin.000001:4"),
+    ShowSchema(),
+    RebuildSchema("s1"),
+    ShowJoined("shop.orders"),
+    Resolve("shop.orders", "note", "text"),
+)
 
 
 def clear(wire: Wire) -> None:
@@ -61,12 +71,12 @@ def test_who_reaches_loopback_reads_and_only_this_user_operates(shop: Shop, tmp_
         reading.until(shop.rows)
         reading.check(shop)
         gateway_client = GatewayClient(instance.uri, shop.destination)
-        operations = OPERATIONS | {"shard_add": {"shard": shard_at(server, password_file=str(secret))}}
-        for operation, body in operations.items():
+        add = AddShard(shard_at(server, password_file=str(secret)))
+        for operation in (add, *OPERATIONS):
             for token in (None, "guessed"):
                 asked = GatewayClient(instance.uri, shop.destination, token)
                 with pytest.raises(AccessDenied, match="A token is needed"):
-                    asked.ask(operation, **body)
+                    asked.ask(operation)
                 asked.close()
         gateway_client.close()
         assert server.heard == []
@@ -165,9 +175,9 @@ def test_a_certificate_alone_reads_and_never_operates(shop: Shop, tmp_path: Path
             assert consumer.get(timeout=DEADLINE_S)
         tls = Tls(ours.ca, anyone.cert, anyone.key)
         gateway_client = GatewayClient(instance.uri, shop.destination, tls=tls)
-        for operation, body in OPERATIONS.items():
+        for operation in (AddShard({}), *OPERATIONS):
             with pytest.raises(AccessDenied, match="A token is needed"):
-                gateway_client.ask(operation, **body)
+                gateway_client.ask(operation)
         gateway_client.close()
         operator = Operator(instance.uri, shop.destination, tls=tls)
         assert operator.hold("s0")["policy"] == "hold"

@@ -43,7 +43,9 @@ def settings_classes(base: type[Settings] = Settings) -> Iterator[type[Settings]
     for module in pkgutil.walk_packages(conf.__path__, "conf."):
         importlib.import_module(module.name)
     for each in base.__subclasses__():
-        yield each
+        # An output declares its own settings beside itself.
+        if each.__module__.startswith("conf."):
+            yield each
         yield from settings_classes(each)
 
 
