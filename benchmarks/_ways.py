@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 from pyarrow import flight
+from ray import cloudpickle
 
 from actors.admission.token_middleware import TokenMiddleware
 from actors.driver import launch
@@ -32,6 +34,9 @@ from benchmarks._pipeline import DESTINATION, WAIT_S
 from canal_group.client.client import connect
 from canal_group.client.consumer import Consumer
 from canal_group.gateway.gateway_client import ROWS_TIMEOUT_S, GatewayClient
+
+# An actor's process has no benchmarks on its path: what it needs of this module travels with its class.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class Way(StrEnum):
