@@ -27,7 +27,7 @@ from merge.calls.consumers import (
     SubscribeAt,
     Unsubscribe,
 )
-from merge.calls.operators import AddShard, ChooseType, SkipEvent, TraceRead
+from merge.calls.operators import AddShard, ChooseType, GivePolicy, RemoveShard, SkipEvent, TraceRead
 from merge.errors import UsageError
 from merge.values.chunk import TableName
 from merge.values.position import GroupPosition
@@ -58,7 +58,7 @@ class GroupCalls:
         #: serialize the durable calls of a client
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def answer(self, call: Call[Any]) -> Any:  # noqa: C901 - one case a call
+    async def answer(self, call: Call[Any]) -> Any:
         """Answer a call.
 
         Raises:
@@ -91,9 +91,19 @@ class GroupCalls:
                 answer = await self._skip_event(call)
             case _:
                 answer = await self._candidate.serving().ask(call)
-        if call.declared.audited is not None:
-            _log.info("%s", call, extra={"destination": self._destination})
+        self._log_change(call, answer)
         return answer
+
+    def _log_change(self, call: Call[Any], answer: Any) -> None:
+        """Log what operators have changed, field by field: a shard's definition may hold secrets."""
+        extra = {"destination": self._destination}
+        match call:
+            case ChooseType(table, column, kind):
+                _log.info("table=%s column=%s type=%s", table, column, kind, extra=extra)
+            case GivePolicy(shard=shard, policy=policy):
+                _log.info("policy=%s", policy, extra={**extra, "shard": shard})
+            case RemoveShard(shard=shard, now=now):
+                _log.info("the shard is removed, now=%s: %s", now, answer, extra={**extra, "shard": shard})
 
     def _active(self) -> ActiveGroup:
         group = self._candidate.serving()
@@ -135,6 +145,15 @@ class GroupCalls:
                     raise
             await asyncio.sleep(LOOK_EVERY_S)  # the shard's own status may say it earlier than its report
         group.check_active()
+        _log.warning(
+            "event=%s:%d unit=%s by=%s already=%s: is left out",
+            file,
+            offset,
+            event.unit,
+            event.by,
+            already,
+            extra={"destination": self._destination, "shard": call.shard},
+        )
         return {**event.to_dict(), "already": already}
 
 

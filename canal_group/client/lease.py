@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self
 
 from canal_group.gateway.gateway_client import GatewayClient
 from merge.calls.consumers import LeaseState, Release, Subscribe, Touch
-from merge.calls.resume import Resume
+from merge.calls.values import resume as resume_of
 from merge.errors import CanalGroupError, FencedError, NotSubscribed
 from merge.values.position import GroupPosition
 
@@ -97,7 +97,7 @@ class Lease:
     def take(self, table_filter: str, resume: str | None, start: str | None = None) -> GroupPosition:
         """Request the client id once and return the cursor; raises as `Consumer.subscribe`."""
         session = "" if self._node is None else self._node.take(self.client_id, self.holder)
-        where = None if resume is None else Resume(resume)
+        where = None if resume is None else resume_of("resume", resume)
         call = Subscribe(self.client_id, self.holder, table_filter, session, where, start)
         taken = self._gateway_client.ask_for(call, _Taken.read)
         self.epoch = taken.epoch

@@ -107,8 +107,8 @@ class AddShard(Operation[dict[str, Any]]):
         ServerUnavailable: the process that launched us made no actor for it in time.
     """
 
-    #: as in an instance file. Its secrets are read where the server runs
-    shard: Entry
+    #: as in an instance file, perhaps with secrets. Those that it names are read where the server runs
+    shard: Entry = field(repr=False)
     #: where it begins; None: as the definition says
     start: Place | None = None
 

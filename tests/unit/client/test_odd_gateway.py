@@ -17,7 +17,14 @@ from canal_group.client.range_rows import RangeRows
 from canal_group.gateway.discovery import _address
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.operator import Operator
-from merge.errors import CanalGroupError, RetryableError, ServerUnavailable, error_from_dict, error_from_json
+from merge.errors import (
+    CanalGroupError,
+    RetryableError,
+    ServerUnavailable,
+    UsageError,
+    error_from_dict,
+    error_from_json,
+)
 from merge.values.position import GroupPosition
 from programs.command.cli import app
 
@@ -126,6 +133,11 @@ def test_so_is_one_that_the_lease_a_worker_and_a_command_ask_for(
         gateway.values[request_name] = value
         with pytest.raises(ServerUnavailable, match="cannot be read"):
             ask(consumer)
+
+
+def test_a_place_to_resume_at_that_is_none_is_a_sentence(consumer: Consumer):
+    with pytest.raises(UsageError, match="resume is 'soon'"):
+        consumer.subscribe(resume="soon")  # type: ignore[arg-type]
 
 
 def test_so_is_what_an_operator_is_told(gateway: Gateway):

@@ -40,7 +40,7 @@ from merge.calls.consumers import (
     Touch,
     Unsubscribe,
 )
-from merge.calls.operators import AddShard, GivePolicy, RemoveShard
+from merge.calls.operators import AddShard, ChooseType, GivePolicy, RemoveShard
 from merge.errors import CoordinatorUnavailable, ServerUnavailable, UsageError
 from merge.values.member import Policy
 from merge.values.offset_range import OffsetRange
@@ -249,6 +249,25 @@ def test_a_call_is_not_answered_by_a_server_that_was_cut_off_meanwhile(tmp_path,
             await waiting
 
     run(tmp_path, monkeypatch, story)
+
+
+def test_what_operators_change_is_logged_and_a_new_shards_secrets_are_not(tmp_path, monkeypatch, caplog):
+    async def story(actor, coordinator, epoch):
+        async def want(*_):
+            return {"role": "joining"}
+
+        monkeypatch.setattr(actor._registration, "want", want)
+        add = AddShard({"name": "s1", "host": "db", "user": "u", "password": "s3cret"})
+        assert "s3cret" not in repr(add)
+        with caplog.at_level("DEBUG"):
+            await actor.answer(add)
+            await actor.answer(GivePolicy("s0", Policy.HOLD))
+            await actor.answer(ChooseType("shop.orders", "id", "text"))
+
+    run(tmp_path, monkeypatch, story)
+    assert "policy=hold" in caplog.text
+    assert "table=shop.orders column=id type=text" in caplog.text
+    assert "s3cret" not in caplog.text
 
 
 def test_nobody_is_heard_before_the_decisions_on_ddl_were_read(tmp_path, monkeypatch):
