@@ -148,7 +148,8 @@ class RpcServer:
             frame = pack((number, None, await self._calls[method](*arguments, **named)))
         except Exception as error:  # noqa: BLE001  every error is reported to the caller
             if not isinstance(error, CanalGroupError):
-                _log.exception("the RPC call of %s failed with an unexpected error", method)
+                kinds = ", ".join(type(each).__name__ for each in arguments)
+                _log.exception("the RPC call of %s(%s) failed with an unexpected error", method, kinds)
             frame = _packed_error(number, error)
         if not writer.is_closing():
             # Do not wait until it is sent: a client that was paused has few outstanding calls, and each is
