@@ -37,6 +37,7 @@ def client_context(
     *,
     ca_pem: str | None = None,
     unverified: bool = False,
+    strict: bool = False,
 ) -> ssl.SSLContext:
     """Return the context of a client, which verifies the certificate and host name of its server.
 
@@ -46,14 +47,16 @@ def client_context(
         key: of the certificate; None: it is in the same file.
         ca_pem: the authorities themselves, instead of a file.
         unverified: whether any server may pose as the right one.
+        strict: whether certificates have to follow RFC 5280 where Python asks for it, which those that
+            servers make for themselves do not.
 
     Raises:
         TlsFileUnusable: a file cannot be used.
     """
     with _loading("ca"):
         context = ssl.create_default_context(cafile=ca, cadata=ca_pem)
-    # The certificates that servers make for themselves do not follow RFC 5280 strictly.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not strict:
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if unverified:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -1,10 +1,15 @@
-"""The settings of an instance that reads servers of the playground."""
+"""An instance that reads servers of the playground: its settings, and its page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+from actors.driver.instance import Instance
+from actors.http.service import HttpService, HttpSettings
 from conf.load import build_instance
 from conf.settings import InstanceSettings
 from playground.database.server_process import CANAL_PASSWORD, DatabaseServer
@@ -43,3 +48,19 @@ def settings_for(servers: Sequence[DatabaseServer], folder: Path) -> InstanceSet
         source="the demo's settings",
         folder=folder,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Demo:
+    """The one instance of a demo, as the HTTP service wants it."""
+
+    instances: Mapping[Path, Instance]
+
+
+@contextmanager
+def page_of(instance: Instance) -> Iterator[HttpService]:
+    """Serve the page of a demo's instance, on the usual port or a free one."""
+    with tempfile.TemporaryDirectory(prefix="cg-page-") as folder:
+        settings = HttpSettings(audit_log=Path(folder) / "audit.jsonl")
+        with HttpService(_Demo({Path(folder) / f"{DESTINATION}.yaml": instance}), settings) as service:
+            yield service

@@ -10,12 +10,12 @@ from functools import partial
 from merge.errors import CanalGroupError, ConfigError
 from playground.database.server_process import DatabaseServer, ServerFailedError, ServerMissingError
 from playground.database.servers import make, start_all
-from playground.instance import settings_for
+from playground.instance import page_of, settings_for
 from playground.load.held import read_tables
 from playground.load.workload import Workload
 from playground.load.writer import Writer, prepare
 from playground.options import DemoOptions
-from programs.demo.instance import page_of, running, shard_name
+from programs.demo.instance import running, shard_name
 from programs.demo.interrupts import Interrupts
 from programs.demo.progress import Progress
 from programs.demo.proof import Findings, prove

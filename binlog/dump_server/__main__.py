@@ -22,12 +22,12 @@ def main() -> int:
         return 0
     from binlog.dump_server.dump import SourceDump  # noqa: PLC0415
     from binlog.dump_server.dump_server import DumpServer  # noqa: PLC0415
+    from binlog.dump_server.log import set_up_log  # noqa: PLC0415
     from binlog.server.source import SourceAddress  # noqa: PLC0415  the parent must end soon
     from merge.errors import CanalGroupError  # noqa: PLC0415
     from merge.values.commit_time import OF_THE_SERVER_READ  # noqa: PLC0415
 
-    # What the process prints is a part of what the process prints which started it.
-    logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
+    set_up_log()
     log = logging.getLogger("binlog.dump_server")
     listener = socket.socket(fileno=int(sys.argv[1]))
     address = SourceAddress(**order["source"], commit_times=OF_THE_SERVER_READ)

@@ -38,7 +38,8 @@ def keep_trying(
         try:
             return attempt()
         except retried as error:
-            # Half of a pause is random: the first one is no shorter than the error asks for.
             pause_s = back_off.failed(2 * error.retry_after_s, random.random())  # noqa: S311  no secret
+            # Half of a pause is random, and none is shorter than the error asks for.
+            pause_s = max(pause_s, min(error.retry_after_s, PAUSE_MAX_S))
             if (deadline_s is not None and time.monotonic() + pause_s > deadline_s) or wait(pause_s):
                 raise

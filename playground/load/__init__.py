@@ -1,1 +1,1 @@
-"""Load: the tables that the demo writes to, and the transactions that it writes."""
+"""Load: the transactions that the demo writes, and what they leave."""

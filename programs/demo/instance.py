@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from actors.driver.instance import Instance
 from actors.driver.launch import launch
-from actors.http.service import HttpService, HttpSettings
 from actors.process.log import LogLevel
 from conf.load import build_instance
 from conf.settings import InstanceSettings
@@ -65,19 +63,3 @@ def running(settings_in: Callable[[Path], InstanceSettings], log: LogLevel) -> I
                 del os.environ[_RAY_FOLDER]
             else:
                 os.environ[_RAY_FOLDER] = before
-
-
-@dataclass(frozen=True, slots=True)
-class _Demo:
-    """The one instance of a demo, as the HTTP service wants it."""
-
-    instances: Mapping[Path, Instance]
-
-
-@contextmanager
-def page_of(instance: Instance) -> Iterator[HttpService]:
-    """Serve the page of a demo's instance, on the usual port or a free one."""
-    with tempfile.TemporaryDirectory(prefix="cg-page-") as folder:
-        settings = HttpSettings(audit_log=Path(folder) / "audit.jsonl")
-        with HttpService(_Demo({Path(folder) / f"{DESTINATION}.yaml": instance}), settings) as service:
-            yield service

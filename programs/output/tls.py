@@ -22,7 +22,7 @@ def tls_context(settings: ConnectionSettings, broker: str) -> ssl.SSLContext | N
     if settings.ca is None:
         return None
     try:
-        return client_context(settings.ca, settings.cert, settings.key)
+        return client_context(settings.ca, settings.cert, settings.key, strict=True)
     except TlsFileUnusable as error:
         if error.part == "ca":
             raise SinkRefused(

@@ -6,7 +6,7 @@ before any row is read. Whole numbers are BIGINT, UNSIGNED where one side is; a 
 error, as at the server. A condition that is NULL is not fulfilled.
 
 `conf.filters.expression_text` makes expressions from text; this module holds their form and meaning,
-`merge.rows.expressions.arithmetic` that of numbers, and `merge.rows.expressions.moments` that of dates.
+`merge.rows.expressions.arithmetic` that of numbers, and `merge.rows.expressions.moment_texts` that of dates.
 """
 
 from __future__ import annotations

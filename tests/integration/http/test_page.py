@@ -290,7 +290,7 @@ def test_the_log_is_shown_while_it_is_open_and_markup_in_it_is_text(
 
 @pytest.mark.soak
 def test_the_demo_shows_four_moving_lines(page: Page, tmp_path: Path):
-    command = [sys.executable, "-m", "programs.command.cli", "demo", "--seconds", "60"]
+    command = [sys.executable, "-m", "playground", "--seconds", "60"]
     demo = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     try:
         assert demo.stderr is not None
