@@ -16,7 +16,7 @@ _SETTINGS = ReaderSettings()
 #: when a chunk is full
 LIMITS = limits_of(_SETTINGS)
 #: how long a commit may take from its timestamp to the binlog, microseconds
-MARGIN_US = MergeSettings().margin_ms * 1000
+MARGIN_US = MergeSettings().margin_us
 
 
 def address_at(server: DatabaseServer, name: str, server_id: int) -> SourceAddress:
@@ -47,7 +47,7 @@ def reader_at(
         margin_us=MARGIN_US,
         begin="latest",
         start_by="auto",
-        fallback_us=int(_SETTINGS.fallback_s * 1e6),
+        fallback_us=_SETTINGS.fallback_us,
         definitions=definitions or definitions_of(address.name),
         hosts=SourceHosts([address], _SETTINGS.detecting),
     )

@@ -130,6 +130,11 @@ class ReaderSettings(Settings):
     replica_lag_max_s: Seconds | None = None
 
     @property
+    def fallback_us(self) -> int:
+        """How far before a time reading begins, microseconds."""
+        return int(self.fallback_s * 1e6)
+
+    @property
     def commit_times(self) -> CommitTimes:
         """What `commit_time` and `replica_lag_max_s` make."""
         return CommitTimes(self.commit_time, int((self.replica_lag_max_s or 0) * 1e6))
@@ -185,6 +190,16 @@ class MergeSettings(Settings):
         if self.order_by is None and self.commit_within_s is not None:
             raise unfit("be given only with `order_by`", key="commit_within_s", found="order_by is missing")
         return self
+
+    @property
+    def margin_us(self) -> int:
+        """How long a commit may take from its timestamp to the binlog, microseconds."""
+        return self.margin_ms * 1000
+
+    @property
+    def ahead_max_us(self) -> int:
+        """How far ahead of its source's clock a commit time may be, microseconds."""
+        return int(self.ahead_max_s * 1e6)
 
     @property
     def ids_within_us(self) -> int | None:

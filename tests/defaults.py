@@ -26,8 +26,8 @@ READER, MERGE = ReaderSettings(), MergeSettings()
 INSTANCE = build_instance(
     {"preset": "memory", "destination": "shop", "shards": [{"name": "s0", "host": "db0", "user": "canal"}]}
 )
-AHEAD_MAX_US = int(MERGE.ahead_max_s * 1e6)
-MARGIN_US = MERGE.margin_ms * 1000
+AHEAD_MAX_US = MERGE.ahead_max_us
+MARGIN_US = MERGE.margin_us
 
 
 def ring_of(mode: Any, size: int, memunit_bytes: int = 1_024) -> StoreSettings:
@@ -78,7 +78,7 @@ def source_reader(
         "margin_us": MARGIN_US,
         "begin": INSTANCE.start,
         "start_by": INSTANCE.shards[0].start_by,
-        "fallback_us": int(READER.fallback_s * 1e6),
+        "fallback_us": READER.fallback_us,
         "definitions": definitions_of(address.name, select),
         "hosts": SourceHosts([address], READER.detecting),
     }

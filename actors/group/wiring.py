@@ -210,7 +210,7 @@ def group_settings(settings: InstanceSettings) -> GroupSettings:
         purged=Purged(merge.purged),
         client_ids_max=consumer.client_ids_max,
         ddl=DdlRule(merge.ddl),
-        ahead_max_us=int(merge.ahead_max_s * 1e6),
+        ahead_max_us=merge.ahead_max_us,
         ids_within_us=merge.ids_within_us,
         commit_times=settings.reader.commit_times,
         dead_shard=merge.dead_shard_policy,

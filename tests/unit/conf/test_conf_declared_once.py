@@ -109,11 +109,23 @@ def constant(node: ast.expr | None, file: Path) -> Any:
             return next((constant(each.value, file) for each in keywords if each.arg == "default"), None)
         case ast.Attribute(value=ast.Name(id=owner), attr=name):
             return member(owner, name, file)
-        case ast.Constant() | ast.BinOp() | ast.UnaryOp():
-            names = any(isinstance(each, ast.Name | ast.Attribute | ast.Call) for each in ast.walk(node))
-            return None if names else eval(compile(ast.Expression(node), "default", "eval"), {})
+        case ast.Constant(value=value):
+            return value
+        case ast.UnaryOp(operand=operand) | ast.BinOp(left=operand):
+            right = constant(node.right, file) if isinstance(node, ast.BinOp) else 0
+            operands = {"left": constant(operand, file), "right": right}
+            return None if None in operands.values() else evaluated(node, operands)
         case _:
             return None
+
+
+def evaluated(node: ast.UnaryOp | ast.BinOp, operands: dict[str, Any]) -> Any:
+    """Return an operation of constants."""
+    left, right = (ast.Name(name, ast.Load()) for name in operands)
+    made: ast.expr = (
+        ast.UnaryOp(node.op, left) if isinstance(node, ast.UnaryOp) else ast.BinOp(left, node.op, right)
+    )
+    return eval(compile(ast.fix_missing_locations(ast.Expression(made)), "default", "eval"), operands)
 
 
 def member(owner: str, name: str, file: Path) -> Any:
@@ -194,6 +206,7 @@ def test_no_default_is_declared_twice():
         "MODE = 'memory'\ndef store(mode=MODE): ...",
         "from merge.values.loss import Purged\ndef begin(purged=Purged.FAIL): ...",
         "def connect(*, flush_s=1): ...",
+        "_SECOND_US = 1_000_000\nFALLBACK_US = 60 * _SECOND_US\ndef read(*, fallback_us=FALLBACK_US): ...",
         "def connect(*, verify: bool = True): ...",
         "from binlog.grammar.xa import XA_BYTES_MAX\nBYTES = 16 << 20\ndef batch(bytes_max=BYTES): ...",
     ],
