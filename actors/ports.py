@@ -7,7 +7,6 @@ shards are in `actors.shard.ports`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -18,9 +17,9 @@ from merge.calls.client_id import checked_client_id
 from merge.errors import ConfigError, UsageError
 from merge.values.loss import Loss
 from merge.values.position import GroupPosition
+from merge.well_known import NAME
 
 _T = TypeVar("_T")
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 class Lock(Protocol):
@@ -262,7 +261,7 @@ class Key:
 
     def __post_init__(self) -> None:
         """Check the name."""
-        if not _NAME.fullmatch(self.name):
+        if not NAME.fullmatch(self.name):
             raise UsageError(f"{self.name[:128]!a} cannot be stored among {self.kind.name}: not a name.")
 
     def __str__(self) -> str:
@@ -277,7 +276,7 @@ class EpochStore(Protocol):
     was changed. A newer epoch than any before is claimed by the call. Every call may also raise:
 
         CoordinatorUnavailable: the store did not answer. It is unknown whether a write was done; making it
-            again is harmless, except for `append`: nothing or all of it was written.
+            again is harmless, except for `append`, of which any whole lines from its beginning were written.
         ConfigError: what is stored is damaged, or cannot be read or held.
     """
 
@@ -318,7 +317,8 @@ class EpochStore(Protocol):
 
 def damaged(place: str, kind: Kind, error: object) -> ConfigError:
     """Return the error for a value that is not one of its kind."""
-    return ConfigError(
-        f"{place} does not hold {kind.name} of canal-group ({error}).",
-        hint=f"Restore it from a backup, or remove it: {kind.removed}.",
-    )
+    hint = f"Restore it from a backup, or remove it: {kind.removed}."
+    if kind.members:
+        # They lie where canal has its own, which must not be removed for ours.
+        hint = f"If canal uses this destination too, choose another one, or another prefix. {hint}"
+    return ConfigError(f"{place} does not hold {kind.name} of canal-group ({error}).", hint=hint)

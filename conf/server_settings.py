@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, model_validator
 
@@ -90,6 +90,10 @@ class MemoryCursorSettings(Settings):
     """Keep cursors in memory; they are lost at each stop."""
 
     kind: Literal["memory"] = "memory"
+
+
+#: characters of a destination whose cursors are in files: those of a client id follow in a file's name
+FILES_DESTINATION_MAX: Final = 100
 
 
 class FileCursorSettings(Settings):

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from conf.listeners.canal_settings import CanalSettings
 from conf.listeners.gateway_settings import GatewaySettings
-from conf.server_settings import CoordinationSettings, CursorSettings, RaySettings
+from conf.server_settings import FILES_DESTINATION_MAX, CoordinationSettings, CursorSettings, RaySettings
 from conf.shard_add_settings import ShardAddSettings
 from conf.shard_settings import ShardSettings, Start, derive_server_id
 from conf.stream_settings import (
@@ -78,6 +78,16 @@ class InstanceSettings(Settings):
                 "be 'zookeeper' only with `coordination.kind` 'zookeeper' or 'embedded'",
                 key="cursor.kind",
                 found="coordination.kind is 'local'",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _cursor_files_have_names(self) -> InstanceSettings:
+        if self.cursor.kind == "file" and len(self.destination) > FILES_DESTINATION_MAX:
+            raise unfit(
+                f"have at most {FILES_DESTINATION_MAX} characters with `cursor.kind` 'file'",
+                key="destination",
+                found=f"has {len(self.destination)}",
             )
         return self
 

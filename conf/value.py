@@ -17,12 +17,12 @@ from pydantic_core import PydanticCustomError
 from merge.rows.pattern import Pattern, PatternList
 from merge.rows.pattern_syntax import PatternSyntax
 from merge.rows.table_filter import split_patterns
+from merge.well_known import NAME
 
 #: `type` of the errors that `unfit` makes
 UNFIT = "unfit"
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,/\[\]]+):(\d{1,5})")
 _PORT_MAX = 65535
 
@@ -64,7 +64,7 @@ def unfit(expected: str, *, key: str = "", found: str = "") -> PydanticCustomErr
 
 def is_name(text: str) -> bool:
     """Return whether `text` is a name: one component of a path, and never a path."""
-    return _NAME.fullmatch(text) is not None
+    return NAME.fullmatch(text) is not None
 
 
 def is_variable(text: str) -> bool:

@@ -5,6 +5,7 @@ A consumer imports no settings, and settings import no consumer: what is the def
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 #: path of canal's tree in ZooKeeper
@@ -19,3 +20,6 @@ HTTP_PORT: Final = 11_112
 GATEWAY_PORT: Final = 11_113
 #: the gateway of this machine
 GATEWAY: Final = f"grpc://{HOST}:{GATEWAY_PORT}"
+
+#: names of destinations, client ids, and values that are stored: nodes of ZooKeeper, and parts of file names
+NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")

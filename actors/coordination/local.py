@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from actors.process.durable import make_folder, open_lock, replace_file
 from canal_group.zookeeper.stop_mark import StopMark
 from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
 from merge.values.epoch import Tenure
+from merge.well_known import NAME
 
 #: 2026-01-01T00:00:00Z in seconds since 1970; epochs in memory count from here, and stay below 2**31 until
 #: 2094
@@ -29,8 +29,6 @@ EPOCH_ZERO_S = 1_767_225_600
 #: seconds between two attempts to get a lock that another process holds; a blocking wait could not be ended
 #: by `close`
 POLL_S = 0.2
-
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 @dataclass(slots=True)
@@ -81,7 +79,7 @@ class LocalCoordinator:
     def __init__(
         self, destination: str, folder: Path | None = None, *, now_s: Callable[[], float] = time.time
     ) -> None:
-        if not _NAME.fullmatch(destination):
+        if not NAME.fullmatch(destination):
             raise ConfigError(
                 f"{destination!r} is not a destination name.",
                 hint="Use letters, digits, dots, hyphens and underscores.",

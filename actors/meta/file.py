@@ -18,7 +18,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,12 +25,14 @@ from pathlib import Path
 
 from actors.ports import Key, Kind, damaged
 from actors.process.durable import append_lines, make_folder, open_lock, remove_file, replace_file
+from conf.server_settings import FILES_DESTINATION_MAX
 from merge.errors import ConfigError, CoordinatorUnavailable
 from merge.values.epoch import refuse_older
 from merge.values.position import whole
+from merge.well_known import NAME
 
-#: with a key's 128 characters behind it, it names a file
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+#: bytes of a file's first line
+_HEADER_MAX = 128
 
 
 class FileStore:
@@ -52,10 +53,10 @@ class FileStore:
     """
 
     def __init__(self, destination: str, folder: Path) -> None:
-        if not _NAME.fullmatch(destination):
+        if not NAME.fullmatch(destination) or len(destination) > FILES_DESTINATION_MAX:
             raise ConfigError(
                 f"{destination!r} cannot begin the name of a file.",
-                hint="Use up to 100 letters, digits, dots, hyphens and underscores.",
+                hint=f"Use up to {FILES_DESTINATION_MAX} letters, digits, dots, hyphens and underscores.",
             )
         self._folder, self._destination = folder, destination
         self._epoch_file = folder / f"{destination}@epoch.json"
@@ -73,8 +74,13 @@ class FileStore:
         """Return the names of a kind's keys, in order."""
         begin, end = self._stem(kind), ".json"
         with self._under(epoch, kind.name):
-            files = [file.name for file in self._folder.glob(f"{begin}*{end}")]
-        return sorted(name.removeprefix(begin).removesuffix(end) for name in files)
+            try:
+                # Not by `glob`, which takes a folder that cannot be read for an empty one.
+                files = [file.name for file in self._folder.iterdir()]
+            except OSError as error:
+                raise ConfigError(f"{self._folder} cannot be read ({error.strerror}).") from error
+        named = (name for name in files if name.startswith(begin) and name.endswith(end))
+        return sorted(name.removeprefix(begin).removesuffix(end) for name in named)
 
     def get(self, key: Key, epoch: int) -> str | None:
         """Return a value; None if there is none."""
@@ -103,9 +109,12 @@ class FileStore:
         file = self._file(key)
         with self._under(epoch, str(key)), _writes(file):
             try:
+                _check_whole(file)
                 append_lines(file, text)
             except FileNotFoundError as error:
                 raise damaged(str(file), key.kind, "it is missing, and was to be continued") from error
+            except (KeyError, TypeError, ValueError, RecursionError) as error:
+                raise damaged(str(file), key.kind, f"{type(error).__name__}: {error}") from error
 
     def delete(self, key: Key, epoch: int) -> None:
         """Remove a value, if there is one."""
@@ -170,6 +179,19 @@ def _value(data: bytes) -> str:
     if len(value) < size or zlib.crc32(value[:size]) != whole(written["crc32"]):
         raise ValueError("it is cut off, or was changed")
     return value[: max(size, value.rfind(b"\n") + 1)].decode()
+
+
+def _check_whole(file: Path) -> None:
+    """Return if a file holds all that was put into it; what that costs does not depend on its length.
+
+    Raises:
+        KeyError, TypeError, ValueError, RecursionError: it does not.
+        OSError: it cannot be read.
+    """
+    with file.open("rb") as stream:
+        header = stream.readline(_HEADER_MAX)
+    if not header.endswith(b"\n") or file.stat().st_size < len(header) + whole(json.loads(header)["bytes"]):
+        raise ValueError("it is cut off, or was changed")
 
 
 @contextmanager

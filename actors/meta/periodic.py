@@ -69,12 +69,14 @@ class PeriodicStore:
 
     def names(self, kind: Kind, epoch: int) -> list[str]:
         """Return the names of a kind's keys, in order."""
+        self._admit(epoch, kind.name)
         if kind == self._kind:
             self._write_waiting()
         return self._store.names(kind, epoch)
 
     def get(self, key: Key, epoch: int) -> str | None:
         """Return a value as it was put last."""
+        self._admit(epoch, str(key))
         if key in self._waiting:
             self._flush_one(key)
         return self._store.get(key, epoch)
@@ -87,6 +89,7 @@ class PeriodicStore:
             CoordinatorUnavailable: the store has not answered for long. The value is kept, and written when
                 the store answers again; putting it again is harmless.
         """
+        self._admit(epoch, str(key))
         if key.kind != self._kind:
             self._store.put(key, text, epoch)
             return
@@ -110,17 +113,17 @@ class PeriodicStore:
 
     def append(self, key: Key, text: str, epoch: int) -> None:
         """Continue a value in the store, at once."""
+        self._admit(epoch, str(key))
         if key in self._waiting:
             self._flush_one(key)
         self._store.append(key, text, epoch)
 
     def delete(self, key: Key, epoch: int) -> None:
         """Remove a value here and in the store, at once."""
+        self._admit(epoch, str(key))
         if key.kind != self._kind:
             self._store.delete(key, epoch)
             return
-        with self._lock:
-            self._check(epoch, str(key))
         with self._writing:
             self._store.delete(key, epoch)
             with self._lock:
@@ -138,8 +141,7 @@ class PeriodicStore:
             FencedError: a newer epoch has been seen, here or by the store; nothing that waits is written.
             CanalGroupError: the store refused. Values that were not written keep waiting.
         """
-        with self._lock:
-            self._check(epoch, "what waits")
+        self._admit(epoch, "what waits")
         self._write_waiting()
 
     def close(self) -> None:
@@ -160,6 +162,10 @@ class PeriodicStore:
         self._store.close()
 
     # ---- inside
+
+    def _admit(self, epoch: int, what: str) -> None:
+        with self._lock:
+            self._check(epoch, what)
 
     def _check(self, epoch: int, what: str) -> None:
         refuse_older(epoch, self._epoch, what)

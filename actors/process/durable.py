@@ -111,9 +111,9 @@ def remove_file(file: Path) -> None:
     Raises:
         OSError: it could not be removed, or it is unknown whether that is durable.
     """
-    if os.path.lexists(file):
-        file.unlink()
-        _sync_folder(file.parent)
+    file.unlink(missing_ok=True)
+    # Also if it was gone: an earlier call may have removed it and not have come this far.
+    _sync_folder(file.parent)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -124,9 +124,9 @@ def changed(before: Images, after: Images) -> NDArray[np.bool_]:
 def _comparable(array: Any) -> Any:
     if pa.types.is_dictionary(array.type):
         return array.dictionary_decode()
-    if pa.types.is_list(array.type):  # of floats: their bytes
-        offsets = np.asarray(array.offsets).astype(np.int64) * 4
-        values = np.ascontiguousarray(np.asarray(array.values), np.float32)
+    if pa.types.is_list(array.type):  # of numbers: their bytes
+        values = np.ascontiguousarray(np.asarray(array.values), array.type.value_type.to_pandas_dtype())
+        offsets = np.asarray(array.offsets).astype(np.int64) * values.itemsize
         valid = pa.py_buffer(np.packbits(array.is_valid().to_numpy(zero_copy_only=False), bitorder="little"))
         buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(values.tobytes())]
         return pa.Array.from_buffers(pa.large_binary(), len(array), buffers)

@@ -24,9 +24,8 @@ import re
 
 from merge.calls.client_id import checked_client_id, is_client_id
 from merge.errors import ConfigError
-from merge.well_known import PREFIX
+from merge.well_known import NAME, PREFIX
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _PATH = re.compile(r"(/[A-Za-z0-9_.-]*[A-Za-z0-9_-])+")
 
 
@@ -42,7 +41,7 @@ class Tree:
     """
 
     def __init__(self, destination: str, prefix: str = PREFIX) -> None:
-        if not _NAME.fullmatch(destination):
+        if not NAME.fullmatch(destination):
             raise ConfigError(
                 f"{destination!r} is not a destination name.",
                 hint="Use letters, digits, dots, hyphens and underscores.",

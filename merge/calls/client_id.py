@@ -6,22 +6,21 @@ ZooKeeper's tree's, wherever cursors are kept.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from merge.errors import UsageError
+from merge.well_known import NAME
 
 #: children of a destination's node that are not client ids; `parse` is canal's own
 RESERVED: Final = frozenset({"cluster", "epoch", "parse", "running", "stopped", "stored"})
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 #: what a refusal shows of one, characters
 _SHOWN_MAX = 100
 
 
 def is_client_id(name: str) -> bool:
     """Return whether a name may be a client id."""
-    return name not in RESERVED and _NAME.fullmatch(name) is not None
+    return name not in RESERVED and NAME.fullmatch(name) is not None
 
 
 def checked_client_id(name: str) -> str:

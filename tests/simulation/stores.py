@@ -16,7 +16,7 @@ from simulation.process import Process
 
 
 class StoreBeside:
-    """A store that learns epochs only from claims and writes, as a file does.
+    """A store that learns epochs from the calls that reach it, as a file does.
 
     Implements `actors.ports.EpochStore`.
 

@@ -52,7 +52,7 @@ class StoredCursors:
         try:
             key = Key(CURSORS, checked_client_id(name))
         except UsageError as error:
-            raise damaged(ascii(name), CURSORS, error) from error
+            raise damaged(f"{CURSORS.name}/{name[:200]!a}", CURSORS, error) from error
         text = self._store.get(key, self._epoch)
         try:
             return None if text is None else subscription_of(name, text)

@@ -20,9 +20,9 @@ def _stored(row: TypeRow) -> Iterator[Stored]:
         yield strings.packed(row)
 
 
-#: type byte -> how its values are stored, the same for all rows that have the byte; NEWDATE and TYPED_ARRAY
-#: become other types when a table map is read
-TYPES: dict[int, Stored] = {each.type: each for row in TABLE for each in _stored(row)}
+#: type byte -> how its values are stored: the same for all rows that have the byte, but for the name:
+#: it is that of the first. NEWDATE and TYPED_ARRAY become other types when a table map is read
+TYPES: dict[int, Stored] = {each.type: each for row in reversed(TABLE) for each in _stored(row)}
 TYPES[ColumnType.VAR_STRING] = replace(TYPES[ColumnType.STRING], type=ColumnType.VAR_STRING)
 
 

@@ -385,6 +385,11 @@ def test_the_good_file_is_good(tmp_path):
             ),
         ),
         (
+            "destination: shop\n",
+            f"destination: {'n' * 101}\ncursor: {{kind: file}}\n",
+            "`destination` should have at most 100 characters with `cursor.kind` 'file', but has 101",
+        ),
+        (
             "shards:",
             "ray: {address: auto, num_cpus: 2}\nshards:",
             "`ray.num_cpus` should be given only without `ray.address`, but that is 'auto'",

@@ -133,6 +133,7 @@ class StoreConformance:
             lambda store, epoch: store.names(HISTORIES, epoch),
             lambda store, epoch: store.get(TEXT, epoch),
             lambda store, epoch: store.get(OTHER, epoch),
+            lambda store, epoch: store.get(MEMBERS, epoch),
             lambda store, epoch: store.put(OTHER, "x\n", epoch),
             lambda store, epoch: store.append(TEXT, "", epoch),
             lambda store, epoch: store.delete(OTHER, epoch),
@@ -140,11 +141,15 @@ class StoreConformance:
     )
     def test_any_call_under_a_newer_epoch_refuses_the_one_before(self, store, epoch, elect, call):
         store.put(TEXT, "old\n", epoch)
+        store.put(MEMBERS, '{"filter": "old"}\n', epoch)
         newer = elect()
         call(store, newer)
         with pytest.raises(FencedError):
             store.put(TEXT, "late\n", epoch)
+        with pytest.raises(FencedError):
+            store.put(MEMBERS, '{"filter": "late"}\n', epoch, may_wait=True)
         assert store.get(TEXT, newer) == "old\n"
+        assert json.loads(store.get(MEMBERS, newer)) == {"filter": "old"}
 
     def test_a_place_can_be_named(self, store):
         assert TEXT.name in store.where(TEXT)

@@ -54,6 +54,7 @@ def load(store: EpochStore) -> list[Subscription]:
 def test_a_cursor_that_is_none_is_refused(planted: bytes):
     with pytest.raises(ConfigError, match="shop/1001 does not hold cursors of canal-group") as refusal:
         load(ZooKeeperStore(nodes_of(planted), TREE))
+    assert refusal.value.hint.startswith("If canal uses this destination too, choose another one")
     assert "begins where the instance's settings say" in refusal.value.hint
 
 

@@ -35,6 +35,13 @@ def column(kind, **changes):
     return Column(kind, **{"size": 2, **COLUMNS.get(kind, {}), **changes})
 
 
+def test_a_geometry_of_no_known_kind_is_called_one():
+    """Files of old servers do not say which, and no definition does."""
+    assert TYPES[ColumnType.GEOMETRY].sql(column(ColumnType.GEOMETRY)).split()[0] == "geometry"
+    point = column(ColumnType.GEOMETRY, geometry="point")
+    assert TYPES[ColumnType.GEOMETRY].sql(point).split()[0] == "point"
+
+
 def type_of(name, **changes):
     """Return the type of a column that a definition has."""
     whole = ColumnDefinition("c", name, length=9, precision=12, scale=3, values=("a", "b"))
