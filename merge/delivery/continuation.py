@@ -5,7 +5,8 @@ Rules:
 1. A subscriber that gave up the rows that it had missed never goes back before its cursor of that time.
 2. A subscriber that sought a position which its source has purged returns to the position before.
 3. A subscriber that moves over what was purged does so a few times at most until it acknowledges something
-   that follows. Each time, the loss is in the same write as the cursor.
+   that follows. Each time, the loss is in the same write as the cursor. So is the loss of a subscriber that
+   had read nothing and starts where the next log starts.
 4. The cursor passes what nothing is kept of without the consumer, unless a batch is outstanding. A consumer
    that keeps its own position may still begin where the cursor came from (`quiet_since`).
 """
@@ -63,6 +64,8 @@ class Continuation:
         self._moves: dict[str, int] = {}
         #: its cursor when it gave up the rows that it had missed
         self._gave_up_at: GroupPosition | None = None
+        #: the cursor that its consumer was told before a source purged what follows, and when that was found
+        self._left: tuple[GroupPosition, int] | None = None
         #: the cursor before it sought another position, and why it was PURGED; until rows arrive from there
         self._came_from: tuple[GroupPosition | None, DataError | None] | None = None
 
@@ -91,9 +94,14 @@ class Continuation:
             return False
         return stream.with_joined(self.cursor).shards.get(shard) == position
 
-    def begin_anew(self) -> None:
-        """Start where the next log will start; a rewind has to follow."""
+    def begin_anew(self, found_us: int) -> None:
+        """Start where the next log will start; a rewind has to follow.
+
+        What lies between is a loss if its consumer was told the cursor; `found_us`: as `Loss.found_us`.
+        """
         assert self.new, "a subscriber that started earlier has a position of its own"
+        if self.cursor is not None and self.writes.durable:
+            self._left = self.cursor, found_us
         self.cursor = self.quiet_since = None
 
     # ---- purged sources --------------------------------------------------------------------------------
@@ -153,7 +161,7 @@ class Continuation:
         self.writes.unsaved |= self.writes.durable
         if not self.kept:
             self._go(Step.RESUME)
-        self.purged = self._came_from = self._gave_up_at = self.quiet_since = None
+        self.purged = self._came_from = self._gave_up_at = self._left = self.quiet_since = None
         self.new = False
         self.cursor = stream.reconciled(start)
         if stream.holds(self.cursor):
@@ -174,7 +182,19 @@ class Continuation:
         reconciled = stream.reconciled(cursor)
         self.writes.unsaved |= self.cursor is not None and not self.cursor.knows_shards_of(reconciled)
         self.cursor = reconciled
+        self._note_left(reconciled)
         self.delivery.place.stand_at(reconciled, stream)
+
+    def _note_left(self, cursor: GroupPosition) -> None:
+        """Note what lies between the cursor that its consumer was told and the one with which it starts."""
+        if self._left is None:
+            return
+        (left, found_us), self._left = self._left, None
+        for shard, told in left.shards.items():
+            until = cursor.shards.get(shard, told)
+            if not reaches_back({shard: until}, {shard: told}):
+                self.losses = with_loss(self.losses, shard, told, until, found_us)
+        self.writes.unsaved = True
 
     def reconcile(self, stream: Stream) -> None:
         """Note that shards joined or left; a shard that joined is positioned where it joined."""
@@ -293,7 +313,7 @@ class Continuation:
                 " Continue at the cursor.",
             )
         refusals = self.delivery.refuse_ranges()
-        self.new, self.quiet_since = False, None
+        self.new, self.quiet_since, self._left = False, None, None
         self.delivery.give_back()
         before, self.cursor = (self.cursor, self.purged), sought
         if held:

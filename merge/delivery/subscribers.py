@@ -323,6 +323,7 @@ class Subscribers:
         - then it moves to where the policy says, if the source says where that is, and not too often;
         - else it keeps it for as long as every kept subscriber needs it;
         - a subscriber that started with this log, which brought nothing, starts where the next log starts.
+          If its consumer was told where it begins, what lies between is a loss.
 
         Args:
             shard: its name.
@@ -340,14 +341,14 @@ class Subscribers:
             return self._move_over(shard, found, need, error) if waited else None
         if not seek and need and (not waited or len(need) == len(self._kept)):
             return None
-        self._begin_anew(found)
+        self._begin_anew(found, error)
         return [refusal for subscriber in seek or need for refusal in subscriber.purge(error)]
 
     @staticmethod
-    def _begin_anew(found: Sequence[Subscriber]) -> None:
+    def _begin_anew(found: Sequence[Subscriber], error: DataError) -> None:
         for newcomer in found:
             if newcomer.new:
-                newcomer.begin_anew()
+                newcomer.begin_anew(found_at_us(error))
 
     def _moves(self, shard: str, need: Sequence[Subscriber], error: DataError) -> bool:
         known = self._purged.goes_on_at(error) is not None
@@ -364,7 +365,7 @@ class Subscribers:
             return None
         for subscriber in moving:
             subscriber.move_over(shard, until, found_at_us(error), self._stream)
-        self._begin_anew(found)
+        self._begin_anew(found, error)
         return []
 
     def _needing(self, shard: str, position: Position) -> list[Subscriber]:

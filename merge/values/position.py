@@ -197,7 +197,9 @@ def oldest(positions: Sequence[Position]) -> Position:
     one_server = all(position.is_of(other.server) for position in positions for other in positions)
     described = any(position.server == ANY_SERVER for position in positions)
     if one_server and not described and len({file_order(position.file)[0] for position in positions}) == 1:
-        return min(positions)
+        start = min(positions)
+        # At one offset, the smallest key: what follows is not raised above what other cursors have passed.
+        return min((each for each in positions if each <= start), key=lambda position: position.key_us)
     first = min(positions, key=lambda position: position.key_us)
     if not all(position.gtid_set for position in positions):
         return first

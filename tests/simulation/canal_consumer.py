@@ -59,6 +59,10 @@ class CanalConsumer(Consumer):
         except AckOutOfOrder as error:
             # Client and gateway acknowledge the oldest batch only.
             self.loop.defect(error)
+        except CanalGroupError:
+            # As at the end of every connection.
+            await self._sender.drop_ahead()
+            raise
 
     async def _get(self) -> bool:  # type: ignore[override]
         """Ask for a batch unless enough are held; return whether one was sent."""

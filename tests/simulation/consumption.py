@@ -62,6 +62,10 @@ class Consumption:
     accepted: set[ReadPosition] = field(default_factory=set)
     #: headers in batches that a consumer has finished
     finished: set[ReadPosition] = field(default_factory=set)
+    #: headers between where it was told to begin, which its source purged, and where it began: those that
+    #: precede what it received, and those that are stored as lost
+    missed: set[ReadPosition] = field(default_factory=set)
+    lost: set[ReadPosition] = field(default_factory=set)
     #: whether the cursor store says that it was dropped, or a consumer was ever told so
     dropped: bool = False
     was_dropped: bool = False

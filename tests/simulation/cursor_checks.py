@@ -54,6 +54,11 @@ class CursorChecks(OperatorChecks):
         given_up = consumption.unsubscribes or not consumption.begun
         self._require(given_up, "a subscription was removed without an unsubscribe")
         self._consumptions.pop(client_id, None)
+        kept = [one.cursor.retired for one in self._consumptions.values() if one.cursor is not None]
+        # The cursors say which shards have left: without one, it is what the settings list that counts.
+        self._left = {
+            shard: left for shard, left in self._left.items() if any(f"s{shard}" in names for names in kept)
+        }
         self.counts["forgotten"] += 1
         self._note_newcomer(0)
 
@@ -123,6 +128,7 @@ class CursorChecks(OperatorChecks):
         if consumption.cursor is not None and not consumption.keeps_place:
             self._require(cursor.sequence >= consumption.cursor.sequence, "a cursor's sequence decreases")
         self._check_who_left(subscription, consumption, epoch)
+        self._note_losses(subscription, consumption)
         if consumption.resumes_now:
             self._skip_to(consumption, reaches)
         self.counts["dropped"] += subscription.dropped and not consumption.dropped
@@ -142,13 +148,28 @@ class CursorChecks(OperatorChecks):
             if begins:
                 passes = passes.difference(*(binlog.forgotten for binlog in source.binlogs))
             for index in passes if consumption.begun else ():
-                finished = (shard, index) in consumption.finished or not source.has_rows(index)
+                done = (shard, index) in consumption.finished or (shard, index) in consumption.lost
+                finished = done or not source.has_rows(index)
                 self._require(finished, "a cursor passes rows that no consumer finished")
         consumption.durable, consumption.cursor = reaches, cursor
         self._note_newcomer(epoch)
         if self._is_purged(reaches):
             # The rows that it needs are in the rings only.
             self._stranded.add(subscription.client_id)
+
+    def _note_losses(self, subscription: Subscription, consumption: Consumption) -> None:
+        """Check that a loss is stored only after a source has purged what follows a cursor.
+
+        One that has acknowledged nothing goes on where the others are: they may have passed more than that.
+        """
+        for loss in subscription.losses:
+            source = self._sources[int(loss.shard[1:])]
+            lost = source.reach(loss.until).passed - source.reach(loss.after).passed
+            gone = frozenset().union(*(binlog.forgotten for binlog in source.binlogs))
+            why = lost <= gone or (self._is_new(consumption) and lost & gone)
+            known = consumption.lost.issuperset((source.index, index) for index in lost)
+            self._require(bool(why) or known, "a loss is stored of what a source still has")
+            consumption.lost.update((source.index, index) for index in lost)
 
     @staticmethod
     def _is_new(consumption: Consumption) -> bool:
@@ -164,7 +185,11 @@ class CursorChecks(OperatorChecks):
 
     def _skip_to(self, consumption: Consumption, reaches: list[Reach]) -> None:
         """Check how far a consumer jumps that skips the rows that it missed, and count those as finished."""
-        others = [one for one in self._consumptions.values() if one is not consumption and not one.dropped]
+        others = [
+            one
+            for one in self._consumptions.values()
+            if one is not consumption and not one.dropped and not self._is_purged(one.durable)
+        ]
         for shard, (old, new) in enumerate(zip(consumption.durable, reaches, strict=True)):
             missed = new.passed - old.passed
             for other in others:
@@ -210,6 +235,8 @@ class CursorChecks(OperatorChecks):
         self._loop.note("group", "accepts {} of {}", batch_id & 0xFFFF, client_id)
         self._require(batch_id > consumption.accepted_id, "acknowledgements are accepted out of order")
         consumption.accepted_id = batch_id
+        stored = consumption.missed <= consumption.lost or not self._at_once
+        self._require(stored, "a consumer misses what its source had purged, and is not told")
         reaches = self._reaches(delivery.batch.ack, consumption)
         for shard, (durable, accepted) in enumerate(zip(consumption.durable, reaches, strict=True)):
             done = durable.passed >= accepted.passed or shard in self._left or not self._at_once
@@ -232,7 +259,9 @@ class CursorChecks(OperatorChecks):
             most_us = max(map(source.key_most_us, consumed.passed), default=0)
             consumption.passed_most_us = max(consumption.passed_most_us, most_us)
             if known:
-                # Transactions that were purged before it began say nothing about the order of later ones.
-                passed = consumed.passed - known[shard].passed
+                # What was purged before it or the shard began says nothing about the order of what follows.
+                gone = frozenset().union(*(binlog.forgotten for binlog in source.binlogs))
+                unseen = {index for index in gone if (shard, index) not in consumption.seen}
+                passed = consumed.passed - known[shard].passed - unseen
                 least_us = max((source.key_min_us[index] for index in passed), default=0)
                 consumption.passed_us = max(consumption.passed_us, least_us)

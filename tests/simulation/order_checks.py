@@ -147,7 +147,14 @@ class OrderChecks(OperatorChecks):
                     if self._joined_after is None
                     else self._joined_after
                 )
-            has = index in upto[shard] or consumption.finished.issuperset((shard, each) for each in before)
+            lacking = {(shard, each) for each in before} - consumption.finished
+            if index not in upto[shard] and not consumption.finished:
+                # One that has acknowledged nothing goes on where the others are, and that is a loss.
+                gone = frozenset().union(*(binlog.forgotten for binlog in self._sources[shard].binlogs))
+                missed = lacking if any(each in gone for _, each in lacking) else set()
+                consumption.missed |= missed
+                lacking = lacking - missed
+            has = index in upto[shard] or not lacking
             self._require(has, "a consumer receives a header before earlier ones")
             upto[shard].add(index)
 

@@ -3,6 +3,7 @@
 import pytest
 from builders import Source, Tx, World
 from purges import (
+    OLDEST,
     TRANSACTIONS,
     committing,
     let_time_pass,
@@ -56,6 +57,27 @@ def test_where_a_purged_shard_was_to_begin_and_no_cursor_stands_its_settings_say
     world.tell(ev.ShardFailed(1, 1, PositionPurged("It is gone."), world.now_us))
     world.tick(PURGED_WAIT_US)
     assert world.opening[1].position is None
+
+
+def test_a_client_that_read_nothing_is_told_what_was_purged_after_it_subscribed():
+    """It goes on where the next log starts, and has a loss: its consumer was told an earlier position."""
+    world = World.of(Source(*[Tx(10 * n) for n in range(1, TRANSACTIONS + 1)]))
+    source, start = world.sources[0], world.sources[0].start
+    world.lose(0)
+    asked = world.opening.pop(0)
+    assert asked.position == start
+    world.tell(ev.ShardOpened(0, asked.generation, start, world.now_us))
+    subscribe(world, "new")
+    error = PositionPurged("It is gone.", found_us=7)
+    world.tell(ev.ShardFailed(0, asked.generation, error, world.now_us))
+    world.tick(PURGED_WAIT_US)
+    anew = world.opening.pop(0)
+    assert anew.position is None
+    world.tell(ev.ShardOpened(0, anew.generation, source.ends[OLDEST - 1], world.now_us))
+    world.save()
+    (loss,) = world.stored["new"].losses
+    assert (loss.shard, loss.after, loss.until, loss.found_us) == ("s0", start, source.ends[OLDEST - 1], 7)
+    assert world.stored["new"].cursor.shards["s0"] == loss.until
 
 
 @pytest.mark.parametrize("first", [0, 10])
