@@ -16,7 +16,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar, assert_never
+from typing import Any, Final, TypeVar, assert_never
 
 from actors.group.leases import Leases
 from actors.group.loss_warnings import LossWarnings
@@ -39,6 +39,8 @@ from merge.values.position import Position
 
 _log = logging.getLogger(__name__)
 
+#: microseconds between two ticks after which this process stood still
+TICK_LATE_US: Final = 2_000_000
 
 R = TypeVar("R")
 
@@ -93,11 +95,14 @@ class ActiveGroup:
         self._fenced: FencedError | None = None
         self._over = False
         self._loop = asyncio.get_running_loop()
+        self._ticked_us = host.now_us()
 
     # ---- how long it lasts -----------------------------------------------------------------------------
 
     def tick(self, *, reachable: bool) -> None:
         """Tell the machine the time, and whether consumers could reach this server since the last tick.
+
+        After a late tick they could not: this process stood still, and what they sent is still to be read.
 
         Raises:
             FencedError: another server was elected.
@@ -106,7 +111,9 @@ class ActiveGroup:
         if self._fenced is not None:
             raise self._fenced
         self._coordinator.check_active()
-        self.tell(ev.Ticked(self._host.now_us(), reachable))
+        now_us = self._host.now_us()
+        late, self._ticked_us = now_us - self._ticked_us > TICK_LATE_US, now_us
+        self.tell(ev.Ticked(now_us, reachable and not late))
         self.publish()
 
     def publish(self) -> None:

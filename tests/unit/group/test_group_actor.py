@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import math
 import shutil
 import threading
@@ -16,6 +17,7 @@ import pytest
 
 from actors.coordination.local import LocalCoordinator
 from actors.group import candidate, wiring
+from actors.group.active_group import TICK_LATE_US
 from actors.group.group import GroupActor
 from actors.group.stored.document import DDL_DECISIONS
 from actors.meta.memory import MemoryStore
@@ -158,6 +160,25 @@ def run(folder, monkeypatch, story):
             await story(*served)
 
     asyncio.run(live())
+
+
+def test_no_lease_expires_while_the_process_stands_still(tmp_path, monkeypatch):
+    """1. the process stands still for longer than a lease: the consumer keeps it; 2. ticks are in time again,
+    and the consumer is silent: it loses it.
+    """
+
+    async def story(actor, _coordinator, _epoch):
+        group = actor._candidate.group
+        begun_us, lease_us = group._host.now_us(), 10_000_000
+        in_time = [TICK_LATE_US] * (lease_us // TICK_LATE_US + 1)
+        holders = []
+        for since_us in itertools.accumulate([2 * lease_us, *in_time]):
+            monkeypatch.setattr(group._host, "now_us", lambda now_us=begun_us + since_us: now_us)
+            group.tick(reachable=True)
+            holders.append(group.machine.describe(0)["clients"][0]["holder"])
+        assert holders == ["me"] * len(in_time) + [None]
+
+    run(tmp_path, monkeypatch, story)
 
 
 def test_a_call_is_not_heard_by_a_server_that_cannot_know_whether_it_is_active(tmp_path, monkeypatch):
