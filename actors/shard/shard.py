@@ -161,8 +161,14 @@ class Shard:
                 )
             self._asked_at_s = self._host.clock_s()
             term, held = (epoch, generation), self._held
+            goes_on = position is not None and held is not None and held.intake.stands_at(position)
+            # Between two epochs another server's shard may have read on, and stored what it learned.
+            anew = epoch != self._term[0] and not goes_on
+            if anew:
+                self._leave()
+                held = None
             self._term = term
-            self._source.restore(history)
+            self._source.restore(history, anew=anew)
             self._source.skip(skips)
             self._source.read_to = tuple(read_to)
             if held is not None and held.term == term and held.intake.ended is not None:
@@ -170,7 +176,7 @@ class Shard:
                 self._leave()
                 held = None
             if held is not None and held.term != term:
-                if position is not None and held.intake.stands_at(position):
+                if position is not None and goes_on:
                     held.intake.ring.rollback()
                     self._hold(held.intake)
                     return position

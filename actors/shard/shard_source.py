@@ -141,10 +141,10 @@ class ShardSource:
 
     # ---- the schema history ------------------------------------------------------------------------------
 
-    def restore(self, history: str | None) -> None:
-        """Take the schema history as it was stored; None: none was."""
+    def restore(self, history: str | None, *, anew: bool) -> None:
+        """Take the schema history as it was stored; None: none was. See `SourceDefinitions.restore`."""
         if self._definitions is not None:
-            self._definitions.restore(history)
+            self._definitions.restore(history, anew=anew)
 
     def news(self) -> HistoryText | None:
         """Return the schema history if it has to be stored, see `SourceDefinitions.news`."""

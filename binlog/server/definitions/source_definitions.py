@@ -79,14 +79,24 @@ class SourceDefinitions:
 
     # ---- for whoever stores it
 
-    def restore(self, stored: str | HistoryText | None) -> None:
-        """Take what was stored, as a whole; what is known already is newer, and is stored again."""
+    def restore(self, stored: str | HistoryText | None, *, anew: bool = False) -> None:
+        """Take what was stored, as a whole.
+
+        Args:
+            stored: the text; None: nothing was stored.
+            anew: whether others may have read and stored since: then what is known is older than the text.
+                Else it is newer, and is stored again.
+        """
+        text = stored.text if isinstance(stored, HistoryText) else stored or ""
         with self._lock:
+            if anew and text:
+                self._histories.clear()
+                self._changed, self._told = False, None
             if len(self._histories):
                 self._changed = True
                 self._histories.rewrite()
             elif not self._changed:
-                self._stored = stored.text if isinstance(stored, HistoryText) else stored or ""
+                self._stored = text
 
     def news(self) -> HistoryText | None:
         """Return what has to be stored now; None if nothing has changed.

@@ -89,6 +89,27 @@ def test_a_position_that_was_moved_over_an_alter_is_known_too(unprepared, source
     assert process.again().read(moved, 1) == [{"w": 5, "id": 2, "v": 20}]
 
 
+def test_a_shard_that_reads_again_takes_what_another_one_learned(unprepared, source_address):
+    """1. One process reads, and stands by. 2. The next one reads on, over an ALTER that is purged then.
+    3. The first one reads again, from before another ALTER that it has not seen.
+    """
+    unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
+    start = end_of(unprepared, source_address)
+    first = Process(source_address(unprepared))
+    unprepared.execute("INSERT INTO app.t VALUES (1, 10)")
+    first.read(start, 1)
+    middle, second = end_of(unprepared, source_address), first.again()
+    unprepared.execute("ALTER TABLE app.t ADD COLUMN w INT FIRST", "INSERT INTO app.t VALUES (5, 2, 20)")
+    second.read(middle, 1)
+    unprepared.execute("FLUSH BINARY LOGS")
+    late = end_of(unprepared, source_address)
+    unprepared.execute("INSERT INTO app.t VALUES (6, 3, 30)", "ALTER TABLE app.t DROP COLUMN w")
+    second.read(late, 1)
+    unprepared.execute(f"PURGE BINARY LOGS TO '{late.file}'")
+    first.definitions.restore(second.stored, anew=True)
+    assert first.read(late, 1) == [{"w": 6, "id": 3, "v": 30}]
+
+
 def test_two_rewinds_to_before_the_beginning(unprepared, source_address):
     """1. A history begins late. 2. Rewinds read what is before it; what it knew is still known."""
     positions = [end_of(unprepared, source_address)]

@@ -105,6 +105,23 @@ def test_a_shard_that_no_group_asks_leaves_its_source_and_is_lost_to_its_group(m
     assert shard.open(NEW[0], NEW[1] + 1, begin) == begin
 
 
+def test_another_epoch_brings_what_others_stored_unless_the_ring_goes_on(make, monkeypatch):
+    shard, seen = make(), []
+    monkeypatch.setattr(shard._source, "restore", lambda history, *, anew: seen.append((history, anew)))
+    begin = shard.open(1, 1, None, "first")
+    assert len(headers(shard, (1, 1))) == 10
+    shard.open(1, 2, begin, "same epoch")
+    shard.open(2, 1, begin, "where the ring begins")
+    shard.close(2)
+    shard.open(3, 1, begin, "others read")
+    assert seen == [
+        ("first", True),
+        ("same epoch", False),
+        ("where the ring begins", False),
+        ("others read", True),
+    ]
+
+
 @pytest.mark.parametrize("by_poll", [False, True])
 def test_a_free_that_a_rewind_overtakes_frees_nothing_of_the_newer_group(make, monkeypatch, by_poll):
     """1. A group frees what it was given; 2. before that reaches the ring, a newer group opens the shard
