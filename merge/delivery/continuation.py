@@ -273,14 +273,26 @@ class Continuation:
         return self._came_from is not None
 
     def from_cursor(self, offset_range: OffsetRange) -> OffsetRange:
-        """Return an offset range that begins at the cursor, if nothing between its start and that is kept."""
+        """Return an offset range that begins at the cursor in each shard in which that is further.
+
+        The cursor passed nothing there that is kept, and the range may begin after it in other shards.
+        """
         since, cursor, start = self.quiet_since, self.cursor, offset_range.start
-        if since is None or cursor is None or not since.sequence <= start.sequence <= cursor.sequence:
+        if since is None or cursor is None or since.sequence > start.sequence:
             return offset_range
-        if not (reaches_back(since.shards, start.shards) and reaches_back(start.shards, cursor.shards)):
+        if not reaches_back(since.shards, start.shards):
             return offset_range
+        begin = start.further(cursor)
         noted = start if offset_range.until is not None else None
-        return replace(offset_range, start=cursor, noted=noted)
+        return replace(offset_range, start=begin, noted=noted)
+
+    def _quiet_before(self, sought: GroupPosition) -> GroupPosition | None:
+        """Return `quiet_since` for a position that is at the cursor in some shards; None: it is in none."""
+        if self.quiet_since is None or self.cursor is None:
+            return None
+        since, cursor = self.quiet_since.shards, self.cursor.shards
+        kept = {name: since[name] for name in since if sought.shards.get(name) == cursor.get(name)}
+        return replace(sought, shards={**sought.shards, **kept}) if kept else None
 
     def would_rewind(self, call: GetRange, stream: Stream) -> bool:
         """Return whether an offset range needs a rewind, which rolls back the other subscribers too."""
@@ -313,7 +325,7 @@ class Continuation:
                 " Continue at the cursor.",
             )
         refusals = self.delivery.refuse_ranges()
-        self.new, self.quiet_since, self._left = False, None, None
+        self.new, self._left, self.quiet_since = False, None, self._quiet_before(sought)
         self.delivery.give_back()
         before, self.cursor = (self.cursor, self.purged), sought
         if held:

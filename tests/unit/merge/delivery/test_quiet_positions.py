@@ -269,6 +269,31 @@ def test_an_offset_range_that_was_noted_is_read_again_after_its_beginning_was_pa
     assert stored(world) == {"s0": "bin.000001:204", "s1": "bin.000001:204"}
 
 
+@pytest.mark.parametrize("noted", [False, True])
+def test_a_lost_acknowledgement_and_a_passed_shard_make_no_rewind(noted):
+    """The reader is ahead of its cursor in one shard, and behind it in the other, which was quiet."""
+    sources = Source(Tx(1), Tx(5), Tx(9)), Source(Tx(3, (0,)), Tx(4, (0,)))
+    world = World.of(*sources, quiet_us=QUIET_US, lease_us=100 * QUIET_US)
+    begin = world.subscribe()
+    world.report(0, 1)
+    world.report(1, 0, 2)
+    first = world.offset_range(OffsetRange(begin))
+    world.ack(first.batch_id)
+    world.report_all()
+    away(world)
+    world.subscribe()
+    assert stored(world) == {"s0": "bin.000001:104", "s1": "bin.000001:204"}
+    shards = {"s0": sources[0].ends[1], "s1": sources[1].ends[0]}
+    start = replace(first.end, sequence=first.end.sequence + 1, shards=shards)
+    until = replace(start, sequence=start.sequence + 1, shards={**shards, "s0": sources[0].ends[2]})
+    world.done.clear()
+    batch = world.offset_range(OffsetRange(start, until if noted else None), may_rewind=False)
+    assert not world.asked(OpenShard), "no source is read again"
+    assert batch.headers["commit_us"].tolist() == [9]
+    world.ack(batch.batch_id)
+    assert stored(world) == {"s0": "bin.000001:304", "s1": "bin.000001:204"}, "no shard goes back"
+
+
 def test_an_offset_range_without_a_row_that_was_noted_is_read_again_after_all_of_it_was_passed():
     world, start = ranged(Source(Tx(1), LEFT_OUT, LEFT_OUT))
     noted = replace(start, shards={"s0": replace(start.shards["s0"], offset=204)})
