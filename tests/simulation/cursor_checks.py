@@ -110,6 +110,10 @@ class CursorChecks(OperatorChecks):
         asked = start is not None and self._is_purged(self._reaches(start, self._of(client_id)))
         self._require(asked or client_id in self._stranded, f"another client's purge: {why}")
 
+    def _is_set_aside(self, consumption: Consumption) -> bool:
+        """Return whether a source has purged what a client id needs."""
+        return bool(consumption.durable) and self._is_purged(consumption.durable)
+
     def _is_purged(self, reaches: list[Reach]) -> bool:
         """Return whether a source has purged what follows a cursor."""
         return any(
@@ -188,7 +192,7 @@ class CursorChecks(OperatorChecks):
         others = [
             one
             for one in self._consumptions.values()
-            if one is not consumption and not one.dropped and not self._is_purged(one.durable)
+            if one is not consumption and not one.dropped and not self._is_set_aside(one)
         ]
         for shard, (old, new) in enumerate(zip(consumption.durable, reaches, strict=True)):
             missed = new.passed - old.passed
