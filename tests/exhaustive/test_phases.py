@@ -1,6 +1,6 @@
-"""Every pair in the table of phases happens, and a pair that is missing in it does not.
+"""Every pair in the tables of phases happens, and a pair that is missing in them does not.
 
-A pair that nothing here brings about has no place in the table.
+A pair that nothing here brings about has no place in its table.
 """
 
 import pytest
@@ -9,7 +9,7 @@ from simulation.walk import walk
 from soak import first_quick
 
 from merge import events as ev
-from merge.delivery import phase
+from merge.delivery import phase, write_phase
 from merge.errors import PositionPurged, UsageError
 from merge.group import PURGED_WAIT_US
 from merge.values.offset_range import OffsetRange
@@ -38,20 +38,30 @@ class Seen(dict):
         return super().__getitem__(pair)
 
 
-@pytest.fixture
-def table(monkeypatch):
-    seen = Seen(phase._NEXT)
-    monkeypatch.setattr(phase, "_NEXT", seen)
+def watched(monkeypatch, module):
+    seen = Seen(module._NEXT)
+    monkeypatch.setattr(module, "_NEXT", seen)
     return seen
 
 
+@pytest.fixture
+def table(monkeypatch):
+    return watched(monkeypatch, phase)
+
+
+@pytest.fixture
+def writes(monkeypatch):
+    return watched(monkeypatch, write_phase)
+
+
 @pytest.mark.parametrize("walks", first_quick(1, [QUICK, WALKS]))
-def test_each_pair_in_the_table_happens_and_no_other(walks, table):
+def test_each_pair_in_the_tables_happens_and_no_other(walks, table, writes):
     for seed in range(walks):
         walk(seed)
-    never = sorted(map(str, table.keys() - table.pairs - RARE))
+    never = sorted(map(str, (table.keys() - table.pairs - RARE) | (writes.keys() - writes.pairs)))
     assert walks < WALKS or not never
     assert len(table.pairs) > len(table) / 2
+    assert len(writes.pairs) > len(writes) / 2
 
 
 @pytest.fixture
