@@ -200,7 +200,7 @@ class Group:
         return instructions if placed else [*instructions, *self._rewind(event.at_us)]
 
     def _lost(self, event: ShardLost) -> list[Instruction]:
-        left = self._stream.members[event.shard].role is Role.LEFT
+        left = self._stream.membership.members[event.shard].role is Role.LEFT
         if event.generation != self.generation or left:
             return []
         instructions = self._rewind(event.at_us)
@@ -240,7 +240,7 @@ class Group:
             set_aside = self._subscribers.purge(name, position, error, waited=waited)
             if set_aside is None:
                 continue
-            joined = self._stream.with_joined
+            joined = self._stream.membership.with_joined
             nobody = not any(name in joined(cursor).shards for cursor in self._subscribers.cursors)
             if nobody and isinstance(error, PositionPurged):
                 self._stream.give_up_position(shard)
@@ -252,7 +252,7 @@ class Group:
         return self._rewind(at_us) if self._subscribers.seeking else []
 
     def _policy_given(self, asked: Asked[GivePolicy]) -> list[Instruction]:
-        shard = self._stream.index_of(asked.call.shard)
+        shard = self._stream.membership.index_of(asked.call.shard)
         was_merging = self._stream.merging
         rewind = self._stream.give_policy(shard, asked.call.policy, asked.at_us)
         moved = self._rewind(asked.at_us) if rewind else self._went_on(was_merging)
@@ -266,15 +266,15 @@ class Group:
 
     def _removed(self, asked: Asked[RemoveShard]) -> list[Instruction]:
         name = asked.call.shard
-        if name in self._stream.orphans:
+        if name in self._stream.membership.orphans:
             return self._remove_orphan(asked)
-        shard = self._stream.index_of(name)
-        if self._stream.last_but(shard):
+        shard = self._stream.membership.index_of(name)
+        if self._stream.membership.last_but(shard):
             raise UsageError(
                 f"{name} is the only shard.",
                 hint="Stop the instance instead, or wait until another shard has joined.",
             )
-        if self._stream.members[shard].role is Role.JOINING:
+        if self._stream.membership.members[shard].role is Role.JOINING:
             self._stream.retire(name)
             self._reconciling.append(CloseShard(shard))
             self._reconciling.append(Reply(asked.number, {"shard": name, "role": Role.LEFT.value}))
@@ -323,7 +323,8 @@ class Group:
     @property
     def gone(self) -> list[str]:
         """Names of the shards that have left and that no cursor holds; empty while that is not known."""
-        return self._stream.retired if self._stream.merging and self._subscribers.reconciled else []
+        known = self._stream.merging and self._subscribers.reconciled
+        return self._stream.membership.retired if known else []
 
     def stop_of(self, name: str) -> Stop:
         """Return where a shard stands.
@@ -331,13 +332,13 @@ class Group:
         Raises:
             UsageError: there is no such shard.
         """
-        state = self._stream.states[self._stream.index_of(name)]
+        state = self._stream.states[self._stream.membership.index_of(name)]
         server = state.server if state.error is None else str(state.error.details.get("server", state.server))
         return Stop(name, state.error, server, state.created)
 
     def check_name(self, shard: str) -> None:
-        """Return if a shard of this name can be added; raises as `Stream.check_name`."""
-        self._stream.check_name(shard)
+        """Return if a shard of this name can be added; raises as `Membership.check_name`."""
+        self._stream.membership.check_name(shard)
 
     def describe(self, at_us: int) -> dict[str, Any]:
         """Return the group's state as a JSON object: shards, the shard that blocks the group, subscribers."""

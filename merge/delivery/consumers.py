@@ -120,7 +120,7 @@ class Consumers:
                 self._subscribers.forget(event.client_id)
                 return [Reply(event.number, None)] if event.number != OWN_CALL else []
             case ClientNotForgotten():
-                self._known(event.client_id).not_forgotten()
+                self._known(event.client_id).writes.not_forgotten()
                 return [Refuse(event.number, event.error)] if event.number != OWN_CALL else []
             case _:
                 assert_never(event)
@@ -164,7 +164,7 @@ class Consumers:
         if call.ends is not None:
             return self._subscribers.first_position(call.client_id, call.start, call.ends)
         assert call.start is not None, "a start is given, or ends"
-        return self._stream.said(call.start)
+        return self._stream.membership.said(call.start)
 
     def _check_undisturbed(self, call: SubscribeAt, subscriber: Subscriber | None) -> None:
         """Return if a subscription does not roll back another client.
@@ -213,9 +213,9 @@ class Consumers:
         refusals = subscriber.take_over(request, event)
         base = self._stream.base
         if start is not None:
-            subscriber.begin_at(start, self._stream)
+            subscriber.continuation.begin_at(start, self._stream)
         elif subscriber.cursor is None and self._stream.merging and not base.inside:
-            subscriber.stand_at(base.ack, self._stream)
+            subscriber.continuation.stand_at(base.ack, self._stream)
         return [*refusals, *subscriber.save_subscription(self._stream)]
 
     def _unsubscribe(self, asked: Asked[Unsubscribe]) -> list[Instruction]:
@@ -238,10 +238,10 @@ class Consumers:
                 hint="Give the range a position as its end, or bounds of rows and bytes. In Spark, use a"
                 " trigger other than availableNow, and no times.",
             )
-        call = replace(call, offset_range=subscriber.from_cursor(self._said(call.offset_range)))
+        call = replace(call, offset_range=subscriber.continuation.from_cursor(self._said(call.offset_range)))
         if call.may_rewind:
             self._subscribers.check_apart(call.client_id, call.offset_range.start)
-        if not call.may_disturb and subscriber.would_rewind(call, self._stream):
+        if not call.may_disturb and subscriber.continuation.would_rewind(call, self._stream):
             self._subscribers.check_alone(call.client_id)
         asked = replace(asked, call=call)
         return [*subscriber.get_range(asked, self._stream), *self._subscribers.serve()]
@@ -249,7 +249,7 @@ class Consumers:
     def _said(self, offset_range: OffsetRange) -> OffsetRange:
         """Return an offset range whose positions say nothing about which shards belong to the group."""
         until = offset_range.until
-        said = self._stream.said
+        said = self._stream.membership.said
         return replace(
             offset_range, start=said(offset_range.start), until=None if until is None else said(until)
         )

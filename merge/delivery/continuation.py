@@ -18,11 +18,11 @@ from dataclasses import replace
 from merge.calls.batch import Batch
 from merge.calls.consumers import GetRange
 from merge.calls.resume import Resume
-from merge.delivery.batch_limits import BatchLimits
 from merge.delivery.cursor_writes import CursorWrites
 from merge.delivery.delivery import Delivery
 from merge.delivery.phase import KEPT, Phase, Step, after
 from merge.errors import DataError, RolledBack
+from merge.events import ConsumerState
 from merge.instructions import Instruction
 from merge.order.stream import Stream
 from merge.values.loss import Loss, with_loss
@@ -38,18 +38,17 @@ class Continuation:
 
     Args:
         client_id: the client id.
-        server_epoch: fencing epoch of the server; batch ids start from it.
-        limits: bounds of its batches.
-        after_id: batch ids up to this one were given to an earlier subscriber of the client id.
+        writes: its writes to the cursor store; they are told when what is stored changes.
+        delivery: its waiting calls and outstanding batches; moved and refused with the cursor.
     """
 
-    def __init__(self, client_id: str, server_epoch: int, limits: BatchLimits, after_id: int) -> None:
-        self.client_id = client_id
+    def __init__(self, client_id: str, writes: CursorWrites, delivery: Delivery) -> None:
+        self._client_id = client_id
+        self._writes = writes
+        self._delivery = delivery
         self.phase = Phase.WAITING
         #: durable position; None until the first position of the group is known
         self.cursor: GroupPosition | None = None
-        self.writes = CursorWrites(client_id)
-        self.delivery = Delivery(client_id, server_epoch, limits, after_id)
         #: what its sources had purged before it got it; stored with the cursor
         self.losses: tuple[Loss, ...] = ()
         #: where its cursor was before it passed what nothing is kept of; stored with it. None: it did not
@@ -69,6 +68,12 @@ class Continuation:
         #: the cursor before it sought another position, and why it was PURGED; until rows arrive from there
         self._came_from: tuple[GroupPosition | None, DataError | None] | None = None
 
+    def restore(self, state: ConsumerState) -> None:
+        """Take over what the cursor store has."""
+        self.cursor, self.losses, self.quiet_since = state.cursor, state.losses, state.quiet_since
+        self.phase = Phase.DROPPED if state.dropped else Phase.WAITING
+        self.new = state.cursor is None
+
     def _go(self, step: Step) -> None:
         self.phase = after(self.phase, step)
 
@@ -81,7 +86,7 @@ class Continuation:
         """Stop keeping rows for it; its cursor stays."""
         self._go(Step.DROP)
         self.purged = None
-        self.writes.unsaved = True
+        self._writes.changed()
 
     def leave(self) -> None:
         """Keep nothing for it any more: it was unsubscribed."""
@@ -92,7 +97,7 @@ class Continuation:
         """Return whether a shard was asked to open at `position` for this subscriber."""
         if not self.kept or self.cursor is None:
             return False
-        return stream.with_joined(self.cursor).shards.get(shard) == position
+        return stream.membership.with_joined(self.cursor).shards.get(shard) == position
 
     def begin_anew(self, found_us: int) -> None:
         """Start where the next log will start; a rewind has to follow.
@@ -100,7 +105,7 @@ class Continuation:
         What lies between is a loss if its consumer was told the cursor; `found_us`: as `Loss.found_us`.
         """
         assert self.new, "a subscriber that started earlier has a position of its own"
-        if self.cursor is not None and self.writes.durable:
+        if self.cursor is not None and self._writes.durable:
             self._left = self.cursor, found_us
         self.cursor = self.quiet_since = None
 
@@ -116,8 +121,8 @@ class Continuation:
             self.come_back()
         else:
             self._go(Step.PURGE)
-            self.purged = _told(self.client_id, error)
-        return self.delivery.refuse_waiting(error)
+            self.purged = _told(self._client_id, error)
+        return self._delivery.refuse_waiting(error)
 
     def may_move_over(self, shard: str) -> bool:
         """Return whether it may move over what was purged, and has not done so too often without a row."""
@@ -129,13 +134,13 @@ class Continuation:
         Keys do not fall below what was delivered.
         """
         assert self.cursor is not None, "a cursor was refused"
-        assert self.writes.saving is None, "no write that is under way may take the cursor back"
-        after = stream.with_joined(self.cursor).shards[shard]
+        assert not self._writes.writing, "no write that is under way may take the cursor back"
+        after = stream.membership.with_joined(self.cursor).shards[shard]
         until = replace(until, key_us=after.key_us, commit_us=after.commit_us, rows_into_transaction=0)
         self.cursor, self.quiet_since = self.cursor.with_shard(shard, until), None
         self.losses = with_loss(self.losses, shard, after, until, found_us)
         self._moves[shard] = self._moves.get(shard, 0) + 1
-        self.writes.unsaved = True
+        self._writes.changed()
 
     # ---- the cursor -------------------------------------------------------------------------------------
 
@@ -147,7 +152,8 @@ class Continuation:
         """
         if self.kept or (where is None and self.phase is Phase.PURGED):
             return
-        self.writes.unsaved |= self.phase is Phase.DROPPED
+        if self.phase is Phase.DROPPED:
+            self._writes.changed()
         self._go(Step.RESUME)
         self.purged = None
         if where is Resume.NOW:
@@ -158,7 +164,8 @@ class Continuation:
 
         Everything before `start` counts as consumed, whatever the cursor was.
         """
-        self.writes.unsaved |= self.writes.durable
+        if self._writes.durable:
+            self._writes.changed()
         if not self.kept:
             self._go(Step.RESUME)
         self.purged = self._came_from = self._gave_up_at = self._left = self.quiet_since = None
@@ -180,10 +187,15 @@ class Continuation:
         if self._gave_up_at is not None:
             cursor, self._gave_up_at = cursor.further(self._gave_up_at), None
         reconciled = stream.reconciled(cursor)
-        self.writes.unsaved |= self.cursor is not None and not self.cursor.knows_shards_of(reconciled)
+        self._note_shards(reconciled)
         self.cursor = reconciled
         self._note_left(reconciled)
-        self.delivery.place.stand_at(reconciled, stream)
+        self._delivery.place.stand_at(reconciled, stream)
+
+    def _note_shards(self, reconciled: GroupPosition) -> None:
+        """Have the cursor written if shards joined or left."""
+        if self.cursor is not None and not self.cursor.knows_shards_of(reconciled):
+            self._writes.changed()
 
     def _note_left(self, cursor: GroupPosition) -> None:
         """Note what lies between the cursor that its consumer was told and the one with which it starts."""
@@ -194,14 +206,14 @@ class Continuation:
             until = cursor.shards.get(shard, told)
             if not reaches_back({shard: until}, {shard: told}):
                 self.losses = with_loss(self.losses, shard, told, until, found_us)
-        self.writes.unsaved = True
+        self._writes.changed()
 
     def reconcile(self, stream: Stream) -> None:
         """Note that shards joined or left; a shard that joined is positioned where it joined."""
         if self.cursor is None:
             return
         reconciled = stream.reconciled(self.cursor)
-        self.writes.unsaved |= not self.cursor.knows_shards_of(reconciled)
+        self._note_shards(reconciled)
         self.cursor = reconciled
 
     def acked(self, batch: Batch, stream: Stream) -> None:
@@ -209,13 +221,13 @@ class Continuation:
         self.new = False
         self._moves = {shard: times for shard, times in self._moves.items() if not self._passes(batch, shard)}
         cursor, self.quiet_since = self.cursor_after(batch, stream)
-        if self.delivery.acked(batch, stream):
+        if self._delivery.acked(batch, stream):
             self.cursor = cursor
-            if self.quiet_since is not None and not self.delivery.ledger.outstanding:
-                self.delivery.place.lift(cursor)
+            if self.quiet_since is not None and not self._delivery.ledger.outstanding:
+                self._delivery.place.lift(cursor)
         elif batch.generation == stream.generation and batch.consumed is None and self.phase is Phase.READING:
             # It was rolled back while it was being acknowledged. Its log is still there: read on after it.
-            self.delivery.place.go_past(batch)
+            self._delivery.place.go_past(batch)
             self.cursor = cursor
         elif stream.merging and self.kept:
             self.stand_at(cursor, stream)
@@ -235,17 +247,16 @@ class Continuation:
 
     def pass_quiet(self, stream: Stream) -> bool:
         """Move the cursor past transactions of which nothing is kept; return whether it moved."""
-        writing = self.writes.saving is not None
-        if self.phase is not Phase.READING or self.reads_ranges or self.seeks or writing:
+        if self.phase is not Phase.READING or self.reads_ranges or self.seeks or self._writes.writing:
             return False
-        if self.delivery.ledger.outstanding:
+        if self._delivery.ledger.outstanding:
             return False
-        moved = self.delivery.place.pass_quiet(stream)
+        moved = self._delivery.place.pass_quiet(stream)
         if moved is None:
             return False
         self.quiet_since = self.quiet_since or self.cursor
         self.cursor = stream.reconciled(moved)
-        self.writes.unsaved |= self.writes.durable
+        self._writes.changed()
         return True
 
     def _passes(self, batch: Batch, shard: str) -> bool:
@@ -263,7 +274,7 @@ class Continuation:
         """
         self._go(Step.REWIND)
         self.new = self.cursor is None
-        return self.delivery.lose()
+        return self._delivery.lose()
 
     # ---- other positions --------------------------------------------------------------------------------
 
@@ -297,7 +308,7 @@ class Continuation:
     def would_rewind(self, call: GetRange, stream: Stream) -> bool:
         """Return whether an offset range needs a rewind, which rolls back the other subscribers too."""
         start = call.offset_range.start
-        if self.delivery.find_range(call.offset_range) is not None or self._stands_at(start, stream):
+        if self._delivery.find_range(call.offset_range) is not None or self._stands_at(start, stream):
             return False
         sought = stream.reconciled(start)
         forward = self._is_forward(sought)
@@ -319,14 +330,14 @@ class Continuation:
         forward, held = self._is_forward(sought), self._holds(sought, stream)
         if not forward and not may_rewind:
             raise RolledBack(
-                f"The offset range does not start at or after the cursor of client {self.client_id}, and the"
+                f"The offset range does not start at or after the cursor of client {self._client_id}, and the"
                 " request does not allow a rewind.",
                 hint="Its rows were acknowledged already, or an earlier run of the consumer asked for it."
                 " Continue at the cursor.",
             )
-        refusals = self.delivery.refuse_ranges()
+        refusals = self._delivery.refuse_ranges()
         self.new, self._left, self.quiet_since = False, None, self._quiet_before(sought)
-        self.delivery.give_back()
+        self._delivery.give_back()
         before, self.cursor = (self.cursor, self.purged), sought
         if held:
             self.stand_at(sought, stream)
@@ -347,7 +358,7 @@ class Continuation:
             self._go(Step.SEEK if self.purged is None else Step.PURGE)
 
     def _stands_at(self, start: GroupPosition, stream: Stream) -> bool:
-        positioned = self.delivery.place.position if self._reads(stream) else self.cursor
+        positioned = self._delivery.place.position if self._reads(stream) else self.cursor
         return self.kept and positioned is not None and same_places(positioned, start)
 
     def _is_forward(self, sought: GroupPosition) -> bool:

@@ -10,15 +10,17 @@ Rules:
    refused.
 4. The store is asked to forget a subscription that ends, and one that was refused although its write may have
    arrived. The request is repeated until the store confirms it.
+5. The phases are in `write_phase`. A step that is not in that table changes nothing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from merge.calls.batch import Batch
 from merge.calls.consumers import Ack, Rollback, Unsubscribe
+from merge.delivery.write_phase import ACKNOWLEDGING, WRITING, WritePhase, WriteStep, after
 from merge.errors import RetryableError
 from merge.events import Asked
 
@@ -29,19 +31,15 @@ OWN_CALL = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Saving:
+class Write:
     """A write that is under way to the cursor store, or may have arrived there."""
 
     #: the call that it answers; `OWN_CALL`: none
     call: int
     #: the batch that it acknowledges; None: it stores a subscription
     batch: Batch | None
-    #: whether the caller was told that it is unknown whether the write arrived
-    unsure: bool = False
-    #: False: it waits to be repeated
-    under_way: bool = True
-    #: whether no earlier write is known to have stored a change of rule 2
-    unsaved: bool = False
+    #: the version of the subscription that it stores
+    version: int
 
 
 class CursorWrites:
@@ -53,55 +51,68 @@ class CursorWrites:
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
-        #: whether the cursor store knows the subscription
-        self.durable = False
+        self.phase = WritePhase.IDLE
+        #: the write of the phase, if it is one of `WRITING`
+        self.write: Write | None = None
         #: call of a subscription that is not answered yet
         self.subscribing: int | None = None
-        #: the write that is under way to the cursor store, or waits to be repeated
-        self.saving: Saving | None = None
-        #: whether the stored subscription does not show yet that shards joined or left, or the drop
-        self.unsaved = False
+        #: grows with each change of rule 2, and each other change that no call asks to store
+        self._version = 1
+        #: the version that the cursor store is known to have; 0: it does not know the subscription
+        self._stored = 0
         #: calls that came during a write of our own
         self._deferred: list[Deferrable] = []
-        #: call for which the store is asked to forget the subscription; None: the subscription stays
-        self._forgetting: int | None = None
-        #: whether the store's answer to that is awaited
-        self._forget_under_way = False
+
+    def _go(self, step: WriteStep) -> None:
+        self.phase = after(self.phase, step)
+
+    # ---- what the store has ------------------------------------------------------------------------------
 
     @property
-    def lacks_shards(self) -> bool:
-        """Whether the store is not known to have the changes of rule 2."""
-        return self.unsaved or (self.saving is not None and self.saving.unsaved)
+    def durable(self) -> bool:
+        """Whether the cursor store knows the subscription."""
+        return self._stored > 0
+
+    @property
+    def lacks_changes(self) -> bool:
+        """Whether the store is not known to have the latest version of the subscription."""
+        return self._stored < self._version
+
+    def restored(self) -> None:
+        """Note that the subscription was read from the store."""
+        self._stored = self._version
+
+    def changed(self) -> None:
+        """Note that the subscription changed, so that it has to be written."""
+        self._version += 1
+
+    # ---- what is under way -------------------------------------------------------------------------------
+
+    @property
+    def writing(self) -> bool:
+        """Whether a write is under way, or may have arrived."""
+        return self.phase in WRITING
 
     @property
     def follows_shards(self) -> bool:
         """Whether a write of our own is under way; calls wait for it."""
-        return self.saving is not None and self.saving.call == OWN_CALL
+        return self.phase is WritePhase.FOLLOWING
 
     @property
     def answers_somebody(self) -> bool:
-        """Whether a caller waits for a write."""
-        saving = self.saving is not None and not self.saving.unsure
-        return saving or self.subscribing is not None
+        """Whether a caller waits for a write, or may wait for one of our own."""
+        told = (WritePhase.UNSURE, WritePhase.REPEATING)
+        return (self.writing and self.phase not in told) or self.subscribing is not None
 
     @property
     def acknowledging(self) -> Batch | None:
         """The batch whose acknowledgement is under way to the store, or may have arrived there."""
-        return self.saving.batch if self.saving is not None else None
+        return self.write.batch if self.write is not None else None
 
     @property
     def unsure_of(self) -> Batch | None:
         """The batch whose acknowledgement waits to be repeated."""
-        return self.saving.batch if self.saving is not None and not self.saving.under_way else None
-
-    @property
-    def due(self) -> int | None:
-        """The call of the write of the subscription that has to begin now; None if none has to."""
-        if self.saving is not None:
-            return None
-        if self.subscribing is None and self.unsaved and self.durable:
-            return OWN_CALL
-        return self.subscribing
+        return self.acknowledging if self.phase is WritePhase.UNSURE else None
 
     def check_none(self) -> None:
         """Return if no write is under way.
@@ -109,7 +120,7 @@ class CursorWrites:
         Raises:
             RetryableError: one is.
         """
-        if self.saving is not None:
+        if self.writing:
             raise RetryableError(
                 f"The cursor of client {self._client_id} is being written.",
                 hint="Wait for the answer to the last acknowledgement.",
@@ -122,53 +133,81 @@ class CursorWrites:
         Raises:
             RetryableError: it is being removed, and the store has not confirmed that yet.
         """
-        if self._forgetting is not None:
+        if self.phase in (WritePhase.FORGETTING, WritePhase.UNFORGOTTEN):
             raise RetryableError(
                 f"The subscription of client {self._client_id} is being removed from the cursor store.",
                 hint="The removal is repeated until the store confirms it. Call again later.",
                 retry_after_s=0.2,
             )
 
-    def forget(self, call: int) -> None:
-        """Note that the store is asked to forget the subscription; no write may be under way."""
-        assert self.saving is None, "the store is told one thing at a time"
-        self._forgetting, self._forget_under_way = call, True
+    # ---- writes ------------------------------------------------------------------------------------------
 
-    def forget_later(self) -> None:
-        """Make the next `forget_again` ask the store to forget the subscription."""
-        self._forgetting, self._forget_under_way = OWN_CALL, False
+    def store(self) -> Write | None:
+        """Begin the write of the subscription that has to begin now; None if none has to."""
+        if self.writing:
+            return None
+        if self.subscribing is not None:
+            return self._begin(WriteStep.SUBSCRIBE, self.subscribing, None)
+        if self.durable and self.lacks_changes:
+            return self._begin(WriteStep.FOLLOW, OWN_CALL, None)
+        return None
+
+    def acknowledge(self, call: int, batch: Batch) -> Write:
+        """Begin the write that acknowledges a batch."""
+        return self._begin(WriteStep.ACK, call, batch)
+
+    def repeat(self) -> Write | None:
+        """Begin the acknowledgement again that waits to be repeated; None if none does."""
+        if self.phase is not WritePhase.UNSURE:
+            return None
+        assert self.write is not None, "what is repeated was written before"
+        return self._begin(WriteStep.REPEAT, self.write.call, self.write.batch)
+
+    def _begin(self, step: WriteStep, call: int, batch: Batch | None) -> Write:
+        self._go(step)
+        self.write = Write(call, batch, self._version)
+        return self.write
+
+    def saved(self, call: int) -> Write:
+        """Note that the store has what was written; return the write."""
+        write = self._answered(call, WriteStep.SAVED)
+        self._stored = write.version
+        return write
+
+    def not_saved(self, call: int, *, retryable: bool) -> Write:
+        """Note that the store refused the write, or may have (`retryable`); return the write."""
+        return self._answered(call, WriteStep.LOST if retryable else WriteStep.REFUSED)
+
+    def _answered(self, call: int, step: WriteStep) -> Write:
+        write = self.write
+        assert write is not None, "an answer to a write that was not requested"
+        assert write.call == call, "an answer to another write than the one under way"
+        self._go(step)
+        self.write = write if self.phase is WritePhase.UNSURE else None
+        return write
+
+    # ---- removals ----------------------------------------------------------------------------------------
+
+    def forget(self) -> None:
+        """Note that the store is asked to forget the subscription; no write may be under way."""
+        self._go(WriteStep.FORGET)
+
+    def abandon(self) -> None:
+        """Make `forget_again` ask the store to forget a subscription that it may have got."""
+        self._go(WriteStep.ABANDON)
+
+    def not_forgotten(self) -> None:
+        """Note that the store may not have forgotten the subscription; `forget_again` repeats it."""
+        self._go(WriteStep.LOST)
 
     def forget_again(self) -> bool:
         """Return whether the store has to be asked again to forget the subscription; note that it is."""
-        again = self._forgetting is not None and not self._forget_under_way
-        self._forget_under_way |= again
+        again = self.phase is WritePhase.UNFORGOTTEN
+        if again:
+            self._go(WriteStep.REPEAT)
         return again
 
-    def validate(self) -> None:
-        """Assert what holds between two events."""
-        assert not (self._forgetting is not None and self.saving is not None), "one thing at a time"
-        assert self._forgetting is not None or not self._forget_under_way
-        if self.saving is not None:
-            assert self.saving.under_way or self.saving.batch is not None, (
-                "only acknowledgements are repeated"
-            )
-            assert self.saving.under_way or self.saving.unsure, "the caller of a repeated write was told"
-        assert not self._deferred or self.follows_shards, "calls wait only for a write of our own"
-
-    def begin(self, saving: Saving) -> None:
-        """Note that a write begins; it contains what was not stored before."""
-        self.saving, self.unsaved = replace(saving, unsaved=self.lacks_shards), False
-
-    def end(self, call: int) -> Saving:
-        """Note that the write under way was answered; return it."""
-        saving, self.saving = self.saving, None
-        assert saving is not None, "an answer to a write that was not requested"
-        assert saving.call == call, "an answer to another write than the one under way"
-        return saving
-
-    def repeat_later(self, saving: Saving) -> None:
-        """Let a write wait to be repeated: it is unknown whether it arrived."""
-        self.saving = replace(saving, unsure=True, under_way=False)
+    # ---- calls that wait ---------------------------------------------------------------------------------
 
     def defer(self, asked: Deferrable) -> None:
         """Let a call wait until the write under way is answered."""
@@ -178,3 +217,13 @@ class CursorWrites:
         """Return the deferred calls and forget them."""
         deferred, self._deferred = self._deferred, []
         return deferred
+
+    def validate(self) -> None:
+        """Assert what holds between two events."""
+        assert (self.write is not None) == self.writing, "a phase of writing has its write"
+        assert (self.acknowledging is not None) == (self.phase in ACKNOWLEDGING), "batches are acknowledged"
+        if self.write is not None:
+            own = self.write.call == OWN_CALL
+            assert own == self.follows_shards, "a write of our own answers no call"
+            assert self._stored <= self.write.version <= self._version, "the store gets later versions"
+        assert not self._deferred or self.follows_shards, "calls wait only for a write of our own"

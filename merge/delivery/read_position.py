@@ -180,7 +180,7 @@ class ReadPosition:
             )
         if offset_range.until is not None:
             chosen = covered(
-                without_left(offset_range, stream.retired),
+                without_left(offset_range, stream.membership.retired),
                 self._progress.end,
                 headers,
                 stream.names,

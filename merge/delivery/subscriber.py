@@ -6,22 +6,24 @@ Rules:
 2. A transaction at or before the cursor is never delivered, even if it comes out of the log again.
 3. If a batch is lost while the write that acknowledges it is under way, nothing is delivered until the cursor
    store answers: only then is it known whether the cursor has passed that batch.
-4. Only these methods change a subscriber. A method that raises has changed nothing, with one exception: the
-   notice that batches were lost, see `delivery`.
+4. Only these methods and those of its parts change a subscriber. A method that raises has changed nothing,
+   with one exception: the notice that batches were lost, see `delivery`.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from merge.calls.consumers import Ack, Get, GetRange, Rollback, SubscribeAt, Unsubscribe
 from merge.calls.resume import Resume
 from merge.delivery.batch_limits import BatchLimits
 from merge.delivery.continuation import Continuation
-from merge.delivery.cursor_writes import OWN_CALL, Saving
+from merge.delivery.cursor_writes import OWN_CALL, CursorWrites, Write
+from merge.delivery.delivery import Delivery
 from merge.delivery.lease import Lease
 from merge.delivery.phase import Phase
+from merge.delivery.write_phase import WritePhase
 from merge.errors import (
     CanalGroupError,
     FencedError,
@@ -37,9 +39,10 @@ from merge.events import (
 from merge.instructions import ForgetClient, Instruction, Refuse, ReleaseConsumer, Reply, SaveCursor
 from merge.order.stream import Stream
 from merge.values.loss import to_dicts
+from merge.values.position import GroupPosition
 
 
-class Subscriber(Continuation):
+class Subscriber:
     """State of one client id; see the rules of this module and of the other modules of this package.
 
     Args:
@@ -50,7 +53,11 @@ class Subscriber(Continuation):
     """
 
     def __init__(self, client_id: str, server_epoch: int, limits: BatchLimits, after_id: int = 0) -> None:
-        super().__init__(client_id, server_epoch, limits, after_id)
+        self.client_id = client_id
+        self.writes = CursorWrites(client_id)
+        self.delivery = Delivery(client_id, server_epoch, limits, after_id)
+        #: where it continues: its cursor and its phase
+        self.continuation = Continuation(client_id, self.writes, self.delivery)
         #: canal's filter on `schema.table`; empty: everything
         self.filter = ""
         self.lease = Lease(client_id)
@@ -66,12 +73,26 @@ class Subscriber(Continuation):
         A subscription that is stored as dropped gets no lease: a consumer has to say where to continue.
         """
         subscriber = cls(state.client_id, server_epoch, limits)
-        subscriber.filter, subscriber.cursor = state.filter, state.cursor
-        subscriber.losses, subscriber.quiet_since = state.losses, state.quiet_since
-        subscriber.phase = Phase.DROPPED if state.dropped else Phase.WAITING
+        subscriber.filter = state.filter
         subscriber.lease.give("" if state.dropped else state.holder, state.epoch, at_us)
-        subscriber.writes.durable, subscriber.new = True, state.cursor is None
+        subscriber.writes.restored()
+        subscriber.continuation.restore(state)
         return subscriber
+
+    @property
+    def phase(self) -> Phase:
+        """Its phase."""
+        return self.continuation.phase
+
+    @property
+    def kept(self) -> bool:
+        """Whether the rings hold the rows that it has not acknowledged."""
+        return self.continuation.kept
+
+    @property
+    def cursor(self) -> GroupPosition | None:
+        """Its durable position; None until the first position of the group is known."""
+        return self.continuation.cursor
 
     # ---- its consumer ----------------------------------------------------------------------------------
 
@@ -125,20 +146,20 @@ class Subscriber(Continuation):
         )
         refusals = self._refuse_all(over)
         self.delivery.give_back()
-        self.reads_ranges = False
+        self.continuation.reads_ranges = False
         self.lease.give(call.holder, event.epoch, event.at_us)
         if self._stored_filter is None:
             self._stored_filter = self.filter
         self.filter = call.filter
         self.writes.subscribing = event.number
-        self.resume(call.resume)
+        self.continuation.resume(call.resume)
         return refusals
 
     def release(self) -> list[Instruction]:
         """Release the consumer; its outstanding batches are delivered to the next consumer."""
         self.delivery.give_back()
-        self.come_back()
-        self.lease.holder, self.reads_ranges = "", False
+        self.continuation.come_back()
+        self.lease.holder, self.continuation.reads_ranges = "", False
         gone = NotSubscribed(f"Client {self.client_id} was released.", hint="Subscribe again.")
         return [*self.delivery.refuse_waiting(gone), ReleaseConsumer(self.client_id)]
 
@@ -156,8 +177,8 @@ class Subscriber(Continuation):
         released = self._refuse_all(gone)
         self.delivery.give_back()
         self.lease.holder = ""
-        self.leave()
-        self.writes.forget(asked.number)
+        self.continuation.leave()
+        self.writes.forget()
         return [*released, ReleaseConsumer(self.client_id), ForgetClient(asked.number, self.client_id)]
 
     def _refuse_all(self, error: CanalGroupError) -> list[Instruction]:
@@ -168,10 +189,6 @@ class Subscriber(Continuation):
             self.writes.subscribing = None
         return refusals
 
-    def not_forgotten(self) -> None:
-        """Note that the store may not have forgotten the subscription; `save_again` asks again."""
-        self.writes.forget_later()
-
     def _refused_subscription(self) -> list[Instruction]:
         """Release a consumer whose subscription could not be written; an earlier subscription stays."""
         self.writes.subscribing = None
@@ -179,42 +196,42 @@ class Subscriber(Continuation):
         released = self.release()
         if not self.writes.durable:
             # The write may have arrived; then the store has a subscription that no consumer wants.
-            self.leave()
-            self.writes.forget_later()
+            self.continuation.leave()
+            self.writes.abandon()
         return released
 
     # ---- writes ----------------------------------------------------------------------------------------
 
-    def _save(self, saving: Saving, stream: Stream) -> list[Instruction]:
+    def _save(self, write: Write, stream: Stream) -> list[Instruction]:
         """Write subscription and cursor; with a batch, the cursor after that batch."""
-        self.writes.begin(saving)
         self._written_filter = self.filter
-        cursor, since = self.cursor, self.quiet_since
-        if saving.batch is not None:
-            cursor, since = self.cursor_after(saving.batch, stream)
-        dropped = self.phase is Phase.DROPPED
-        return [SaveCursor(saving.call, self.client_id, self.filter, cursor, dropped, self.losses, since)]
+        at = self.continuation
+        cursor, since = at.cursor, at.quiet_since
+        if write.batch is not None:
+            cursor, since = at.cursor_after(write.batch, stream)
+        dropped = at.phase is Phase.DROPPED
+        return [SaveCursor(write.call, self.client_id, self.filter, cursor, dropped, at.losses, since)]
 
     def save_subscription(self, stream: Stream) -> list[Instruction]:
-        """Write the subscription if it is unanswered or its shards changed, and no write is under way.
+        """Write the subscription if it is unanswered or has changed, and no write is under way.
 
         Nothing is written before its cursor is known.
         """
-        call = self.writes.due
-        if call is None or self.cursor is None or self.phase is Phase.LEAVING:
+        if self.cursor is None or self.phase is Phase.LEAVING:
             return []
-        return self._save(Saving(call, None), stream)
+        write = self.writes.store()
+        return self._save(write, stream) if write is not None else []
 
     def saved(self, call: int, stream: Stream) -> list[Instruction]:
         """Note that the cursor store has what was written, and answer the call that waited for it."""
-        saving = self.writes.end(call)
-        self.writes.durable = True
+        awaited = self.writes.phase is WritePhase.ACKING
+        write = self.writes.saved(call)
         if self._stored_filter is not None:
             self._stored_filter = self._written_filter
         answers: list[Instruction] = []
-        if saving.batch is not None:
-            self.acked(saving.batch, stream)
-            if not saving.unsure:
+        if write.batch is not None:
+            self.continuation.acked(write.batch, stream)
+            if awaited:
                 answers.append(Reply(call, self.cursor))
         elif self.writes.subscribing == call:
             self.writes.subscribing = self._stored_filter = None
@@ -223,18 +240,14 @@ class Subscriber(Continuation):
 
     def not_saved(self, call: int, error: CanalGroupError, stream: Stream) -> list[Instruction]:
         """Note that the cursor store refused a write, or may have, and refuse the call that waited for it."""
-        saving = self.writes.end(call)
-        answers: list[Instruction] = []
-        if saving.batch is not None:
-            if not saving.unsure:
-                answers.append(Refuse(call, error))
-            if isinstance(error, RetryableError):
-                self.writes.repeat_later(saving)
-                return answers
-        elif self.writes.subscribing == call:
+        awaited = self.writes.phase is WritePhase.ACKING
+        self.writes.not_saved(call, retryable=isinstance(error, RetryableError))
+        answers: list[Instruction] = [Refuse(call, error)] if awaited else []
+        if self.writes.phase is WritePhase.UNSURE:
+            return answers
+        if self.writes.subscribing == call:
             answers += [Refuse(call, error), *self._refused_subscription()]
         # Not at once: the store may be unavailable for a while. `reconcile` writes it, or who subscribes.
-        self.writes.unsaved |= saving.unsaved
         if self.writes.subscribing is not None:
             answers += self.save_subscription(stream)
         return answers
@@ -243,10 +256,8 @@ class Subscriber(Continuation):
         """Repeat what the cursor store has not confirmed: a write, or the removal of the subscription."""
         if self.writes.forget_again():
             return [ForgetClient(OWN_CALL, self.client_id)]
-        saving = self.writes.saving
-        if saving is None or saving.under_way:
-            return []
-        return self._save(replace(saving, under_way=True), stream)
+        write = self.writes.repeat()
+        return self._save(write, stream) if write is not None else []
 
     # ---- gets ------------------------------------------------------------------------------------------
 
@@ -257,8 +268,8 @@ class Subscriber(Continuation):
             DataError: a source has purged the binlog that follows the cursor; nothing was changed.
             RolledBack, RetryableError: as `Delivery.check_get`.
         """
-        if self.purged is not None:
-            raise self.purged
+        if self.continuation.purged is not None:
+            raise self.continuation.purged
         self.delivery.check_get(asked.call.seen_id)
         return self.delivery.get(asked.number, asked.call)
 
@@ -275,8 +286,8 @@ class Subscriber(Continuation):
             return [Reply(asked.number, found)]
         self.writes.check_none()
         self.delivery.ledger.check_room()
-        refusals = self.seek(call.offset_range.start, stream, may_rewind=call.may_rewind)
-        self.reads_ranges = True
+        refusals = self.continuation.seek(call.offset_range.start, stream, may_rewind=call.may_rewind)
+        self.continuation.reads_ranges = True
         self.delivery.waiting[asked.number] = call
         return refusals
 
@@ -288,7 +299,7 @@ class Subscriber(Continuation):
         decided = lost is None or self.delivery.ledger.holds(lost)
         answers = self.delivery.serve(stream, readable=decided and self.phase is Phase.READING)
         if any(isinstance(answer, Reply) for answer in answers):
-            self.arrived()
+            self.continuation.arrived()
         return answers
 
     def rollback(self, asked: Asked[Rollback]) -> list[Instruction]:
@@ -319,7 +330,7 @@ class Subscriber(Continuation):
         if unsure is None or not (unsure.batch_id == batch_id and ledger.holds(unsure)):
             self.writes.check_none()
         batch = ledger.check_ack(batch_id)
-        return self._save(Saving(asked.number, batch), stream)
+        return self._save(self.writes.acknowledge(asked.number, batch), stream)
 
     # ---- for people, and for tests -----------------------------------------------------------------------
 
@@ -340,10 +351,10 @@ class Subscriber(Continuation):
             "epoch": self.lease.epoch,
             "phase": self.phase.value,
             "dropped": self.phase is Phase.DROPPED,
-            "error": str(self.purged) if self.purged is not None else None,
+            "error": str(self.continuation.purged) if self.continuation.purged is not None else None,
             "cursor": self.cursor.to_json() if self.cursor is not None else None,
             "cursor_commit_us": self._acknowledged_us(stream),
-            "losses": to_dicts(self.losses),
+            "losses": to_dicts(self.continuation.losses),
             "outstanding": self.delivery.ledger.describe(at_us),
             "totals": asdict(self.delivery.ledger.totals),
         }
@@ -354,6 +365,7 @@ class Subscriber(Continuation):
         self.writes.validate()
         self.delivery.validate(stream, self.cursor, reading=reading)
         assert stream.merging or not reading, "a subscriber reads only while the stream merges"
-        assert (self.phase is Phase.PURGED) == (self.purged is not None), "a purged subscriber knows why"
+        knows_why = self.continuation.purged is not None
+        assert (self.phase is Phase.PURGED) == knows_why, "a purged subscriber knows why"
         assert self.kept or not self.delivery.waiting, "a subscriber that is not kept has no waiting calls"
         assert self.lease.holder or not self.delivery.waiting, "waiting calls come from the lease's holder"

@@ -141,7 +141,7 @@ class Subscribers:
     def reconciled(self) -> bool:
         """Whether every stored cursor has the current shards."""
         stored = (each for each in self._by_id.values() if each.phase is not Phase.LEAVING)
-        return not any(each.writes.lacks_shards for each in stored if each.writes.durable)
+        return not any(each.writes.lacks_changes for each in stored if each.writes.durable)
 
     def others_consume(self, client_id: str) -> bool:
         """Return whether a rewind would roll back another client too."""
@@ -214,14 +214,15 @@ class Subscribers:
         alone = self._by_id.keys() <= {client_id}
         if alone and (start is None or not self.had_any):
             return None
+        said = self._stream.membership.said
         if not self._stream.merging:
-            return self._stream.said(GroupPosition({**ends, **(start.shards if start is not None else {})}))
+            return said(GroupPosition({**ends, **(start.shards if start is not None else {})}))
         base = self._stream.base.ack
         known = base if alone else self._stream.known_end()
         asked = (
             {} if alone else {name: ends[name] for name in ends if self._stream.holds_after(name, ends[name])}
         )
-        chosen = {} if start is None else self._stream.said(start).shards
+        chosen = {} if start is None else said(start).shards
         found = {**known.shards, **asked, **chosen}
         # Its rows are numbered from where the log begins, however many it does not get.
         return replace(base, shards={name: found[name] for name in base.shards})
@@ -230,14 +231,14 @@ class Subscribers:
 
     def rewind(self) -> list[Instruction]:
         """Forget what is outstanding. A consumer is told before it gets anything again."""
-        return [refusal for subscriber in self._by_id.values() for refusal in subscriber.rewind()]
+        return [refusal for each in self._by_id.values() for refusal in each.continuation.rewind()]
 
     def place(self) -> list[Instruction]:
         """Position every kept subscriber at its cursor: merging has begun."""
         instructions: list[Instruction] = []
         for subscriber in self._kept:
             cursor = subscriber.cursor or self._stream.base.ack
-            subscriber.stand_at(cursor, self._stream)
+            subscriber.continuation.stand_at(cursor, self._stream)
             instructions += subscriber.save_subscription(self._stream)
         return instructions
 
@@ -245,7 +246,7 @@ class Subscribers:
         """Give every cursor the current shards and write it; repeat a write that failed before."""
         instructions: list[Instruction] = []
         for subscriber in self._by_id.values():
-            subscriber.reconcile(self._stream)
+            subscriber.continuation.reconcile(self._stream)
             instructions += subscriber.save_subscription(self._stream)
         return instructions
 
@@ -266,7 +267,7 @@ class Subscribers:
 
     def pass_quiet(self) -> list[Instruction]:
         """Move cursors past transactions of which nothing is kept, and write those that moved; see `free`."""
-        moved = [each for each in self._kept if each.pass_quiet(self._stream)]
+        moved = [each for each in self._kept if each.continuation.pass_quiet(self._stream)]
         return [write for each in moved for write in each.save_subscription(self._stream)]
 
     # ---- time passes -----------------------------------------------------------------------------------
@@ -295,9 +296,9 @@ class Subscribers:
             if subscriber.phase in (Phase.DROPPED, Phase.LEAVING):
                 continue
             away_us = at_us - subscriber.lease.seen_us
-            at_rest = not subscriber.busy and subscriber.writes.saving is None
+            at_rest = not subscriber.busy and not subscriber.writes.writing
             if not subscriber.lease.holder and at_rest and away_us > self._drop_after_us:
-                subscriber.drop()
+                subscriber.continuation.drop()
                 instructions += subscriber.save_subscription(self._stream)
         return [*instructions, *self.free()] if instructions else []
 
@@ -335,24 +336,24 @@ class Subscribers:
             What has to be done; None: nothing yet. Otherwise a rewind has to follow.
         """
         found = self._needing(shard, position)
-        need = [subscriber for subscriber in found if not subscriber.new]
-        seek = [subscriber for subscriber in need if subscriber.seeks]
+        need = [subscriber for subscriber in found if not subscriber.continuation.new]
+        seek = [subscriber for subscriber in need if subscriber.continuation.seeks]
         if not seek and need and self._moves(shard, need, error):
             return self._move_over(shard, found, need, error) if waited else None
         if not seek and need and (not waited or len(need) == len(self._kept)):
             return None
         self._begin_anew(found, error)
-        return [refusal for subscriber in seek or need for refusal in subscriber.purge(error)]
+        return [refusal for subscriber in seek or need for refusal in subscriber.continuation.purge(error)]
 
     @staticmethod
     def _begin_anew(found: Sequence[Subscriber], error: DataError) -> None:
         for newcomer in found:
-            if newcomer.new:
-                newcomer.begin_anew(found_at_us(error))
+            if newcomer.continuation.new:
+                newcomer.continuation.begin_anew(found_at_us(error))
 
     def _moves(self, shard: str, need: Sequence[Subscriber], error: DataError) -> bool:
         known = self._purged.goes_on_at(error) is not None
-        return known and any(subscriber.may_move_over(shard) for subscriber in need)
+        return known and any(subscriber.continuation.may_move_over(shard) for subscriber in need)
 
     def _move_over(
         self, shard: str, found: Sequence[Subscriber], need: Sequence[Subscriber], error: DataError
@@ -360,11 +361,11 @@ class Subscribers:
         """Move subscribers to where the policy says; None: not before their writes are answered."""
         until = self._purged.goes_on_at(error)
         assert until is not None, "it was asked for before"
-        moving = [subscriber for subscriber in need if subscriber.may_move_over(shard)]
-        if any(subscriber.writes.saving is not None for subscriber in moving):
+        moving = [subscriber for subscriber in need if subscriber.continuation.may_move_over(shard)]
+        if any(subscriber.writes.writing for subscriber in moving):
             return None
         for subscriber in moving:
-            subscriber.move_over(shard, until, found_at_us(error), self._stream)
+            subscriber.continuation.move_over(shard, until, found_at_us(error), self._stream)
         self._begin_anew(found, error)
         return []
 
@@ -373,7 +374,7 @@ class Subscribers:
 
         If the position is the one that several cursors share by GTID, return the one with the smallest key.
         """
-        need = [subscriber for subscriber in self._kept if subscriber.needs(shard, position, self._stream)]
+        need = [each for each in self._kept if each.continuation.needs(shard, position, self._stream)]
         if need or position.server != ANY_SERVER:
             return need
         keys = {

@@ -1,4 +1,7 @@
-"""By what the transactions of a group are ordered: their commit times, or the global ids that they write."""
+"""By what the transactions of a group are ordered: their commit times, or the global ids that they write.
+
+Equal ones: the shard with the smaller index comes first, see `merge.values.header.merged`.
+"""
 
 from __future__ import annotations
 

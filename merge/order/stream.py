@@ -45,8 +45,8 @@ from merge.values.position import GroupPosition, Position, furthest, oldest
 from merge.values.progress import Progress
 
 
-class Stream(Membership):
-    """Merges the shards of a group, which are its members; see the module's rules.
+class Stream:
+    """Merges the shards of a group, which its membership knows; see the module's rules.
 
     Args:
         shards: names by shard_index.
@@ -55,7 +55,8 @@ class Stream(Membership):
     """
 
     def __init__(self, shards: tuple[str, ...], dead_shard: DeadShard, order: SortOrder) -> None:
-        super().__init__(shards)
+        #: which shards belong to the group
+        self.membership = Membership(shards)
         self.order = order
         #: grows with each rewind
         self.generation = 0
@@ -69,7 +70,7 @@ class Stream(Membership):
         self._counters_before = Counters()
         #: shares both lists, which are changed in place
         withheld_us = order.commit_times.replica_lag_max_us
-        self._waiting = Waiting(self.members, self.states, dead_shard, withheld_us)
+        self._waiting = Waiting(self.membership.members, self.states, dead_shard, withheld_us)
         self._timeline: Timeline | None = None
         #: holds headers until decisions on DDL are durable
         self.ddl = DdlGate()
@@ -109,6 +110,11 @@ class Stream(Membership):
         return len(mine) > 0 and int(mine[-1]) == self.states[shard].taken
 
     @property
+    def shards(self) -> tuple[str, ...]:
+        """Names of the shards that the log's headers come from, by shard_index."""
+        return self.membership.shards
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The strings to which the indexes in the log's headers point."""
         return self._timeline.names.as_tuple() if self._timeline is not None else ()
@@ -135,14 +141,14 @@ class Stream(Membership):
             cursor: cursor of the subscriber that asks. A purged position that it does not need is no failure
                 for it.
         """
-        if self.orphans:
+        if self.membership.orphans:
             return ConfigError(
-                f"The cursors hold shard {self.orphans[0]}, which the settings do not have.",
+                f"The cursors hold shard {self.membership.orphans[0]}, which the settings do not have.",
                 hint="Put it back into the instance file, or give up the rows that it has not delivered: "
-                f"canal-group shard remove --now {self.orphans[0]}.",
-                shard=self.orphans[0],
+                f"canal-group shard remove --now {self.membership.orphans[0]}.",
+                shard=self.membership.orphans[0],
             )
-        for index, (member, state) in enumerate(zip(self.members, self.states, strict=True)):
+        for index, (member, state) in enumerate(zip(self.membership.members, self.states, strict=True)):
             skipped = self._timeline is not None and self._timeline.excluded(index)
             needed = cursor is None or cursor.shards.get(member.name) in (None, state.refused_at)
             own = state.purged_us is None or needed
@@ -160,12 +166,12 @@ class Stream(Membership):
         self._timeline, self.log, self._drained = None, MergedLog(), set()
         self.ddl.rewind()
         sequence = min((cursor.sequence for cursor in cursors), default=self.base.ack.sequence)
-        self.take_roles(cursors, self.base.ack.shards)
-        cursors = [self.with_joined(cursor) for cursor in cursors]
+        self.membership.take_roles(cursors, self.base.ack.shards)
+        cursors = [self.membership.with_joined(cursor) for cursor in cursors]
         # Without a cursor a shard continues where the log began.
-        self.base = Progress.at(self.without_retired(replace(self.base.ack, sequence=sequence)))
+        self.base = Progress.at(self.membership.without_retired(replace(self.base.ack, sequence=sequence)))
         opening: list[OpenShard] = []
-        for index, member in enumerate(self.members):
+        for index, member in enumerate(self.membership.members):
             before = self.states[index]
             known = [cursor.shards[member.name] for cursor in cursors if member.name in cursor.shards]
             asked_at = oldest(known) if known else self.base.ack.shards.get(member.name)
@@ -184,11 +190,11 @@ class Stream(Membership):
         timeline = self._timeline
         if timeline is None:
             return set()
-        return {index for index in range(len(self.members)) if timeline.excluded(index)}
+        return {index for index in range(len(self.membership.members)) if timeline.excluded(index)}
 
     def purged(self) -> list[int]:
         """Return the members that bring nothing: their sources refuse `refused_at`, as purged or unknown."""
-        counted = (index for index, member in enumerate(self.members) if member.counted)
+        counted = (index for index, member in enumerate(self.membership.members) if member.counted)
         return [index for index in counted if self.states[index].purged_us is not None]
 
     @property
@@ -202,12 +208,12 @@ class Stream(Membership):
             and state.phase is ShardPhase.FAILED
             and isinstance(state.error, PositionPurged)
             and 0 <= state.taken == state.freed
-            for member, state in zip(self.members, self.states, strict=True)
+            for member, state in zip(self.membership.members, self.states, strict=True)
         )
 
     def give_up_position(self, shard: int) -> None:
         """Let a shard start where its settings say; no cursor needs more, and a rewind has to follow."""
-        member = self.members[shard]
+        member = self.membership.members[shard]
         member.start = None
         self.states[shard] = ShardState()
         kept = {name: position for name, position in self.base.ack.shards.items() if name != member.name}
@@ -219,9 +225,9 @@ class Stream(Membership):
 
     def _begin_if_known(self, at_us: int, dead: set[int]) -> bool:
         """Start merging if the position of every member is known; `dead` members need not be open."""
-        if self.orphans or self._timeline is not None:
+        if self.membership.orphans or self._timeline is not None:
             return False
-        for index, (member, state) in enumerate(zip(self.members, self.states, strict=True)):
+        for index, (member, state) in enumerate(zip(self.membership.members, self.states, strict=True)):
             may_lack = state.asked_at is not None and (index in dead or member.policy is Policy.SKIP)
             if member.counted and state.opened_at is None and not may_lack:
                 return False
@@ -230,7 +236,7 @@ class Stream(Membership):
 
     def _begin(self, at_us: int) -> None:
         positions: dict[str, Position] = {}
-        for member, state in zip(self.members, self.states, strict=True):
+        for member, state in zip(self.membership.members, self.states, strict=True):
             position = state.opened_at or state.asked_at
             if member.counted:
                 assert position is not None, "merging begins at known positions"
@@ -241,7 +247,7 @@ class Stream(Membership):
         timeline = self._timeline = self.order.timeline(
             [positions[name].key_us if name in positions else 0 for name in self.shards]
         )
-        for index, (member, state) in enumerate(zip(self.members, self.states, strict=True)):
+        for index, (member, state) in enumerate(zip(self.membership.members, self.states, strict=True)):
             if not member.counted or member.policy is Policy.SKIP or member.catching_up:
                 timeline.exclude(index)
             if member.role is Role.JOINING and state.opened_at is not None:
@@ -268,15 +274,16 @@ class Stream(Membership):
         """Return a cursor with the current shards: joined ones where they joined, and none that has left."""
         members = self.base.ack.shards
         lacking = (members.keys() - cursor.shards.keys()) | (
-            self.joined.keys() & members - cursor.joined.keys()
+            self.membership.joined.keys() & members - cursor.joined.keys()
         )
-        if not lacking and self._retired <= set(cursor.retired):
+        if not lacking and set(self.membership.retired) <= set(cursor.retired):
             return cursor
         # A cursor that lacks a shard has read nothing of it: its position is where the shard joined, or where
         # the log begins.
-        joined = {name: position for name, position in self.joined.items() if name in members}
+        joined = {name: position for name, position in self.membership.joined.items() if name in members}
         shards = {**members, **joined, **cursor.shards}
-        return self.without_retired(replace(cursor, shards=shards, joined={**joined, **cursor.joined}))
+        reconciled = replace(cursor, shards=shards, joined={**joined, **cursor.joined})
+        return self.membership.without_retired(reconciled)
 
     def known_end(self) -> GroupPosition:
         """Return the position after the whole transactions that came in, whether they went out or not."""
@@ -290,23 +297,23 @@ class Stream(Membership):
 
     def add(self, name: str, start: Position | None) -> int:
         """Add a shard, see `Membership.add`; a rewind, or `open_new`, has to follow."""
-        index = super().add(name, start)
+        index = self.membership.add(name, start)
         self.states.append(ShardState())
         return index
 
     def open_new(self, shard: int, at_us: int) -> OpenShard:
         """Open a shard that was added while the others are being merged."""
         assert self._timeline is not None, "a new shard joins a stream that merges"
-        start = self.members[shard].start
+        start = self.membership.members[shard].start
         self.states[shard] = ShardState(since_us=at_us, moved_us=at_us, asked_at=start)
         self._timeline.join(shard, 0)
         return OpenShard(shard, self.generation, start)
 
     def _join(self, timeline: Timeline, shard: int, position: Position) -> None:
         """Make a joining shard a member from where it was opened; its keys start at the greatest key out."""
-        member = self.members[shard]
+        member = self.membership.members[shard]
         member.role = Role.MEMBER
-        self.joined[member.name] = position
+        self.membership.joined[member.name] = position
         self.base = replace(
             self.base,
             ack=self.reconciled(self.base.ack.with_shard(member.name, position)),
@@ -316,7 +323,7 @@ class Stream(Membership):
 
     def drain(self, shard: int, at_us: int) -> None:
         """Take nothing that the shard commits from now on; it leaves when the rest is acknowledged."""
-        member = self.members[shard]
+        member = self.membership.members[shard]
         if member.role is not Role.LEAVING:
             member.role, member.leaves_since_us = Role.LEAVING, at_us
             if self._timeline is not None and at_end(self._timeline, shard):
@@ -330,7 +337,7 @@ class Stream(Membership):
 
     def retire(self, name: str) -> None:
         """Remove a shard at once; if not everything that it brought is freed, a rewind has to follow."""
-        index = self.leave(name)
+        index = self.membership.leave(name)
         if index is not None:
             self.states[index] = ShardState()
             self._drained.discard(index)
@@ -338,8 +345,8 @@ class Stream(Membership):
                 self._timeline.exclude(index)
         self.base = replace(
             self.base,
-            ack=self.without_retired(self.base.ack),
-            end=self.without_retired(self.base.end),
+            ack=self.membership.without_retired(self.base.ack),
+            end=self.membership.without_retired(self.base.end),
         )
 
     def reached_us(self, index: int) -> int | None:
@@ -369,7 +376,7 @@ class Stream(Membership):
         Raises:
             UsageError: every shard would be skipped; nothing was changed.
         """
-        member = self.members[shard]
+        member = self.membership.members[shard]
         if policy is Policy.SKIP:
             self._waiting.check_skip(shard)
         if member.policy is policy:
@@ -415,7 +422,7 @@ class Stream(Membership):
         Returns:
             Whether it joined.
         """
-        state, member = self.states[event.shard], self.members[event.shard]
+        state, member = self.states[event.shard], self.membership.members[event.shard]
         if event.generation != self.generation or state.opened_at is not None or member.role is Role.LEFT:
             return False
         state.phase, state.since_us, state.moved_us = ShardPhase.OPEN, event.at_us, event.at_us
@@ -430,7 +437,7 @@ class Stream(Membership):
 
     def reported(self, event: ShardReported) -> None:
         """Take a shard's report, and let out the headers that may go out."""
-        if event.generation != self.generation or self.members[event.shard].role is Role.LEFT:
+        if event.generation != self.generation or self.membership.members[event.shard].role is Role.LEFT:
             return
         state = self.states[event.shard]
         state.full = event.full
@@ -470,7 +477,7 @@ class Stream(Membership):
 
     def _take(self, timeline: Timeline, event: ShardReported) -> None:
         """Take a shard's headers, then its low watermark, which was made after them."""
-        member, state = self.members[event.shard], self.states[event.shard]
+        member, state = self.membership.members[event.shard], self.states[event.shard]
         if event.shard in self._drained:
             return
         self._read_clock(timeline, event)
@@ -503,7 +510,7 @@ class Stream(Membership):
 
     def _read_clock(self, timeline: Timeline, event: ShardReported) -> None:
         """Take a reading of the source's clock; without one, the low watermark serves as a reading."""
-        member, state = self.members[event.shard], self.states[event.shard]
+        member, state = self.membership.members[event.shard], self.states[event.shard]
         # The answer may have taken long: all that is known is that the clock was read after the question.
         asked_us = event.at_us if event.asked_us is None else event.asked_us
         if event.source_us is not None:
@@ -551,7 +558,7 @@ class Stream(Membership):
 
     def _ddl_shards(self) -> Shards:
         skipped = self._skipped()
-        counted = [index for index, member in enumerate(self.members) if member.counted]
+        counted = [index for index, member in enumerate(self.membership.members) if member.counted]
         return Shards(
             members=[self.shards[index] for index in counted],
             skipped=[self.shards[index] for index in counted if index in skipped],
@@ -584,12 +591,12 @@ class Stream(Membership):
 
     def validate(self) -> None:
         """Assert what holds between two events."""
-        assert len(self.members) == len(self.states) == len(self.shards)
+        assert len(self.membership.members) == len(self.states) == len(self.shards)
         if self._timeline is None:
             assert self.log.tip == self.log.base, "nothing goes out before merging has begun"
             return
-        assert not self.orphans, "merging waits until an operator decides about orphans"
-        for index, (member, state) in enumerate(zip(self.members, self.states, strict=True)):
+        assert not self.membership.orphans, "merging waits until an operator decides about orphans"
+        for index, (member, state) in enumerate(zip(self.membership.members, self.states, strict=True)):
             assert not state.early, "what came early was taken when merging began"
             assert -1 <= state.freed <= state.taken, "only what was taken is freed"
             assert member.role is not Role.LEFT or self._timeline.excluded(index), "a shard that left counts"

@@ -30,22 +30,23 @@ def describe_stream(stream: Stream, at_us: int) -> dict[str, Any]:
         "headers_kept": stream.log.tip - stream.log.base,
         **asdict(stream.counters),
         **_held(stream, at_us),
-        "retired": stream.retired,
-        "shards": [_shard(stream, index, at_us) for index in range(len(stream.members))],
+        "retired": stream.membership.retired,
+        "shards": [_shard(stream, index, at_us) for index in range(len(stream.membership.members))],
     }
 
 
 def _held(stream: Stream, at_us: int) -> dict[str, Any]:
     """Return which shard blocks the group, since when and why; None for each if none does."""
     timeline = stream.timeline
-    if stream.orphans:
+    members, orphans = stream.membership.members, stream.membership.orphans
+    if orphans:
         since_us = min((state.since_us for state in stream.states), default=at_us)
-        return _holder(stream.orphans[0], at_us - since_us, "the cursors hold it, the settings do not")
+        return _holder(orphans[0], at_us - since_us, "the cursors hold it, the settings do not")
     if timeline is None:
         held = next(
             (
                 index
-                for index, member in enumerate(stream.members)
+                for index, member in enumerate(members)
                 if member.counted and stream.states[index].opened_at is None
             ),
             None,
@@ -63,7 +64,7 @@ def _holder(name: str, since_us: int, why: str) -> dict[str, Any]:
 
 
 def _why(stream: Stream, shard: int) -> str:
-    state, member, timeline = stream.states[shard], stream.members[shard], stream.timeline
+    state, member, timeline = stream.states[shard], stream.membership.members[shard], stream.timeline
     policy = ", and an operator holds the group for it" if member.policy is Policy.HOLD else ""
     if state.phase is ShardPhase.FAILED:
         return f"it stopped: {state.error}{policy}"
@@ -77,7 +78,7 @@ def _why(stream: Stream, shard: int) -> str:
 
 
 def _shard(stream: Stream, index: int, at_us: int) -> dict[str, Any]:
-    state, member, timeline = stream.states[index], stream.members[index], stream.timeline
+    state, member, timeline = stream.states[index], stream.membership.members[index], stream.timeline
     known = timeline is not None and member.role is not Role.LEFT
     position = stream.base.ack.shards.get(member.name) if timeline is not None else None
     counters = timeline.counters_of(index) if timeline is not None else Counters()

@@ -1,4 +1,4 @@
-"""Decide for which shards the group waits.
+"""Decide for which shards the group waits. Which one it is waiting for: `Timeline.held_by`.
 
 Rules:
 

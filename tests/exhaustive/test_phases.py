@@ -1,6 +1,6 @@
-"""Every pair in the table of phases happens, and a pair that is missing in it does not.
+"""Every pair in the tables of phases happens, and a pair that is missing in them does not.
 
-A pair that nothing here brings about has no place in the table.
+A pair that nothing here brings about has no place in its table.
 """
 
 import pytest
@@ -9,19 +9,24 @@ from simulation.walk import walk
 from soak import first_quick
 
 from merge import events as ev
-from merge.delivery import phase
-from merge.errors import PositionPurged, UsageError
+from merge.delivery import phase, write_phase
+from merge.delivery.write_phase import WritePhase, WriteStep
+from merge.errors import CoordinatorUnavailable, PositionPurged, UsageError
 from merge.group import PURGED_WAIT_US
 from merge.values.offset_range import OffsetRange
 
 #: walks that bring about everything but `RARE`, and how many `make test` takes
 WALKS, QUICK = 1_500, 100
-#: what the tests below bring about: for this a subscription must fail just after its consumer went back
+#: what the tests below bring about: for this a subscription must fail just after its consumer went back, or
+#: a second write of an acknowledgement follows one whose outcome is unknown
 RARE = {
     (phase.Phase.SEEKING, phase.Step.PLACE),
     (phase.Phase.SEEKING, phase.Step.SEEK),
     (phase.Phase.SEEKING, phase.Step.DROP),
     (phase.Phase.SEEKING, phase.Step.PURGE),
+    (WritePhase.UNSURE, WriteStep.ACK),
+    (WritePhase.REPEATING, WriteStep.LOST),
+    (WritePhase.REPEATING, WriteStep.REFUSED),
 }
 DROP_US = 600_000
 
@@ -38,20 +43,30 @@ class Seen(dict):
         return super().__getitem__(pair)
 
 
-@pytest.fixture
-def table(monkeypatch):
-    seen = Seen(phase._NEXT)
-    monkeypatch.setattr(phase, "_NEXT", seen)
+def watched(monkeypatch, module):
+    seen = Seen(module._NEXT)
+    monkeypatch.setattr(module, "_NEXT", seen)
     return seen
 
 
+@pytest.fixture
+def table(monkeypatch):
+    return watched(monkeypatch, phase)
+
+
+@pytest.fixture
+def writes(monkeypatch):
+    return watched(monkeypatch, write_phase)
+
+
 @pytest.mark.parametrize("walks", first_quick(1, [QUICK, WALKS]))
-def test_each_pair_in_the_table_happens_and_no_other(walks, table):
+def test_each_pair_in_the_tables_happens_and_no_other(walks, table, writes):
     for seed in range(walks):
         walk(seed)
-    never = sorted(map(str, table.keys() - table.pairs - RARE))
+    never = sorted(map(str, (table.keys() | writes.keys()) - table.pairs - writes.pairs - RARE))
     assert walks < WALKS or not never
     assert len(table.pairs) > len(table) / 2
+    assert len(writes.pairs) > len(writes) / 2
 
 
 @pytest.fixture
@@ -113,3 +128,44 @@ def test_what_follows_its_cursor_may_be_purged(seeking, table):
     seeking.tell(ev.ShardFailed(0, asked.generation, error, seeking.now_us))
     assert (phase.Phase.SEEKING, phase.Step.PURGE) in table.pairs
     assert (phase_of(seeking, "one"), phase_of(seeking, "two")) == ("purged", "waiting")
+
+
+@pytest.fixture
+def unsure():
+    """It is unknown whether the store has the acknowledgement of the first of two transactions."""
+    world = World.of(Source(Tx(10), Tx(20)))
+    world.subscribe()
+    world.report_all()
+    batch = world.get(rows_max=1)
+    lost = world.request_ack(batch.batch_id)
+    world.save(CoordinatorUnavailable("away"))
+    with pytest.raises(CoordinatorUnavailable):
+        world.result(lost)
+    return world, batch
+
+
+def test_an_acknowledgement_of_unknown_outcome_may_be_asked_for_again(unsure, writes):
+    world, batch = unsure
+    cursor = world.ack(batch.batch_id)
+    assert (WritePhase.UNSURE, WriteStep.ACK) in writes.pairs
+    assert cursor == world.stored["c"].cursor == batch.ack
+
+
+def test_a_repeated_acknowledgement_may_be_lost_and_is_repeated_once_more(unsure, writes):
+    world, batch = unsure
+    world.tick(1)
+    world.save(CoordinatorUnavailable("away"))
+    assert (WritePhase.REPEATING, WriteStep.LOST) in writes.pairs
+    world.tick(1)
+    world.save()
+    assert world.stored["c"].cursor == batch.ack
+
+
+def test_a_repeated_acknowledgement_may_be_refused_and_its_batch_stays(unsure, writes):
+    world, batch = unsure
+    world.tick(1)
+    world.save(UsageError("too large"))
+    assert (WritePhase.REPEATING, WriteStep.REFUSED) in writes.pairs
+    world.tick(1)
+    assert world.saving == []
+    assert world.ack(batch.batch_id) == batch.ack

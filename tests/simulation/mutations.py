@@ -24,11 +24,12 @@ from merge.calls.batch import Batch
 from merge.calls.call import Call
 from merge.calls.consumers import Ack, Get, GetRange
 from merge.calls.operators import RemoveShard
+from merge.delivery.continuation import Continuation
 from merge.delivery.delivery import Delivery
 from merge.delivery.lease import Lease
 from merge.delivery.ledger import Ledger
-from merge.delivery.subscriber import Subscriber
 from merge.delivery.subscribers import Subscribers
+from merge.delivery.write_phase import WritePhase
 from merge.group import Group
 from merge.order.membership import Membership
 from merge.order.pending import Pending
@@ -107,8 +108,8 @@ def a_write_without_an_answer_is_taken_for_a_refused_one(patch: Patch) -> None:
         instructions = real(self, event)
         if isinstance(event, ev.CursorNotSaved):
             subscriber = self._subscribers.find(event.client_id)
-            if subscriber is not None and subscriber.writes.saving is not None:
-                subscriber.writes.saving = None
+            if subscriber is not None and subscriber.writes.writing:
+                subscriber.writes.phase, subscriber.writes.write = WritePhase.IDLE, None
                 return [*instructions, *subscriber.save_subscription(self._stream)]
         return instructions
 
@@ -175,7 +176,7 @@ def a_rewind_opens_where_the_shards_were_read_to(patch: Patch) -> None:
         for subscriber in self._by_id.values():
             outstanding = subscriber.delivery.ledger.outstanding
             if outstanding:
-                subscriber.cursor = outstanding[-1].ack
+                subscriber.continuation.cursor = outstanding[-1].ack
         return real(self)
 
     patch(Subscribers, "rewind", rewind)
@@ -242,13 +243,13 @@ def positions_move_with_rows_only(patch: Patch) -> None:
 
 def batches_are_passed_before_they_are_acknowledged(patch: Patch) -> None:
     """The timer does not look whether a batch is outstanding."""
-    real = Subscriber.pass_quiet
+    real = Continuation.pass_quiet
 
-    def pass_quiet(self: Subscriber, stream: Stream) -> bool:
+    def pass_quiet(self: Continuation, stream: Stream) -> bool:
         with mock.patch.object(Ledger, "outstanding", property(lambda _: [])):
             return real(self, stream)
 
-    patch(Subscriber, "pass_quiet", pass_quiet)
+    patch(Continuation, "pass_quiet", pass_quiet)
 
 
 def a_removed_shard_goes_on(patch: Patch) -> None:
@@ -297,15 +298,15 @@ def a_skipped_shard_is_waited_for(patch: Patch) -> None:
 
 def who_was_away_misses_what_others_still_need(patch: Patch) -> None:
     """A client continues at the end of the log, instead of where the others are."""
-    real = Subscriber.stand_at
+    real = Continuation.stand_at
 
-    def stand_at(self: Subscriber, cursor: GroupPosition, stream: Stream) -> None:
+    def stand_at(self: Continuation, cursor: GroupPosition, stream: Stream) -> None:
         if self._gave_up_at is not None:
             kept = stream.log.slice(stream.log.base, stream.log.tip)
             cursor = stream.base.past(kept, stream.names, stream.shards, stream.servers, stream.created).ack
         real(self, cursor, stream)
 
-    patch(Subscriber, "stand_at", stand_at)
+    patch(Continuation, "stand_at", stand_at)
 
 
 def who_was_away_goes_back_before_its_cursor(patch: Patch) -> None:

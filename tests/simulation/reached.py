@@ -20,8 +20,8 @@ from simulation.unreached import compare, entry_of, load
 ROOT = Path(__file__).parents[2]
 #: the deciding code
 DECIDES = ("merge/delivery", "merge/order", "merge/group.py", "actors/group")
-#: the table of phases: each pair in it counts as a branch
-TABLE = "merge/delivery/phase.py", "_NEXT"
+#: the tables of phases: each pair in them counts as a branch
+TABLES = (("merge/delivery/phase.py", "_NEXT"), ("merge/delivery/write_phase.py", "_NEXT"))
 #: seeds that a process gets at a time
 A_TIME = 10
 #: walks of the group alone for each seed
@@ -121,7 +121,8 @@ def _counts() -> Counts:
             return finder
     counts = Counts(ROOT, DECIDES)
     sys.meta_path.insert(0, counts)
-    counts.count_table(*TABLE)
+    for file, name in TABLES:
+        counts.count_table(file, name)
     return counts
 
 

@@ -182,7 +182,7 @@ class Server(Process):
         await asyncio.sleep(0)
         machine = self.machine
         # A server that took over may not know the shard yet, and drops it from the cursors.
-        removed = machine is not None and call.shard in machine._stream.retired
+        removed = machine is not None and call.shard in machine._stream.membership.retired
         if machine is not None and (removed or self._role(call.shard) is Role.LEAVING):
             # A shard that has not joined yet also leaves at once.
             at_once = call.now or before is Role.JOINING
@@ -192,7 +192,7 @@ class Server(Process):
 
     def _role(self, name: str) -> Role | None:
         machine = self.machine
-        members = machine._stream.members if machine is not None else []
+        members = machine._stream.membership.members if machine is not None else []
         return next((member.role for member in members if member.name == name), None)
 
     async def actor_registry(self) -> tuple[list[str], list[str], bool]:

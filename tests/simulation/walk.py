@@ -118,7 +118,7 @@ class Walk:
 
     @property
     def _open_shards(self) -> list[int]:
-        members = range(len(self._world.group._stream.members))
+        members = range(len(self._world.group._stream.membership.members))
         return [shard for shard in members if shard not in self._world.opening]
 
     def _open(self) -> None:
@@ -167,7 +167,7 @@ class Walk:
 
     def _operate(self) -> None:
         world, chance = self._world, self._chance
-        names = [member.name for member in world.group._stream.members]
+        names = [member.name for member in world.group._stream.membership.members]
         try:
             match chance.randrange(5):
                 case 0 | 1:
@@ -176,7 +176,7 @@ class Walk:
                     self._oldest.append(0)
                     world.add(self._source(len(world.sources)), chance.choice((None, world.sources[0].start)))
                 case 3:
-                    gone = world.group._stream.orphans
+                    gone = world.group._stream.membership.orphans
                     name = chance.choice((*names, *gone, *gone))
                     world.remove(name, now=chance.random() < 0.6, until_us=chance.choice((0, 50)))
                 case _:
@@ -318,4 +318,5 @@ class Walk:
         group.describe(self._world.now_us)
         number = self._chance.randint(1, TRANSACTIONS)
         group.trace(f"{source.names[-1]}:{number}", {})
-        assert set(group.gone).isdisjoint(member.name for member in group._stream.members if member.counted)
+        members = group._stream.membership.members
+        assert set(group.gone).isdisjoint(member.name for member in members if member.counted)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum, auto
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,17 @@ from merge.values.position import Position
 Places = Callable[[Headers], tuple[Callable[[str], Position], Callable[[str], Position]]]
 
 
+class _Write(Enum):
+    """State of the writes of decisions."""
+
+    #: none is under way
+    IDLE = auto()
+    #: one is under way
+    UNDER_WAY = auto()
+    #: the last one was refused, or may have been; the next waits for a tick
+    REFUSED = auto()
+
+
 class DdlGate:
     """Passes headers on, see the module."""
 
@@ -36,8 +48,7 @@ class DdlGate:
         self._waiting: deque[tuple[int, Headers]] = deque()
         #: the version that the store has
         self._saved = 0
-        #: whether a write is under way, or was refused since the last tick
-        self._writing = self._refused = False
+        self._write = _Write.IDLE
 
     @property
     def waiting(self) -> list[Headers]:
@@ -102,14 +113,14 @@ class DdlGate:
     def write(self) -> Iterable[SaveDdl]:
         """Return the write that is due; at most one is under way, a refused one waits for a tick."""
         policy = self.policy
-        if policy is None or self._writing or self._refused or policy.version == self._saved:
+        if policy is None or self._write is not _Write.IDLE or policy.version == self._saved:
             return ()
-        self._writing = True
+        self._write = _Write.UNDER_WAY
         return (SaveDdl(policy.version, policy.to_text()),)
 
     def saved(self, version: int) -> Headers:
         """Note that the store has a version; return the headers that waited for it."""
-        self._writing, self._saved = False, version
+        self._write, self._saved = _Write.IDLE, version
         free: list[Headers] = [no_headers()]
         while self._waiting and self._waiting[0][0] <= version:
             free.append(self._waiting.popleft()[1])
@@ -117,11 +128,12 @@ class DdlGate:
 
     def not_saved(self) -> None:
         """Note that the store refused, or may have."""
-        self._writing, self._refused = False, True
+        self._write = _Write.REFUSED
 
     def ticked(self) -> None:
         """Note that time has passed: a refused write is repeated."""
-        self._refused = False
+        if self._write is _Write.REFUSED:
+            self._write = _Write.IDLE
 
     def describe(self, shards: Callable[[], Shards]) -> dict[str, Any] | None:
         """Return the state as a JSON object; None without a policy."""

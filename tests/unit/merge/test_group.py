@@ -478,7 +478,7 @@ def test_a_rewind_while_it_is_unknown_whether_a_cursor_is_written_delivers_nothi
         world.result(acking)
     assert waiting not in world.answers
     with pytest.raises(RetryableError):
-        world.ack(world.group._subscribers.find("c").writes.saving.batch.batch_id)
+        world.ack(world.group._subscribers.find("c").writes.acknowledging.batch_id)
     world.tick(1)
     world.save()
     assert keys(world.result(waiting)) == [20]
