@@ -74,7 +74,8 @@ def _make(server: DatabaseServer, begin: int, end: int) -> None:
 def _apart(server: DatabaseServer, count: int) -> dict[str, Any]:
     """Measure in processes of their own, which know nothing of others' tables."""
     # It writes rows, too.
-    address = replace(address_at(server, "s1", _SERVER_ID), user="root", password="")
+    where = server.address("root")
+    address = replace(address_at(server, "s1", _SERVER_ID), user="root", password=where.password)
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
         first, stored = pool.apply(_first, (address, count))

@@ -76,7 +76,8 @@ def test_a_server_says_what_the_files_do_not(one_ray: None, own_mariadb, tmp_pat
         "CREATE TABLE app.t (id INT UNSIGNED PRIMARY KEY, u UUID, e ENUM('a', 'b'))",
     )
     server.execute("INSERT INTO app.t VALUES (4000000000, '6ccd780c-baba-4026-9564-5b8c65600000', 'b')")
-    where = server.address()
+    where, password = server.address("root"), tmp_path / "password"
+    password.write_text(where.password)
     settings = build_instance(
         {
             "preset": "file",
@@ -85,7 +86,12 @@ def test_a_server_says_what_the_files_do_not(one_ray: None, own_mariadb, tmp_pat
                 {
                     "name": "files",
                     "files": f"{server.folder}/data/mysql-bin.*",
-                    "lookup": {"host": where.host, "port": where.port, "user": "root"},
+                    "lookup": {
+                        "host": where.host,
+                        "port": where.port,
+                        "user": where.user,
+                        "password_file": str(password),
+                    },
                 }
             ],
             "filter": {"white": r"app\..*"},
