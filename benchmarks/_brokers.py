@@ -1,11 +1,13 @@
 """Message brokers of one's own: processes on free ports of 127.0.0.1, which end with their owner.
 
-Their programs are those that `scripts/get-brokers.sh` unpacks.
+Their programs are those that `scripts/get-brokers.sh` unpacks. Every user of the machine reaches their ports:
+their one account has a random password, new in each process.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -15,15 +17,23 @@ import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Final, Self
+
+import pika
 
 from playground.database.child_process import free_port, start_child
+from playground.database.secret_file import secret_file
 
 _CACHE = Path(__file__).parents[1] / ".cache"
 HOST = "127.0.0.1"
+#: who may use a broker
+USER: Final = "canal"
+PASSWORD: Final = secrets.token_hex(16)
 #: seconds that a broker may take to start or to end
 _START_S, _STOP_S = 90.0, 30.0
 _TAIL_CHARS = 2_000
+#: how a listener of Kafka checks logins that bring the password
+PLAIN_LOGIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 
 class BrokerMissingError(RuntimeError):
@@ -53,6 +63,21 @@ class Broker(ABC):
             self._folder = Path(tempfile.mkdtemp(prefix=f"canal-group-{self.name.lower()}-"))
             self._prepare()
         return self._folder
+
+    @property
+    @abstractmethod
+    def output(self) -> dict[str, Any]:
+        """The settings of a relay's `output` that publishes here."""
+
+    @property
+    def password_file(self) -> Path:
+        """A file with the password."""
+        return secret_file(self.folder / "password", PASSWORD)
+
+    @property
+    def pid(self) -> int | None:
+        """Its process; None: it was not started, or was ended by us."""
+        return self._process.pid if self._process is not None else None
 
     def start(self) -> None:
         """Start, and wait until it answers; do nothing if it runs.
@@ -134,7 +159,7 @@ class Broker(ABC):
 
 
 class KafkaBroker(Broker):
-    """Kafka in KRaft mode, one node."""
+    """Kafka in KRaft mode, one node; both of its listeners ask for the password."""
 
     name = "Kafka"
 
@@ -142,16 +167,38 @@ class KafkaBroker(Broker):
         super().__init__()
         self._controller_port = free_port()
 
+    @property
+    def output(self) -> dict[str, Any]:
+        """The settings of a relay's `output` that publishes here."""
+        login = {"username": USER, "password_file": str(self.password_file), "mechanism": "PLAIN"}
+        return {"kind": "kafka", "servers": self.hosts, **login}
+
+    @property
+    def client(self) -> dict[str, str]:
+        """The options with which librdkafka connects."""
+        return {
+            "bootstrap.servers": self.hosts,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": USER,
+            "sasl.password": PASSWORD,
+        }
+
     def _properties(self) -> dict[str, object]:
         """Return the content of its server.properties."""
         return {
             "process.roles": "broker,controller",
             "node.id": 1,
             "controller.quorum.voters": f"1@{HOST}:{self._controller_port}",
-            "listeners": f"PLAINTEXT://{self.hosts},CONTROLLER://{HOST}:{self._controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{self.hosts}",
+            "listeners": f"LOCAL://{self.hosts},CONTROLLER://{HOST}:{self._controller_port}",
+            "advertised.listeners": f"LOCAL://{self.hosts}",
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "inter.broker.listener.name": "LOCAL",
+            "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,LOCAL:SASL_PLAINTEXT",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            **self._login("controller"),
+            **self._login("local"),
             "log.dirs": self.folder / "data",
             "num.partitions": 1,
             "offsets.topic.num.partitions": 1,
@@ -165,14 +212,18 @@ class KafkaBroker(Broker):
             "auto.create.topics.enable": "true",
         }
 
-    def _format_options(self) -> list[str]:
-        """Return what the tool that formats its folder is told besides."""
-        return []
+    def _login(self, listener: str) -> dict[str, object]:
+        """Return the properties of a listener that the node calls itself, too."""
+        prefix, known = f"listener.name.{listener}", f'username="{USER}" password="{PASSWORD}"'
+        return {
+            f"{prefix}.sasl.enabled.mechanisms": "PLAIN",
+            f"{prefix}.plain.sasl.jaas.config": f'{PLAIN_LOGIN} {known} user_{USER}="{PASSWORD}";',
+        }
 
     def _prepare(self) -> None:
-        properties = self.folder / "server.properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
-        words = ["format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(properties), *self._format_options()]
+        text = "".join(f"{key}={value}\n" for key, value in self._properties().items())
+        properties = secret_file(self.folder / "server.properties", text)
+        words = ["format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(properties)]
         done = subprocess.run(
             [*self._java("kafka.tools.StorageTool"), *words],
             capture_output=True,
@@ -203,6 +254,18 @@ class RabbitBroker(Broker):
         self._node_port, self._epmd_port = free_port(), free_port()
         self._epmd: subprocess.Popen[bytes] | None = None
 
+    @property
+    def output(self) -> dict[str, Any]:
+        """The settings of a relay's `output` that publishes here."""
+        login = {"username": USER, "password_file": str(self.password_file)}
+        return {"kind": "rabbitmq", "port": self.port, **login}
+
+    @property
+    def client(self) -> pika.ConnectionParameters:
+        """The parameters with which pika connects."""
+        login = pika.PlainCredentials(USER, PASSWORD)
+        return pika.ConnectionParameters(host=HOST, port=self.port, credentials=login)
+
     def start(self) -> None:
         """Start, and wait until it answers; do nothing if it runs."""
         if self._epmd is None or self._epmd.poll() is not None:
@@ -221,11 +284,18 @@ class RabbitBroker(Broker):
 
     def _properties(self) -> dict[str, object]:
         """Return the content of its rabbitmq.conf."""
-        return {"listeners.tcp.default": self.hosts, "log.console": "true"}
+        return {
+            "listeners.tcp.default": self.hosts,
+            "log.console": "true",
+            "default_user": USER,
+            "default_pass": PASSWORD,
+        }
 
     def _prepare(self) -> None:
-        properties = self.folder / "rabbitmq.conf"
-        properties.write_text("".join(f"{key} = {value}\n" for key, value in self._properties().items()))
+        text = "".join(f"{key} = {value}\n" for key, value in self._properties().items())
+        secret_file(self.folder / "rabbitmq.conf", text)
+        # Whoever knows it can run commands by the node's port, and Erlang's own is not hard to guess.
+        secret_file(self.folder / ".erlang.cookie", secrets.token_hex(32))
         (self.folder / "plugins").write_text("[].\n")
 
     def _command(self) -> list[str]:

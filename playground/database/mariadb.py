@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from playground.database.child_process import run_as_root
+from playground.database.secret_file import secret_file
 from playground.database.server_process import (
     CANAL_PASSWORD,
     CANAL_USER,
@@ -65,12 +66,13 @@ def _make_datadir(datadir: Path) -> None:
     program = _program("mariadb-install-db", "mysql_install_db")
     users, canal = datadir.with_name("users.sql"), f"'{CANAL_USER}'@'127.0.0.1'"
     # Before anybody can connect: root is made without a password, once for each name of this machine.
-    users.write_text(
+    secret_file(
+        users,
         "FLUSH PRIVILEGES;\n"
         f"CREATE USER {canal} IDENTIFIED BY '{CANAL_PASSWORD}';\n"
         f"GRANT {', '.join(MARIADB_GRANTS)} ON *.* TO {canal};\n"
         "UPDATE mysql.global_priv SET priv = json_set(priv, '$.plugin', 'mysql_native_password',"
-        f" '$.authentication_string', PASSWORD('{ROOT_PASSWORD}')) WHERE User = 'root';\n"
+        f" '$.authentication_string', PASSWORD('{ROOT_PASSWORD}')) WHERE User = 'root';\n",
     )
     make_with(
         [

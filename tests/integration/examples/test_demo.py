@@ -69,11 +69,20 @@ def test_a_stranger_on_the_machine_gets_into_no_server_of_ours(server):
     with pytest.raises(pymysql.OperationalError, match="secure-file-priv"):
         server.execute(f"SELECT 1 INTO OUTFILE '{target}'")
     assert not target.exists()
+    server.execute("CREATE DATABASE files", "CREATE TABLE files.t (line TEXT)")
+    with pytest.raises(pymysql.OperationalError, match="secure-file-priv"):
+        server.execute("LOAD DATA INFILE '/etc/hostname' INTO TABLE files.t")
+    assert server.execute("SELECT COUNT(*) FROM files.t") == ((0,),)
     assert server.execute("SELECT LOAD_FILE('/etc/hostname')") == ((None,),)
     assert server.folder.stat().st_mode & 0o077 == 0, "nobody else reaches the socket"
     command = Path(f"/proc/{server.pid}/cmdline").read_bytes().decode()
-    assert server.password not in command
-    assert server.address().password not in command
+    for password in (server.password, server.address().password):
+        assert len(password) == 32
+        assert password not in command
+        assert password not in server.log_path.read_text(errors="replace")
+    users = server.template().with_name("users.sql")
+    assert server.password in users.read_text()
+    assert users.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.fixture

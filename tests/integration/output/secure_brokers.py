@@ -1,16 +1,21 @@
-"""Brokers that ask for TLS, certificates and passwords, each with a plain listener for what tests look at."""
+"""Brokers that ask for TLS, certificates and passwords, each with a listener for what tests look at."""
 
 from __future__ import annotations
 
 from certificates import Authority, Pair
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
-from benchmarks._brokers import HOST, KafkaBroker, RabbitBroker
+from benchmarks._brokers import HOST, PASSWORD, PLAIN_LOGIN, USER, KafkaBroker, RabbitBroker
 from playground.database.child_process import free_port
 
-USER, PASSWORD = "canal", "right-and-secret"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+_ITERATIONS = 4_096
 
 
 class SecureKafka(KafkaBroker):
@@ -54,9 +59,16 @@ class SecureKafka(KafkaBroker):
             **_logins("sasl_ssl"),
         }
 
-    def _format_options(self) -> list[str]:
-        scram = [f"{name}=[name={USER},password={PASSWORD}]" for name in MECHANISMS if name != "PLAIN"]
-        return [word for each in scram for word in ("--add-scram", each)]
+    def start(self) -> None:
+        """Start, and wait until it knows the password in every mechanism; do nothing if it runs."""
+        super().start()
+        credentials = [
+            UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, _ITERATIONS), PASSWORD.encode())
+            for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+        ]
+        # Not by the tool that formats its folder: a command line can be read by every user.
+        for done in AdminClient(self.client).alter_user_scram_credentials(credentials).values():
+            done.result()
 
 
 def _logins(listener: str) -> dict[str, object]:
@@ -64,14 +76,14 @@ def _logins(listener: str) -> dict[str, object]:
     prefix = f"listener.name.{listener}"
     return {
         f"{prefix}.sasl.enabled.mechanisms": ",".join(MECHANISMS),
-        f"{prefix}.plain.sasl.jaas.config": f'{_PLAIN} user_{USER}="{PASSWORD}";',
+        f"{prefix}.plain.sasl.jaas.config": f'{PLAIN_LOGIN} user_{USER}="{PASSWORD}";',
         f"{prefix}.scram-sha-256.sasl.jaas.config": _SCRAM,
         f"{prefix}.scram-sha-512.sasl.jaas.config": _SCRAM,
     }
 
 
 class SecureRabbit(RabbitBroker):
-    """RabbitMQ with a listener for TLS that asks for a certificate; its user is guest.
+    """RabbitMQ with a listener for TLS that asks for a certificate.
 
     Args:
         authority: signs its certificate, and those of its clients.
