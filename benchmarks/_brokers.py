@@ -19,21 +19,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
-import pika
-
 from playground.database.child_process import free_port, start_child
 from playground.database.secret_file import secret_file
 
-_CACHE = Path(__file__).parents[1] / ".cache"
+#: where their programs are
+CACHE = Path(__file__).parents[1] / ".cache"
 HOST = "127.0.0.1"
 #: who may use a broker
 USER: Final = "canal"
 PASSWORD: Final = secrets.token_hex(16)
 #: seconds that a broker may take to start or to end
 _START_S, _STOP_S = 90.0, 30.0
-_TAIL_CHARS = 2_000
-#: how a listener of Kafka checks logins that bring the password
-PLAIN_LOGIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+#: of a log that an error shows
+TAIL_CHARS = 2_000
 
 
 class BrokerMissingError(RuntimeError):
@@ -94,7 +92,7 @@ class Broker(ABC):
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline_s:
                 self.kill()
-                said = log.read_text(errors="replace")[-_TAIL_CHARS:]
+                said = log.read_text(errors="replace")[-TAIL_CHARS:]
                 raise RuntimeError(f"{self.name} does not start: {said}")
             time.sleep(0.05)
 
@@ -156,172 +154,3 @@ class Broker(ABC):
         with socket.socket() as probe:
             probe.settimeout(1.0)
             return probe.connect_ex((HOST, self.port)) == 0
-
-
-class KafkaBroker(Broker):
-    """Kafka in KRaft mode, one node; both of its listeners ask for the password."""
-
-    name = "Kafka"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._controller_port = free_port()
-
-    @property
-    def output(self) -> dict[str, Any]:
-        """The settings of a relay's `output` that publishes here."""
-        login = {"username": USER, "password_file": str(self.password_file), "mechanism": "PLAIN"}
-        return {"kind": "kafka", "servers": self.hosts, **login}
-
-    @property
-    def client(self) -> dict[str, str]:
-        """The options with which librdkafka connects."""
-        return {
-            "bootstrap.servers": self.hosts,
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": USER,
-            "sasl.password": PASSWORD,
-        }
-
-    def _properties(self) -> dict[str, object]:
-        """Return the content of its server.properties."""
-        return {
-            "process.roles": "broker,controller",
-            "node.id": 1,
-            "controller.quorum.voters": f"1@{HOST}:{self._controller_port}",
-            "listeners": f"LOCAL://{self.hosts},CONTROLLER://{HOST}:{self._controller_port}",
-            "advertised.listeners": f"LOCAL://{self.hosts}",
-            "controller.listener.names": "CONTROLLER",
-            "inter.broker.listener.name": "LOCAL",
-            "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,LOCAL:SASL_PLAINTEXT",
-            "sasl.mechanism.controller.protocol": "PLAIN",
-            "sasl.mechanism.inter.broker.protocol": "PLAIN",
-            **self._login("controller"),
-            **self._login("local"),
-            "log.dirs": self.folder / "data",
-            "num.partitions": 1,
-            "offsets.topic.num.partitions": 1,
-            "offsets.topic.replication.factor": 1,
-            "transaction.state.log.num.partitions": 1,
-            "transaction.state.log.replication.factor": 1,
-            "transaction.state.log.min.isr": 1,
-            "share.coordinator.state.topic.replication.factor": 1,
-            "share.coordinator.state.topic.min.isr": 1,
-            "group.initial.rebalance.delay.ms": 0,
-            "auto.create.topics.enable": "true",
-        }
-
-    def _login(self, listener: str) -> dict[str, object]:
-        """Return the properties of a listener that the node calls itself, too."""
-        prefix, known = f"listener.name.{listener}", f'username="{USER}" password="{PASSWORD}"'
-        return {
-            f"{prefix}.sasl.enabled.mechanisms": "PLAIN",
-            f"{prefix}.plain.sasl.jaas.config": f'{PLAIN_LOGIN} {known} user_{USER}="{PASSWORD}";',
-        }
-
-    def _prepare(self) -> None:
-        text = "".join(f"{key}={value}\n" for key, value in self._properties().items())
-        properties = secret_file(self.folder / "server.properties", text)
-        words = ["format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(properties)]
-        done = subprocess.run(
-            [*self._java("kafka.tools.StorageTool"), *words],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise RuntimeError(f"Kafka's folder cannot be formatted: {done.stderr[-_TAIL_CHARS:]}")
-
-    def _command(self) -> list[str]:
-        return [*self._java("kafka.Kafka"), str(self.folder / "server.properties")]
-
-    def _java(self, main: str) -> list[str]:
-        jars, java = _CACHE / "kafka", shutil.which("java")
-        if not jars.is_dir() or java is None:
-            raise BrokerMissingError("Kafka is not on this machine: scripts/get-brokers.sh gets it.")
-        tuned = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-        return [java, *tuned, "-cp", f"{jars}/*", main]
-
-
-class RabbitBroker(Broker):
-    """RabbitMQ, one node, with an epmd of its own."""
-
-    name = "RabbitMQ"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._node_port, self._epmd_port = free_port(), free_port()
-        self._epmd: subprocess.Popen[bytes] | None = None
-
-    @property
-    def output(self) -> dict[str, Any]:
-        """The settings of a relay's `output` that publishes here."""
-        login = {"username": USER, "password_file": str(self.password_file)}
-        return {"kind": "rabbitmq", "port": self.port, **login}
-
-    @property
-    def client(self) -> pika.ConnectionParameters:
-        """The parameters with which pika connects."""
-        login = pika.PlainCredentials(USER, PASSWORD)
-        return pika.ConnectionParameters(host=HOST, port=self.port, credentials=login)
-
-    def start(self) -> None:
-        """Start, and wait until it answers; do nothing if it runs."""
-        if self._epmd is None or self._epmd.poll() is not None:
-            found = sorted((self._root() / "usr/lib/erlang").glob("erts-*/bin/epmd"))
-            command = [str(found[0]), "-address", HOST, "-port", str(self._epmd_port)]
-            self._epmd = start_child(command, self.folder / "epmd.log")
-        super().start()
-
-    def stop(self) -> None:
-        """End it, and remove its folder."""
-        super().stop()
-        if self._epmd is not None:
-            self._epmd.kill()
-            self._epmd.wait()
-            self._epmd = None
-
-    def _properties(self) -> dict[str, object]:
-        """Return the content of its rabbitmq.conf."""
-        return {
-            "listeners.tcp.default": self.hosts,
-            "log.console": "true",
-            "default_user": USER,
-            "default_pass": PASSWORD,
-        }
-
-    def _prepare(self) -> None:
-        text = "".join(f"{key} = {value}\n" for key, value in self._properties().items())
-        secret_file(self.folder / "rabbitmq.conf", text)
-        # Whoever knows it can run commands by the node's port, and Erlang's own is not hard to guess.
-        secret_file(self.folder / ".erlang.cookie", secrets.token_hex(32))
-        (self.folder / "plugins").write_text("[].\n")
-
-    def _command(self) -> list[str]:
-        root, folder = self._root(), self.folder
-        (home,) = (root / "usr/lib/rabbitmq/lib").iterdir()
-        said = {
-            "ERL_EPMD_ADDRESS": HOST,
-            "ERL_EPMD_PORT": self._epmd_port,
-            "HOME": folder,
-            "PATH": f"{root}/usr/lib/erlang/bin:{os.environ['PATH']}",
-            "RABBITMQ_CONFIG_FILE": folder / "rabbitmq",
-            "RABBITMQ_CONF_ENV_FILE": folder / "none",
-            "RABBITMQ_DIST_PORT": self._node_port,
-            "RABBITMQ_ENABLED_PLUGINS_FILE": folder / "plugins",
-            "RABBITMQ_LOGS": "-",
-            "RABBITMQ_MNESIA_BASE": folder / "data",
-            "RABBITMQ_NODENAME": f"canal-group-{self.port}@localhost",
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
-            # Without it the process would be a shell that starts the broker.
-            "RUNNING_UNDER_SYSTEMD": "true",
-        }
-        words = [f"{name}={value}" for name, value in said.items()]
-        return ["/usr/bin/env", *words, str(home / "sbin" / "rabbitmq-server")]
-
-    def _root(self) -> Path:
-        root = _CACHE / "rabbitmq"
-        if not root.is_dir():
-            raise BrokerMissingError("RabbitMQ is not on this machine: scripts/get-brokers.sh gets it.")
-        return root

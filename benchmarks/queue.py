@@ -16,9 +16,10 @@ from typing import Any
 import confluent_kafka
 import pika
 
-from benchmarks._brokers import KafkaBroker, RabbitBroker
+from benchmarks._kafka_broker import KafkaBroker
 from benchmarks._load import BULK_ROWS, NAME, SHARDS, cpus, fill, servers
 from benchmarks._pipeline import DESTINATION, instance
+from benchmarks._rabbit_broker import RabbitBroker
 from canal_group.client.client import connect
 from canal_group.shapes.maps import tidied
 from conf.relay.relay_settings import RouteSettings, build_relay

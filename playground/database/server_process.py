@@ -218,7 +218,7 @@ class DatabaseServer(ABC):
         if not datadir.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             self.folder.chmod(0o700)
-            self._files.mkdir()
+            self._files.mkdir(exist_ok=True)
             copy_sparse(self.template(), datadir)
         self._process = start_child([*self.command(datadir), *self.options], self.log_path)
         self._await_answer()

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 from integration.output.running_broker import running
 
-from benchmarks._brokers import KafkaBroker, RabbitBroker
+from benchmarks._kafka_broker import KafkaBroker
+from benchmarks._rabbit_broker import RabbitBroker
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,8 @@ import pika
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from integration.shop import DEADLINE_S
 
-from benchmarks._brokers import KafkaBroker, RabbitBroker
+from benchmarks._kafka_broker import KafkaBroker
+from benchmarks._rabbit_broker import RabbitBroker
 from conf.relay.relay_settings import RelaySettings, build_relay
 from programs.output.kinds import settings_of
 from programs.output.publisher import Publisher

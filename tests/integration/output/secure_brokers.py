@@ -10,7 +10,9 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from benchmarks._brokers import HOST, PASSWORD, PLAIN_LOGIN, USER, KafkaBroker, RabbitBroker
+from benchmarks._brokers import HOST, PASSWORD, USER
+from benchmarks._kafka_broker import PLAIN_LOGIN, KafkaBroker
+from benchmarks._rabbit_broker import RabbitBroker
 from playground.database.child_process import free_port
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

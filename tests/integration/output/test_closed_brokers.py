@@ -11,7 +11,9 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from pika.exceptions import ProbableAuthenticationError
 
-from benchmarks._brokers import PASSWORD, USER, Broker, KafkaBroker, RabbitBroker
+from benchmarks._brokers import PASSWORD, USER, Broker
+from benchmarks._kafka_broker import KafkaBroker
+from benchmarks._rabbit_broker import RabbitBroker
 
 #: how long a stranger waits for Kafka, seconds
 WAIT_S = 5.0

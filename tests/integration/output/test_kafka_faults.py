@@ -14,7 +14,7 @@ from integration.shared_servers import SharedShop
 from soak import first_quick, patient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
-from benchmarks._brokers import KafkaBroker
+from benchmarks._kafka_broker import KafkaBroker
 
 
 @pytest.mark.timeout(patient(600))

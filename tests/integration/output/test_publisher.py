@@ -18,7 +18,9 @@ from integration.shop import DEADLINE_S
 from integration.zookeeper_fixtures import eventually
 
 import canal_group
-from benchmarks._brokers import PASSWORD, USER, KafkaBroker, RabbitBroker
+from benchmarks._brokers import PASSWORD, USER
+from benchmarks._kafka_broker import KafkaBroker
+from benchmarks._rabbit_broker import RabbitBroker
 from canal_group.canal_protocol.entry_pb2 import Entry, EventType, RowChange
 from canal_group.canal_protocol.packet_pb2 import Messages, Packet, PacketType
 from canal_group.operator import Operator

@@ -13,7 +13,7 @@ from integration.shared_servers import SharedShop
 from soak import first_quick, patient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
-from benchmarks._brokers import RabbitBroker
+from benchmarks._rabbit_broker import RabbitBroker
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from integration.shop import DEADLINE_S
 from integration.zookeeper_fixtures import eventually
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks._brokers import KafkaBroker
+from benchmarks._kafka_broker import KafkaBroker
 
 
 class Metrics:

@@ -14,7 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from integration.output.conformance import SinkConformance, Target, after, messages, publish
 from integration.output.published import Queue, in_kafka, in_lines
 
-from benchmarks._brokers import KafkaBroker, RabbitBroker
+from benchmarks._kafka_broker import KafkaBroker
+from benchmarks._rabbit_broker import RabbitBroker
 from conf.relay.kafka_settings import KafkaSettings
 from conf.relay.rabbitmq_settings import RabbitSettings
 from merge.errors import SinkRefused
