@@ -69,7 +69,8 @@ class SecureKafka(KafkaBroker):
             for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
         ]
         # Not by the tool that formats its folder: a command line can be read by every user.
-        for done in AdminClient(self.client).alter_user_scram_credentials(credentials).values():
+        admin = AdminClient(self.client)
+        for done in admin.alter_user_scram_credentials(credentials).values():
             done.result()
 
 

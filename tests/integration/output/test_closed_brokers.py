@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import socket
+import struct
+from contextlib import suppress
 from pathlib import Path
 
 import pika
@@ -53,9 +56,12 @@ def test_kafka_tells_nothing_without_the_password(kafka: KafkaBroker):
 def test_kafka_s_controller_asks_for_the_password(kafka: KafkaBroker):
     properties = (kafka.folder / "server.properties").read_text()
     (port,) = re.findall(r"^controller\.quorum\.voters=1@127\.0\.0\.1:(\d+)$", properties, re.MULTILINE)
-    stranger = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0})
-    with pytest.raises(KafkaException):
-        stranger.list_topics(timeout=WAIT_S)
+    # DescribeCluster, which a controller answers to whoever may ask.
+    request = struct.pack(">hhihx?bx", 60, 1, 7, -1, False, 2)
+    with socket.create_connection(("127.0.0.1", int(port)), timeout=60) as stranger:
+        stranger.sendall(struct.pack(">i", len(request)) + request)
+        with suppress(ConnectionResetError):
+            assert stranger.recv(4096) == b"", "it ends the connection"
 
 
 def test_rabbitmq_refuses_whoever_lacks_the_password(rabbit: RabbitBroker):
