@@ -18,6 +18,8 @@ from playground.database.child_process import free_port
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 _ITERATIONS = 4_096
+#: seconds until a listener knows a password
+_KNOWN_S = 60.0
 
 
 class SecureKafka(KafkaBroker):
@@ -64,14 +66,17 @@ class SecureKafka(KafkaBroker):
     def start(self) -> None:
         """Start, and wait until it knows the password in every mechanism; do nothing if it runs."""
         super().start()
-        credentials = [
-            UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, _ITERATIONS), PASSWORD.encode())
-            for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
-        ]
-        # Not by the tool that formats its folder: a command line can be read by every user.
         admin = AdminClient(self.client)
-        for done in admin.alter_user_scram_credentials(credentials).values():
-            done.result()
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            # Not by the tool that formats its folder: a command line can be read by every user.
+            known = UserScramCredentialUpsertion(
+                USER, ScramCredentialInfo(mechanism, _ITERATIONS), PASSWORD.encode()
+            )
+            admin.alter_user_scram_credentials([known])[USER].result()
+        for name in MECHANISMS:
+            login = {"bootstrap.servers": self.servers("SASL_PLAINTEXT"), "sasl.mechanism": name}
+            # A listener learns of them a moment after they are stored; until then the client tries again.
+            AdminClient({**self.client, **login, "log_level": 0}).list_topics(timeout=_KNOWN_S)
 
 
 def _logins(listener: str) -> dict[str, object]:
