@@ -22,9 +22,9 @@ import org.slf4j.LoggerFactory;
 /**
  * canal's own server, for the benchmark. An instance of it reads a group of servers into one ring in memory.
  *
- * <p>Arguments: the port to listen on; destinations, separated by commas; the pattern of tables; user; password; the
- * binlog file from whose beginning every server is read; the port of each server. A destination's instance starts at
- * its first subscription.
+ * <p>Arguments: the port to listen on; destinations, separated by commas; the pattern of tables; user, whose password
+ * is in MYSQL_PWD; the binlog file from whose beginning every server is read; the port of each server. A destination's
+ * instance starts at its first subscription.
  *
  * <p>What is not set here has canal's default. As in the group instance that canal ships, positions are kept in memory,
  * and transactions leave in the order of their arrival: they are not merged by time. As in its server, rows are parsed in
@@ -33,7 +33,7 @@ import org.slf4j.LoggerFactory;
 final class CanalPeer {
     private static final String HOST = "127.0.0.1";
     private static final int FIRST_EVENT = 4;
-    private static final int SERVERS_FROM = 6;
+    private static final int SERVERS_FROM = 5;
     /**
      * Far from the ids of servers. Each destination of each process has its own: a server ends the dump of a replica
      * whose id another one brings, which canal tries again only after ten seconds or more.
@@ -81,11 +81,11 @@ final class CanalPeer {
         parameter.setTsdbEnable(false);
         parameter.setGroupDbAddresses(List.of(servers));
         parameter.setDbUsername(arguments[3]);
-        parameter.setDbPassword(arguments[4]);
+        parameter.setDbPassword(System.getenv("MYSQL_PWD"));
         parameter.setDefaultDatabaseName("");
         parameter.setSlaveId(replicaId);
         parameter.setPositions(
-            List.of("{\"journalName\":\"%s\",\"position\":%d}".formatted(arguments[5], FIRST_EVENT)));
+            List.of("{\"journalName\":\"%s\",\"position\":%d}".formatted(arguments[4], FIRST_EVENT)));
         Canal canal = new Canal();
         canal.setId(replicaId);
         canal.setName(destination);

@@ -1,11 +1,13 @@
 """Message brokers of one's own: processes on free ports of 127.0.0.1, which end with their owner.
 
-Their programs are those that `scripts/get-brokers.sh` unpacks.
+Their programs are those that `scripts/get-brokers.sh` unpacks. Every user of the machine reaches their ports:
+their one account has a random password, new in each process.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -15,15 +17,21 @@ import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from playground.database.child_process import free_port, start_child
+from playground.database.secret_file import secret_file
 
-_CACHE = Path(__file__).parents[1] / ".cache"
+#: where their programs are
+CACHE = Path(__file__).parents[1] / ".cache"
 HOST = "127.0.0.1"
+#: who may use a broker
+USER: Final = "canal"
+PASSWORD: Final = secrets.token_hex(16)
 #: seconds that a broker may take to start or to end
 _START_S, _STOP_S = 90.0, 30.0
-_TAIL_CHARS = 2_000
+#: of a log that an error shows
+TAIL_CHARS = 2_000
 
 
 class BrokerMissingError(RuntimeError):
@@ -54,6 +62,21 @@ class Broker(ABC):
             self._prepare()
         return self._folder
 
+    @property
+    @abstractmethod
+    def output(self) -> dict[str, Any]:
+        """The settings of a relay's `output` that publishes here."""
+
+    @property
+    def password_file(self) -> Path:
+        """A file with the password."""
+        return secret_file(self.folder / "password", PASSWORD)
+
+    @property
+    def pid(self) -> int | None:
+        """Its process; None: it was not started, or was ended by us."""
+        return self._process.pid if self._process is not None else None
+
     def start(self) -> None:
         """Start, and wait until it answers; do nothing if it runs.
 
@@ -69,7 +92,7 @@ class Broker(ABC):
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline_s:
                 self.kill()
-                said = log.read_text(errors="replace")[-_TAIL_CHARS:]
+                said = log.read_text(errors="replace")[-TAIL_CHARS:]
                 raise RuntimeError(f"{self.name} does not start: {said}")
             time.sleep(0.05)
 
@@ -131,127 +154,3 @@ class Broker(ABC):
         with socket.socket() as probe:
             probe.settimeout(1.0)
             return probe.connect_ex((HOST, self.port)) == 0
-
-
-class KafkaBroker(Broker):
-    """Kafka in KRaft mode, one node."""
-
-    name = "Kafka"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._controller_port = free_port()
-
-    def _properties(self) -> dict[str, object]:
-        """Return the content of its server.properties."""
-        return {
-            "process.roles": "broker,controller",
-            "node.id": 1,
-            "controller.quorum.voters": f"1@{HOST}:{self._controller_port}",
-            "listeners": f"PLAINTEXT://{self.hosts},CONTROLLER://{HOST}:{self._controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{self.hosts}",
-            "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            "log.dirs": self.folder / "data",
-            "num.partitions": 1,
-            "offsets.topic.num.partitions": 1,
-            "offsets.topic.replication.factor": 1,
-            "transaction.state.log.num.partitions": 1,
-            "transaction.state.log.replication.factor": 1,
-            "transaction.state.log.min.isr": 1,
-            "share.coordinator.state.topic.replication.factor": 1,
-            "share.coordinator.state.topic.min.isr": 1,
-            "group.initial.rebalance.delay.ms": 0,
-            "auto.create.topics.enable": "true",
-        }
-
-    def _format_options(self) -> list[str]:
-        """Return what the tool that formats its folder is told besides."""
-        return []
-
-    def _prepare(self) -> None:
-        properties = self.folder / "server.properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
-        words = ["format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(properties), *self._format_options()]
-        done = subprocess.run(
-            [*self._java("kafka.tools.StorageTool"), *words],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise RuntimeError(f"Kafka's folder cannot be formatted: {done.stderr[-_TAIL_CHARS:]}")
-
-    def _command(self) -> list[str]:
-        return [*self._java("kafka.Kafka"), str(self.folder / "server.properties")]
-
-    def _java(self, main: str) -> list[str]:
-        jars, java = _CACHE / "kafka", shutil.which("java")
-        if not jars.is_dir() or java is None:
-            raise BrokerMissingError("Kafka is not on this machine: scripts/get-brokers.sh gets it.")
-        tuned = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-        return [java, *tuned, "-cp", f"{jars}/*", main]
-
-
-class RabbitBroker(Broker):
-    """RabbitMQ, one node, with an epmd of its own."""
-
-    name = "RabbitMQ"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._node_port, self._epmd_port = free_port(), free_port()
-        self._epmd: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start, and wait until it answers; do nothing if it runs."""
-        if self._epmd is None or self._epmd.poll() is not None:
-            found = sorted((self._root() / "usr/lib/erlang").glob("erts-*/bin/epmd"))
-            command = [str(found[0]), "-address", HOST, "-port", str(self._epmd_port)]
-            self._epmd = start_child(command, self.folder / "epmd.log")
-        super().start()
-
-    def stop(self) -> None:
-        """End it, and remove its folder."""
-        super().stop()
-        if self._epmd is not None:
-            self._epmd.kill()
-            self._epmd.wait()
-            self._epmd = None
-
-    def _properties(self) -> dict[str, object]:
-        """Return the content of its rabbitmq.conf."""
-        return {"listeners.tcp.default": self.hosts, "log.console": "true"}
-
-    def _prepare(self) -> None:
-        properties = self.folder / "rabbitmq.conf"
-        properties.write_text("".join(f"{key} = {value}\n" for key, value in self._properties().items()))
-        (self.folder / "plugins").write_text("[].\n")
-
-    def _command(self) -> list[str]:
-        root, folder = self._root(), self.folder
-        (home,) = (root / "usr/lib/rabbitmq/lib").iterdir()
-        said = {
-            "ERL_EPMD_ADDRESS": HOST,
-            "ERL_EPMD_PORT": self._epmd_port,
-            "HOME": folder,
-            "PATH": f"{root}/usr/lib/erlang/bin:{os.environ['PATH']}",
-            "RABBITMQ_CONFIG_FILE": folder / "rabbitmq",
-            "RABBITMQ_CONF_ENV_FILE": folder / "none",
-            "RABBITMQ_DIST_PORT": self._node_port,
-            "RABBITMQ_ENABLED_PLUGINS_FILE": folder / "plugins",
-            "RABBITMQ_LOGS": "-",
-            "RABBITMQ_MNESIA_BASE": folder / "data",
-            "RABBITMQ_NODENAME": f"canal-group-{self.port}@localhost",
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
-            # Without it the process would be a shell that starts the broker.
-            "RUNNING_UNDER_SYSTEMD": "true",
-        }
-        words = [f"{name}={value}" for name, value in said.items()]
-        return ["/usr/bin/env", *words, str(home / "sbin" / "rabbitmq-server")]
-
-    def _root(self) -> Path:
-        root = _CACHE / "rabbitmq"
-        if not root.is_dir():
-            raise BrokerMissingError("RabbitMQ is not on this machine: scripts/get-brokers.sh gets it.")
-        return root

@@ -19,6 +19,7 @@ from pathlib import Path
 import pymysql
 
 from benchmarks._load import SCHEMA, binlogs
+from benchmarks._rivals import PASSWORD_VARIABLE
 from playground.database.child_process import free_port, start_child
 from playground.database.server_process import CANAL_PASSWORD, CANAL_USER, DatabaseServer
 
@@ -58,10 +59,10 @@ def canal_server(made: Sequence[DatabaseServer]) -> Iterator[str]:
         _bounded([javac, "-nowarn", "-d", folder, "-cp", classpath, str(_SOURCE)], _COMPILE_S, "compile")
         port, log = free_port(), Path(folder, "log")
         heap = (f"-Xms{_HEAP_MIB}m", f"-Xmx{_HEAP_MIB}m")
-        read = [SCHEMA + r"\..*", CANAL_USER, CANAL_PASSWORD, _first_binlog(made)]
+        read = [SCHEMA + r"\..*", CANAL_USER, _first_binlog(made)]
         ports = [str(server.port) for server in made]
         command = [java, *heap, "-cp", classpath, "CanalPeer", str(port), f"{WARM},{MEASURED}", *read, *ports]
-        process = start_child(command, log)
+        process = start_child(command, log, {PASSWORD_VARIABLE: CANAL_PASSWORD})
         try:
             _await(process, port, log)
             yield f"{_HOST}:{port}"

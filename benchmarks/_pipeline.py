@@ -20,6 +20,7 @@ from canal_group.client.consumer import Consumer
 from canal_group.gateway.gateway_client import GatewayClient
 from conf.load import build_instance
 from merge.calls.consumers import Status
+from playground.database.secret_file import secret_file
 from playground.database.server_process import CANAL_PASSWORD, DatabaseServer
 
 DESTINATION = "bench"
@@ -35,8 +36,7 @@ _LOOK_EVERY_S = 0.05
 def instance(made: Sequence[DatabaseServer], **overrides: Any) -> Iterator[Instance]:
     """Run an instance with preset `memory`, from the earliest binlog."""
     with tempfile.TemporaryDirectory(prefix="cg-bench-") as name:
-        password = Path(name, "password")
-        password.write_text(CANAL_PASSWORD)
+        password = secret_file(Path(name, "password"), CANAL_PASSWORD)
         shards = [
             {
                 "name": f"s{index}",

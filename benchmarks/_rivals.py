@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import importlib.util
 import json
+import os
 import shutil
 import struct
 import subprocess
@@ -26,8 +27,10 @@ from pymysql.constants import COMMAND
 
 from benchmarks._load import binlogs
 from playground.database.mysql import mysqlbinlog
-from playground.database.server_process import DatabaseServer
+from playground.database.server_process import CANAL_PASSWORD, DatabaseServer
 
+#: environment variable with a reader's password, which clients of both servers know
+PASSWORD_VARIABLE = "MYSQL_PWD"
 _CLIENTS = ("mariadb-binlog", "mysqlbinlog")
 _NON_BLOCKING = 1
 _OK = 0
@@ -43,7 +46,9 @@ def raw_dumps(made: Sequence[DatabaseServer]) -> tuple[float, str]:
             for index, (client, server) in enumerate(zip(clients, made, strict=True))
         ]
         began_s = time.monotonic()
-        running = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for command in commands]
+        running = [
+            subprocess.Popen(command, stdout=subprocess.DEVNULL, env=_environment()) for command in commands
+        ]
         ended = [process.wait() for process in running]
         took_s = time.monotonic() - began_s
     if any(ended):
@@ -76,7 +81,6 @@ def _dump(client: list[str] | None, server: DatabaseServer, result: str) -> list
         "--protocol=tcp",
         f"--port={where.port}",
         f"--user={where.user}",
-        f"--password={where.password}",
         f"--result-file={result}",
         first,
     ]
@@ -86,14 +90,19 @@ def replication_rows_per_s(made: Sequence[DatabaseServer], rows: int) -> float |
     """Merge rows of all servers with mysql-replication and a heap; None if it is not installed."""
     asked = json.dumps([[_account(server) for server in made], binlogs(made[0])[0][0], rows])
     command = [sys.executable, "-m", __name__, "replication", asked]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=_environment())
     took_s = json.loads(done.stdout)
     return rows / took_s if took_s else None
 
 
 def _account(server: DatabaseServer) -> dict[str, Any]:
     where = server.address()
-    return {"host": where.host, "port": where.port, "user": where.user, "password": where.password}
+    return {"host": where.host, "port": where.port, "user": where.user}
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a reader; every user of the machine could read a command line."""
+    return {**os.environ, PASSWORD_VARIABLE: CANAL_PASSWORD}
 
 
 # ---- in processes of their own -------------------------------------------------------------------------
@@ -101,7 +110,7 @@ def _account(server: DatabaseServer) -> dict[str, Any]:
 
 def _raw(account: dict[str, Any], first: str) -> int:
     """Dump a server's binlogs and count their bytes."""
-    connection = pymysql.connect(**account, ssl_disabled=True)
+    connection = pymysql.connect(**account, password=os.environ[PASSWORD_VARIABLE], ssl_disabled=True)
     with connection.cursor() as cursor:
         cursor.execute("SET @master_binlog_checksum = 'CRC32', @mariadb_slave_capability = 4")
     driver: Any = connection
@@ -124,7 +133,7 @@ def _replication(accounts: list[dict[str, Any]], first: str, rows: int) -> float
 
     def stream(index: int, account: dict[str, Any]) -> Iterator[tuple[int, int, int]]:
         reader = library.BinLogStreamReader(
-            connection_settings=account,
+            connection_settings={**account, "password": os.environ[PASSWORD_VARIABLE]},
             server_id=7000 + index,
             log_file=first,
             log_pos=4,

@@ -37,7 +37,7 @@ from merge.values.position import Position
 from playground.database.engine import Engine
 from playground.database.server_process import DatabaseServer
 
-#: tables of a server, at size 1; the last one is multiplied by the size
+#: tables of a server, at size 1; the last one is multiplied by the size, and is at least twice the first
 TABLES = (1_000, 10_000)
 _SERVER_ID = 4_000_003
 _WAIT_S = 600.0
@@ -50,7 +50,7 @@ _COLUMNS = (
 
 def measure(size: float, engine: Engine = Engine.MARIADB) -> dict[str, Any]:
     """Return the prices, by number of tables."""
-    counts = (TABLES[0], max(TABLES[0], int(TABLES[1] * size)))
+    counts = (TABLES[0], max(2 * TABLES[0], int(TABLES[1] * size)))
     found: dict[str, Any] = {}
     with servers(engine, 1) as (server,):
         server.execute("SET GLOBAL binlog_row_metadata = DEFAULT")
@@ -74,7 +74,8 @@ def _make(server: DatabaseServer, begin: int, end: int) -> None:
 def _apart(server: DatabaseServer, count: int) -> dict[str, Any]:
     """Measure in processes of their own, which know nothing of others' tables."""
     # It writes rows, too.
-    address = replace(address_at(server, "s1", _SERVER_ID), user="root", password="")
+    where = server.address("root")
+    address = replace(address_at(server, "s1", _SERVER_ID), user="root", password=where.password)
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
         first, stored = pool.apply(_first, (address, count))

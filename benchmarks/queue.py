@@ -16,9 +16,10 @@ from typing import Any
 import confluent_kafka
 import pika
 
-from benchmarks._brokers import Broker, KafkaBroker, RabbitBroker
+from benchmarks._kafka_broker import KafkaBroker
 from benchmarks._load import BULK_ROWS, NAME, SHARDS, cpus, fill, servers
 from benchmarks._pipeline import DESTINATION, instance
+from benchmarks._rabbit_broker import RabbitBroker
 from canal_group.client.client import connect
 from canal_group.shapes.maps import tidied
 from conf.relay.relay_settings import RouteSettings, build_relay
@@ -46,13 +47,11 @@ def measure(size: float) -> dict[str, Any]:
         with instance(made, store={"size": 1 << 17}) as running:
             sample = _sample(running.uri)
             with KafkaBroker() as broker:
-                output: dict[str, Any] = {"kind": "kafka", "servers": broker.hosts}
-                to_kafka = _relayed(running.uri, output, min(kafka, backlog.rows))
+                to_kafka = _relayed(running.uri, broker.output, min(kafka, backlog.rows))
                 plain_kafka = _plain_kafka(broker, sample, kafka)
             with RabbitBroker() as broker:
                 _declare(broker)
-                output = {"kind": "rabbitmq", "port": broker.port}
-                to_rabbit = _relayed(running.uri, output, min(rabbit, backlog.rows))
+                to_rabbit = _relayed(running.uri, broker.output, min(rabbit, backlog.rows))
                 _declare(broker)
                 plain_rabbit = _plain_rabbit(broker, sample, rabbit)
     return {
@@ -118,10 +117,10 @@ def _relayed(uri: str, output: dict[str, Any], count: int) -> tuple[float, float
     return done / spent_s, cpu_s / done * 1e6
 
 
-def _plain_kafka(broker: Broker, sample: Messages, count: int) -> float:
+def _plain_kafka(broker: KafkaBroker, sample: Messages, count: int) -> float:
     producer = confluent_kafka.Producer(
         {
-            "bootstrap.servers": broker.hosts,
+            **broker.client,
             "transactional.id": "plain",
             "compression.type": "lz4",
             "linger.ms": 5,
@@ -140,9 +139,9 @@ def _plain_kafka(broker: Broker, sample: Messages, count: int) -> float:
     return _rate(batch, len(sample), count)
 
 
-def _plain_rabbit(broker: Broker, sample: Messages, count: int) -> float:
+def _plain_rabbit(broker: RabbitBroker, sample: Messages, count: int) -> float:
     """Return the rate of pika's blocking connection with confirms: it waits for each."""
-    connection = pika.BlockingConnection(pika.ConnectionParameters(port=broker.port))
+    connection = pika.BlockingConnection(broker.client)
     channel = connection.channel()
     channel.confirm_delivery()
     values, headers = sample.value.to_pylist()[:1_000], _headers(sample)
@@ -172,9 +171,9 @@ def _rate(batch: Callable[[], None], size: int, count: int) -> float:
     return done / (time.monotonic() - began_s)
 
 
-def _declare(broker: Broker) -> None:
+def _declare(broker: RabbitBroker) -> None:
     """Make the queue anew: what is in it takes memory."""
-    connection = pika.BlockingConnection(pika.ConnectionParameters(port=broker.port))
+    connection = pika.BlockingConnection(broker.client)
     channel = connection.channel()
     channel.queue_delete(_TOPIC)
     channel.queue_declare(_TOPIC, durable=True)

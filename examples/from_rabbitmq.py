@@ -2,6 +2,8 @@
 
     .venv/bin/python examples/from_rabbitmq.py --queue shop
 
+With --username it logs in with the password of the environment variable RABBITMQ_PASSWORD.
+
 The positions live as long as this program. One that must survive a restart keeps them with its results.
 """
 
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 
 import pika
 
@@ -20,10 +23,13 @@ def main() -> None:
     )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=5672)
+    parser.add_argument("--username", default="guest")
     parser.add_argument("--queue", required=True)
     parser.add_argument("--idle", type=float, default=None, help="default: never stop")
     options = parser.parse_args()
-    connection = pika.BlockingConnection(pika.ConnectionParameters(options.host, options.port))
+    login = pika.PlainCredentials(options.username, os.environ.get("RABBITMQ_PASSWORD", "guest"))
+    where = pika.ConnectionParameters(options.host, options.port, credentials=login)
+    connection = pika.BlockingConnection(where)
     channel = connection.channel()
     channel.queue_declare(options.queue, durable=True)
     seen: dict[str, tuple[str, int, int]] = {}

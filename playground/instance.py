@@ -12,16 +12,15 @@ from actors.driver.instance import Instance
 from actors.http.service import HttpService, HttpSettings
 from conf.load import build_instance
 from conf.settings import InstanceSettings
-from playground.database.server_process import CANAL_PASSWORD, DatabaseServer
+from playground.database.secret_file import secret_file
+from playground.database.server_process import CANAL_PASSWORD, CANAL_USER, DatabaseServer
 from programs.demo.instance import DESTINATION, shard_name
 from programs.demo.tables import WHITE, routes
 
 
 def settings_for(servers: Sequence[DatabaseServer], folder: Path) -> InstanceSettings:
-    """Return the instance that reads the servers; the password goes into a private file of the folder."""
-    password = folder / "password"
-    password.touch(mode=0o600)
-    password.write_text(CANAL_PASSWORD)
+    """Return the instance that reads the servers; a private file has the password, also ZooKeeper's."""
+    password = secret_file(folder / "password", CANAL_PASSWORD)
     shards = []
     for shard, server in enumerate(servers):
         address = server.address()
@@ -42,7 +41,12 @@ def settings_for(servers: Sequence[DatabaseServer], folder: Path) -> InstanceSet
             # The tables are there and empty: what follows is the whole story.
             "start": "latest",
             "filter": {"white": WHITE, "routes": routes()},
-            "coordination": {"kind": "embedded", "folder": str(folder / "zookeeper")},
+            "coordination": {
+                "kind": "embedded",
+                "folder": str(folder / "zookeeper"),
+                "user": CANAL_USER,
+                "password_file": str(password),
+            },
             "gateway": {"port": 0},
         },
         source="the demo's settings",

@@ -20,6 +20,7 @@ TOGETHER = {
         "spark/test_spark_ranges",
     ),
     "brokers": (
+        "output/test_closed_brokers",
         "output/test_publisher",
         "output/test_relay_metrics",
         "output/test_sink_conformance",

@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -84,8 +84,16 @@ def _die_with_parent(parent: int) -> Callable[[], None]:
     return prepare
 
 
-def start_child(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start a process that dies with ours, even after kill -9; its output is added to a log."""
+def start_child(
+    command: Sequence[str], log: Path, variables: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a process that dies with ours, even after kill -9; its output is added to a log.
+
+    Args:
+        command: its program and arguments.
+        log: the file of its output.
+        variables: of its environment, besides ours.
+    """
 
     def start() -> subprocess.Popen[bytes]:
         with log.open("ab") as output:
@@ -94,6 +102,7 @@ def start_child(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                env={**os.environ, **(variables or {})},
                 preexec_fn=_die_with_parent(os.getpid()),  # noqa: PLW1509 - two system calls, no lock
                 start_new_session=True,
             )

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from playground.database.child_process import run_as_root
+from playground.database.secret_file import secret_file
 from playground.database.server_process import (
     CANAL_PASSWORD,
     CANAL_USER,
+    ROOT_PASSWORD,
     DatabaseServer,
     DataTemplate,
     ServerMissingError,
@@ -48,9 +50,6 @@ class MySqlServer(DatabaseServer):
     def program(self) -> list[str]:
         """Return the server's program, with the options that are its engine's."""
         return [str(_programs.mysqld()), *_OPTIONS]
-
-    def prepare(self) -> None:
-        """Do nothing: the users are in the copied folder."""
 
     def last_gtid(self) -> tuple[str, int]:
         """Return the newest GTID as ("uuid:", number)."""
@@ -124,11 +123,13 @@ def _make_datadir(datadir: Path) -> None:
     users = datadir.with_name("users.sql")
     canal, root = f"'{CANAL_USER}'@'127.0.0.1'", "'root'@'127.0.0.1'"
     # Names are not resolved, so that root@localhost is for the socket alone. A statement a line.
-    users.write_text(
-        f"CREATE USER {root};\n"
+    secret_file(
+        users,
+        f"ALTER USER 'root'@'localhost' IDENTIFIED BY '{ROOT_PASSWORD}';\n"
+        f"CREATE USER {root} IDENTIFIED BY '{ROOT_PASSWORD}';\n"
         f"GRANT ALL ON *.* TO {root} WITH GRANT OPTION;\n"
         f"CREATE USER {canal} IDENTIFIED BY '{CANAL_PASSWORD}';\n"
-        f"GRANT {', '.join(MYSQL_GRANTS)} ON *.* TO {canal};\n"
+        f"GRANT {', '.join(MYSQL_GRANTS)} ON *.* TO {canal};\n",
     )
     make_with(
         [

@@ -1,8 +1,10 @@
 """Server processes: what database servers of any make have in common here.
 
 A server owns its folder and its process. It listens on a free port of 127.0.0.1 only, is configured the way
-a shard must be (row format, full row metadata), and holds two users: `root` without a password, and `canal`
-with exactly the grants the manual asks for. The process dies with ours, even after kill -9.
+a shard must be (row format), and holds two users: `root`, and `canal` with exactly the grants the manual asks
+for. Their passwords are random, root connects by the socket in the server's folder, which other users of the
+machine cannot enter, and statements write files nowhere else. The process dies with ours, even after
+kill -9.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -28,7 +31,10 @@ import pymysql
 from playground.database.child_process import free_port, run_as_root, start_child
 
 CANAL_USER = "canal"
-CANAL_PASSWORD = "canal"  # noqa: S105 - a private server of the demo, reachable from this machine only
+#: of this process's servers: every user of the machine reaches their ports
+CANAL_PASSWORD = secrets.token_hex(16)
+#: the same of root; a rig that connects by itself may choose it
+ROOT_PASSWORD = os.environ.get("CANAL_GROUP_ROOT_PASSWORD", secrets.token_hex(16))
 
 _LOG_TAIL_CHARS = 2000
 #: of every server
@@ -166,15 +172,12 @@ class DatabaseServer(ABC):
             f"--datadir={datadir}",
             # What a server finds there when it starts it removes: also what a running one has there.
             f"--tmpdir={self.folder}",
+            f"--secure-file-priv={self._files}",
             f"--socket={self.socket_path}",
             f"--pid-file={self.folder / 'server.pid'}",
             f"--port={self.port}",
             f"--server-id={self.server_id}",
         ]
-
-    @abstractmethod
-    def prepare(self) -> None:
-        """Do what remains to be done at the first start; nothing of it stands in the binlog."""
 
     @abstractmethod
     def last_gtid(self) -> tuple[str, int]:
@@ -186,6 +189,11 @@ class DatabaseServer(ABC):
     def socket_path(self) -> Path:
         """The server's Unix socket."""
         return self.folder / f"{self.engine}.sock"
+
+    @property
+    def _files(self) -> Path:
+        """The only folder that statements read and write files in."""
+        return self.folder / "files"
 
     @property
     def log_path(self) -> Path:
@@ -207,14 +215,13 @@ class DatabaseServer(ABC):
         if self.running:
             return self
         datadir = self.folder / "data"
-        fresh = not datadir.exists()
-        if fresh:
+        if not datadir.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.chmod(0o700)
+            self._files.mkdir(exist_ok=True)
             copy_sparse(self.template(), datadir)
         self._process = start_child([*self.command(datadir), *self.options], self.log_path)
         self._await_answer()
-        if fresh:
-            self.prepare()
         return self
 
     def restart(self) -> Self:
@@ -238,16 +245,28 @@ class DatabaseServer(ABC):
 
     # ---- talking to it ---------------------------------------------------------------------------------
 
-    def address(self, user: str = CANAL_USER, password: str = CANAL_PASSWORD) -> ServerAddress:
-        """Return where to connect, by default as the user that may only read the binlog."""
+    @property
+    def password(self) -> str:
+        """Root's password."""
+        return ROOT_PASSWORD
+
+    def address(self, user: str = CANAL_USER, password: str | None = None) -> ServerAddress:
+        """Return where to connect, by default as the user that may only read the binlog.
+
+        Args:
+            user: whose address it is.
+            password: the user's; None: as the server was made, of `canal` or `root`.
+        """
+        if password is None:
+            password = CANAL_PASSWORD if user == CANAL_USER else ROOT_PASSWORD
         return ServerAddress("127.0.0.1", self.port, user, password)
 
     def connect(self, database: str | None = None, **options: Any) -> pymysql.Connection[Any]:
-        """Return a connection as root, with autocommit."""
+        """Return a connection as root by the server's socket, with autocommit."""
         return pymysql.connect(
-            host="127.0.0.1",
-            port=self.port,
+            unix_socket=str(self.socket_path),
             user="root",
+            password=ROOT_PASSWORD,
             database=database,
             charset="utf8mb4",
             autocommit=True,

@@ -32,6 +32,7 @@ from merge.errors import CanalGroupError
 from merge.values.position import GroupPosition
 from playground.database.child_process import free_port
 from playground.database.engine import Engine
+from playground.database.secret_file import secret_file
 from playground.database.server_process import CANAL_PASSWORD, CANAL_USER, DatabaseServer
 from playground.database.servers import start_all
 from programs.demo.instance import shard_name
@@ -200,9 +201,7 @@ class World:
         }
 
     def _shard(self, source: Source) -> dict[str, Any]:
-        password = self.folder / "password"
-        password.touch(mode=0o600)
-        password.write_text(CANAL_PASSWORD)
+        password = secret_file(self.folder / "password", CANAL_PASSWORD)
         return {
             "name": source.name,
             "host": "127.0.0.1",

@@ -20,6 +20,7 @@ from actors.driver.instance import Instance
 from actors.driver.launch import launch
 from conf.load import build_instance
 from conf.settings import InstanceSettings
+from playground.database.secret_file import secret_file
 from playground.database.server_process import DatabaseServer
 
 #: seconds that anything awaited may take
@@ -35,8 +36,7 @@ class Shop:
         self.destination = f"shop-{uuid.uuid4().hex[:8]}"
         self.written: dict[str, list[int]] = {f"s{index}": [] for index in range(len(servers))}
         self.zookeeper_hosts = zookeeper_hosts
-        self._password = folder / "password"
-        self._password.write_text(servers[0].address().password)
+        self._password = secret_file(folder / "password", servers[0].address().password)
         self._next_id = 0
         self._lock = threading.Lock()
         for index, server in enumerate(servers):

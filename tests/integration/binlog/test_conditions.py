@@ -137,7 +137,7 @@ def written(server, chance):
 
 def read(server, source_address):
     """Return the columns of the table's rows as the binlog has them, and their types."""
-    address = source_address(server, user="root", password="")
+    address = source_address(server, user="root", password=server.password)
     only = lambda schema, table: TableName(schema, table) if (schema, table) == ("app", "c") else None  # noqa: E731
     with contextlib.closing(connect(address)) as connection:
         lookup = ServerLookup(address, connection)

@@ -128,7 +128,7 @@ def _texts(images):
 
 
 def decode(server, name, source_address):
-    address = source_address(server, user="root", password="")
+    address = source_address(server, user="root", password=server.password)
     with contextlib.closing(connect(address)) as connection:
         lookup = ServerLookup(address, connection)
         return Decoded(name, BinlogFiles(files_in(Path(server.folder) / "data"), only(name), lookup=lookup))
@@ -193,9 +193,14 @@ def test_mysql_replication_says_the_same_where_it_is_right(server, source_addres
 
 
 def _elsewhere(server, file):
-    where = server.address("root", "")
+    where = server.address("root")
     reader = BinLogStreamReader(
-        connection_settings={"host": where.host, "port": where.port, "user": "root", "passwd": ""},
+        connection_settings={
+            "host": where.host,
+            "port": where.port,
+            "user": "root",
+            "passwd": where.password,
+        },
         server_id=8123,
         log_file=file,
         log_pos=4,

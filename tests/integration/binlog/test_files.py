@@ -46,7 +46,7 @@ def test_files_hold_what_the_stream_says(own_mariadb, source_address, tmp_path):
 
 def test_a_server_names_the_columns_of_its_files(own_mariadb, source_address):
     server = own_mariadb
-    address = source_address(server, user="root", password="")
+    address = source_address(server, user="root", password=server.password)
     with reading(source_address(server), start=Position("mysql-bin.000001", 4)) as recorder:
         server.execute("SET time_zone = '+00:00'", "SET sql_mode = ''", ALL_TYPES, ROW_1)
         await_rows(recorder, "t", 1)
@@ -64,6 +64,6 @@ def test_a_server_names_the_columns_of_its_files(own_mariadb, source_address):
     assert values[list(expected).index("vu")] == "日本😀".encode()
     assert values[list(expected).index("en")] == 3
     lines: list[str] = []
-    where = server_at(f"root@127.0.0.1:{server.port}", "")
+    where = server_at(f"root@127.0.0.1:{server.port}", server.password)
     show([last], lines.append, note=lines.append, as_json=True, lookup=where)
     assert list(json.loads(lines[0])["before"]) == list(expected)

@@ -62,19 +62,20 @@ def replicate(source, replica):
     """Let a replica apply everything that a source has."""
     source.execute(
         "SET SESSION sql_log_bin = 0",
-        "CREATE USER repl@'127.0.0.1'",
+        f"CREATE USER repl@'127.0.0.1' IDENTIFIED BY '{source.password}'",
         "GRANT REPLICATION SLAVE ON *.* TO repl@'127.0.0.1'",
     )
     if isinstance(source, MariaDbServer):
         replica.execute(
             f"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {source.port}, "
-            "MASTER_USER = 'repl', MASTER_USE_GTID = slave_pos",
+            f"MASTER_USER = 'repl', MASTER_PASSWORD = '{source.password}', MASTER_USE_GTID = slave_pos",
             "START SLAVE",
         )
     else:
         replica.execute(
             f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = {source.port}, "
-            "SOURCE_USER = 'repl', SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1",
+            f"SOURCE_USER = 'repl', SOURCE_PASSWORD = '{source.password}', SOURCE_AUTO_POSITION = 1,"
+            " GET_SOURCE_PUBLIC_KEY = 1",
             "START REPLICA",
         )
 

@@ -89,7 +89,7 @@ def decoded(server: DatabaseServer) -> tuple[dict[str, tuple[Any, ...]], str]:
     """Return the rows after the last change of each, as `canal-group binlog` prints them, and the file."""
     file = files_in(Path(server.folder) / "data")[-1]
     lines: list[str] = []
-    lookup = server_at(f"root@127.0.0.1:{server.port}", "")
+    lookup = server_at(f"root@127.0.0.1:{server.port}", server.password)
     show([file], lines.append, note=lines.append, as_json=True, lookup=lookup)
     rows = [row["after"] for row in map(json.loads, lines) if row.get("after")]
     return {row["id"]: (row["d"], row["doc"], row["part"]) for row in rows}, file.name

@@ -16,6 +16,7 @@ from binlog.second_opinion.tail import tail_of_server
 from binlog.server.dump.dump_request import dump_from
 from binlog.server.preflight.preflight import register
 from binlog.server.source import connect
+from playground.database.secret_file import secret_file
 
 PROGRAM = [sys.executable, "-m", "programs.command.cli"]
 
@@ -33,8 +34,7 @@ def server(request):
 
 def check(folder, server, *arguments, white="app\\..*"):
     where = server.address()
-    (folder / "password").write_text(where.password)
-    (folder / "password").chmod(0o600)
+    secret_file(folder / "password", where.password)
     source = f"host: 127.0.0.1, port: {where.port}, user: {where.user}, password_file: password"
     file = folder / "shop.yaml"
     file.write_text(

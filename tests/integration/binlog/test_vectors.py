@@ -16,7 +16,7 @@ def test_vectors_are_printed_as_lists_of_floats(two_mysqls, tmp_path):
         "CREATE DATABASE app",
         "CREATE TABLE app.t (id INT, small VECTOR(3), large VECTOR(100), bytes VARBINARY(12))",
     )
-    where = server_at(f"root@127.0.0.1:{server.port}", "")
+    where = server_at(f"root@127.0.0.1:{server.port}", server.password)
     for tail in (b"", named()):
         lines: list[str] = []
         show(

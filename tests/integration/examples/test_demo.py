@@ -11,15 +11,17 @@ import sys
 import tempfile
 import threading
 import time
+from itertools import product
 from pathlib import Path
 
+import pymysql
 import pytest
 from soak import patient
 
 from playground.database.engine import Engine
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer, Programs
-from playground.database.server_process import ServerMissingError
+from playground.database.server_process import CANAL_USER, ServerMissingError
 from playground.database.servers import make
 from playground.load.held import read_tables
 from playground.load.workload import Workload
@@ -49,6 +51,38 @@ def server(request):
             yield started
     except ServerMissingError as error:
         pytest.skip(str(error))
+
+
+def test_a_stranger_on_the_machine_gets_into_no_server_of_ours(server):
+    """Its port is everybody's: each account has a password, and root writes files in one folder only."""
+    accounts = {user for user, _ in server.execute("SELECT user, host FROM mysql.user")}
+    assert {"root", CANAL_USER} <= accounts
+    for user, password in product({*accounts, ""}, ("", "root", "canal", server.engine)):
+        with pytest.raises(pymysql.OperationalError, match=r"denied|not allowed|locked"):
+            pymysql.connect(host="127.0.0.1", port=server.port, user=user, password=password)
+    for user in ("root", CANAL_USER):
+        where = server.address(user)
+        pymysql.connect(
+            host=where.host, port=where.port, user=user, password=where.password, ssl_disabled=True
+        ).close()
+    target = server.folder / "written"
+    with pytest.raises(pymysql.OperationalError, match="secure-file-priv"):
+        server.execute(f"SELECT 1 INTO OUTFILE '{target}'")
+    assert not target.exists()
+    server.execute("CREATE DATABASE files", "CREATE TABLE files.t (line TEXT)")
+    with pytest.raises(pymysql.OperationalError, match="secure-file-priv"):
+        server.execute("LOAD DATA INFILE '/etc/hostname' INTO TABLE files.t")
+    assert server.execute("SELECT COUNT(*) FROM files.t") == ((0,),)
+    assert server.execute("SELECT LOAD_FILE('/etc/hostname')") == ((None,),)
+    assert server.folder.stat().st_mode & 0o077 == 0, "nobody else reaches the socket"
+    command = Path(f"/proc/{server.pid}/cmdline").read_bytes().decode()
+    for password in (server.password, server.address().password):
+        assert len(password) == 32
+        assert password not in command
+        assert password not in server.log_path.read_text(errors="replace")
+    users = server.template().with_name("users.sql")
+    assert server.password in users.read_text()
+    assert users.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.fixture

@@ -230,7 +230,7 @@ def test_names_with_any_characters_are_quoted_as_names(two_servers: list[Any]):
         cursor.execute("USE `mir``ror`")
         cursor.execute(f"CREATE TABLE `t``a%s` (`id``%` INT PRIMARY KEY, `{name}` TEXT)")
         host = f"mysql://root@127.0.0.1:{server.address().port}/mir%60ror.t%60a%25s"
-        table = definitions("mirror.py")["MySqlTable"](host, "", ["id`%"])
+        table = definitions("mirror.py")["MySqlTable"](host, server.password, ["id`%"])
         row = Row("id`%", evil, "_gone")
         table._write(iter([row(1, "one", False), row(2, "two", False)]))
         table._write(iter([row(1, "1", False), row(2, None, True)]))

@@ -10,6 +10,7 @@ from integration.shop import DEADLINE_S, Shop, kill
 import canal_group
 from actors.driver.launch import launch
 from conf.load import build_instance
+from playground.database.secret_file import secret_file
 from programs.demo.recorded_shards import recorded_shards
 
 
@@ -17,7 +18,7 @@ def test_files_are_a_shard_beside_a_server(shop: Shop, tmp_path):
     """1. All of the files, then the server's rows; 2. the files' shard dies; 3. the rest comes, once."""
     recorded = recorded_shards()[1]
     server = shop.servers[0].address()
-    (tmp_path / "password").write_text(server.password)
+    secret_file(tmp_path / "password", server.password)
     settings = build_instance(
         {
             "preset": "file",
@@ -76,7 +77,8 @@ def test_a_server_says_what_the_files_do_not(one_ray: None, own_mariadb, tmp_pat
         "CREATE TABLE app.t (id INT UNSIGNED PRIMARY KEY, u UUID, e ENUM('a', 'b'))",
     )
     server.execute("INSERT INTO app.t VALUES (4000000000, '6ccd780c-baba-4026-9564-5b8c65600000', 'b')")
-    where = server.address()
+    where = server.address("root")
+    password = secret_file(tmp_path / "password", where.password)
     settings = build_instance(
         {
             "preset": "file",
@@ -85,7 +87,12 @@ def test_a_server_says_what_the_files_do_not(one_ray: None, own_mariadb, tmp_pat
                 {
                     "name": "files",
                     "files": f"{server.folder}/data/mysql-bin.*",
-                    "lookup": {"host": where.host, "port": where.port, "user": "root"},
+                    "lookup": {
+                        "host": where.host,
+                        "port": where.port,
+                        "user": where.user,
+                        "password_file": str(password),
+                    },
                 }
             ],
             "filter": {"white": r"app\..*"},

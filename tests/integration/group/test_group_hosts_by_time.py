@@ -31,12 +31,12 @@ def pair_without_gtids() -> Iterator[list[MySqlServer]]:
         start_all([primary, standby])
         primary.execute(
             "SET SESSION sql_log_bin = 0",
-            "CREATE USER repl@'127.0.0.1'",
+            f"CREATE USER repl@'127.0.0.1' IDENTIFIED BY '{primary.password}'",
             "GRANT REPLICATION SLAVE ON *.* TO repl@'127.0.0.1'",
         )
         standby.execute(
             f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = {primary.port}, "
-            "SOURCE_USER = 'repl', GET_SOURCE_PUBLIC_KEY = 1",
+            f"SOURCE_USER = 'repl', SOURCE_PASSWORD = '{primary.password}', GET_SOURCE_PUBLIC_KEY = 1",
             "START REPLICA",
         )
         yield [primary, standby]

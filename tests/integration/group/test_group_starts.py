@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import canal_group
 from canal_group.operator import Operator
+from playground.database.secret_file import secret_file
 from programs.command.cli import app
 
 pytestmark = pytest.mark.usefixtures("served")
@@ -96,7 +97,7 @@ def test_a_move_asks_first_and_needs_a_client(served: SharedShop):
 def test_position_shows_where_a_start_is(served: SharedShop, tmp_path):
     served.write_everywhere(1)
     file = tmp_path / "shop.yaml"
-    (tmp_path / "password").write_text(served.servers[0].address().password)
+    secret_file(tmp_path / "password", served.servers[0].address().password)
     shards = "".join(
         f"  - {{name: s{index}, host: 127.0.0.1, port: {server.port}, user: {server.address().user}, "
         "password_file: password}\n"

@@ -55,10 +55,10 @@ class ReplicationGroup:
         for number, member in enumerate(self.members):
             member.execute(
                 "SET SESSION sql_log_bin = 0",
-                f"CREATE USER {RECOVERY} IDENTIFIED BY 'x'",
+                f"CREATE USER {RECOVERY} IDENTIFIED BY '{member.password}'",
                 f"GRANT REPLICATION SLAVE, GROUP_REPLICATION_STREAM ON *.* TO {RECOVERY}",
                 "RESET BINARY LOGS AND GTIDS",
-                "CHANGE REPLICATION SOURCE TO SOURCE_USER = 'repl', SOURCE_PASSWORD = 'x' "
+                f"CHANGE REPLICATION SOURCE TO SOURCE_USER = 'repl', SOURCE_PASSWORD = '{member.password}' "
                 "FOR CHANNEL 'group_replication_recovery'",
                 f"SET GLOBAL group_replication_bootstrap_group = {'OFF' if number else 'ON'}",
                 "START GROUP_REPLICATION",

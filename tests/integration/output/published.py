@@ -16,7 +16,8 @@ import pika
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from integration.shop import DEADLINE_S
 
-from benchmarks._brokers import Broker
+from benchmarks._kafka_broker import KafkaBroker
+from benchmarks._rabbit_broker import RabbitBroker
 from conf.relay.relay_settings import RelaySettings, build_relay
 from programs.output.kinds import settings_of
 from programs.output.publisher import Publisher
@@ -41,11 +42,11 @@ class Published:
         return self.headers["shard"], self.headers["position"]
 
 
-def in_kafka(broker: Broker, topic: str, *, committed: bool = True) -> list[Published]:
+def in_kafka(broker: KafkaBroker, topic: str, *, committed: bool = True) -> list[Published]:
     """Return what a topic has now, partition by partition in order of offsets; empty if there is no topic."""
     reader = Consumer(
         {
-            "bootstrap.servers": broker.hosts,
+            **broker.client,
             "group.id": f"look-{uuid.uuid4().hex}",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -77,7 +78,7 @@ def in_kafka(broker: Broker, topic: str, *, committed: bool = True) -> list[Publ
 class Queue:
     """A durable queue of RabbitMQ's default exchange, and all that was taken from it."""
 
-    def __init__(self, broker: Broker, name: str) -> None:
+    def __init__(self, broker: RabbitBroker, name: str) -> None:
         self._broker, self.name = broker, name
         self.taken: list[Published] = []
         with self._channel() as channel:
@@ -101,7 +102,7 @@ class Queue:
 
     @contextmanager
     def _channel(self) -> Iterator[Any]:
-        connection = pika.BlockingConnection(pika.ConnectionParameters(port=self._broker.port))
+        connection = pika.BlockingConnection(self._broker.client)
         try:
             yield connection.channel()
         finally:

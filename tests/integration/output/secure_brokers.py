@@ -1,16 +1,25 @@
-"""Brokers that ask for TLS, certificates and passwords, each with a plain listener for what tests look at."""
+"""Brokers that ask for TLS, certificates and passwords, each with a listener for what tests look at."""
 
 from __future__ import annotations
 
 from certificates import Authority, Pair
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
-from benchmarks._brokers import HOST, KafkaBroker, RabbitBroker
+from benchmarks._brokers import HOST, PASSWORD, USER
+from benchmarks._kafka_broker import PLAIN_LOGIN, KafkaBroker
+from benchmarks._rabbit_broker import RabbitBroker
 from playground.database.child_process import free_port
 
-USER, PASSWORD = "canal", "right-and-secret"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+_ITERATIONS = 4_096
+#: seconds until a listener knows a password
+_KNOWN_S = 60.0
 
 
 class SecureKafka(KafkaBroker):
@@ -54,9 +63,20 @@ class SecureKafka(KafkaBroker):
             **_logins("sasl_ssl"),
         }
 
-    def _format_options(self) -> list[str]:
-        scram = [f"{name}=[name={USER},password={PASSWORD}]" for name in MECHANISMS if name != "PLAIN"]
-        return [word for each in scram for word in ("--add-scram", each)]
+    def start(self) -> None:
+        """Start, and wait until it knows the password in every mechanism; do nothing if it runs."""
+        super().start()
+        admin = AdminClient(self.client)
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            # Not by the tool that formats its folder: a command line can be read by every user.
+            known = UserScramCredentialUpsertion(
+                USER, ScramCredentialInfo(mechanism, _ITERATIONS), PASSWORD.encode()
+            )
+            admin.alter_user_scram_credentials([known])[USER].result()
+        for name in MECHANISMS:
+            login = {"bootstrap.servers": self.servers("SASL_PLAINTEXT"), "sasl.mechanism": name}
+            # A listener learns of them a moment after they are stored; until then the client tries again.
+            AdminClient({**self.client, **login, "log_level": 0}).list_topics(timeout=_KNOWN_S)
 
 
 def _logins(listener: str) -> dict[str, object]:
@@ -64,14 +84,14 @@ def _logins(listener: str) -> dict[str, object]:
     prefix = f"listener.name.{listener}"
     return {
         f"{prefix}.sasl.enabled.mechanisms": ",".join(MECHANISMS),
-        f"{prefix}.plain.sasl.jaas.config": f'{_PLAIN} user_{USER}="{PASSWORD}";',
+        f"{prefix}.plain.sasl.jaas.config": f'{PLAIN_LOGIN} user_{USER}="{PASSWORD}";',
         f"{prefix}.scram-sha-256.sasl.jaas.config": _SCRAM,
         f"{prefix}.scram-sha-512.sasl.jaas.config": _SCRAM,
     }
 
 
 class SecureRabbit(RabbitBroker):
-    """RabbitMQ with a listener for TLS that asks for a certificate; its user is guest.
+    """RabbitMQ with a listener for TLS that asks for a certificate.
 
     Args:
         authority: signs its certificate, and those of its clients.

@@ -14,18 +14,18 @@ from integration.shared_servers import SharedShop
 from soak import first_quick, patient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
-from benchmarks._brokers import Broker
+from benchmarks._kafka_broker import KafkaBroker
 
 
 @pytest.mark.timeout(patient(600))
 @pytest.mark.parametrize("seed", first_quick(0, range(30)))
 def test_readers_of_kafka_see_each_change_once(
-    served: SharedShop, kafka: Broker, one_zookeeper: EmbeddedZooKeeper, tmp_path: Path, seed: int
+    served: SharedShop, kafka: KafkaBroker, one_zookeeper: EmbeddedZooKeeper, tmp_path: Path, seed: int
 ):
     topic = f"faults-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": kafka.hosts})
+    admin = AdminClient(kafka.client)
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
-    output = {"kind": "kafka", "servers": kafka.hosts, "silence_s": 5.0, "transaction_timeout_s": 10.0}
+    output = {**kafka.output, "silence_s": 5.0, "transaction_timeout_s": 10.0}
     values = partitioned_values(served, output, topic)
     writer = play_faults(
         tmp_path, values, seed, served, kafka, one_zookeeper, lambda: len(in_kafka(kafka, topic))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -17,7 +18,9 @@ from integration.shop import DEADLINE_S
 from integration.zookeeper_fixtures import eventually
 
 import canal_group
-from benchmarks._brokers import Broker
+from benchmarks._brokers import PASSWORD, USER
+from benchmarks._kafka_broker import KafkaBroker
+from benchmarks._rabbit_broker import RabbitBroker
 from canal_group.canal_protocol.entry_pb2 import Entry, EventType, RowChange
 from canal_group.canal_protocol.packet_pb2 import Messages, Packet, PacketType
 from canal_group.operator import Operator
@@ -57,9 +60,9 @@ def test_a_file_of_lines_has_every_change_once_across_restarts(served: SharedSho
     assert numbers == sorted(set(numbers))
 
 
-def test_kafka_has_every_change_once_across_restarts(served: SharedShop, kafka: Broker):
+def test_kafka_has_every_change_once_across_restarts(served: SharedShop, kafka: KafkaBroker):
     topic = topic_of(served)
-    settings = relay_values(served, {"kind": "kafka", "servers": kafka.hosts}, route={"topic": topic})
+    settings = relay_values(served, kafka.output, route={"topic": topic})
     for _ in range(2):
         with publishing(settings) as running:
             write(served, running)
@@ -69,18 +72,20 @@ def test_kafka_has_every_change_once_across_restarts(served: SharedShop, kafka: 
     assert numbers == sorted(set(numbers))
 
 
-def test_rabbitmq_has_every_change_across_restarts(served: SharedShop, rabbit: Broker):
+def test_rabbitmq_has_every_change_across_restarts(served: SharedShop, rabbit: RabbitBroker):
     queue = Queue(rabbit, topic_of(served))
-    settings = relay_values(served, {"kind": "rabbitmq", "port": rabbit.port}, route={"topic": queue.name})
+    settings = relay_values(served, rabbit.output, route={"topic": queue.name})
     for _ in range(2):
         with publishing(settings) as running:
             write(served, running)
     check_written(queue.take(), served)
 
 
-def test_a_table_whose_messages_cannot_be_sent_ends_the_relay_by_its_name(served: SharedShop, rabbit: Broker):
+def test_a_table_whose_messages_cannot_be_sent_ends_the_relay_by_its_name(
+    served: SharedShop, rabbit: RabbitBroker
+):
     route = {"topic": "t", "dynamic_topic": f"{'x' * 256}:shop.orders"}
-    settings = relay_values(served, {"kind": "rabbitmq", "port": rabbit.port}, route=route)
+    settings = relay_values(served, rabbit.output, route=route)
     with publishing(settings) as running:
         served.write_everywhere(1, rows=20)
         running.join()
@@ -88,11 +93,10 @@ def test_a_table_whose_messages_cannot_be_sent_ends_the_relay_by_its_name(served
     assert re.search(r"^Of table shop\.orders: .* has 256 bytes", str(running.error))
 
 
-def test_packets_of_canal_have_an_entry_for_each_change(served: SharedShop, kafka: Broker):
+def test_packets_of_canal_have_an_entry_for_each_change(served: SharedShop, kafka: KafkaBroker):
     topic = topic_of(served)
-    output = {"kind": "kafka", "servers": kafka.hosts}
     served.write(0, 1)  # the table is known
-    settings = relay_values(served, output, route={"topic": topic}, format="protobuf")
+    settings = relay_values(served, kafka.output, route={"topic": topic}, format="protobuf")
     with publishing(settings) as running:
         served.write_everywhere(2, rows=10)
         served.servers[0].execute("ALTER TABLE shop_0.orders ADD COLUMN extra INT")
@@ -130,17 +134,17 @@ def entries_of(found: list[Published]) -> list[tuple[str, dict[str, str]]]:
 
 
 @pytest.mark.soak
-def test_the_examples_print_what_was_published(served: SharedShop, kafka: Broker, rabbit: Broker):
+def test_the_examples_print_what_was_published(served: SharedShop, kafka: KafkaBroker, rabbit: RabbitBroker):
     queue = Queue(rabbit, topic_of(served))
     targets = {
-        "from_kafka.py": ("--servers", kafka.hosts, "--topic", queue.name),
-        "from_rabbitmq.py": ("--port", str(rabbit.port), "--queue", queue.name),
+        "from_kafka.py": (
+            *("--servers", kafka.hosts, "--topic", queue.name),
+            *("--username", USER, "--mechanism", "PLAIN", "--protocol", "SASL_PLAINTEXT"),
+        ),
+        "from_rabbitmq.py": ("--port", str(rabbit.port), "--queue", queue.name, "--username", USER),
     }
-    outputs = {
-        "from_kafka.py": {"kind": "kafka", "servers": kafka.hosts},
-        "from_rabbitmq.py": {"kind": "rabbitmq", "port": rabbit.port},
-    }
-    settings = [relay_values(served, output, route={"topic": queue.name}) for output in outputs.values()]
+    outputs = kafka.output, rabbit.output
+    settings = [relay_values(served, output, route={"topic": queue.name}) for output in outputs]
     with publishing(settings[0]) as one, publishing(settings[1]) as other:
         eventually(lambda: len(served.client_ids()) == len(settings), "both to have begun")
         served.write_everywhere(2, rows=5)
@@ -156,6 +160,7 @@ def test_the_examples_print_what_was_published(served: SharedShop, kafka: Broker
             text=True,
             timeout=DEADLINE_S,
             check=True,
+            env={**os.environ, "KAFKA_PASSWORD": PASSWORD, "RABBITMQ_PASSWORD": PASSWORD},
         )
         lines = done.stdout.splitlines()
         assert len(lines) == served.rows, done.stderr
@@ -164,14 +169,10 @@ def test_the_examples_print_what_was_published(served: SharedShop, kafka: Broker
 
 @pytest.mark.soak
 def test_the_mark_of_an_event_that_was_left_out_reaches_every_output(
-    unshared: SharedShop, kafka: Broker, rabbit: Broker, tmp_path: Path
+    unshared: SharedShop, kafka: KafkaBroker, rabbit: RabbitBroker, tmp_path: Path
 ):
     queue, path = Queue(rabbit, topic_of(unshared)), tmp_path / "lines"
-    outputs = (
-        {"kind": "kafka", "servers": kafka.hosts},
-        {"kind": "rabbitmq", "port": rabbit.port},
-        {"kind": "lines", "path": str(path)},
-    )
+    outputs = kafka.output, rabbit.output, {"kind": "lines", "path": str(path)}
     operator = Operator(unshared.instance.uri, unshared.destination)
 
     def stopped_at() -> str | None:

@@ -13,11 +13,11 @@ from integration.shared_servers import SharedShop
 from soak import first_quick, patient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
-from benchmarks._brokers import Broker
+from benchmarks._rabbit_broker import RabbitBroker
 
 
 @pytest.fixture(scope="module")
-def topic(one_rabbit: Broker) -> str:
+def topic(one_rabbit: RabbitBroker) -> str:
     """The name of queues that a broker still has when it was killed: RabbitMQ can lose one that is new."""
     one_rabbit.start()
     name = f"faults-{uuid.uuid4().hex[:8]}"
@@ -32,7 +32,7 @@ def topic(one_rabbit: Broker) -> str:
 def test_readers_of_rabbitmq_see_each_change(
     served: SharedShop,
     topic: str,
-    rabbit: Broker,
+    rabbit: RabbitBroker,
     one_zookeeper: EmbeddedZooKeeper,
     tmp_path: Path,
     seed: int,
@@ -40,7 +40,7 @@ def test_readers_of_rabbitmq_see_each_change(
     queues = [Queue(rabbit, f"{topic}.{partition}") for partition in range(PARTITIONS)]
     for queue in queues:
         queue.purge()
-    output = {"kind": "rabbitmq", "port": rabbit.port, "partition_keys": True, "silence_s": 5.0}
+    output = {**rabbit.output, "partition_keys": True, "silence_s": 5.0}
 
     def taken() -> list[Published]:
         return [each for queue in queues for each in without_repeats(queue.take())]

@@ -18,7 +18,7 @@ from integration.shop import DEADLINE_S
 from integration.zookeeper_fixtures import eventually
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks._brokers import Broker
+from benchmarks._kafka_broker import KafkaBroker
 
 
 class Metrics:
@@ -57,10 +57,10 @@ def test_a_running_relay_says_what_it_published(served: SharedShop, tmp_path: Pa
 
 
 @pytest.mark.soak
-def test_a_killed_broker_shows_until_it_is_back(served: SharedShop, kafka: Broker, tmp_path: Path):
+def test_a_killed_broker_shows_until_it_is_back(served: SharedShop, kafka: KafkaBroker, tmp_path: Path):
     """1. It publishes. 2. Its broker is killed: not any more, and why. 3. The broker is back: again."""
     topic = f"metrics-{uuid.uuid4().hex[:8]}"
-    output = {"kind": "kafka", "servers": kafka.hosts, "silence_s": 2.0, "transaction_timeout_s": 5.0}
+    output = {**kafka.output, "silence_s": 2.0, "transaction_timeout_s": 5.0}
     settings = relay_values(served, output, route={"topic": topic}, metrics={"port": 0})
     with closing(Relay(tmp_path, settings)) as relay:
         eventually(relay.publishes, "the subscription", within_s=RECOVERED_S)

@@ -16,11 +16,13 @@ from integration.output.faults import Relay
 from integration.output.published import Queue, in_kafka
 from integration.output.relay_values import relay_values
 from integration.output.running_broker import running
-from integration.output.secure_brokers import MECHANISMS, PASSWORD, USER, SecureKafka, SecureRabbit
+from integration.output.secure_brokers import MECHANISMS, SecureKafka, SecureRabbit
 from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S
 
+from benchmarks._brokers import PASSWORD, USER
 from merge.errors import SinkRefused, SinkUnavailable
+from playground.database.secret_file import secret_file
 from programs.output.kinds import settings_of, sink_of
 from programs.output.sink import Sink
 
@@ -38,8 +40,8 @@ class Files:
         self.authority, self.other = Authority(folder), Authority(folder, "other")
         self.pair = self.authority.pair("relay", of_consumer=True)
         self.other_pair = self.other.pair("other-relay", of_consumer=True)
-        self.right, self.wrong = folder / "right", folder / "wrong"
-        self.right.write_text(f"{PASSWORD}\n")
+        self.right = secret_file(folder / "right", f"{PASSWORD}\n")
+        self.wrong = folder / "wrong"
         self.wrong.write_text("wrong-and-secret\n")
 
 
@@ -96,7 +98,8 @@ class TestKafka:
         assert "127.0.0.1:" in caught.value.message
         assert caught.value.hint
         assert "secret" not in str(caught.value)
-        topics = AdminClient({"bootstrap.servers": broker.hosts}).list_topics(timeout=SILENCE_S).topics
+        assert PASSWORD not in str(caught.value)
+        topics = AdminClient(broker.client).list_topics(timeout=SILENCE_S).topics
         assert not [name for name in topics if name.startswith(topic)]
         return caught.value
 
@@ -193,15 +196,14 @@ class TestRabbit:
         sink.close()
         assert "127.0.0.1:" in caught.value.message
         assert "secret" not in str(caught.value)
+        assert PASSWORD not in str(caught.value)
         assert not queue.take()
         return caught.value
 
     def test_a_certificate_and_a_login_publish(
-        self, rabbit_of_file: SecureRabbit, queue: Queue, files: Files, tmp_path: Path
+        self, rabbit_of_file: SecureRabbit, queue: Queue, files: Files
     ):
-        password = tmp_path / "guest"
-        password.write_text("guest")
-        login = {"username": "guest", "password_file": password}
+        login = {"username": USER, "password_file": files.right}
         sink = self.sink(rabbit_of_file, ca=files.authority.ca, **with_pair(files.pair), **login)
         sink.open()
         publish(sink, queue.name, range(10))
@@ -209,7 +211,7 @@ class TestRabbit:
         assert len(queue.take()) == 10
 
     def test_a_wrong_password_is_refused(self, rabbit_of_file: SecureRabbit, queue: Queue, files: Files):
-        login = {"username": "guest", "password_file": files.wrong}
+        login = {"username": USER, "password_file": files.wrong}
         sink = self.sink(rabbit_of_file, ca=files.authority.ca, **with_pair(files.pair), **login)
         said = self.check_refused(queue, sink, r"^RabbitMQ at \S+ refuses the login\.")
         assert "output.username" in said.hint

@@ -14,7 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from integration.output.conformance import SinkConformance, Target, after, messages, publish
 from integration.output.published import Queue, in_kafka, in_lines
 
-from benchmarks._brokers import Broker
+from benchmarks._kafka_broker import KafkaBroker
+from benchmarks._rabbit_broker import RabbitBroker
 from conf.relay.kafka_settings import KafkaSettings
 from conf.relay.rabbitmq_settings import RabbitSettings
 from merge.errors import SinkRefused
@@ -40,20 +41,19 @@ class LinesTarget(Target):
 
 
 class KafkaTarget(Target):
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: KafkaBroker) -> None:
         self._broker = broker
         self.topic = f"conform-{uuid.uuid4().hex[:8]}"
-        admin = AdminClient({"bootstrap.servers": broker.hosts})
+        admin = AdminClient(broker.client)
         admin.create_topics([NewTopic(self.topic, 2, 1)])[self.topic].result()
 
     def sink(self, name: str = "shop/1001") -> Sink:
-        settings = KafkaSettings(
-            servers=self._broker.hosts,
-            transactional_id=f"{self.topic}-{name}",
-            silence_s=5.0,
-            transaction_timeout_s=10.0,
-        )
-        return sink_of(settings, name)
+        more = {
+            "transactional_id": f"{self.topic}-{name}",
+            "silence_s": 5.0,
+            "transaction_timeout_s": 10.0,
+        }
+        return sink_of(KafkaSettings.model_validate({**self._broker.output, **more}), name)
 
     def held(self) -> Sequence[tuple[int, str, dict[str, str]]]:
         found = in_kafka(self._broker, self.topic)
@@ -67,13 +67,13 @@ class KafkaTarget(Target):
 
 
 class RabbitTarget(Target):
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: RabbitBroker) -> None:
         self._broker = broker
         self._queue = Queue(broker, f"conform-{uuid.uuid4().hex[:8]}")
         self.topic = self._queue.name
 
     def sink(self, name: str = "shop/1001") -> Sink:
-        return sink_of(RabbitSettings(port=self._broker.port, silence_s=5.0), name)
+        return sink_of(RabbitSettings.model_validate({**self._broker.output, "silence_s": 5.0}), name)
 
     def held(self) -> Sequence[tuple[int, str, dict[str, str]]]:
         return [(each.partition, each.value.decode(), each.headers) for each in self._queue.take()]
@@ -160,7 +160,7 @@ class TestLines(SinkConformance):
 @pytest.mark.soak
 class TestKafka(SinkConformance):
     @pytest.fixture
-    def target(self, kafka: Broker) -> Target:
+    def target(self, kafka: KafkaBroker) -> Target:
         return KafkaTarget(kafka)
 
     def test_a_partition_that_the_topic_lacks_is_refused(self, target: Target, sink: Sink):
@@ -196,7 +196,7 @@ class TestKafka(SinkConformance):
 @pytest.mark.soak
 class TestRabbit(SinkConformance):
     @pytest.fixture
-    def target(self, rabbit: Broker) -> Target:
+    def target(self, rabbit: RabbitBroker) -> Target:
         return RabbitTarget(rabbit)
 
     def test_a_message_that_reaches_no_queue_is_refused(self, sink: Sink):
@@ -216,8 +216,8 @@ class TestRabbit(SinkConformance):
         publish(sink, target.topic, range(2))
         assert len(target.held()) == 2
 
-    def test_an_exchange_that_is_missing_is_refused(self, rabbit: Broker):
-        sink = sink_of(RabbitSettings(port=rabbit.port, exchange="none"), "shop/1001")
+    def test_an_exchange_that_is_missing_is_refused(self, rabbit: RabbitBroker):
+        sink = sink_of(RabbitSettings.model_validate({**rabbit.output, "exchange": "none"}), "shop/1001")
         with pytest.raises(SinkRefused, match="no exchange 'none'"):
             sink.open()
         sink.close()
