@@ -16,14 +16,15 @@ from binlog.charsets.collations import collation_number
 from binlog.columns.table_lookup import NoLookup
 from binlog.formats.events import Query
 from binlog.grammar.chunk_builder import SEARCH_LIMITS
+from binlog.grammar.decoding import Decoding
 from binlog.grammar.skips import SkipsOf, no_skips
 from binlog.history.facts import Change, Place
 from binlog.schema.catalog import Catalog
 from binlog.schema.definition import SourceName, TableDefinition
 from binlog.schema.held import ShownTable, View
 from binlog.schema.statement import ServerVersion
-from binlog.server.binlog_stream import BinlogStream
-from binlog.server.clock import SourceClock
+from binlog.server.binlog_stream import stream_of
+from binlog.server.clock import clock_of
 from binlog.server.definitions.lost import lost
 from binlog.server.definitions.scope import Scope
 from binlog.server.low_watermarks import CaughtUp
@@ -35,8 +36,8 @@ from binlog.server.source import (
     query_one,
     translated,
 )
-from binlog.server.starts.scan import scanner
 from binlog.server.starts.start import latest_position
+from binlog.server.starts.stream_start import AfterGtids, FromPlace
 from merge.errors import SourceUnavailable, UnsupportedEvent
 from merge.values.chunk import TableName
 from merge.values.position import Position, file_order
@@ -226,18 +227,18 @@ class PresentReader:
     ) -> tuple[list[Change], bool]:
         """Return the statements up to a place, and whether the binlog reaches it."""
         recorder = _Recorder(self, after, until)
-        stream = BinlogStream(
-            scanner(self.address, "definitions"),
-            begin,
-            lambda _schema, _table: None,
-            SEARCH_LIMITS,
-            lambda: self._clock(connection),
-            margin_us=0,
+        stream = stream_of(
+            self.address.scanner("definitions"),
+            AfterGtids(begin) if by_gtid else FromPlace(begin),
+            Decoding(
+                lambda _schema, _table: None,
+                SEARCH_LIMITS,
+                lookup=recorder,
+                verbatim=True,
+                skips=self.skips(self.facts.identity),
+            ),
+            lambda: clock_of(self.address, connection),
             server=self.facts.identity,
-            lookup=recorder,
-            verbatim=True,
-            by_gtid=by_gtid,
-            skips=self.skips(self.facts.identity),
         )
         with contextlib.closing(stream):
             for item in stream:
@@ -250,10 +251,6 @@ class PresentReader:
                 if reached or isinstance(item, CaughtUp):
                     return recorder.changes, reached
         return recorder.changes, False
-
-    def _clock(self, connection: pymysql.Connection[Any]) -> SourceClock:
-        with translated(self.address):
-            return SourceClock.measure(connection)
 
     def _collation(self, name: object) -> int | None:
         return None if name is None else collation_number(str(name), mariadb=self.facts.mariadb)

@@ -30,7 +30,7 @@ from merge.values.position import Position, file_order
 
 StartBy: TypeAlias = Literal["auto", "gtid", "file", "time"]
 
-_PURGED_HINT = "Load the tables again, or start at a later position and accept that changes are missing."
+PURGED_HINT = "Load the tables again, or start at a later position and accept that changes are missing."
 
 
 def goes_by_gtid(address: SourceAddress, facts: ServerFacts, position: Position, start_by: StartBy) -> bool:
@@ -204,7 +204,7 @@ def past_purged(
             f"The source of shard {address.name} has no {position.file}, though it has the older "
             f"{oldest.file}: the binary logs were reset, or another server answers. "
             f"{both_sets(executed, position.gtid_set)}",
-            hint=_PURGED_HINT,
+            hint=PURGED_HINT,
             shard=address.name,
             file=position.file,
             offset=position.offset,
@@ -275,7 +275,7 @@ def explained_by_gtid(
     return PositionPurged(
         f"{message} Missing are {missing or 'transactions that cannot be determined'}. "
         f"The oldest file available is {oldest or 'unknown'}.",
-        hint=_PURGED_HINT,
+        hint=PURGED_HINT,
         **{**place, "gtid_set": gtids, "missing": missing, "oldest_file": oldest},
     )
 
