@@ -26,7 +26,8 @@ from binlog.server.dump.dump_request import require_readable
 from binlog.server.source import ServerFacts, SourceAddress, connect, query, query_one, server_facts
 from merge.errors import DataError, Detail, PositionPurged, PositionRefused, SourceUnavailable, SourceUnfit
 from merge.values.gtids.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet, parse_gtid_set
-from merge.values.position import Position, file_order
+from merge.values.position import Position
+from merge.values.resets.reset import Absence, absence
 
 StartBy: TypeAlias = Literal["auto", "gtid", "file", "time"]
 
@@ -197,8 +198,7 @@ def past_purged(
         PositionRefused: as `require_not_reset`.
     """
     oldest = earliest_position(address, connection, facts)
-    (base, number), (oldest_base, oldest_number) = file_order(position.file), file_order(oldest.file)
-    if base == oldest_base and number > oldest_number:
+    if absence(position.file, oldest.file) is Absence.RESET:
         executed = executed_gtids(address, connection, facts)
         raise DataError(
             f"The source of shard {address.name} has no {position.file}, though it has the older "

@@ -33,6 +33,7 @@ from binlog.server.starts.start import (
 )
 from merge.errors import DataError, Detail, PositionPurged, PositionRefused, SourceUnavailable
 from merge.values.position import Position
+from merge.values.resets.reset import tells_reset
 
 _WRAP = 1 << 32
 
@@ -142,7 +143,7 @@ class FromPlace:
         """
         if isinstance(error, PositionPurged):
             return self._past(error, at, log, created)
-        if isinstance(error, PositionRefused) or "expected_created_s" in error.details:
+        if isinstance(error, PositionRefused) or tells_reset(error):
             require_not_reset(log.address, log.connection, log.facts, at)
             Identity(log.address, log.facts, log, at).require_end()
         raise error
