@@ -6,9 +6,6 @@ if the server executes them, else they are comments as well.
 This is the only lexer of a source's SQL. It is compiled (`binlog.native.sql_lexer`): a statement may
 have megabytes, and each character is read once.
 
-sqlglot's tokenizer is not used: it loses escapes in texts (a line feed becomes `n`), splits names that begin
-with a digit, and takes `{#` for a comment.
-
 Rules: "Lexical Structure" and "Comments" in MySQL's reference manual, "Comment Syntax" in MariaDB's.
 """
 
