@@ -188,16 +188,24 @@ class Statement:
         version = (self.server.major, self.server.minor, self.server.patch)
         return version >= ((10, 6, 0) if self.server.mariadb else (8, 0, 3))
 
-    @property
-    def title(self) -> str:
-        """What messages call it: its first keywords, such as ALTER TABLE; nothing that its author chose."""
-        lexer = Lexer(
-            self.sql[:BEGINNING_CHARS],
+    def lexer(self, chars_max: int | None = None) -> Lexer:
+        """Return the lexer of its server and session, at its beginning.
+
+        Args:
+            chars_max: how many characters it reads; None: all.
+        """
+        return Lexer(
+            self.sql[:chars_max],
             mariadb=self.server.mariadb,
             version=self.server.number,
             ansi_quotes=self.has(SqlMode.ANSI_QUOTES),
             escapes=not self.has(SqlMode.NO_BACKSLASH_ESCAPES),
         )
+
+    @property
+    def title(self) -> str:
+        """What messages call it: its first keywords, such as ALTER TABLE; nothing that its author chose."""
+        lexer = self.lexer(BEGINNING_CHARS)
         found: list[str] = []
         with suppress(UnreadableError):
             while len(found) < _TITLE_WORDS_MAX:
