@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from actors.shard.wiring import address_of, limits_of
+from binlog.grammar.decoding import Decoding
 from binlog.server.definitions.source_definitions import SourceDefinitions
 from binlog.server.hosts import SourceHosts
 from binlog.server.listener import Listener
 from binlog.server.reader import SourceReader
 from binlog.server.source import SourceAddress
+from binlog.server.starts.read_place import StartChoice
 from conf.stream_settings import MergeSettings, ReaderSettings
 from merge.values.chunk import TableName
 from playground.database.server_process import DatabaseServer
@@ -15,8 +17,6 @@ from playground.database.server_process import DatabaseServer
 _SETTINGS = ReaderSettings()
 #: when a chunk is full
 LIMITS = limits_of(_SETTINGS)
-#: how long a commit may take from its timestamp to the binlog, microseconds
-MARGIN_US = MergeSettings().margin_us
 
 
 def address_at(server: DatabaseServer, name: str, server_id: int) -> SourceAddress:
@@ -40,14 +40,10 @@ def reader_at(
 ) -> SourceReader:
     """Return a reader of all tables, from the end of the binlog."""
     return SourceReader(
-        address,
-        TableName,
-        LIMITS,
+        SourceHosts([address], _SETTINGS.detecting),
+        Decoding(TableName, LIMITS),
         listener,
-        margin_us=MARGIN_US,
-        begin="latest",
-        start_by="auto",
-        fallback_us=_SETTINGS.fallback_us,
+        choice=StartChoice("latest", "auto", _SETTINGS.fallback_us),
+        margin_us=MergeSettings().margin_us,
         definitions=definitions or definitions_of(address.name),
-        hosts=SourceHosts([address], _SETTINGS.detecting),
     )

@@ -18,13 +18,15 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks._load import binlogs, cpus, fill, servers
-from benchmarks._readers import LIMITS, MARGIN_US, address_at, definitions_of
+from benchmarks._readers import LIMITS, address_at, definitions_of
 from benchmarks.parse import TRANSACTIONS, rows_of
-from binlog.server.binlog_stream import BinlogStream
+from binlog.grammar.decoding import Decoding
+from binlog.server.binlog_stream import stream_of
 from binlog.server.clock import SourceClock
 from binlog.server.definitions.source_definitions import SourceDefinitions
 from binlog.server.low_watermarks import CaughtUp
 from binlog.server.source import connect, server_facts
+from binlog.server.starts.stream_start import FromPlace
 from merge.values.chunk import TableName
 from merge.values.position import Position
 from playground.database.engine import Engine
@@ -66,9 +68,8 @@ def _rows_per_s(server: DatabaseServer, kept: SourceDefinitions | None, rows: in
     start = Position(binlogs(server)[0][0], 4)
     start = replace(start, server=facts.identity)
     lookup = (kept or definitions_of("s1")).lookup(address, facts, start)
-    stream = BinlogStream(
-        address, start, TableName, LIMITS, lambda: SourceClock(0, 0), margin_us=MARGIN_US, lookup=lookup
-    )
+    decoding = Decoding(TableName, LIMITS, lookup=lookup)
+    stream = stream_of(address, FromPlace(start), decoding, lambda: SourceClock(0, 0))
     lookup.follow(stream)
     with contextlib.closing(stream):
         for item in stream:

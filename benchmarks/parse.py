@@ -32,14 +32,16 @@ from pymysqlreplication.row_event import TableMapEvent, WriteRowsEvent
 
 from benchmarks._events import events_of
 from benchmarks._load import Backlog, binlogs, cpus, fill, servers
-from benchmarks._readers import LIMITS, MARGIN_US, address_at
+from benchmarks._readers import LIMITS, address_at
 from benchmarks._rivals import raw_dumps
 from binlog.grammar.binlog_decoder import BinlogDecoder
 from binlog.grammar.chunk_builder import ChunkBuilder
+from binlog.grammar.decoding import Decoding
 from binlog.native.packets import PacketBuffer
-from binlog.server.binlog_stream import BinlogStream
+from binlog.server.binlog_stream import stream_of
 from binlog.server.clock import SourceClock
 from binlog.server.low_watermarks import CaughtUp
+from binlog.server.starts.stream_start import FromPlace
 from merge.values.chunk import Chunk, TableName
 from merge.values.position import Position
 from playground.database.engine import Engine
@@ -188,7 +190,7 @@ def streamed_s(server: DatabaseServer, rows: int) -> float:
     address = address_at(server, "s1", _SERVER_ID)
     start = Position(binlogs(server)[0][0], 4)
     began_s = time.monotonic()
-    stream = BinlogStream(address, start, TableName, LIMITS, lambda: SourceClock(0, 0), margin_us=MARGIN_US)
+    stream = stream_of(address, FromPlace(start), Decoding(TableName, LIMITS), lambda: SourceClock(0, 0))
     try:
         items = iter(stream)
         while rows > 0:

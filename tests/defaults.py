@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from actors.group import wiring as group_wiring
@@ -10,12 +10,14 @@ from actors.shard import wiring
 from actors.shard.shard_wiring import ShardWiring
 from binlog.files.files_reader import FilesSource
 from binlog.grammar.chunk_builder import Limits
+from binlog.grammar.decoding import Decoding
 from binlog.grammar.tables import Select
 from binlog.server.definitions.source_definitions import SourceDefinitions
 from binlog.server.hosts import SourceHosts
 from binlog.server.listener import Listener
 from binlog.server.reader import SourceReader
 from binlog.server.source import SourceAddress
+from binlog.server.starts.read_place import StartChoice
 from conf.load import build_instance
 from conf.stream_settings import MergeSettings, ReaderSettings, StoreSettings
 from merge.delivery.batch_limits import BatchLimits
@@ -73,16 +75,17 @@ def definitions_of(name: str, select: Select, **changes: Any) -> SourceDefinitio
 def source_reader(
     address: SourceAddress, select: Select, limits: Limits, listener: Listener, **changes: Any
 ) -> SourceReader:
-    """Return a reader of a source."""
-    options = {
-        "margin_us": MARGIN_US,
-        "begin": INSTANCE.start,
-        "start_by": INSTANCE.shards[0].start_by,
-        "fallback_us": READER.fallback_us,
-        "definitions": definitions_of(address.name, select),
-        "hosts": SourceHosts([address], READER.detecting),
-    }
-    return SourceReader(address, select, limits, listener, **{**options, **changes})
+    """Return a reader of a source; changes are those of its choice of a start, too."""
+    choice = StartChoice(INSTANCE.start, INSTANCE.shards[0].start_by, READER.fallback_us)
+    begins = {each.name: changes.pop(each.name) for each in fields(choice) if each.name in changes}
+    options = {"margin_us": MARGIN_US, "definitions": definitions_of(address.name, select)}
+    return SourceReader(
+        changes.pop("hosts", None) or SourceHosts([address], READER.detecting),
+        Decoding(select, limits),
+        listener,
+        choice=replace(choice, **begins),
+        **{**options, **changes},
+    )
 
 
 def timeline_of(start_keys_us: list[int], ahead_max_us: int = AHEAD_MAX_US) -> Timeline:

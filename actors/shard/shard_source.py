@@ -19,6 +19,7 @@ from actors.shard.wiring import limits_of
 from actors.sink.route import Route
 from actors.sink.sink import Sink
 from binlog.files.files_reader import FilesReader, FilesSource, locate
+from binlog.grammar.decoding import Decoding
 from binlog.grammar.skips import Skips
 from binlog.schema.definition import TableDefinition
 from binlog.server.definitions.source_definitions import SourceDefinitions
@@ -28,6 +29,7 @@ from binlog.server.listener import Reader
 from binlog.server.reader import SourceReader
 from binlog.server.source import SourceAddress, connect, server_facts
 from binlog.server.starts.beginning import beginning
+from binlog.server.starts.read_place import StartChoice
 from merge.errors import CanalGroupError, UsageError
 from merge.rows.row_key import RowKey
 from merge.values.chunk import Chunk, TableName
@@ -104,19 +106,14 @@ class ShardSource:
         assert self._hosts is not None, "a shard without files has servers"
         assert self._definitions is not None, "a shard without files has a schema history"
         return SourceReader(
-            self._hosts.current,
-            self._sink.select,
-            self._limits,
+            self._hosts,
+            Decoding(self._sink.select, self._limits),
             intake,
+            choice=StartChoice(wiring.start, wiring.start_by, wiring.reader.fallback_us, self.read_to),
             margin_us=wiring.merge.margin_us,
-            begin=wiring.start,
-            start_by=wiring.start_by,
-            fallback_us=wiring.reader.fallback_us,
             definitions=self._definitions,
-            hosts=self._hosts,
             ring=intake.ring,
             skips=self._skips,
-            read_to=self.read_to,
         )
 
     def skip(self, events: Iterable[SkippedEvent]) -> None:

@@ -19,6 +19,7 @@ from enum import StrEnum
 from binlog.dump_window.block import Block, split_at
 from merge.errors import UsageError
 from merge.values.position import file_order
+from merge.values.resets.reset import created_again
 
 _DROPPED = Block("", 0, 0, b"")
 
@@ -130,7 +131,7 @@ class Window:
             offset: likewise.
             created_s: when that file was created, seconds since 1970; 0: not known.
         """
-        if created_s and self._created.get(file, created_s) != created_s:
+        if created_again(self._created.get(file, 0), created_s):
             return Uncovered.UNKNOWN
         if (file, offset) == self.tip:
             return Place(self.end, 0, self._description)
@@ -177,8 +178,7 @@ class Window:
                 f"The source continues at {block.file}:{block.begin} after {self._file}:{self._offset}.",
                 hint="The binary logs were reset, or the stream is damaged.",
             )
-        before_s = self._created.get(block.file, created_s)
-        if created_s and before_s != created_s:
+        if created_again(self._created.get(block.file, 0), created_s):
             raise UsageError(f"The source created {block.file} again.", hint="The binary logs were reset.")
 
     def _cost_before(self, number: int) -> int:

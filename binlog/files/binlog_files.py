@@ -115,7 +115,7 @@ class BinlogFiles:
         verbatim: whether to hand on as text the statements whose rows are not in the files (`binlog_format`
             STATEMENT or MIXED, or an XA COMMIT), and a ROLLBACK of rows that are in them. Else they are
             refused.
-        original_times: see `BinlogStream`.
+        original_times: see `Decoding`.
         skips: the events to leave out; None: none.
         shard: whose files they are, for errors; empty: nobody's.
     """

@@ -48,6 +48,7 @@ from merge.errors import (
 )
 from merge.values.commit_time import END_OF_TIME_US, CommitTimes
 from merge.values.position import Position, file_order
+from merge.values.resets.reset import Absence, absence
 from merge.values.start import At, ShardStart, parse_shard_start
 
 _log = logging.getLogger(__name__)
@@ -301,8 +302,7 @@ def _with_remaining(
     source: FilesSource, files: list[Path], position: Position, refused: PositionPurged
 ) -> PositionPurged:
     """Return a refusal with the positions where reading may go on, if the position was before the files."""
-    (base, number), (oldest_base, oldest_number) = file_order(position.file), file_order(files[0].name)
-    if base != oldest_base or number > oldest_number:
+    if absence(position.file, files[0].name) is not Absence.PURGED:
         return refused
     latest = None
     with contextlib.suppress(CanalGroupError):

@@ -18,7 +18,6 @@ An event may hold more rows than a chunk should (a compressed transaction, the c
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
 import struct
 import time
@@ -55,6 +54,7 @@ from binlog.native.receive_buffer import ReceiveBuffer
 from merge.errors import CanalGroupError, CorruptEvent, DataError, Detail, UnsupportedEvent
 from merge.values.chunk import Chunk
 from merge.values.position import Position
+from merge.values.resets.reset import created_again, refused_again
 
 _log = logging.getLogger(__name__)
 
@@ -65,10 +65,6 @@ OFFSET_MAX = 1 << 62
 #: bytes at the beginning of a TABLE_MAP or rows event: a table id of 6 bytes (4 in old servers) and flags
 _TABLE_HEAD = 8
 _T = TypeVar("_T")
-
-
-def _time_of(seconds: int) -> str:
-    return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 class BinlogDecoder:
@@ -504,15 +500,8 @@ class BinlogDecoder:
         if not created_s or (self._on_disk and begin != len(MAGIC)):
             return
         before_s = self.created.setdefault(self.file, created_s)
-        if before_s != created_s:
-            raise DataError(
-                f"{self.file} was created at {_time_of(created_s)}, but the file that was read before under "
-                f"this name at {_time_of(before_s)}: the binary logs were reset, or another server answers.",
-                hint="What was written before the reset and not read is lost. Load the tables again, and "
-                "begin at a position of the new binary logs.",
-                created_s=created_s,
-                expected_created_s=before_s,
-            )
+        if created_again(before_s, created_s):
+            raise refused_again(self.file, before_s, created_s)
 
     def _read_alike(self, kind: int) -> bool:
         """Return whether this file's events of a usual type have the layout that the fast path reads."""

@@ -18,12 +18,14 @@ X'gtrid',X'bqual',format.
 
 from __future__ import annotations
 
-import re
 import struct
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from binlog.columns.columns import TableSchema
+from binlog.schema.clauses.tokens import Kind, UnreadableError
+from binlog.schema.clauses.words import FirstWords
+from binlog.schema.statement import ServerVersion, Statement
 from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
 
 #: how many transactions may be prepared at once
@@ -34,13 +36,9 @@ XA_BYTES_MAX = 256 << 20
 XA_EVENT_BYTES = 256
 
 _PREPARE = struct.Struct("<?Iii")
-_STATEMENT = re.compile(
-    r"XA\s+(?P<verb>START|BEGIN|END|PREPARE|COMMIT|ROLLBACK)\s+"
-    r"X'(?P<gtrid>[0-9A-F]*)'\s*,\s*X'(?P<bqual>[0-9A-F]*)'\s*,\s*(?P<format>\d{1,20})\s*(?P<one>ONE\s+PHASE)?",
-    re.IGNORECASE,
-)
-#: characters of the longest, and more: two names of 64 bytes in hexadecimal, a number, and the words
-_STATEMENT_CHARS = 1024
+_VERBS = ("START", "BEGIN", "END", "PREPARE", "COMMIT", "ROLLBACK")
+#: as whose statement it is read: all servers write it alike
+_SERVER = ServerVersion(True, 10, 11)
 
 
 class Xid(NamedTuple):
@@ -69,13 +67,30 @@ def parse_xa_statement(sql: str) -> XaStatement:
     Raises:
         UnsupportedEvent: no server writes such a statement.
     """
-    # What servers write is short; so is what is searched, whatever a statement has.
-    match = _STATEMENT.search(sql, 0, _STATEMENT_CHARS)
-    if match is None or len(match["gtrid"]) % 2 or len(match["bqual"]) % 2:
-        raise UnsupportedEvent("An XA statement is not understood: no server writes its xid like that.")
-    xid = Xid(bytes.fromhex(match["gtrid"]), bytes.fromhex(match["bqual"]), int(match["format"]))
-    verb = match["verb"].upper()
-    return XaStatement("START" if verb == "BEGIN" else verb, xid, match["one"] is not None)
+    words = FirstWords(Statement(sql, "", _SERVER))
+    try:
+        words.skip_to("XA")
+        words.expect("XA")
+        if not words.sees_any(*_VERBS):
+            raise words.unexpected("a verb should come")
+        verb = words.take().word
+        gtrid, bqual = _bytes(words), _bytes(words)
+        xid = Xid(gtrid, bqual, words.number())
+        one_phase = words.sees("ONE", "PHASE")
+    except UnreadableError as error:
+        raise UnsupportedEvent(
+            f"An XA statement is not understood, no server writes its xid like that: {error}."
+        ) from error
+    return XaStatement("START" if verb == "BEGIN" else verb, xid, one_phase)
+
+
+def _bytes(words: FirstWords) -> bytes:
+    """Take bytes in hexadecimal, and the comma after them."""
+    if words.peek().kind is not Kind.BYTES:
+        raise words.unexpected("bytes in hexadecimal should come")
+    found = bytes.fromhex(words.take().text)
+    words.expect(",")
+    return found
 
 
 class XaPrepare(NamedTuple):

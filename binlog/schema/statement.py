@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntFlag
-from itertools import islice, takewhile
 from typing import NamedTuple
+
+from binlog.native.sql_lexer import Lexer, UnreadableError
 
 #: MariaDB puts 5.5.5- before its version for old replicas
 _VERSION = re.compile(r"^(?:5\.5\.5-(?=1))?(\d+)\.(\d+)\.(\d+)")
@@ -82,8 +84,6 @@ _TITLE_WORDS = frozenset(
     ]
 )
 _TITLE_WORDS_MAX = 4
-_COMMENT = re.compile(r"/\*(?!M?!).*?(?:\*/|\Z)|(?:--|#)[^\n]*", re.DOTALL)
-_WORD = re.compile(r"[A-Za-z_]+")
 _VERB_CHARS_MAX = 16
 
 
@@ -188,12 +188,31 @@ class Statement:
         version = (self.server.major, self.server.minor, self.server.patch)
         return version >= ((10, 6, 0) if self.server.mariadb else (8, 0, 3))
 
+    def lexer(self, chars_max: int | None = None) -> Lexer:
+        """Return the lexer of its server and session, at its beginning.
+
+        Args:
+            chars_max: how many characters it reads; None: all.
+        """
+        return Lexer(
+            self.sql[:chars_max],
+            mariadb=self.server.mariadb,
+            version=self.server.number,
+            ansi_quotes=self.has(SqlMode.ANSI_QUOTES),
+            escapes=not self.has(SqlMode.NO_BACKSLASH_ESCAPES),
+        )
+
     @property
     def title(self) -> str:
         """What messages call it: its first keywords, such as ALTER TABLE; nothing that its author chose."""
-        text = _COMMENT.sub(" ", self.sql[:BEGINNING_CHARS]).lstrip()
-        words = [word.upper() for word in islice(_WORD.findall(text), _TITLE_WORDS_MAX)]
-        # A verb comes first, also one that is not known.
-        verb = words[:1] if text[:1].isalpha() and words and len(words[0]) <= _VERB_CHARS_MAX else []
-        found = [*verb, *takewhile(_TITLE_WORDS.__contains__, words[len(verb) :])]
+        lexer = self.lexer(BEGINNING_CHARS)
+        found: list[str] = []
+        with suppress(UnreadableError):
+            while len(found) < _TITLE_WORDS_MAX:
+                word = lexer.next().word
+                # A verb comes first, also one that is not known.
+                verb = not found and word.isalpha() and word.isascii() and len(word) <= _VERB_CHARS_MAX
+                if not verb and word not in _TITLE_WORDS:
+                    break
+                found.append(word)
         return " ".join(found) or "a statement"

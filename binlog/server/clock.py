@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import pymysql
 
+from binlog.server.source import SourceAddress, translated
 from binlog.steady_clock import steady_us
 
 #: two clocks whose rates differ by 100 ppm drift apart by 1 ms in this time, microseconds
@@ -106,3 +107,13 @@ class SourceClock:
     def stale(self) -> bool:
         """Whether the clock must be measured again before it is used for the present moment."""
         return abs(self._clock_us() - self._measured_us) > STALE_US
+
+
+def clock_of(address: SourceAddress, connection: pymysql.Connection[Any]) -> SourceClock:
+    """Return the clock of the source at the other end of a connection.
+
+    Raises:
+        SourceUnavailable: the connection broke.
+    """
+    with translated(address):
+        return SourceClock.measure(connection)

@@ -16,7 +16,7 @@ from binlog.columns.columns import fields_of
 from binlog.columns.special import special_of
 from binlog.history.logged import reads_of, table_of
 from binlog.schema.definition import TableDefinition
-from binlog.server.definitions.present import Asked, PresentReader
+from binlog.server.definitions.dictionary import Dictionary
 from binlog.server.source import SourceAddress, connect, server_facts
 from merge.values.chunk import Lineage, SpecialColumns, TableName
 
@@ -60,7 +60,7 @@ def shown_now(address: SourceAddress, wanted: Callable[[str, str], bool]) -> Ite
         UnsupportedEvent: see `described`.
     """
     with closing(connect(address)) as connection:
-        asked = Asked(PresentReader(address, server_facts(address, connection)), connection)
-        names = [name for name in asked.listed().tables if wanted(*name)]
-        definitions = map(asked.definition, names)
+        dictionary = Dictionary(address, connection, server_facts(address, connection))
+        names = [name for name in dictionary.listed().tables if wanted(*name)]
+        definitions = map(dictionary.definition, names)
         yield from (described(definition) for definition in definitions if definition is not None)

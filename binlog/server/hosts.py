@@ -11,11 +11,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from binlog.server.source import SourceAddress
+import pymysql
+
+from binlog.server.source import SourceAddress, query
+from merge.errors import DataError, SourceUnavailable
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +50,36 @@ class _Switch:
     at_s: float
     #: when the first failure was noticed, `time.monotonic`
     failed_at_s: float
+
+
+class _Check:
+    """Lets a server execute a statement when the time has come."""
+
+    def __init__(
+        self, address: SourceAddress, control: pymysql.Connection[Any], detecting: Detecting
+    ) -> None:
+        self._address, self._control, self._detecting = address, control, detecting
+        #: when it has to execute the next one, `time.monotonic`
+        self._due_s = 0.0
+
+    def __call__(self) -> None:
+        """Execute it, if it is due.
+
+        Raises:
+            SourceUnavailable: it fails.
+        """
+        if time.monotonic() < self._due_s:
+            return
+        sql = self._detecting.sql
+        try:
+            query(self._address, self._control, sql)
+        except DataError as error:
+            raise SourceUnavailable(
+                f"The source of shard {self._address.name} at {self._address} does not execute {sql!r} "
+                f"(reader.detecting.sql): {error.message}",
+                shard=self._address.name,
+            ) from error
+        self._due_s = time.monotonic() + self._detecting.interval_s
 
 
 class SourceHosts:
@@ -97,6 +130,17 @@ class SourceHosts:
         """
         with self._lock:
             self._continued = {"by": by, "dropped": dropped, "possibly_repeated": repeated}
+
+    def checks(self, address: SourceAddress, control: pymysql.Connection[Any]) -> Callable[[], None]:
+        """Return what lets a server execute a statement at intervals, first when it is called first.
+
+        It raises SourceUnavailable if that fails. It does nothing if there is no other server to go to.
+
+        Args:
+            address: the server.
+            control: an open connection to it.
+        """
+        return _Check(address, control, self.detecting) if self.several else lambda: None
 
     def failed(self, address: SourceAddress, reason: str) -> bool:
         """Count a failure; return whether another server than this one is to be read now.

@@ -14,9 +14,9 @@ from binlog.server.binlog_stream import resume_after
 from merge.errors import RetryableError
 from merge.values.chunk import Chunk
 from merge.values.header import Flag
-from merge.values.last_transaction import LastTransaction
 from merge.values.position import Position
 from merge.values.progress import gtids_after
+from merge.values.resets.last_transaction import LastTransaction
 
 
 class Listener(Protocol):

@@ -39,6 +39,7 @@ A low watermark does not cover these cases; their transactions come late, and th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from binlog.grammar.transactions import SECOND_US
@@ -58,30 +59,43 @@ class LowWatermarks:
     The stream itself ensures that it is not inside a transaction.
 
     Args:
-        clock: the source's clock; may be replaced at any time.
+        measure: measures the source's clock; called now, and whenever the last measurement is old.
         margin_us: how long a commit may take from its timestamp to the binlog.
+        withheld_us: returns by how much they are lowered for what replication may still hide.
     """
 
-    def __init__(self, clock: SourceClock, margin_us: int) -> None:
-        self.clock = clock
+    def __init__(
+        self,
+        measure: Callable[[], SourceClock],
+        margin_us: int,
+        withheld_us: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._measure = measure
         self._margin_us = margin_us
-        self._empty_at_us: int | None = None
+        self._withheld_us = withheld_us
+        #: the last measurement
+        self.clock = measure()
 
-    def found_empty(self, moment_us: int) -> None:
-        """Note that nothing had arrived at a moment of our steady clock, see `SourceClock.now_us`."""
-        self._empty_at_us = moment_us
+    def keep_time(self) -> None:
+        """Measure the source's clock if the last measurement is old.
 
-    def make(self, *, whole_seconds: bool, withheld_us: int = 0) -> CaughtUp | None:
-        """Return the low watermark that a heartbeat proves, once all before it was read; None if none.
+        Raises:
+            SourceUnavailable: the source does not answer.
+        """
+        if self.clock.stale:
+            self.clock = self._measure()
+
+    def make(self, moment_us: int, *, whole_seconds: bool) -> CaughtUp | None:
+        """Return the low watermark that a moment proves; None: the clock was not measured close to it.
 
         Args:
+            moment_us: of our steady clock: everything that was committed by then was read.
             whole_seconds: whether the source stamps commits in whole seconds only.
-            withheld_us: by how much it is lowered for what replication may still hide.
         """
-        clock, empty_at_us = self.clock, self._empty_at_us
-        if empty_at_us is None or not clock.knows(empty_at_us):
+        clock, withheld_us = self.clock, self._withheld_us()
+        if not clock.knows(moment_us):
             return None
-        frontier_us = clock.source_us(empty_at_us) - self._margin_us - clock.uncertainty_us - withheld_us
+        frontier_us = clock.source_us(moment_us) - self._margin_us - clock.uncertainty_us - withheld_us
         if whole_seconds or withheld_us:
             frontier_us -= frontier_us % SECOND_US
         return CaughtUp(frontier_us)

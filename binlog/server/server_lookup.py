@@ -16,7 +16,7 @@ from binlog.columns.table_map import TableMap
 from binlog.formats.events import Query
 from binlog.history.logged import facts_of, reads_of
 from binlog.schema.definition import SourceName, TableDefinition
-from binlog.server.definitions.present import Asked, PresentReader
+from binlog.server.definitions.dictionary import Dictionary
 from binlog.server.source import SourceAddress, server_facts
 from merge.values.chunk import Lineage, TableName
 
@@ -59,7 +59,7 @@ class ServerLookup:
     def _definition(self, schema: str, table: str) -> TableDefinition | None:
         name = schema, table
         if name not in self._known:
-            self._known[name] = self._asked.definition(SourceName(*name))
+            self._known[name] = self._dictionary.definition(SourceName(*name))
         return self._known[name]
 
     def redefine(self, _query: Query, _file: str, _end: int) -> None:
@@ -74,6 +74,5 @@ class ServerLookup:
         """Return None: the server shows the tables of now."""
 
     @cached_property
-    def _asked(self) -> Asked:
-        facts = server_facts(self._address, self._connection)
-        return Asked(PresentReader(self._address, facts), self._connection)
+    def _dictionary(self) -> Dictionary:
+        return Dictionary(self._address, self._connection, server_facts(self._address, self._connection))

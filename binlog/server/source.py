@@ -11,8 +11,9 @@ import contextlib
 import re
 import ssl
 import struct
+import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +27,8 @@ from merge.errors import CanalGroupError, DataError, PositionPurged, SourceUnava
 from merge.values.commit_time import CommitTimes
 
 _HOST_NAME_BYTES = 60
+#: smallest server id of a scan
+_SCAN_ID_MIN = 1 << 31
 #: errors by which a server says that the account may not do what was asked
 _DENIED = {
     ER.ACCESS_DENIED_ERROR,
@@ -81,6 +84,14 @@ class SourceAddress:
         """The name under which the source lists this reader, at most 60 bytes."""
         name = f"canal-group:{self.destination}/{self.name}".encode()[:_HOST_NAME_BYTES]
         return name.decode("utf-8", "ignore")
+
+    def scanner(self, purpose: str) -> SourceAddress:
+        """Return the address under a server id of its own, which does not change for a purpose.
+
+        A scan keeps nothing, so the source does not wait for it.
+        """
+        scan_id = _SCAN_ID_MIN + zlib.crc32(f"{self.server_id}/{purpose}".encode()) % (_SCAN_ID_MIN - 1)
+        return replace(self, server_id=scan_id, semi_sync="off")
 
     @property
     def title(self) -> str:

@@ -1,6 +1,9 @@
 """Expression text: the part of SQL's syntax that row filters and computed columns are written in.
 
 sqlglot reads the text as MySQL's. What `merge.rows.expressions.expression` cannot compute is refused by name.
+It reads nothing else: the statements of a source are cut by a lexer that does it as the servers do (see
+`binlog.schema.clauses.tokens`). sqlglot's loses escapes in texts (a line feed becomes `n`), splits names that
+begin with a digit, and takes `{#` for a comment.
 """
 
 from __future__ import annotations

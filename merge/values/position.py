@@ -16,7 +16,7 @@ from typing import Any
 
 from merge.errors import UsageError
 from merge.values.gtids.gtid import NO_GTIDS, GtidSet, parse_gtid_set
-from merge.values.last_transaction import LastTransaction
+from merge.values.resets.last_transaction import LastTransaction
 
 #: `server` of a position that has no file and offset in any server's binlog: only its GTID set counts
 ANY_SERVER = "*"

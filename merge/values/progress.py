@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from merge.values.gtids.gtid import GtidSet
 from merge.values.header import Flag, Headers, origin_of
-from merge.values.last_transaction import LastTransaction
 from merge.values.position import GroupPosition, Position
+from merge.values.resets.last_transaction import LastTransaction
 
 
 @dataclass(frozen=True, slots=True)

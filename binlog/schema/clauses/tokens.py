@@ -6,29 +6,15 @@ if the server executes them, else they are comments as well.
 This is the only lexer of a source's SQL. It is compiled (`binlog.native.sql_lexer`): a statement may
 have megabytes, and each character is read once.
 
-sqlglot's tokenizer is not used: it loses escapes in texts (a line feed becomes `n`), splits names that begin
-with a digit, and takes `{#` for a comment.
-
 Rules: "Lexical Structure" and "Comments" in MySQL's reference manual, "Comment Syntax" in MariaDB's.
 """
 
 from __future__ import annotations
 
 from binlog.native.sql_lexer import Kind, Lexer, Token, UnreadableError
-from binlog.schema.statement import SqlMode, Statement
+from binlog.schema.statement import Statement
 
-__all__ = ["Kind", "Lexer", "Token", "UnreadableError", "lexer_of", "tokens_of"]
-
-
-def lexer_of(statement: Statement) -> Lexer:
-    """Return the lexer of a statement's server and session, at its beginning."""
-    return Lexer(
-        statement.sql,
-        mariadb=statement.server.mariadb,
-        version=statement.server.number,
-        ansi_quotes=statement.has(SqlMode.ANSI_QUOTES),
-        escapes=not statement.has(SqlMode.NO_BACKSLASH_ESCAPES),
-    )
+__all__ = ["Kind", "Lexer", "Token", "UnreadableError", "tokens_of"]
 
 
 def tokens_of(statement: Statement) -> list[Token]:
@@ -37,7 +23,7 @@ def tokens_of(statement: Statement) -> list[Token]:
     Raises:
         UnreadableError: a quote or a comment has no end.
     """
-    lexer = lexer_of(statement)
+    lexer = statement.lexer()
     tokens = [lexer.next()]
     while tokens[-1].kind is not Kind.END:
         tokens.append(lexer.next())

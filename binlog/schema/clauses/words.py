@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import TypeVar
 
 from binlog.charsets.statement_text import charset_of_client, is_whole
-from binlog.schema.clauses.tokens import Kind, Token, UnreadableError, lexer_of
+from binlog.schema.clauses.tokens import Kind, Token, UnreadableError
 from binlog.schema.definition import SourceName
 from binlog.schema.names import folded
 from binlog.schema.statement import Statement
@@ -52,7 +52,7 @@ class Words:
         self._weight = 0
         #: what `note_names` notes; None: nothing
         self._names: set[str] | None = None
-        self._lexer = lexer_of(statement)
+        self._lexer = statement.lexer()
         if whole:
             self._lexer.trim()
 

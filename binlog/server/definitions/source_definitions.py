@@ -33,6 +33,7 @@ from merge.errors import PositionPurged, PositionRefused
 from merge.values.chunk import TableName
 from merge.values.history_text import HistoryText
 from merge.values.position import Position, file_order
+from merge.values.resets.reset import begun_anew
 
 _log = logging.getLogger(__name__)
 
@@ -294,7 +295,8 @@ class SourceDefinitions:
         """
         read_to = history.read_to
         if file_order(history.beginning.file)[0] != file_order(place.file)[0] or (
-            read_to is not None and _replaced(read_to, start)
+            read_to is not None
+            and begun_anew((read_to.file, read_to.created_s), (start.file, start.created_s))
         ):
             return False
         if read_to is not None and not _place(read_to).reaches(place):
@@ -330,9 +332,3 @@ class SourceDefinitions:
 
 def _place(position: Position) -> Place:
     return Place(position.server, position.file, position.offset)
-
-
-def _replaced(before: Position, now: Position) -> bool:
-    """Return whether two positions are known to be in two binlogs: the server was reset in between."""
-    created = before.created_s, now.created_s
-    return before.file == now.file and 0 not in created and len(set(created)) > 1

@@ -50,11 +50,6 @@ class DumpServerAccess:
         #: whether the dump server serves the reader
         self.attached = False
 
-    @property
-    def wanted(self) -> bool:
-        """Whether the source is read from a dump server if that is possible."""
-        return self._address.dump_window_bytes_max > 0
-
     def begin(self, position: Position, server: str) -> Attachment | None:
         """Return the attachment for a stream from a position; None: the reader reads the source by itself.
 

@@ -6,7 +6,6 @@ nothing to the source. A setting that a server does not know passes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,9 @@ from typing import Any
 import pymysql
 from pymysql.constants import COMMAND
 
+from binlog.schema.statement import ServerVersion
+from binlog.server.definitions.dictionary import Dictionary
+from binlog.server.preflight.grants import Grant, read_grant
 from binlog.server.preflight.session_formats import formats_found
 from binlog.server.replication import times_found
 from binlog.server.semi_sync.source_side import found_at
@@ -21,10 +23,8 @@ from binlog.server.source import ServerFacts, SourceAddress, connect, query, que
 from merge.errors import SourceUnfit
 
 _MARIADB_MONITOR_SINCE = (10, 5)
-_SOME_COLUMN = (
-    "SELECT 1 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA NOT IN "
-    "('information_schema', 'performance_schema', 'mysql', 'sys') LIMIT 1"
-)
+#: privileges that show the definition of a table
+_SHOWING = {"SELECT", "REFERENCES", "ALL", "ALL PRIVILEGES"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def _privileges(
     address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts
 ) -> list[Check]:
     account = _account(address, connection)
-    granted = _granted(address, connection)
+    granted = _granted(address, connection, facts)
     monitor = (
         "BINLOG MONITOR" if facts.mariadb and facts.number >= _MARIADB_MONITOR_SINCE else "REPLICATION CLIENT"
     )
@@ -185,9 +185,13 @@ def _knows_tables(address: SourceAddress, connection: pymysql.Connection[Any], f
     With full row metadata a stream works without: the check does not fail then.
     """
     name = "SELECT or REFERENCES"
-    if _granted(address, connection) & {"SELECT", "REFERENCES"}:
+    if _granted(address, connection, facts) & {"SELECT", "REFERENCES"}:
         return Check(name, ok=True, found="granted")
-    if _granted_somewhere(address, connection) or query(address, connection, _SOME_COLUMN):
+    # A grant on a schema or a table will do; the tables need not exist yet.
+    somewhere = any(
+        each.privileges & _SHOWING and not each.everywhere for each in _grants(address, connection, facts)
+    )
+    if somewhere or Dictionary(address, connection, facts).shows_some():
         return Check(name, ok=True, found="granted on some tables")
     full = facts.variables.get("binlog_row_metadata", "").upper() == "FULL"
     if full and not facts.mariadb:
@@ -205,27 +209,23 @@ def _knows_tables(address: SourceAddress, connection: pymysql.Connection[Any], f
     )
 
 
-def _granted_somewhere(address: SourceAddress, connection: pymysql.Connection[Any]) -> bool:
-    """Return whether a grant on a schema or a table shows definitions; the tables need not exist yet."""
-    grants = (str(next(iter(row.values()))) for row in query(address, connection, "SHOW GRANTS"))
-    return any(
-        re.match(r"GRANT .*\b(SELECT|REFERENCES|ALL PRIVILEGES)\b.* ON (?!\*\.\*)", each) for each in grants
-    )
-
-
 def _account(address: SourceAddress, connection: pymysql.Connection[Any]) -> str:
     row = query_one(address, connection, "SELECT CURRENT_USER() AS account")
     user, _, host = str(row["account"]).rpartition("@")
     return f"`{user}`@`{host}`"
 
 
-def _granted(address: SourceAddress, connection: pymysql.Connection[Any]) -> set[str]:
+def _grants(address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts) -> list[Grant]:
+    """Return what the account was granted, without what it has through roles."""
+    version = ServerVersion.parse(facts.version)
+    texts = (str(next(iter(row.values()))) for row in query(address, connection, "SHOW GRANTS"))
+    return [grant for text in texts if (grant := read_grant(text, version)) is not None]
+
+
+def _granted(address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts) -> set[str]:
     """Return the account's global privileges; those it has through a role may be missing."""
-    found: set[str] = set()
-    for row in query(address, connection, "SHOW GRANTS"):
-        match = re.match(r"GRANT (.*) ON \*\.\* TO ", str(next(iter(row.values()))))
-        if match:
-            found |= {name.strip().upper() for name in match[1].split(",")}
+    grants = _grants(address, connection, facts)
+    found = {name for grant in grants if grant.everywhere for name in grant.privileges}
     if found & {"ALL", "ALL PRIVILEGES"}:
         found |= {"REPLICATION SLAVE", "REPLICATION CLIENT", "BINLOG MONITOR", "SELECT"}
     return found

@@ -20,7 +20,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from binlog.server.packets import PacketReader
 from merge.values.position import Position
@@ -43,7 +43,38 @@ class Ring(Protocol):
         """Let `call` be called, by any thread, after headers were freed; it replaces the one before."""
 
 
-class Replies:
+class NoReplies:
+    """What a stream tells a source that does not wait: nothing."""
+
+    @property
+    def asked(self) -> bool:
+        """Whether the source asked for a reply to something that was not handed over yet."""
+        return False
+
+    def handed_over(self, file: str, offset: int, *, all_read: bool) -> None:
+        """Note that everything before a place was handed over, and reply if that is due.
+
+        Args:
+            file: of the place.
+            offset: end of a transaction or of an event between two.
+            all_read: whether no event after the place was read.
+
+        Raises:
+            SourceUnavailable: the reply cannot be sent.
+        """
+
+    def freed(self) -> None:
+        """Reply to what is due.
+
+        Raises:
+            SourceUnavailable: the reply cannot be sent.
+        """
+
+
+NO_REPLIES: Final = NoReplies()
+
+
+class Replies(NoReplies):
     """Replies to one dump connection; see the module's rules. Used by the thread that reads it.
 
     Args:
@@ -60,20 +91,11 @@ class Replies:
 
     @property
     def asked(self) -> bool:
-        """Whether the source asked for a reply to something that was not handed over yet."""
+        """Whether it has asked, see `NoReplies`."""
         return self._packets.buffer.reply_awaited
 
     def handed_over(self, file: str, offset: int, *, all_read: bool) -> None:
-        """Note that everything before a place was handed over, and reply if that is due.
-
-        Args:
-            file: of the place.
-            offset: end of a transaction or of an event between two.
-            all_read: whether no event after the place was read.
-
-        Raises:
-            SourceUnavailable: the reply cannot be sent.
-        """
+        """Note that everything before a place was handed over, and reply if that is due."""
         if not self.asked:
             return
         self._packets.buffer.reply_awaited = not all_read
@@ -91,11 +113,7 @@ class Replies:
         self._due.append((stored, file, offset))
 
     def freed(self) -> None:
-        """Reply to what the ring has freed; without a ring, to everything.
-
-        Raises:
-            SourceUnavailable: the reply cannot be sent.
-        """
+        """Reply to what the ring has freed; without a ring, to everything."""
         done, place = 0 if self._ring is None else self._ring.cursors[0], None
         while self._due and self._due[0][0] <= done:
             place = self._due.popleft()

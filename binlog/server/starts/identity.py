@@ -38,8 +38,9 @@ from binlog.server.starts.logged import Logged
 from binlog.server.starts.start import both_sets
 from merge.errors import DataError, PositionRefused, SourceUnfit
 from merge.values.gtids.gtid import GtidSet, MariaDbGtidSet, parse_gtid_set
-from merge.values.last_transaction import LastTransaction
-from merge.values.position import Position, file_order
+from merge.values.position import Position
+from merge.values.resets.last_transaction import LastTransaction
+from merge.values.resets.reset import Absence, absence, created_again
 
 _log = logging.getLogger(__name__)
 
@@ -143,8 +144,8 @@ class Identity:
             SourceUnavailable: the server does not answer.
         """
         position, sizes = self.position, self.log.sizes()
-        oldest = file_order(next(iter(sizes)))
-        if not position.is_of(self.facts.identity) or file_order(position.file)[0] != oldest[0]:
+        missing = absence(position.file, next(iter(sizes)))
+        if not position.is_of(self.facts.identity) or missing is Absence.UNKNOWN:
             same_kind = isinstance(position.gtid_set, MariaDbGtidSet) == self.facts.mariadb
             if position.last is not None and position.last.gtid and same_kind:
                 require_contained()
@@ -153,7 +154,7 @@ class Identity:
             self._require_reached(sizes)
             self._require_place()
             self._require_open()
-        elif file_order(position.file) > oldest:
+        elif missing is Absence.RESET:
             self._refuse(f"has no {position.file}, though it has files from before it")
 
     def require_end(self) -> None:
@@ -197,7 +198,7 @@ class Identity:
             return
         with self.log.read(position.file, offset) as logged, self._named():
             created_s = logged.created()
-            if position.created_s and created_s != position.created_s:
+            if created_again(position.created_s, created_s):
                 times = (_time(each * _SECOND_US) for each in (created_s, position.created_s))
                 self._refuse(
                     f"has a {position.file} that was created at {' and not at '.join(times)}: the binary "

@@ -1,30 +1,41 @@
-"""Where a reader is in its source, and where its next stream begins.
-
-Streams that are requested by GTID stay so, because the order of transactions may differ between servers.
-There is one exception: if the rows of an XA transaction lie before the position, they are looked for by file
-on the server that has its COMMIT.
-"""
+"""Where a reader is in its source, and where its next stream begins."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
-from typing import Any
-
-import pymysql
+import time
+from dataclasses import dataclass, replace
 
 from binlog.server.binlog_stream import BinlogStream
 from binlog.server.hosts import SourceHosts
 from binlog.server.listener import position_after
 from binlog.server.source import ServerFacts, SourceAddress
+from binlog.server.starts.beginning import beginning
 from binlog.server.starts.by_time import continued_by_time
-from binlog.server.starts.remaining import with_remaining
-from binlog.server.starts.start import StartBy, binlog_files, goes_by_gtid, goes_by_time, past_purged
-from merge.errors import PositionPurged, ShardUnavailable
+from binlog.server.starts.server_log import ServerLog
+from binlog.server.starts.start import StartBy, goes_by_gtid, goes_by_time
+from binlog.server.starts.stream_start import AfterGtids, FromPlace, StartAt
+from merge.errors import DataError, ShardUnavailable, SourceUnavailable
 from merge.values.chunk import Chunk
 from merge.values.position import Position
+from merge.values.start import parse_shard_start
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StartChoice:
+    """Where a source is followed from, on its server and on another one."""
+
+    #: where a run without a position begins; a time before now counts from when the source is first reached
+    begin: str
+    #: see `start`
+    start_by: StartBy
+    #: how long before the last commit time another server is read from, see `by_time`
+    fallback_us: int
+    #: positions after that of a run up to which there are readers: what is before them is compared too,
+    #: because GTIDs of other transactions may be in their sets
+    read_to: tuple[Position, ...] = ()
 
 
 class ReadPlace:
@@ -33,25 +44,21 @@ class ReadPlace:
     Args:
         address: the source.
         hosts: the servers of the shard; they count how a stream continues on another one.
-        start_by: see `start`.
-        fallback_us: how long before the last commit time another server is read from, see `by_time`.
+        choice: where the first stream begins, and how one continues on another server.
     """
 
-    def __init__(
-        self, address: SourceAddress, hosts: SourceHosts, start_by: StartBy, fallback_us: int
-    ) -> None:
-        self._address, self._hosts = address, hosts
-        self._start_by, self._fallback_us = start_by, fallback_us
+    def __init__(self, address: SourceAddress, hosts: SourceHosts, choice: StartChoice) -> None:
+        self._address, self._hosts, self._choice = address, hosts, choice
         #: everything before it was handed over: where to continue; None if it is not known yet
         self.position: Position | None = None
         #: identity of the server that is read; empty until one was reached
         self.server = ""
         #: creation times of the files that were read, seconds since 1970, by name
         self.created: dict[str, int] = {}
-        #: whether streams are requested by GTID; None until that is decided
-        self.by_gtid: bool | None = None
-        #: file from whose beginning the next stream looks for XA rows that were prepared before the position
-        self._lead_in: str | None = None
+        #: how streams begin; None until that is decided
+        self._start_at: StartAt | None = None
+        #: where the next one begins, instead of that
+        self._recovered: FromPlace | None = None
 
     @property
     def known(self) -> Position:
@@ -75,22 +82,35 @@ class ReadPlace:
                 retry_after_s=0.1,
             )
 
-    def next_begin(self, control: pymysql.Connection[Any], facts: ServerFacts) -> tuple[Position, bool]:
-        """Return where the next stream begins on the server that answers, and whether by GTID.
+    def next_start(self, log: ServerLog) -> FromPlace:
+        """Return where the next stream begins on the server that answers.
 
         Raises:
             SourceUnfit: see `goes_by_gtid`.
-            SourceUnavailable, PositionPurged: see `continued_by_time`.
+            SourceUnavailable, DataError: see `beginning` and `continued_by_time`.
         """
-        position = self.known
-        if self.by_gtid is not None:
-            return position, self.by_gtid
-        if not goes_by_time(facts, position, self._start_by):
-            by_gtid = goes_by_gtid(self._address, facts, position, self._start_by)
-            if by_gtid and not position.is_of(facts.identity):
-                self._hosts.continued("gtid")
-            return position, by_gtid
-        found = continued_by_time(self._address, control, facts, position, self._fallback_us)
+        if self._recovered is not None:
+            return self._recovered
+        if self.position is None:
+            start = parse_shard_start(self._choice.begin, time.time_ns() // 1000)
+            self.position = beginning(start, log.address, log.connection, log.facts)
+        if self._start_at is not None:
+            return self.again
+        return self._first(log, self.position)
+
+    def _first(self, log: ServerLog, position: Position) -> FromPlace:
+        """Return where the first stream of a reader begins: by GTID, by commit time, or at its place."""
+        facts, start_by = log.facts, self._choice.start_by
+        if goes_by_time(facts, position, start_by):
+            return FromPlace(self._by_time(log, position))
+        if not goes_by_gtid(self._address, facts, position, start_by):
+            return FromPlace(position)
+        if not position.is_of(facts.identity):
+            self._hosts.continued("gtid")
+        return AfterGtids(position)
+
+    def _by_time(self, log: ServerLog, position: Position) -> Position:
+        found = continued_by_time(log.address, log.connection, log.facts, position, self._choice.fallback_us)
         self._hosts.continued("time", found.dropped, found.repeated)
         _log.warning(
             "continues on %s at %s by commit time: the last transaction that was delivered was %s, "
@@ -102,16 +122,27 @@ class ReadPlace:
             found.repeated,
             extra={"shard": self._address.name},
         )
-        return found.position, False
+        return found.position
 
-    def take_lead_in(self) -> str | None:
-        """Return the file in which the next stream looks for XA rows, and forget it."""
-        lead_in, self._lead_in = self._lead_in, None
-        return lead_in
-
-    def reached(self, begin: Position, server: str, *, by_gtid: bool) -> None:
+    def reached(self, start: FromPlace, server: str) -> None:
         """Note that a server sends a stream."""
-        self.position, self.server, self.by_gtid = begin, server, by_gtid
+        self.position, self.server = start.position, server
+        self._start_at, self._recovered = start.then, None
+
+    @property
+    def again(self) -> FromPlace:
+        """Where a stream would begin now, after one was reached."""
+        assert self._start_at is not None, "it was decided with the first stream"
+        return self._start_at(self.known)
+
+    def recover(self, start: FromPlace, error: SourceUnavailable | DataError, log: ServerLog) -> None:
+        """Find where to continue although a stream ended, see `FromPlace.recovered`.
+
+        Raises:
+            SourceUnavailable, DataError: there is nowhere to continue, or not yet; says why.
+        """
+        self._recovered = start.recovered(error, self.known, log, self.created)
+        self.position = self._recovered.position
 
     # ---- as the stream goes on
 
@@ -142,73 +173,3 @@ class ReadPlace:
     @staticmethod
     def _created(position: Position, stream: BinlogStream) -> Position:
         return replace(position, created_s=stream.created.get(position.file, 0))
-
-    # ---- a position that the source refuses
-
-    def get_past(
-        self,
-        error: PositionPurged,
-        lead_in: str | None,
-        control: pymysql.Connection[Any],
-        facts: ServerFacts,
-        *,
-        by_gtid: bool,
-    ) -> None:
-        """Find where to continue although the source refused a position as purged.
-
-        Args:
-            error: the refusal.
-            lead_in: the file in which the stream looked for XA rows; None: in none.
-            control: a connection to the source.
-            facts: what is known of the source.
-            by_gtid: whether the stream was requested by GTID.
-
-        Raises:
-            PositionPurged: nowhere, as transactions are missing; its details hold what the source still has.
-            DataError: as `past_purged`.
-        """
-        if "xid" in error.details:
-            self._settle(error)
-            self._lead_in = self._earlier(error, lead_in, control)
-        elif lead_in is not None:
-            raise error
-        elif by_gtid:
-            raise with_remaining(self._address, control, facts, error) from error
-        else:
-            try:
-                self.position = past_purged(self._address, control, facts, self.known, error)
-            except PositionPurged as purged:
-                raise with_remaining(self._address, control, facts, purged) from error
-
-    def _settle(self, error: PositionPurged) -> None:
-        """Continue by file and offset on this server, from the XA COMMIT that was found first on it by GTID.
-
-        Files of another server mean nothing on this one; everything before the COMMIT was delivered, or comes
-        with it.
-        """
-        position = self.known
-        if position.is_of(self.server):
-            return
-        file, offset = error.details["file"], error.details["begin_offset"]
-        assert isinstance(file, str), "an event has a file"
-        assert isinstance(offset, int), "a transaction begins somewhere"
-        self.position = replace(
-            position, file=file, offset=offset, server=self.server, created_s=self.created.get(file, 0)
-        )
-        self.by_gtid = False
-
-    def _earlier(self, error: PositionPurged, lead_in: str | None, control: pymysql.Connection[Any]) -> str:
-        """Return the file from which to look for the rows of an XA transaction that a stream lacked.
-
-        The first try is the file of the position; each further try goes one file further back.
-
-        Raises:
-            PositionPurged: `error`, if no older file is left.
-        """
-        if lead_in is None:
-            return self.known.file
-        files = binlog_files(self._address, control)
-        place = files.index(lead_in) if lead_in in files else 0
-        if not place:
-            raise error
-        return files[place - 1]

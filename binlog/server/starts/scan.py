@@ -16,47 +16,33 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
-import pymysql
 
 from binlog.formats.events import MAGIC
 from binlog.grammar.chunk_builder import SEARCH_LIMITS
-from binlog.server.binlog_stream import BinlogStream
-from binlog.server.clock import SourceClock
+from binlog.grammar.decoding import Decoding
+from binlog.server.binlog_stream import BinlogStream, stream_of
+from binlog.server.clock import clock_of
 from binlog.server.low_watermarks import CaughtUp
-from binlog.server.source import ServerFacts, SourceAddress, query, translated
+from binlog.server.starts.server_log import ServerLog
 from binlog.server.starts.start import binlog_files, gtids_at, latest_position
+from binlog.server.starts.stream_start import FromPlace
 from merge.errors import DataError, PositionPurged
 from merge.values.chunk import Chunk
-from merge.values.gtids.gtid import NO_GTIDS, GtidSet, parse_gtid_set
 from merge.values.header import Flag
 from merge.values.position import Position, file_order
 from merge.values.progress import gtids_after
 
 _SECOND_US = 1_000_000
-#: PREVIOUS_GTIDS is among the first events of a file
-_HEAD_EVENTS = 4
-_SCAN_ID_MIN = 1 << 31
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """Scans the binlog of one server.
+class Scan(ServerLog):
+    """Scans the binlog of one server."""
 
-    Args:
-        address: the server.
-        connection: an open connection to it, for queries.
-        facts: what it reports about itself.
-    """
-
-    address: SourceAddress
-    connection: pymysql.Connection[Any]
-    facts: ServerFacts
+    __slots__ = ()
 
     def at_time(self, time_us: int) -> Position:
         """Return where the first transaction begins that was committed at or after a time.
@@ -171,16 +157,14 @@ class Scan:
     @contextlib.contextmanager
     def stream(self, start: Position, *, original_times: bool = False) -> Iterator[BinlogStream]:
         """Open a stream that keeps no table, and read the description of the file that it begins in."""
-        stream = BinlogStream(
-            scanner(self.address, "position"),
-            start,
-            lambda _schema, _table: None,
-            SEARCH_LIMITS,
-            self._clock,
-            margin_us=0,
+        stream = stream_of(
+            self.address.scanner("position"),
+            FromPlace(start),
+            Decoding(
+                lambda _schema, _table: None, SEARCH_LIMITS, verbatim=True, original_times=original_times
+            ),
+            lambda: clock_of(self.address, self.connection),
             server=self.facts.identity,
-            verbatim=True,
-            original_times=original_times,
         )
         with contextlib.closing(stream):
             stream.begin()
@@ -189,20 +173,6 @@ class Scan:
     def _stream(self, file: str) -> contextlib.AbstractContextManager[BinlogStream]:
         """Open a stream from the beginning of a file."""
         return self.stream(Position(file, len(MAGIC)))
-
-    def _clock(self) -> SourceClock:
-        with translated(self.address):
-            return SourceClock.measure(self.connection)
-
-    def gtids_before(self, file: str) -> GtidSet:
-        """Return the GTIDs before a file, as the file says."""
-        if self.facts.mariadb:
-            return gtids_at(self.address, self.connection, file, len(MAGIC))
-        shown = query(self.address, self.connection, f"SHOW BINLOG EVENTS IN '{file}' LIMIT {_HEAD_EVENTS}")
-        for event in shown:
-            if event["Event_type"] == "Previous_gtids" and event["Info"]:
-                return parse_gtid_set(str(event["Info"]).replace("\n", ""))
-        return NO_GTIDS
 
     def _require_file(self, file: str) -> None:
         files = binlog_files(self.address, self.connection)
@@ -244,15 +214,6 @@ def until(stream: BinlogStream, end: Position | None, file: str | None = None) -
 def _index(chunk: Chunk, file: str) -> int:
     """Return the index of a name among a chunk's names; -1 if it is not among them."""
     return chunk.names.index(file) if file in chunk.names else -1
-
-
-def scanner(address: SourceAddress, purpose: str) -> SourceAddress:
-    """Return an address under a server id of its own, which does not change for a purpose.
-
-    A scan keeps nothing, so the source does not wait for it.
-    """
-    scan_id = _SCAN_ID_MIN + zlib.crc32(f"{address.server_id}/{purpose}".encode()) % (_SCAN_ID_MIN - 1)
-    return replace(address, server_id=scan_id, semi_sync="off")
 
 
 def _shown(time_s: int) -> str:

@@ -26,11 +26,12 @@ from binlog.server.dump.dump_request import require_readable
 from binlog.server.source import ServerFacts, SourceAddress, connect, query, query_one, server_facts
 from merge.errors import DataError, Detail, PositionPurged, PositionRefused, SourceUnavailable, SourceUnfit
 from merge.values.gtids.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet, parse_gtid_set
-from merge.values.position import Position, file_order
+from merge.values.position import Position
+from merge.values.resets.reset import Absence, absence
 
 StartBy: TypeAlias = Literal["auto", "gtid", "file", "time"]
 
-_PURGED_HINT = "Load the tables again, or start at a later position and accept that changes are missing."
+PURGED_HINT = "Load the tables again, or start at a later position and accept that changes are missing."
 
 
 def goes_by_gtid(address: SourceAddress, facts: ServerFacts, position: Position, start_by: StartBy) -> bool:
@@ -197,14 +198,13 @@ def past_purged(
         PositionRefused: as `require_not_reset`.
     """
     oldest = earliest_position(address, connection, facts)
-    (base, number), (oldest_base, oldest_number) = file_order(position.file), file_order(oldest.file)
-    if base == oldest_base and number > oldest_number:
+    if absence(position.file, oldest.file) is Absence.RESET:
         executed = executed_gtids(address, connection, facts)
         raise DataError(
             f"The source of shard {address.name} has no {position.file}, though it has the older "
             f"{oldest.file}: the binary logs were reset, or another server answers. "
             f"{both_sets(executed, position.gtid_set)}",
-            hint=_PURGED_HINT,
+            hint=PURGED_HINT,
             shard=address.name,
             file=position.file,
             offset=position.offset,
@@ -275,7 +275,7 @@ def explained_by_gtid(
     return PositionPurged(
         f"{message} Missing are {missing or 'transactions that cannot be determined'}. "
         f"The oldest file available is {oldest or 'unknown'}.",
-        hint=_PURGED_HINT,
+        hint=PURGED_HINT,
         **{**place, "gtid_set": gtids, "missing": missing, "oldest_file": oldest},
     )
 

@@ -32,7 +32,8 @@ from merge.order.ddl.rule import DdlRule
 from merge.values.ddl_mark import ERASE, DdlMark
 from merge.values.header import Flag, Headers, gtid_text
 from merge.values.offset_range import up_to
-from merge.values.position import Position, file_order
+from merge.values.position import Position
+from merge.values.resets.reset import begun_anew
 
 #: delivered statements that are kept, over all shards
 DELIVERED_MAX = 8_192
@@ -272,14 +273,7 @@ def _identity(header: np.void, names: tuple[str, ...], origin: Origin) -> str:
 
 def _replaced(end: Position, headers: Headers, names: tuple[str, ...], origin: Origin) -> bool:
     """Return whether headers come from another binlog with files of the same names: the server was reset."""
-    if not end.created_s or not end.is_of(origin.server):
-        return False
-    base, number = file_order(end.file)
-    for index in np.unique(headers["file"]).tolist():
-        created_s = origin.created.get(names[index], 0)
-        file_base, file_number = file_order(names[index])
-        if (file_base == base and file_number < number and created_s > end.created_s) or (
-            names[index] == end.file and created_s not in (0, end.created_s)
-        ):
-            return True
-    return False
+    files = (names[index] for index in np.unique(headers["file"]).tolist())
+    return end.is_of(origin.server) and any(
+        begun_anew((end.file, end.created_s), (file, origin.created.get(file, 0))) for file in files
+    )

@@ -14,6 +14,7 @@ from typing import Any
 
 from merge.errors import UsageError
 from merge.values.position import file_order, whole
+from merge.values.resets.reset import created_again
 
 
 class Unit(StrEnum):
@@ -51,7 +52,7 @@ class SkippedEvent:
 
     def is_of(self, created_s: int) -> bool:
         """Return whether it is in a file that was created at a time, as far as that is known."""
-        return not self.created_s or not created_s or self.created_s == created_s
+        return not created_again(self.created_s, created_s)
 
     def __str__(self) -> str:
         when = datetime.fromtimestamp(self.at_us / 1e6, UTC).isoformat(" ", "seconds")

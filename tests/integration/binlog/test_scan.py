@@ -8,17 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from defaults import MARGIN_US, chunk_limits
+from defaults import chunk_limits
 from integration.binlog.test_reader import await_rows, reading
 
 from binlog.files.beginning import beginning as beginning_in_files
 from binlog.files.binlog_files import files_in
-from binlog.server.binlog_stream import BinlogStream
+from binlog.grammar.decoding import Decoding
+from binlog.server.binlog_stream import stream_of
 from binlog.server.clock import SourceClock
 from binlog.server.low_watermarks import CaughtUp
 from binlog.server.source import connect, server_facts
 from binlog.server.starts.beginning import beginning
 from binlog.server.starts.start import binlog_files, earliest_position, latest_position
+from binlog.server.starts.stream_start import FromPlace
 from merge.errors import DataError, PositionPurged, SourceUnfit
 from merge.values.gtids.gtid import parse_gtid_set
 from merge.values.start import After, At, Holding, InFile
@@ -57,13 +59,11 @@ def asking(server, source_address):
 
 def transactions(address, connection, facts):
     """Every transaction, read from the beginning: (file, begin, end, commit time)."""
-    stream = BinlogStream(
+    stream = stream_of(
         address,
-        earliest_position(address, connection, facts),
-        lambda *_: None,
-        chunk_limits(),
+        FromPlace(earliest_position(address, connection, facts)),
+        Decoding(lambda *_: None, chunk_limits()),
         lambda: SourceClock.measure(connection),
-        margin_us=MARGIN_US,
     )
     found = []
     with contextlib.closing(stream):

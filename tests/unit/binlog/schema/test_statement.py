@@ -70,7 +70,7 @@ def test_either_strict_mode_is_strict(mode, strict):
         ("/* secret */ -- secret\n# secret\ncreate /* gh-ost */ table secret (a int)", "CREATE TABLE"),
         ("CREATE OR REPLACE TEMPORARY TABLE secret (a INT)", "CREATE OR REPLACE TEMPORARY"),
         ("/*!50000 alter table secret add a int */", "ALTER TABLE"),
-        ("/*!99999 secret */ INSERT INTO secret VALUES (1)", "a statement"),
+        ("/*!99999 secret */ INSERT INTO secret VALUES (1)", "INSERT"),
         ("INSERT`secret` VALUES ('secret')", "INSERT"),
         ("MERGE INTO secret", "MERGE"),
         ("/* secret", "a statement"),

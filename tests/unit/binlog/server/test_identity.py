@@ -14,8 +14,8 @@ from binlog.server.starts.identity import Identity
 from binlog.server.starts.logged import Logged
 from merge.errors import DataError, PositionRefused, SourceUnavailable, SourceUnfit
 from merge.values.gtids.gtid import NO_GTIDS, parse_gtid_set
-from merge.values.last_transaction import LastTransaction
 from merge.values.position import Position
+from merge.values.resets.last_transaction import LastTransaction
 
 ADDRESS = address_of("s1", "db0", server_id=7)
 S_US = 1_000_000

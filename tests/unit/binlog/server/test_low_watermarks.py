@@ -11,26 +11,30 @@ import threading
 import time
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from defaults import chunk_limits
+from defaults import address_of, chunk_limits
 
 from binlog.formats.event_types import EventType
-from binlog.grammar.binlog_decoder import BinlogDecoder
-from binlog.grammar.chunk_builder import ChunkBuilder
+from binlog.formats.events import CHECKSUM_CRC32
+from binlog.grammar.decoding import Decoding
 from binlog.server import binlog_stream
 from binlog.server.binlog_stream import BinlogStream
 from binlog.server.clock import AGE_MAX_US, STALE_US, SourceClock
+from binlog.server.dump.own_dump import OwnDump
+from binlog.server.dump_server.shared_dump import SharedDump
 from binlog.server.dump_server.wire import notice
 from binlog.server.low_watermarks import CaughtUp, LowWatermarks
 from binlog.server.packets import PacketReader
-from binlog.server.semi_sync.replies import Replies
+from binlog.server.starts.stream_start import AfterGtids, FromPlace
 from merge.errors import SourceUnavailable
 from merge.values.chunk import Chunk, TableName
 from merge.values.position import Position
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "mysql-9.7.4" / "all_types.binlog"
 FILE = "mysql-bin.000003"
+ADDRESS = address_of("s1", "db0")
 MARGIN_US, UNCERTAINTY_US, SKEW_US = 50_000, 300, 7_000_000
 NOON_US = 1_800_000_000_000_000
 
@@ -100,9 +104,7 @@ class Source:
     def clock(self):
         """Measure this source's clock, which is SKEW_US ahead of the steady one."""
         self.measured += 1
-        clock = SourceClock(SKEW_US, UNCERTAINTY_US, lambda: self.now_us)
-        clock.now_us = self.moment_us
-        return clock
+        return SourceClock(SKEW_US, UNCERTAINTY_US, lambda: self.now_us)
 
 
 @pytest.fixture
@@ -118,19 +120,17 @@ def source():
 
 def items_of(source, *, by_gtid=False, withheld_us=0, shares_dump=False):
     """Return what a stream over the source, or over a dump server, yields until the source falls silent."""
-    source.stream = stream = BinlogStream.__new__(BinlogStream)
-    stream._measure = source.clock
-    stream._low_watermarks = LowWatermarks(source.clock(), MARGIN_US)
-    stream._withheld_us = lambda: withheld_us
-    stream._start = Position(FILE, 4)
-    stream._by_gtid = by_gtid
-    stream._dump_server = object() if shares_dump else None
-    stream._builder = ChunkBuilder(chunk_limits())
-    stream._decoder = BinlogDecoder("s1", stream._start, TableName, stream._builder, checksum=1)
-    stream._packets = Packets(source)
-    stream._replies = Replies(stream._packets, None)
+    position = Position(FILE, 4)
+    if shares_dump:
+        attachment = SimpleNamespace(packets=Packets(source), position=position)
+        dump = SharedDump("s1", attachment, lambda: source.now_us)
+        dump.checksum = CHECKSUM_CRC32
+    else:
+        start = AfterGtids(position) if by_gtid else FromPlace(position)
+        dump = OwnDump(ADDRESS, start, Packets(source), checksum=CHECKSUM_CRC32, clock_us=source.moment_us)
+    low_watermarks = LowWatermarks(source.clock, MARGIN_US, lambda: withheld_us)
+    source.stream = stream = BinlogStream("s1", dump, Decoding(TableName, chunk_limits()), low_watermarks)
     stream._flushed_s = -math.inf  # whatever the clock says: it counts from when the machine was started
-    stream._address = type("Address", (), {"name": "s1"})
     items = []
     with contextlib.suppress(SourceUnavailable):
         items.extend(iter(stream))
@@ -190,14 +190,12 @@ def test_a_clock_that_was_measured_long_ago_low_watermarks_nothing():
     """Whatever made it old: a sleep of the process, or a clock that jumps, in either direction."""
     moment_us = [NOON_US]
     clock = SourceClock(SKEW_US, UNCERTAINTY_US, lambda: moment_us[0])
-    low_watermarks = LowWatermarks(clock, MARGIN_US)
     for away_us, made in ((AGE_MAX_US, True), (AGE_MAX_US + 1, False), (3600 * 1_000_000, False)):
         for sign in (1, -1):
             moment_us[0] = NOON_US + sign * away_us
             assert clock.stale
-            low_watermarks = LowWatermarks(clock, MARGIN_US)
-            low_watermarks.found_empty(clock.now_us())
-            assert (low_watermarks.make(whole_seconds=False) is not None) is made
+            made_of = LowWatermarks(lambda: clock, MARGIN_US).make(clock.now_us(), whole_seconds=False)
+            assert (made_of is not None) is made
 
 
 def test_a_clock_is_to_be_measured_again_long_before_it_is_of_no_use():
@@ -215,9 +213,7 @@ def test_a_step_of_the_time_of_day_changes_no_low_watermark(monkeypatch):
     before_us = clock.source_now_us()
     monkeypatch.setattr(time, "time_ns", lambda: 0)
     monkeypatch.setattr(time, "time", lambda: 0.0)
-    low_watermarks = LowWatermarks(clock, MARGIN_US)
-    low_watermarks.found_empty(clock.now_us())
-    made = low_watermarks.make(whole_seconds=False)
+    made = LowWatermarks(lambda: clock, MARGIN_US).make(clock.now_us(), whole_seconds=False)
     assert before_us <= made.frontier_us + MARGIN_US + UNCERTAINTY_US <= clock.source_now_us()
 
 

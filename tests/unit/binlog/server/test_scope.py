@@ -183,7 +183,7 @@ def test_whatever_ends_the_reading_of_a_statement_makes_its_tables_unknown(monke
     assert type(error).__name__ in source.columns()
     assert source.columns(SourceName("shop", "items")) == ["id"]
     with monkeypatch.context() as patched:
-        patched.setattr(words, "lexer_of", fail)
+        patched.setattr(words.Words, "__init__", fail)
         source.run("ALTER TABLE orders ADD c INT")
     assert source.columns(SourceName("shop", "items")).startswith("ALTER TABLE is not")
 

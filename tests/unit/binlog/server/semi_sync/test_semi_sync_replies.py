@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from defaults import address_of
 
 from binlog.server.packets import PacketReader
+from binlog.server.semi_sync.modes import semi_sync_of
 from binlog.server.semi_sync.replies import Replies, unfreed
 from binlog.server.semi_sync.source_side import found_at
 from binlog.server.semi_sync.wake import Wake
-from binlog.server.starts.scan import scanner
-from merge.errors import SourceUnavailable
+from binlog.server.starts.stream_start import FromPlace
+from merge.errors import PositionPurged, SourceUnavailable
 from merge.values.position import Position
 
 
@@ -30,7 +33,7 @@ class Ring:
         return self.first
 
     def on_free(self, call):
-        raise NotImplementedError
+        self.call = call
 
 
 @pytest.fixture
@@ -145,6 +148,50 @@ def test_a_dump_begins_at_what_the_ring_has_not_freed():
     assert unfreed(ring, opened) is None
 
 
+def mode(semi_sync, ring=None):
+    return semi_sync_of(address_of("s1", "db0", semi_sync=semi_sync), ring)
+
+
+@pytest.mark.parametrize(
+    ("semi_sync", "server", "replied"),
+    [("off", "1", []), ("ring", "1", [("bin.1", 100)]), ("ring", "2", []), ("cursor", "1", [("bin.1", 100)])],
+)
+def test_a_connection_begins_with_a_reply_to_what_was_handed_over_if_its_source_waits(
+    ends, semi_sync, server, replied
+):
+    packets, theirs = ends
+    dump = SimpleNamespace(packets=packets, server="1")
+    replies = mode(semi_sync, Ring()).replies(dump, Position("bin.1", 100, server=server))
+    replies.freed()
+    assert received(theirs) == replied
+
+
+def test_only_what_waits_for_a_ring_is_woken_by_it():
+    ring = Ring()
+    assert mode("off", ring).wake() is None
+    assert mode("ring", ring).wake() is None
+    wake = mode("cursor", ring).wake()
+    ring.call()
+    wake.clear()
+    wake.close()
+
+
+def test_a_stream_replays_what_the_ring_holds_of_its_server_unless_it_was_purged():
+    ring = Ring(stored=3)
+    opened, start = Position("bin.1", 100, server="1"), FromPlace(Position("bin.2", 50, server="1"))
+    for semi_sync in ("off", "ring"):
+        assert mode(semi_sync, ring).replayed(start, opened) is start
+    replaying = mode("cursor", ring)
+    again = replaying.replayed(start, opened)
+    assert (again.place, again.position) == (("bin.1", 100), start.position)
+    assert replaying.replayed(start, replace(opened, server="2")) is start
+    after = again.recovered(PositionPurged("Gone."), start.position, None, {})
+    assert replaying.replayed(after, opened) is after
+    assert replaying.replayed(after, opened).place == ("bin.1", 100), "the next one may be there again"
+    ring.freed = 3
+    assert replaying.replayed(start, opened) is start
+
+
 def test_a_reply_that_cannot_be_sent_is_a_lost_connection(ends):
     packets, theirs = ends
     theirs.close()
@@ -179,7 +226,7 @@ def test_a_wait_for_bytes_is_ended():
 def test_no_source_waits_for_a_scan():
     """It reads what may not be in the ring yet, and keeps nothing."""
     address = address_of("s1", "127.0.0.1", semi_sync="ring")
-    assert scanner(address, "position").semi_sync == "off"
+    assert address.scanner("position").semi_sync == "off"
 
 
 def test_without_a_ring_a_new_connection_replies_to_what_was_handed_over(ends):

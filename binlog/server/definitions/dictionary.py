@@ -1,0 +1,146 @@
+"""Dictionary: what a server shows of its schemas, tables and columns now.
+
+All that need to know that ask here: a stream that needs definitions, a lookup for files, a description of
+tables before any row, the checks before a stream.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pymysql
+from pymysql.constants import ER
+
+from binlog.charsets.charsets import BINARY_COLLATION
+from binlog.charsets.collations import collation_number
+from binlog.history.facts import Place
+from binlog.schema.catalog import Catalog
+from binlog.schema.definition import SourceName, TableDefinition
+from binlog.schema.held import ShownTable, View
+from binlog.schema.statement import ServerVersion
+from binlog.server.source import ServerFacts, SourceAddress, query, query_one, translated
+from binlog.server.starts.start import latest_position
+from merge.errors import SourceUnavailable
+
+#: how long an answer may wait for a statement that changes the table, seconds
+ANSWER_S = 5.0
+#: a table was dropped meanwhile, or the account does not see it; 1503: MariaDB made one that it cannot open
+_NOT_SHOWN = {ER.NO_SUCH_TABLE, ER.TABLEACCESS_DENIED_ERROR, ER.BAD_DB_ERROR, 1142, 1356, 1503}
+_NAMES = (
+    "SELECT TABLE_SCHEMA AS sch, TABLE_NAME AS tab, TABLE_TYPE AS kind FROM information_schema.TABLES WHERE"
+    " TABLE_SCHEMA NOT IN ('information_schema', 'mysql', 'performance_schema', 'sys')"
+)
+_SOME_COLUMN = (
+    "SELECT 1 FROM information_schema.COLUMNS WHERE"
+    " TABLE_SCHEMA NOT IN ('information_schema', 'mysql', 'performance_schema', 'sys') LIMIT 1"
+)
+_VIEW = "VIEW"
+_SCHEMAS = "SELECT SCHEMA_NAME AS sch, DEFAULT_COLLATION_NAME AS collation FROM information_schema.SCHEMATA"
+_SERVER = "SELECT @@global.collation_server AS collation, @@global.lower_case_table_names AS folded"
+
+
+class Listed(NamedTuple):
+    """What a server lists, of all schemas but its own."""
+
+    tables: list[SourceName]
+    views: list[View]
+    #: default collations; None: not known
+    schemas: dict[str, int | None]
+
+
+class Dictionary:
+    """Asks one server for its tables.
+
+    Args:
+        address: the server.
+        connection: an open connection to it, whose session is changed.
+        facts: what it reports about itself.
+        answer_s: how long an answer may wait for a statement that changes the table.
+
+    Raises:
+        SourceUnavailable, SourceUnfit: the server does not answer or refuses.
+    """
+
+    def __init__(
+        self,
+        address: SourceAddress,
+        connection: pymysql.Connection[Any],
+        facts: ServerFacts,
+        answer_s: float = ANSWER_S,
+    ) -> None:
+        self._address, self._connection, self._facts = address, connection, facts
+        # Escapes and quotes in the text are those of the session that asks.
+        query(
+            address,
+            connection,
+            "SET SESSION sql_mode = '', SESSION sql_quote_show_create = 1, SESSION lock_wait_timeout = "
+            f"{max(1, math.ceil(answer_s))}",
+        )
+
+    def end(self) -> Place:
+        """Return where the binlog ends; what is asked after that shows every statement before it."""
+        end = latest_position(self._address, self._connection, self._facts)
+        return Place(self._facts.identity, end.file, end.offset)
+
+    def catalogs(self) -> Callable[[], Catalog]:
+        """Return a function that makes empty catalogs for the server's statements."""
+        row = query_one(self._address, self._connection, _SERVER)
+        collation, folded = self._collation(row["collation"]) or BINARY_COLLATION, row.number("folded")
+        return lambda: Catalog(collation, folded)
+
+    def shows_some(self) -> bool:
+        """Return whether the account sees a column of any table."""
+        return bool(query(self._address, self._connection, _SOME_COLUMN))
+
+    def listed(self) -> Listed:
+        """Return the names of all tables and views that the account sees."""
+        found = Listed([], [], {})
+        for row in query(self._address, self._connection, _SCHEMAS):
+            found.schemas[str(row["sch"])] = self._collation(row["collation"])
+        for row in query(self._address, self._connection, _NAMES):
+            name = SourceName(str(row["sch"]), str(row["tab"]))
+            if _VIEW in str(row["kind"]):
+                found.views.append(View(*name))
+            else:
+                found.tables.append(name)
+        return found
+
+    def show(self, name: SourceName) -> ShownTable | None:
+        """Return a table as the server shows it; None if it shows no such table.
+
+        Raises:
+            SourceUnavailable, SourceUnfit: it does not answer, or not in time, or refuses.
+        """
+        quoted = ".".join("`" + part.replace("`", "``") + "`" for part in name)
+        with translated(self._address), self._connection.cursor() as cursor:
+            try:
+                cursor.execute(f"SHOW CREATE TABLE {quoted}")
+            except pymysql.MySQLError as error:
+                if error.args and error.args[0] in _NOT_SHOWN:
+                    return None
+                if error.args and error.args[0] == ER.LOCK_WAIT_TIMEOUT:
+                    raise SourceUnavailable(
+                        f"A statement on {name} at {self._address} holds its definition.",
+                        shard=self._address.name,
+                    ) from error
+                raise
+            row = cursor.fetchone()
+        return (
+            None if row is None else ShownTable(*name, str(row[1]), ServerVersion.parse(self._facts.version))
+        )
+
+    def definition(self, name: SourceName) -> TableDefinition | None:
+        """Return a table's definition; None if the server does not show it, or it is not understood.
+
+        Raises:
+            SourceUnavailable, SourceUnfit: see `show`.
+        """
+        shown = self.show(name)
+        # The text says each table's collation, so that the server's does not matter.
+        found = None if shown is None else Catalog(BINARY_COLLATION).read(shown)
+        return found if isinstance(found, TableDefinition) else None
+
+    def _collation(self, name: object) -> int | None:
+        return None if name is None else collation_number(str(name), mariadb=self._facts.mariadb)

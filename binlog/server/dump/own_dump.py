@@ -1,0 +1,138 @@
+"""Own dump: a reader's own connection to its source, which sends the binlog."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from binlog.dump_window.idle import Idle
+from binlog.formats.event_types import EventType
+from binlog.formats.events import CHECKSUM_NONE
+from binlog.server.dump.dump_connection import DumpConnection
+from binlog.server.dump.packet_source import OverPackets, Reached
+from binlog.server.packets import PacketReader
+from binlog.server.semi_sync.wake import Wake
+from binlog.server.source import SourceAddress, server_error
+from binlog.server.starts.stream_start import FromPlace
+from binlog.steady_clock import steady_us
+from merge.errors import DataError, SourceUnavailable
+
+_OK, _EOF = 0x00, 0xFE
+_HEARTBEATS = (EventType.HEARTBEAT, EventType.HEARTBEAT_V2)
+
+
+class OwnDump(OverPackets):
+    """The packets of one dump connection; see `open_dump`.
+
+    A heartbeat proves the last moment at which the socket was empty, see `low_watermarks`.
+
+    Args:
+        address: the source.
+        start: where the stream begins.
+        packets: what the source sends.
+        checksum: of the events before the first format description.
+        server: identity of the server that sends; empty: not known.
+        resources: what is closed with it.
+        clock_us: our steady clock.
+    """
+
+    def __init__(
+        self,
+        address: SourceAddress,
+        start: FromPlace,
+        packets: PacketReader,
+        *,
+        checksum: int = CHECKSUM_NONE,
+        server: str = "",
+        resources: contextlib.ExitStack | None = None,
+        clock_us: Callable[[], int] = steady_us,
+    ) -> None:
+        super().__init__(packets)
+        self.start, self.place = start.decoded, start.place
+        self.checksum = checksum
+        self.server = server
+        self._address, self._begun = address, start
+        self._resources = resources or contextlib.ExitStack()
+        self._clock_us = clock_us
+        self._idle = Idle()
+
+    def take(self) -> bytes | None:
+        """Return the next event, see `PacketSource`."""
+        packet = self.packets.take()
+        if packet is None:
+            return None
+        if packet in (b"", bytes([_OK])):
+            raise self._unavailable("The source sent an empty packet.")
+        mark = packet[0]
+        if mark == _OK:
+            return packet[1:]
+        if mark == _EOF:
+            raise self._unavailable("The source ended the stream.")
+        code = int.from_bytes(packet[1:3], "little")
+        text = packet[9:] if packet[3:4] == b"#" else packet[3:]
+        error = server_error(self._address, code, text.decode("utf-8", "replace"))
+        if isinstance(error, DataError):
+            raise self._begun.explained(self._address, error) from None
+        raise error
+
+    def note_empty(self) -> None:
+        """Note the moment, if nothing has arrived since; only an empty socket counts."""
+        if self.packets.empty:
+            moment_us = self._clock_us()
+            if not self.packets.readable():
+                self._idle.found_empty(moment_us)
+
+    def idle_us(self, event: bytes, reached: Reached) -> int | None:
+        """Return the moment that a heartbeat proves; None: it is another event, or proves nothing."""
+        if event[4] not in _HEARTBEATS or not self._begun.at_rest(reached, event):
+            return None
+        return self._idle.heartbeat()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._resources.close()
+
+    def _unavailable(self, message: str) -> SourceUnavailable:
+        return SourceUnavailable(f"{message} (shard {self._address.name})", shard=self._address.name)
+
+
+def open_dump(
+    address: SourceAddress, start: FromPlace, server: str = "", wake: Wake | None = None
+) -> OwnDump:
+    """Connect to a source, and request what follows a start.
+
+    Args:
+        address: the source.
+        start: where the stream begins.
+        server: identity of the server that must answer: the one of the control connection, on which `start`
+            was checked and the clock is measured. One address may lead to several servers. Empty: any server.
+        wake: see `PacketReader`; it is closed with the dump.
+
+    Raises:
+        SourceUnavailable: the source does not answer, another server does, or it lags behind `start`.
+        SourceUnfit: it denies access, or by GTID it has nothing in common with `start`.
+    """
+    with contextlib.ExitStack() as resources:
+        if wake is not None:
+            resources.callback(wake.close)
+        connection = resources.enter_context(contextlib.closing(DumpConnection(address)))
+        facts = connection.facts
+        if server not in ("", facts.identity):
+            raise SourceUnavailable(
+                f"Two servers answer for shard {address.name} at {address}: {server} on the first "
+                f"connection, {facts.identity} on the second. A binlog must be read from one server. This "
+                "ends by itself after a failover; a load balancer in front of the source must keep to one "
+                "server.",
+                shard=address.name,
+            )
+        start.require_contained(address, connection.connection, facts)
+        checksum = connection.register()
+        packets = connection.request(start.request(address.server_id), wake)
+        return OwnDump(
+            address,
+            start,
+            packets,
+            checksum=checksum,
+            server=facts.identity,
+            resources=resources.pop_all(),
+        )

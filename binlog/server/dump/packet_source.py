@@ -1,0 +1,111 @@
+"""Packet source: where the events of a stream come from, whoever sends them.
+
+The kinds are a dump of the source itself (`own_dump`), and what a dump server sends (`shared_dump`); `dumps`
+chooses. A kind is one class that implements `PacketSource`. `OverPackets` is what those share that read
+packets from a socket.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from binlog.native.receive_buffer import ReceiveBuffer
+from binlog.server.packets import PacketReader
+from merge.values.position import Position
+
+
+class Reached(Protocol):
+    """How far a stream has been read."""
+
+    #: end of the last event; a source that leaves out events moves it over them
+    offset: int
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction has begun and not ended."""
+
+
+class PacketSource(Protocol):
+    """Sends a binlog from a place on. Used by one thread, except `interrupt`."""
+
+    #: where the stream begins; without a file: the first event says which it is
+    start: Position
+    #: file and offset of the first event: at `start`, or before it
+    place: tuple[str, int]
+    #: checksum of the events before the first format description
+    checksum: int
+    #: what has arrived; the usual events are read in place
+    buffer: ReceiveBuffer
+
+    @property
+    def read_bytes(self) -> int:
+        """How many bytes have arrived."""
+
+    def take(self) -> bytes | None:
+        """Return the next event; b"": what came is not one; None: none has arrived whole. Never wait.
+
+        Raises:
+            SourceUnavailable: the stream has ended, or is damaged.
+            DataError: the source cannot serve it; see `FromPlace.explained`.
+        """
+
+    def readable(self, wait_s: float) -> bool:
+        """Return whether more has arrived, or the stream has ended; wait for that, seconds."""
+
+    def fill(self) -> None:
+        """Wait for more and take it in, or return when `interrupt` or a reply that is due ends the wait.
+
+        Raises:
+            SourceUnavailable: nothing arrived in time, or the stream has ended.
+            UnsupportedEvent: an event is too large.
+        """
+
+    def note_empty(self) -> None:
+        """Note that all that had arrived is read, and handed over, if nothing has arrived since."""
+
+    def idle_us(self, event: bytes, reached: Reached) -> int | None:
+        """Return the moment that proves the source idle, once what `take` has returned is read.
+
+        Args:
+            event: what it has returned.
+            reached: how far it is read.
+
+        Returns:
+            A moment of our steady clock: everything that was committed by then came before; None: it proves
+            nothing.
+        """
+
+    def interrupt(self) -> None:
+        """End the stream, from any thread: a wait raises SourceUnavailable."""
+
+    def close(self) -> None:
+        """Close what is open."""
+
+
+class OverPackets:
+    """The part of a packet source that reads packets from a socket.
+
+    Args:
+        packets: reads them.
+    """
+
+    def __init__(self, packets: PacketReader) -> None:
+        self.packets = packets
+        self.buffer: ReceiveBuffer = packets.buffer
+
+    @property
+    def read_bytes(self) -> int:
+        """How many bytes have arrived."""
+        return self.packets.read_bytes
+
+    def readable(self, wait_s: float) -> bool:
+        """Return whether there are unread bytes, or the connection has ended; wait for that, seconds."""
+        return self.packets.readable(wait_s)
+
+    def fill(self) -> None:
+        """Wait for bytes and take them in, see `PacketReader.fill`."""
+        self.packets.fill()
+
+    def interrupt(self) -> None:
+        """End the connection."""
+        self.packets.interrupt()

@@ -1,0 +1,68 @@
+"""Shared dump: what a dump server sends to one of its readers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from binlog.formats.events import CHECKSUM_NONE
+from binlog.server.clock import STALE_US
+from binlog.server.dump.packet_source import OverPackets, Reached
+from binlog.server.dump_server.attachment import Attachment
+from binlog.server.dump_server.wire import idle_moment_us, is_notice
+from binlog.steady_clock import steady_us
+from merge.errors import SourceUnavailable
+
+_OK = 0x00
+
+
+class SharedDump(OverPackets):
+    """The packets of an attachment, which is closed with it.
+
+    Only the dump server knows when the source was idle: it says so in notices, see `binlog.dump_window.idle`.
+
+    Args:
+        shard: for errors.
+        attachment: the connection to the dump server.
+        clock_us: our steady clock.
+    """
+
+    checksum = CHECKSUM_NONE
+
+    def __init__(self, shard: str, attachment: Attachment, clock_us: Callable[[], int] = steady_us) -> None:
+        super().__init__(attachment.packets)
+        self.start = attachment.position
+        self.place = attachment.position.file, attachment.position.offset
+        self._shard, self._attachment = shard, attachment
+        self._clock_us = clock_us
+        #: the moment of the last notice
+        self._moment_us: int | None = None
+
+    def take(self) -> bytes | None:
+        """Return the next event, b"" for a notice; see `PacketSource`."""
+        packet = self.packets.take()
+        if packet is None:
+            return None
+        if is_notice(packet):
+            self._moment_us = idle_moment_us(packet)
+            return b""
+        if packet[:1] == bytes([_OK]):
+            return packet[1:]
+        why = packet[1:].decode("utf-8", "replace")
+        raise SourceUnavailable(f"The dump server ended: {why} (shard {self._shard})", shard=self._shard)
+
+    def note_empty(self) -> None:
+        """Do nothing: that the socket is empty says nothing of the source."""
+
+    def idle_us(self, event: bytes, reached: Reached) -> int | None:  # noqa: ARG002 - as `PacketSource` has it
+        """Return the moment of a notice.
+
+        What is known of the source, such as whether it replicates, may not hold for an old moment: a reader
+        that is behind takes a later one.
+        """
+        if event or self._moment_us is None or self._clock_us() - self._moment_us > STALE_US:
+            return None
+        return self._moment_us
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._attachment.close()

@@ -1,0 +1,79 @@
+"""A stream over a source of packets that no module of ours has: a file, as an archive of binlogs may be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from defaults import chunk_limits
+
+from binlog.files.binlog_files import BinlogFiles
+from binlog.formats.events import CHECKSUM_NONE, MAGIC
+from binlog.grammar.decoding import Decoding
+from binlog.native.file_events import FileBuffer
+from binlog.server.binlog_stream import BinlogStream
+from binlog.server.clock import SourceClock
+from binlog.server.low_watermarks import CaughtUp, LowWatermarks
+from merge.errors import SourceUnavailable
+from merge.values.chunk import TableName
+from merge.values.position import Position
+
+FIXTURE = Path(__file__).parents[4] / "fixtures" / "mysql-9.7.4" / "all_types.binlog"
+NOW_US = 1_800_000_000_000_000
+
+
+class Archive:
+    """The events of one file; at its end it says that its source has no more, and then that it has ended."""
+
+    checksum = CHECKSUM_NONE
+
+    def __init__(self, path):
+        self.start = Position(path.name, len(MAGIC))
+        self.place = path.name, len(MAGIC)
+        self.buffer = FileBuffer()
+        self.read_bytes = 0
+        self.file = path.open("rb", buffering=0)
+        self.file.read(len(MAGIC))
+        self.ended = False
+
+    def take(self):
+        event = self.buffer.take()
+        return b"" if event is None and self.ended else event
+
+    def readable(self, _wait_s):
+        return True
+
+    def fill(self):
+        self.buffer.make_room()
+        size = self.file.readinto(self.buffer)
+        self.buffer.received(size)
+        self.read_bytes += size
+        self.ended = not size
+
+    def note_empty(self):
+        raise NotImplementedError
+
+    def idle_us(self, event, _reached):
+        return None if event else NOW_US
+
+    def interrupt(self):
+        raise SourceUnavailable("It has ended.")
+
+    def close(self):
+        self.file.close()
+
+
+def test_a_stream_reads_any_source_of_packets():
+    archive = Archive(FIXTURE)
+    decoding = Decoding(TableName, chunk_limits())
+    low_watermarks = LowWatermarks(lambda: SourceClock(0, 0, lambda: NOW_US), margin_us=0)
+    stream = BinlogStream("s1", archive, decoding, low_watermarks)
+    stream.begin()
+    items = iter(stream)
+    chunk, end = next(items), next(items)
+    stream.close()
+    (expected,) = BinlogFiles([FIXTURE], TableName)
+    assert chunk.headers.tolist() == expected.headers.tolist()
+    assert [each.rows for each in chunk.tables] == [each.rows for each in expected.tables]
+    assert end == CaughtUp(NOW_US)
+    assert stream.place == ("mysql-bin.000003", 4), "its last event says which file follows"
+    assert stream.counts.read_bytes == FIXTURE.stat().st_size - len(MAGIC)
