@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections import Counter, defaultdict
 
-from builders import Source, Tx, World
 from hypothesis import given
 from hypothesis import strategies as st
+from support.group.builders import Source, Tx, World
 
 from merge.errors import CanalGroupError, RolledBack
 from merge.order.ddl.rule import DdlRule

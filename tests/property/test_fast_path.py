@@ -7,13 +7,12 @@ import zlib
 
 import numpy as np
 import pytest
-import row_images
-import rows_corpus
-from binlog_bytes import File, events_of
-from defaults import chunk_limits
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from soak import cases
+from support.binlog.binlog_bytes import File, events_of
+from support.defaults import chunk_limits
+from support.rows import row_images, rows_corpus
+from support.soak import cases
 
 from binlog.formats.event_types import ROWS, UPDATES, EventType
 from binlog.grammar.binlog_decoder import BinlogDecoder

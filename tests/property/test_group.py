@@ -3,11 +3,11 @@
 from itertools import pairwise
 
 import hypothesis.strategies as st
-from builders import Source, Tx, World, all_places, places
-from defaults import batch_limits, group_settings
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from soak import cases
+from support.defaults import batch_limits, group_settings
+from support.group.builders import Source, Tx, World, all_places, places
+from support.soak import cases
 
 from merge import events as ev
 from merge.calls.consumers import Get, Unsubscribe

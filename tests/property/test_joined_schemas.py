@@ -14,7 +14,7 @@ import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
-from soak import cases
+from support.soak import cases
 
 from actors.gateway.joined_schemas import JoinedSchemas
 from merge.errors import SchemaMismatch

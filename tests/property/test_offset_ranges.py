@@ -4,9 +4,9 @@ from contextlib import suppress
 from itertools import chain
 
 import hypothesis.strategies as st
-from builders import Source, Tx, World, all_places, places
-from defaults import batch_limits, group_settings
 from hypothesis import given
+from support.defaults import batch_limits, group_settings
+from support.group.builders import Source, Tx, World, all_places, places
 
 from merge.calls.batch import Batch
 from merge.errors import CanalGroupError

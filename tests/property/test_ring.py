@@ -5,11 +5,11 @@ import threading
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from builders import Tx, chunk_of, run_of
-from defaults import ring_of
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from soak import cases
+from support.defaults import ring_of
+from support.group.builders import Tx, chunk_of, run_of
+from support.soak import cases
 
 from actors.store.ring import RingStore
 from merge.errors import ShardUnavailable, UsageError

@@ -10,11 +10,11 @@ import struct
 from decimal import Decimal
 
 import pytest
-import row_images
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from json_model import json_text
-from soak import cases
+from support.rows import row_images
+from support.rows.json_model import json_text
+from support.soak import cases
 
 from binlog.columns.rows import RowsBuilder
 from binlog.columns.types.column import Column

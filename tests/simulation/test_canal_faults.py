@@ -4,7 +4,7 @@
 """
 
 import pytest
-from soak import first_quick
+from support.soak import first_quick
 
 from merge.order.dead_shard import DeadShard
 from simulation.loop import MS, S

@@ -1,7 +1,7 @@
 """Each failure and its required outcome, at several moments of a batch's life."""
 
 import pytest
-from soak import first_quick
+from support.soak import first_quick
 
 from simulation.loop import MS, S
 from simulation.schedule import Fault, Schedule, commits, happenings

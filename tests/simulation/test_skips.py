@@ -1,7 +1,7 @@
 """An event that cannot be read stops its shard until an operator leaves it out, whatever fails meanwhile."""
 
 import pytest
-from soak import first_quick
+from support.soak import first_quick
 
 from actors.group.stored.skips import StoredSkips
 from merge.event_skips import EventSkips

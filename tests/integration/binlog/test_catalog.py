@@ -14,9 +14,9 @@ from random import Random
 
 import pymysql
 import pytest
-from ddl_sequences import EXPLORES, MODES, SCHEMAS, Author, comparable
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from support.ddl.ddl_sequences import EXPLORES, MODES, SCHEMAS, Author, comparable
 
 from binlog.charsets.collations import default_collation
 from binlog.columns.table_map import parse_table_map

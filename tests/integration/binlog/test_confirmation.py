@@ -11,9 +11,9 @@ import re
 from dataclasses import replace
 
 import pytest
-from defaults import definitions_of
 from integration.binlog.test_reader import await_rows, await_true, of_app, reading
 from integration.unprepared_servers import end_of
+from support.defaults import definitions_of
 
 from binlog.schema.catalog import Catalog
 from binlog.server.definitions.confirming import Confirming

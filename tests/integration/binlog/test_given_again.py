@@ -11,7 +11,6 @@ import os
 from dataclasses import replace
 
 import pytest
-from defaults import chunk_limits
 from integration.binlog.test_gtid import (
     FIRST_MARIADB,
     MAKES,
@@ -25,6 +24,7 @@ from integration.binlog.test_gtid import (
 from integration.binlog.test_history import NO_GTID_MODE, reset, rotate_and_purge
 from integration.binlog.test_identity import read_all
 from integration.binlog.test_reader import await_rows, await_true, reading
+from support.defaults import chunk_limits
 
 from binlog.server.listener import position_after
 from binlog.server.source import connect, server_facts

@@ -6,8 +6,8 @@ import contextlib
 from dataclasses import replace
 
 import pytest
-from defaults import chunk_limits
 from integration.binlog.test_reader import await_rows, await_true, reading
+from support.defaults import chunk_limits
 
 from binlog.formats.gtid_sets import encode_gtid_set
 from binlog.server.listener import position_after

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from defaults import definitions_of
 from integration.binlog.test_reader import await_rows, await_true, of_app, reading
 from integration.unprepared_servers import end_of
+from support.defaults import definitions_of
 
 from merge.errors import DefinitionContradicted, UnsupportedEvent
 from merge.values.position import Position

@@ -13,14 +13,14 @@ from random import Random
 
 import pymysql
 import pytest
-from ddl_sequences import EXPLORES, MODES, SCHEMAS, Author, comparable
-from defaults import definitions_of
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from integration.binlog.test_catalog import Twin
 from integration.binlog.test_reader import await_true, reading
 from integration.binlog.test_schema_history import continued
 from integration.unprepared_servers import end_of
+from support.ddl.ddl_sequences import EXPLORES, MODES, SCHEMAS, Author, comparable
+from support.defaults import definitions_of
 
 from binlog.schema.definition import TableDefinition
 from binlog.server.definitions.present import PresentReader

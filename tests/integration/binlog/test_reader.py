@@ -11,7 +11,7 @@ import time
 from decimal import Decimal
 
 import pytest
-from defaults import chunk_limits, source_reader
+from support.defaults import chunk_limits, source_reader
 
 from binlog.server.binlog_stream import resume_after
 from merge.errors import (

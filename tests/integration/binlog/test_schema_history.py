@@ -8,11 +8,11 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from defaults import definitions_of
 from integration.binlog.test_gtid import replicate
 from integration.binlog.test_reader import await_rows, await_true, of_app, reading
 from integration.unprepared_servers import DEFAULTS, end_of
-from soak import first_quick
+from support.defaults import definitions_of
+from support.soak import first_quick
 
 from binlog.server.definitions import learning
 from binlog.server.source import connect, server_facts

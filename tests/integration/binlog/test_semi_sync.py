@@ -7,8 +7,8 @@ import threading
 
 import pymysql
 import pytest
-from defaults import chunk_limits, source_reader
 from integration.binlog.test_reader import Recorder, await_rows, await_true, of_app, reading
+from support.defaults import chunk_limits, source_reader
 
 from actors.store.ring import RingStore
 from binlog.server.preflight.preflight import preflight

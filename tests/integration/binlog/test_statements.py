@@ -6,9 +6,9 @@ import contextlib
 
 import pymysql
 import pytest
-from defaults import definitions_of
 from integration.binlog.test_reader import await_true, of_app, reading
-from soak import first_quick
+from support.defaults import definitions_of
+from support.soak import first_quick
 
 from binlog.files.binlog_files import BinlogFiles
 from binlog.statements.beginnings import BEGINNINGS

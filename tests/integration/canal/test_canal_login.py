@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import Authority
 from integration.canal_clients import RawClient, Refused
 from integration.shared_servers import SharedShop
+from support.security.certificates import Authority
 
 PASSWORD = "pass wörd"
 

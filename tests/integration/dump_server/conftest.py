@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from soak import first_quick
+from support.soak import first_quick
 
 from binlog.server.dump_server.wire import socket_name
 from binlog.server.source import SourceAddress, connect, server_facts

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from integration.binlog.test_reader import await_rows, await_true, reading
 from integration.dump_server.conftest import Source, ids, only
-from soak import first_quick
+from support.soak import first_quick
 
 from merge.errors import DataError
 

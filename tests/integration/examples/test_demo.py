@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from soak import patient
+from support.soak import patient
 
 from playground.database.engine import Engine
 from playground.database.mariadb import MariaDbServer

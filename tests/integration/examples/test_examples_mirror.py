@@ -14,7 +14,6 @@ from typing import Any
 
 import pymysql
 import pytest
-from certificates import Authority
 from integration.shop import DEADLINE_S, Shop
 from integration.spark_examples import (
     definitions,
@@ -24,8 +23,9 @@ from integration.spark_examples import (
 )
 from integration.spark_fixtures import JAVA_OPTIONS
 from integration.spark_sink import CLIENT, ROOT, change, serving
-from rogue_server import rogue
-from soak import patient
+from support.security.certificates import Authority
+from support.security.rogue_server import rogue
+from support.soak import patient
 
 from actors.driver.instance import Instance
 

@@ -19,7 +19,7 @@ from integration.processes import family
 from integration.shop import DEADLINE_S, Shop, kill
 from integration.spark_examples import example, line_of, tables
 from integration.spark_sink import CLIENT, ROOT, change, serving
-from soak import patient
+from support.soak import patient
 
 import canal_group
 from canal_group import ray_data

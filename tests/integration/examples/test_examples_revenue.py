@@ -9,7 +9,7 @@ import pytest
 from integration.shop import Shop
 from integration.spark_examples import example
 from integration.spark_sink import CLIENT
-from soak import patient
+from support.soak import patient
 
 pytestmark = pytest.mark.timeout(patient(120))
 

@@ -19,7 +19,7 @@ from integration.examples.test_cli import instance_file, offline  # noqa: F401
 from integration.shop import CLIENT, DEADLINE_S, Shop
 from integration.spark_sink import ROOT
 from integration.zookeeper_fixtures import eventually
-from soak import patient
+from support.soak import patient
 
 import canal_group
 from playground.database.child_process import free_port

@@ -11,7 +11,7 @@ from integration.binlog.test_gtid import replicate
 from integration.binlog.test_reader import await_true
 from integration.group.test_group_schema import rows_until
 from integration.shop import Shop
-from soak import first_quick
+from support.soak import first_quick
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from playground.database.mariadb import MariaDbServer

@@ -12,7 +12,7 @@ import pytest
 from integration.binlog.test_gtid import replicate
 from integration.binlog.test_reader import await_true
 from integration.shop import DEADLINE_S, Shop
-from soak import first_quick
+from support.soak import first_quick
 
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from integration.binlog.test_reader import await_true
 from integration.shop import DEADLINE_S, Shop
-from soak import first_quick
+from support.soak import first_quick
 from typer.testing import CliRunner
 
 import canal_group

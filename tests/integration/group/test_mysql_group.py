@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from defaults import address_of
 from integration.shared_servers import SharedShop
 from integration.shop import Reading, Shop, in_background
+from support.defaults import address_of
 
 from binlog.server.source import SourceAddress, connect, query
 from merge.errors import SourceUnfit

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from integration.shop import Shop
-from soak import first_quick
+from support.soak import first_quick
 from typer.testing import CliRunner
 
 from programs.command.cli import app

@@ -19,7 +19,7 @@ from integration.output.published import Published
 from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S
 from integration.zookeeper_fixtures import eventually
-from soak import patient
+from support.soak import patient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from benchmarks._brokers import Broker

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from certificates import Authority, Pair
+from support.security.certificates import Authority, Pair
 
 from benchmarks._brokers import HOST, KafkaBroker, RabbitBroker
 from playground.database.child_process import free_port

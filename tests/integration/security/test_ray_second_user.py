@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from second_user import as_nobody, folder_for_all
+from support.security.second_user import as_nobody, folder_for_all
 
 import conf
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import Authority
 from integration.examples.test_cli import run
 from integration.processes import listening
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop
@@ -23,6 +22,7 @@ from integration.zookeeper_fixtures import SESSION_S, coordinate, destination, e
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.security import make_digest_acl
+from support.security.certificates import Authority
 
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper, _config, _find_jars, _find_java, _free_port

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from certificates import Authority
 from integration.examples.test_cli import run
 from integration.shared_servers import state_of
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop
 from integration.zookeeper_fixtures import eventually
-from rogue_server import PUBLIC_KEY, RogueServer, Trick, Wire, rogue
-from rogue_server import login as let_in
+from support.security.certificates import Authority
+from support.security.rogue_server import PUBLIC_KEY, RogueServer, Trick, Wire, rogue
+from support.security.rogue_server import login as let_in
 
 from actors.driver.instance import Instance
 from canal_group.gateway.gateway_client import GatewayClient

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 import requests
-from certificates import Authority
 from integration.examples.test_cli import run
 from integration.processes import command_line, family, listening
 from integration.security.test_security import SECRETS, gateway_of
 from integration.serve_process import Serve
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop
 from integration.zookeeper_fixtures import eventually
+from support.security.certificates import Authority
 
 import canal_group
 from actors.process.log_line import FIELDS

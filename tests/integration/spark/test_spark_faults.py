@@ -24,7 +24,7 @@ from integration.spark_sink import (
     serving,
     show_a_row,
 )
-from soak import patient
+from support.soak import patient
 
 from playground.database.mariadb import MariaDbServer
 

@@ -10,7 +10,7 @@ from integration.shared_servers import SharedShop
 from integration.shop import Shop
 from integration.spark_sink import CLIENT, Sink, options, run, serving, show_a_row
 from pyspark.sql.types import StringType, StructField, StructType
-from soak import patient
+from support.soak import patient
 
 from canal_group.spark import run_evolving
 from canal_group.spark.shapes import CHANGE

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from integration.shop import Shop, kill
 from integration.spark_sink import ROOT, Sink, change, changes, options, serving
-from soak import patient
+from support.soak import patient
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(patient(180))]
 #: how often a run is killed with -9, at a step that the seed chooses

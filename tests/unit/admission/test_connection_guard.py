@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from certificates import Authority
-from guarded_server import (
+from pyarrow import flight
+from support.security.certificates import Authority
+from support.security.guarded_server import (
     NO_TOKEN,
     Guarded,
     ask,
@@ -26,7 +27,6 @@ from guarded_server import (
     silent,
     until,
 )
-from pyarrow import flight
 
 from actors.admission.gateway_tls import GatewayTls
 from actors.transport.row_server import BOUNDS, RowServer

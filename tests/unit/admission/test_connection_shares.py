@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import Authority
-from guarded_server import (
+from pyarrow import flight
+from ray.exceptions import RayActorError
+from support.security.certificates import Authority
+from support.security.guarded_server import (
     DEADLINE_S,
     NO_TOKEN,
     Guarded,
@@ -23,8 +25,6 @@ from guarded_server import (
     token,
     until,
 )
-from pyarrow import flight
-from ray.exceptions import RayActorError
 
 from actors.admission.access import Grant, Grants, token_digest
 from actors.admission.connection_guard import ConnectionGuard

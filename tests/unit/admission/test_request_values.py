@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from builders import Source, Tx, World
-from guarded_server import own_connection
 from pyarrow import flight
 from ray.exceptions import RayActorError, RayTaskError
+from support.group.builders import Source, Tx, World
+from support.security.guarded_server import own_connection
 
 from actors.admission.access import READER, Grants
 from actors.gateway import group_handle

@@ -7,8 +7,8 @@ import socket
 import threading
 
 import pytest
-from certificates import Authority
 from pyarrow import flight
+from support.security.certificates import Authority
 
 import canal_group
 from actors.admission.access import READER, Grant, Grants, token_digest

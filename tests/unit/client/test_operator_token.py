@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from second_user import NOBODY
+from support.security.second_user import NOBODY
 
 from actors.gateway.address import GatewayAddress
 from canal_group.gateway import operator_token

@@ -179,7 +179,7 @@ def test_what_others_could_read_is_said():
 
 
 def test_a_certificate_that_cannot_be_used_is_named(tmp_path):
-    from certificates import Authority
+    from support.security.certificates import Authority
 
     authority = Authority(tmp_path)
     good, other = authority.pair("good"), authority.pair("other")

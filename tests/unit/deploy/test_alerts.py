@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import yaml
-from prometheus import ROOT, program
+from support.instance.prometheus import ROOT, program
 
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"
 PLAYED = Path(__file__).with_name("alerts_test.yaml")

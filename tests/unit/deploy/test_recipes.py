@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from prometheus import ROOT
+from support.instance.prometheus import ROOT
 
 from actors.http.app import App
 from actors.http.recent_log import RecentLog

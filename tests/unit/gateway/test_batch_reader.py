@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 import pytest
-from builders import Source, Tx, World
-from defaults import ring_of
-from statement_rows import statement_row
+from support.ddl.statement_rows import statement_row
+from support.defaults import ring_of
+from support.group.builders import Source, Tx, World
 
 from actors.gateway.batch_reader import BatchReader
 from actors.gateway.joined_schemas import JoinedSchemas

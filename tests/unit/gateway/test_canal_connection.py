@@ -8,7 +8,7 @@ from collections import deque
 
 import pytest
 from integration.canal_clients import RawClient, Refused
-from row_group import LOST, RowGroup, canal_server, rows_of
+from support.group.row_group import LOST, RowGroup, canal_server, rows_of
 
 from actors.gateway.canal.login import CanalLogin
 from canal_group.canal_protocol import packet_pb2

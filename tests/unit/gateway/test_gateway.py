@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from guarded_server import own_connection
 from pyarrow import flight
 from ray.exceptions import RayActorError
+from support.security.guarded_server import own_connection
 
 from actors.admission.access import READER, Grant, Grants
 from actors.admission.calls import QUESTIONS_MAX

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import requests
-from guarded_server import open_still, until
+from support.security.guarded_server import open_still, until
 
 from actors.admission.access import Grant, Grants
 from actors.admission.calls import QUESTIONS_MAX

@@ -1,8 +1,8 @@
 """The group's scenarios: recovery, skipped shards, consumers that come and go, as numbered stories."""
 
 import pytest
-from builders import Source, Tx, World, places
-from defaults import batch_limits
+from support.defaults import batch_limits
+from support.group.builders import Source, Tx, World, places
 
 from merge import events as ev
 from merge import instructions as do

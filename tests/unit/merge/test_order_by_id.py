@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from merge.errors import UsageError
 from merge.values.header import Flag

@@ -1,7 +1,7 @@
 """What an operator can say about a shard that holds the group, as numbered stories."""
 
 import pytest
-from builders import Source, Tx, World, places
+from support.group.builders import Source, Tx, World, places
 
 from merge import events as ev
 from merge.errors import CorruptEvent, UsageError

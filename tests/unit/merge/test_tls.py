@@ -8,7 +8,7 @@ import ssl
 import threading
 
 import pytest
-from certificates import Authority
+from support.security.certificates import Authority
 
 from merge.tls import TlsFileUnusable, client_context, server_context
 

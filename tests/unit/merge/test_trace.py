@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from merge import events as ev
 from merge.errors import UsageError

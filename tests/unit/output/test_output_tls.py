@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from certificates import Authority
 from cryptography.hazmat.primitives import serialization
+from support.security.certificates import Authority
 
 from conf.relay.connection_settings import ConnectionSettings
 from merge.errors import SinkRefused

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from second_user import NOBODY, as_nobody, folder_for_all
+from support.security.second_user import NOBODY, as_nobody, folder_for_all
 
 from actors.coordination import embedded
 from actors.coordination.embedded import EmbeddedZooKeeper, _Started

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
-from builders import Tx, chunk_of
+from support.group.builders import Tx, chunk_of
 
 from actors.shard.order_ids import OrderIds
 from merge.errors import DataError

@@ -8,8 +8,8 @@ import time
 from typing import Any
 
 import pytest
-from binlog_bytes import File
-from defaults import files_source, ring_of, shard_wiring
+from support.binlog.binlog_bytes import File
+from support.defaults import files_source, ring_of, shard_wiring
 
 from actors.gateway.shard_actors import ShardActors
 from actors.group import follower as follower_module

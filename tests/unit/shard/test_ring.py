@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from builders import Tx, chunk_of
+from support.group.builders import Tx, chunk_of
 
 from actors.store.ring import RingStore
 from conf.stream_settings import StoreSettings

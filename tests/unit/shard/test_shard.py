@@ -9,7 +9,7 @@ import shutil
 import time
 
 import pytest
-from defaults import files_source, ring_of, shard_wiring
+from support.defaults import files_source, ring_of, shard_wiring
 
 from actors.shard import shard as shard_module
 from actors.shard.shard import Shard

@@ -3,8 +3,8 @@
 import time
 
 import pytest
-from binlog_bytes import File
-from defaults import files_source, ring_of, shard_wiring
+from support.binlog.binlog_bytes import File
+from support.defaults import files_source, ring_of, shard_wiring
 
 from actors.shard.shard import Shard
 from actors.store.rows import Wanted

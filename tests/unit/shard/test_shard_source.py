@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from defaults import files_source, ring_of, shard_wiring
+from support.defaults import files_source, ring_of, shard_wiring
 from unit.shard.test_consumer_view import IMPLICIT, NEVER, PAST, chunk
 
 from actors.shard.shard_source import ShardSource

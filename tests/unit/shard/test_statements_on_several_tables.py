@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from binlog_bytes import SIZES_5_1, File, events_of
-from defaults import chunk_limits, ring_of
+from support.binlog.binlog_bytes import SIZES_5_1, File, events_of
+from support.defaults import chunk_limits, ring_of
 
 from actors.sink.processing import Processing
 from actors.sink.route import Route

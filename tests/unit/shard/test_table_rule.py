@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from statement_rows import statement_row
+from support.ddl.statement_rows import statement_row
 
 from actors.sink.keyed_hash import keyed_hashes
 from actors.sink.mask import Mask, MaskKind

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from cryptography.x509 import SubjectAlternativeName, load_pem_x509_certificate
-from defaults import ring_of
-from guarded_server import own_connection
 from pyarrow import flight
-from statement_rows import statement_row
+from support.ddl.statement_rows import statement_row
+from support.defaults import ring_of
+from support.security.guarded_server import own_connection
 
 from actors.store.ring import RingStore
 from actors.store.rows import Wanted, gather, message, opened, read_message

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from descriptors import open_files
-from second_user import as_nobody
+from support.descriptors import open_files
+from support.security.second_user import as_nobody
 
 from actors.store.rows import Payload
 from actors.store.segments import Segment

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from descriptors import open_files
 from hypothesis import given
 from hypothesis import strategies as st
+from support.descriptors import open_files
 
 from actors.store.rows import Payload, opened
 from actors.store.segments import SIZE_MIN_BYTES, Segments

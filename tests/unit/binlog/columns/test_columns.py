@@ -10,9 +10,9 @@ import math
 import struct
 
 import pytest
-import row_images
-from json_model import decimal_text, json_text
-from row_images import integer, sized
+from support.rows import row_images
+from support.rows.json_model import decimal_text, json_text
+from support.rows.row_images import integer, sized
 
 from binlog.charsets.charsets import charset_of
 from binlog.columns.columns import field_of, plan_of

@@ -6,10 +6,9 @@ import json
 import struct
 
 import pytest
-import row_images
-import rows_corpus
-from binlog_bytes import File
-from row_images import (
+from support.binlog.binlog_bytes import File
+from support.rows import row_images, rows_corpus
+from support.rows.row_images import (
     INSERT,
     REMOVE,
     REPLACE,

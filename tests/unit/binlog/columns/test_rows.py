@@ -7,11 +7,10 @@ import json
 import threading
 
 import pytest
-import row_images
-import rows_corpus
 from pymysql.protocol import MysqlPacket
 from pymysqlreplication.packet import BinLogPacketWrapper
 from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateRowsEvent, WriteRowsEvent
+from support.rows import row_images, rows_corpus
 
 from binlog.columns.rows import RowsBuilder
 from binlog.columns.table_map import table_id

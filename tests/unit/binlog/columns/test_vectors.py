@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from binlog_bytes import File
+from support.binlog.binlog_bytes import File
 from unit.binlog.files.test_old_files import Known
 
 from binlog.columns.table_lookup import ColumnFacts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 
 import pytest
-from binlog_bytes import File, events_of
+from support.binlog.binlog_bytes import File, events_of
 from unit.binlog.files.test_files import IN_USE, RELAY, read, rows_of
 from unit.binlog.grammar.test_binlog import FIXTURES
 

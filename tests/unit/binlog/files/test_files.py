@@ -6,8 +6,8 @@ import gzip
 import struct
 
 import pytest
-from binlog_bytes import SIZES_5_1, File, events_of
-from defaults import chunk_limits
+from support.binlog.binlog_bytes import SIZES_5_1, File, events_of
+from support.defaults import chunk_limits
 from unit.binlog.files.test_fixtures import J, changes_of, id_only, inserts
 from unit.binlog.grammar.test_binlog import BIG, FIXTURES, with_checksum
 

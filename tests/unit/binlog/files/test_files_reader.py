@@ -10,8 +10,8 @@ import threading
 import time
 
 import pytest
-from binlog_bytes import events_of
-from defaults import chunk_limits, files_source
+from support.binlog.binlog_bytes import events_of
+from support.defaults import chunk_limits, files_source
 
 from binlog.files.files_reader import FilesReader
 from binlog.server.listener import position_after

@@ -7,7 +7,7 @@ import datetime as dt
 import struct
 
 import pytest
-from binlog_bytes import SIZES_5_1, File
+from support.binlog.binlog_bytes import SIZES_5_1, File
 from unit.binlog.files.test_fixtures import changes_of
 
 from binlog.columns.table_lookup import ColumnFacts, NoLookup

@@ -8,8 +8,8 @@ import zlib
 
 import pyarrow as pa
 import pytest
-from binlog_bytes import events_of
-from soak import first_quick
+from support.binlog.binlog_bytes import events_of
+from support.soak import first_quick
 from unit.binlog.grammar.test_binlog import FILE, FIXTURES, Reading, with_checksum
 
 from binlog.formats.compression import unpack

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from binlog_bytes import SIZES_5_1, File
-from binlog_bytes import events_of as hand_made
-from defaults import chunk_limits
+from support.binlog.binlog_bytes import SIZES_5_1, File
+from support.binlog.binlog_bytes import events_of as hand_made
+from support.defaults import chunk_limits
 
 from binlog.formats.event_types import REFUSED, SKIPPED, EventType
 from binlog.formats.event_types import type_name as name_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from binlog_bytes import File
+from support.binlog.binlog_bytes import File
 
 from binlog.columns.table_lookup import NoLookup
 from binlog.files.binlog_files import BinlogFiles

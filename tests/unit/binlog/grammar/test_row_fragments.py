@@ -6,10 +6,10 @@ import struct
 from itertools import pairwise
 
 import pytest
-from binlog_bytes import SIZES_5_1, File, events_of
-from defaults import chunk_limits
 from hypothesis import given
 from hypothesis import strategies as st
+from support.binlog.binlog_bytes import SIZES_5_1, File, events_of
+from support.defaults import chunk_limits
 
 from binlog.files.binlog_files import BinlogFiles
 from binlog.formats.event_types import EventType

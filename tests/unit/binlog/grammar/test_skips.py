@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from binlog_bytes import MAGIC, File, events_of
-from defaults import chunk_limits
-from soak import first_quick
+from support.binlog.binlog_bytes import MAGIC, File, events_of
+from support.defaults import chunk_limits
+from support.soak import first_quick
 
 from binlog.columns.table_lookup import NoLookup
 from binlog.files.binlog_files import BinlogFiles

@@ -9,7 +9,7 @@ import struct
 import uuid
 
 import pytest
-from binlog_bytes import SIZES_5_1, File, events_of
+from support.binlog.binlog_bytes import SIZES_5_1, File, events_of
 from unit.binlog.files.test_fixtures import changes_of, inserts
 from unit.binlog.files.test_old_files import COLUMNS, ROW, VALUES
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from definition_text import MARIADB, played, text_of
+from support.ddl.definition_text import MARIADB, played, text_of
 
 from binlog.history import history as module
 from binlog.history.facts import Change, Place, Present

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from definition_text import MARIADB, MYSQL, cases, played, text_after
+from support.ddl.definition_text import MARIADB, MYSQL, cases, played, text_after
 
 BEFORE = (
     "CREATE TABLE t (a INT NOT NULL, b VARCHAR(20), c TEXT, d INT,"

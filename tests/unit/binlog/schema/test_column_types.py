@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from definition_text import cases, text_after
+from support.ddl.definition_text import cases, text_after
 
 from binlog.charsets.charsets import shown_bytes
 from binlog.schema.statement import ServerVersion, SqlMode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from definition_text import MARIADB, MYSQL, cases, played, text_of
+from support.ddl.definition_text import MARIADB, MYSQL, cases, played, text_of
 
 from binlog.schema.catalog import Catalog
 from binlog.schema.definition import SourceName, UnknownTable

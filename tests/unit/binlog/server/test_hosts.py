@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from defaults import address_of
+from support.defaults import address_of
 
 from binlog.server.hosts import SourceHosts
 from conf.stream_settings import DetectingSettings

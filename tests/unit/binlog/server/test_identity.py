@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass, field, replace
 
 import pytest
-from defaults import address_of
+from support.defaults import address_of
 
 from binlog.server.source import ServerFacts
 from binlog.server.starts.identity import Identity

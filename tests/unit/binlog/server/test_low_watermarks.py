@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from defaults import chunk_limits
+from support.defaults import chunk_limits
 
 from binlog.formats.event_types import EventType
 from binlog.grammar.binlog_decoder import BinlogDecoder

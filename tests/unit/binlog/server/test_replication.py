@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pymysql
 import pytest
-from defaults import address_of
+from support.defaults import address_of
 
 from binlog.server.replication import Withheld, replicates, times_found
 from binlog.server.source import ServerFacts

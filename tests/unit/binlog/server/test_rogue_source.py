@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 
 import pymysql
 import pytest
-from certificates import Authority
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from defaults import address_of
-from rogue_server import OK, PUBLIC_KEY, SALT, Wire, rogue
-from rogue_server import login as let_in
+from support.defaults import address_of
+from support.security.certificates import Authority
+from support.security.rogue_server import OK, PUBLIC_KEY, SALT, Wire, rogue
+from support.security.rogue_server import login as let_in
 
 from binlog.server import login
 from binlog.server.preflight.preflight import preflight

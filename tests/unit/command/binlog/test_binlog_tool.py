@@ -8,7 +8,7 @@ import struct
 from itertools import accumulate
 
 import pytest
-from binlog_bytes import File, events_of
+from support.binlog.binlog_bytes import File, events_of
 from unit.binlog.files.test_files import IN_USE, INT, rows_of
 from unit.binlog.files.test_old_files import transaction
 from unit.binlog.grammar.test_binlog import FIXTURES, with_checksum

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from builders import Source, Tx, World, places
-from purges import (
+from support.group.builders import Source, Tx, World, places
+from support.group.purges import (
     TRANSACTIONS,
     committing,
     numbers,

@@ -1,7 +1,7 @@
 """Client ids without a consumer: held for, or dropped after a while, as numbered stories."""
 
 import pytest
-from builders import Source, Tx, World, places
+from support.group.builders import Source, Tx, World, places
 
 from merge import events as ev
 from merge.calls.consumers import Release, Touch

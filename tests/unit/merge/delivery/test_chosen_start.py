@@ -1,7 +1,7 @@
 """A chosen start: where a client id without a cursor begins, and a cursor that an operator moves."""
 
 import pytest
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from merge import events as ev
 from merge.calls.consumers import Release, Touch

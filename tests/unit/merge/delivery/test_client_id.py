@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from actors.group.stored.cursors import CURSORS, StoredCursors
 from actors.http.errors import Malformed

@@ -1,7 +1,7 @@
 """Where a client id begins that has no cursor and chose no start: now, or where the instance file says."""
 
 import pytest
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from merge.calls.consumers import Unsubscribe
 from merge.errors import AccessDenied

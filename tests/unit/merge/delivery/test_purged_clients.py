@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from builders import Source, Tx, World
-from purges import (
+from support.group.builders import Source, Tx, World
+from support.group.purges import (
     OPENED_FIRST,
     TRANSACTIONS,
     committing,

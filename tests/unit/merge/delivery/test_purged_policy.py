@@ -4,10 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from builders import Source, Tx, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from purges import TRANSACTIONS, committing, numbers, phase, subscribe
+from support.group.builders import Source, Tx, World
+from support.group.purges import TRANSACTIONS, committing, numbers, phase, subscribe
 
 from merge import events as ev
 from merge.calls.consumers import Touch

@@ -1,8 +1,8 @@
 """Whose position it is that a source has purged, and where a shard begins that nobody needs from there."""
 
 import pytest
-from builders import Source, Tx, World
-from purges import (
+from support.group.builders import Source, Tx, World
+from support.group.purges import (
     TRANSACTIONS,
     committing,
     let_time_pass,

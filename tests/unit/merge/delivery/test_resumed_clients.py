@@ -1,7 +1,7 @@
 """Where a client goes on that nothing was kept for, whatever the group is just doing."""
 
 import pytest
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from merge import events as ev
 from merge.calls.consumers import Release

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from actors.admission.access import READER, Grant
 from actors.gateway.operator_requests import OperatorRequests

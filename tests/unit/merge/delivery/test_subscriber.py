@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from builders import Source, Tx, World, places
-from defaults import batch_limits
+from support.defaults import batch_limits
+from support.group.builders import Source, Tx, World, places
 
 from merge import events as ev
 from merge.delivery.read_position import HEADERS_MAX

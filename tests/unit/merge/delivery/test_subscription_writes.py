@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from builders import Source, Tx, World
-from defaults import batch_limits
+from support.defaults import batch_limits
+from support.group.builders import Source, Tx, World
 
 from merge import events as ev
 from merge import instructions as do

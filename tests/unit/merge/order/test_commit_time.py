@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from merge.order.dead_shard import DeadShard
 from merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes

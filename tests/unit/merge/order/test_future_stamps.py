@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from builders import Source, Tx, World, run_of
-from defaults import AHEAD_MAX_US, timeline_of
+from support.defaults import AHEAD_MAX_US, timeline_of
+from support.group.builders import Source, Tx, World, run_of
 
 from merge import events as ev
 from merge.order.timeline import END_OF_TIME_US

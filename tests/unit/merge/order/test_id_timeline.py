@@ -1,8 +1,8 @@
 """The rules of a timeline that is ordered by ids, one by one."""
 
 import pytest
-from builders import Source, Tx, run_of
-from defaults import AHEAD_MAX_US
+from support.defaults import AHEAD_MAX_US
+from support.group.builders import Source, Tx, run_of
 
 from merge.order.id_timeline import IdTimeline
 from merge.values.commit_time import END_OF_TIME_US

@@ -1,8 +1,8 @@
 """Shards that join and leave a stream that goes on, as numbered stories."""
 
 import pytest
-from builders import Source, Tx, World, places
-from defaults import group_settings
+from support.defaults import group_settings
+from support.group.builders import Source, Tx, World, places
 
 from merge import events as ev
 from merge import instructions as do

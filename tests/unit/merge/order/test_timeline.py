@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from builders import Source, Tx, brief, run_of
-from defaults import timeline_of
+from support.defaults import timeline_of
+from support.group.builders import Source, Tx, brief, run_of
 
 from merge.values.commit_time import END_OF_TIME_US
 from merge.values.header import Flag, HeaderRun, no_headers

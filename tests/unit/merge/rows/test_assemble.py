@@ -6,7 +6,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from statement_rows import statement_row
+from support.ddl.statement_rows import statement_row
 
 from merge.errors import SchemaMismatch
 from merge.rows.assemble import BatchRows, Places, ShardRows, ShardTable

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from number_texts import NUMBERS, double_text
+from support.rows.number_texts import NUMBERS, double_text
 
 from merge.rows.text import text
 

@@ -1,7 +1,7 @@
 """Where a group stands after some more headers."""
 
-from builders import Source, Tx, run_of
-from defaults import timeline_of
+from support.defaults import timeline_of
+from support.group.builders import Source, Tx, run_of
 
 from merge.values.header import Flag, no_headers
 from merge.values.position import GroupPosition, Position

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from defaults import chunk_limits
 from hypothesis import given
 from hypothesis import strategies as st
+from support.defaults import chunk_limits
 
 from binlog.grammar.binlog_decoder import BinlogDecoder
 from binlog.grammar.chunk_builder import ChunkBuilder

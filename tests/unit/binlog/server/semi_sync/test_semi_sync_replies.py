@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 import pytest
-from defaults import address_of
+from support.defaults import address_of
 
 from binlog.server.packets import PacketReader
 from binlog.server.semi_sync.replies import Replies, unfreed

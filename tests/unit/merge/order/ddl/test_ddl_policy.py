@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from merge.errors import ConfigError
 from merge.order.ddl import policy as module
