@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support.rows.written_rows import CLIENT, FILE, SHARD, TREE, row
 
-from canal_group.zookeeper.tree import Tree
 from chaos.audit import Findings, Truth, audit
 from chaos.clocks import S_US
 from chaos.commits import Commit, Commits
@@ -24,7 +24,6 @@ from programs.demo.delivered import CELL_END, cell
 from programs.demo.written import Change as Written
 
 SERVER = 101
-SHARD, FILE, TREE, CLIENT = "shop-0", "mysql-bin.000001", Tree("chaos"), "1001"
 
 
 class Story:
@@ -75,27 +74,6 @@ class Story:
 
 def cursor(end: int) -> str:
     return GroupPosition({SHARD: Position(FILE, end * 100)}, end).to_json()
-
-
-def row(number: int, key: int | None) -> dict[str, object]:
-    return {
-        "seq": number,
-        "shard": SHARD,
-        "schema": "shop",
-        "table": "orders",
-        "op": "INSERT",
-        "commit_us": number,
-        "key_us": key if key is not None else number,
-        "late": False,
-        "gtid": f"0-1-{number}",
-        "file": FILE,
-        "pos": number * 100,
-        "row": 0,
-        "key": [("id", str(number))],
-        "before": None,
-        "after": [("id", str(number)), ("written_us", "1")],
-        "sql": None,
-    }
 
 
 @pytest.fixture

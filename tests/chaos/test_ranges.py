@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support.rows.written_rows import row
 
 from chaos.audit import Findings, Truth, audit_ranges
 from chaos.commits import Commit, Commits
@@ -15,7 +16,6 @@ from chaos.journal import Step
 from chaos.lateness import Dial, Oracle
 from chaos.ranges import ranges_of
 from chaos.recorder import Journal
-from chaos.test_audit import row
 from merge.rows.envelope import ENVELOPE
 from merge.values.gtids.gtid import parse_gtid_set
 from merge.values.position import GroupPosition, Position

@@ -22,18 +22,11 @@ from integration.shared_servers import (  # noqa: F401  fixtures
 from integration.spark_fixtures import spark  # noqa: F401  fixture
 from integration.unprepared_servers import unprepared, unprepared_server  # noqa: F401  fixtures
 from support.defaults import address_of
+from support.instance.program import instance_file, offline  # noqa: F401  fixtures
+from support.sources.installed import started
 
 from binlog.server.source import SourceAddress
 from playground.database.mariadb import MariaDbServer
-from playground.database.server_process import ServerMissingError
-
-
-def started(*options: str) -> MariaDbServer:
-    """Return a running server, or skip the test where none is installed."""
-    try:
-        return MariaDbServer(options=options).start()
-    except ServerMissingError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

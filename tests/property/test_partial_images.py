@@ -8,9 +8,9 @@ import json
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from property.test_rows import JSON, expected, tables
 from support.rows import row_images
 from support.rows.json_model import json_text
+from support.rows.random_rows import JSON, expected, tables
 from support.soak import cases
 
 from binlog.columns.rows import RowsBuilder

@@ -3,8 +3,8 @@
 import pickle
 
 from hypothesis import settings
-from property.test_group import GroupMachine
 from support.group.builders import World
+from support.group.group_machine import GroupMachine
 
 from merge import events as ev
 from merge import instructions as do

@@ -11,20 +11,21 @@ import os
 from dataclasses import replace
 
 import pytest
-from integration.binlog.test_gtid import (
+from support.deadline import await_true
+from support.defaults import chunk_limits
+from support.sources.purged_logs import NO_GTID_MODE, reset, rotate_and_purge
+from support.sources.recorder import await_rows, reading
+from support.sources.replication import (
     FIRST_MARIADB,
     MAKES,
     OTHER_LOG,
     gtids,
     ids_of,
     insert,
+    read_all,
     replicate,
     servers,
 )
-from integration.binlog.test_history import NO_GTID_MODE, reset, rotate_and_purge
-from integration.binlog.test_identity import read_all
-from integration.binlog.test_reader import await_rows, await_true, reading
-from support.defaults import chunk_limits
 
 from binlog.server.listener import position_after
 from binlog.server.source import connect, server_facts

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pymysql
 import pytest
-from integration.binlog.test_reader import await_true
+from support.deadline import await_true
 
 from binlog.server.clock import SourceClock
 from binlog.server.preflight.preflight import preflight, register, require

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from integration.binlog.test_gtid import MAKES, gtids, insert, servers
-from integration.binlog.test_history import read_from, reset, rotate_and_purge
-from integration.binlog.test_reader import await_rows, await_true, reading
+from support.deadline import await_true
+from support.sources.purged_logs import read_from, reset, rotate_and_purge
+from support.sources.recorder import await_rows, reading
+from support.sources.replication import MAKES, gtids, insert, servers
 
 from merge.errors import DataError, PositionPurged
 

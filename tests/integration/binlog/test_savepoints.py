@@ -8,9 +8,10 @@ from collections import Counter
 
 import pymysql
 import pytest
-from integration.binlog.test_reader import await_true, reading
+from support.deadline import await_true
 from support.defaults import chunk_limits
 from support.soak import first_quick
+from support.sources.recorder import reading
 
 from binlog.server.binlog_stream import resume_after
 from merge.errors import UnsupportedEvent

@@ -8,11 +8,13 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from integration.binlog.test_gtid import replicate
-from integration.binlog.test_reader import await_rows, await_true, of_app, reading
 from integration.unprepared_servers import DEFAULTS, end_of
+from support.ddl.stored_history import continued
+from support.deadline import await_true
 from support.defaults import definitions_of
 from support.soak import first_quick
+from support.sources.recorder import await_rows, of_app, reading
+from support.sources.replication import replicate
 
 from binlog.server.definitions import learning
 from binlog.server.source import connect, server_facts
@@ -25,13 +27,6 @@ from playground.database.servers import start_all
 
 def after(recorder, table="t"):
     return [row["after"] for row in recorder.rows(table)]
-
-
-def continued(stored, news):
-    """Return what is stored after news."""
-    if news is None:
-        return stored
-    return news.text if news.whole else stored + news.text
 
 
 class Process:

@@ -10,8 +10,8 @@ from collections import Counter
 
 import pymysql
 import pytest
-from integration.binlog.test_reader import await_rows, reading
 from integration.unprepared_servers import end_of
+from support.sources.recorder import await_rows, reading
 
 from actors.shard.row_search import changes_of
 from actors.sink.consumer_view import ConsumerView, History

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from integration.examples.test_cli import run
 from integration.shared_servers import Pair, SharedShop, state_of
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop, in_background
 from integration.zookeeper_fixtures import eventually
 from kazoo.client import KazooClient
+from support.instance.program import run
 
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper

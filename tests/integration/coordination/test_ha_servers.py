@@ -1,6 +1,6 @@
 """Several servers for one destination: one serves, and nobody serves without knowing that it may."""
 
-# ruff: noqa: F401, F811 - fixtures are imported, and used by name
+# ruff: noqa: F401 - fixtures are imported, and used by name
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from typing import Self
 import pytest
 import ray
 from chaos.ensemble import Ensemble
-from integration.examples.test_cli import PROGRAM, instance_file, offline, run
 from integration.serve_process import Serve
 from integration.shared_servers import state_of
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop, in_background
 from integration.zookeeper_fixtures import Proxy, eventually
 from kazoo.client import KazooClient
+from support.instance.program import PROGRAM, run
 
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper

@@ -8,9 +8,10 @@ import signal
 from dataclasses import replace
 
 import pytest
-from integration.binlog.test_reader import await_rows, await_true, reading
-from integration.dump_server.conftest import Source, ids, only
+from support.deadline import await_true
 from support.soak import first_quick
+from support.sources.dumped_source import Source, ids, only
+from support.sources.recorder import await_rows, reading
 
 from merge.errors import DataError
 

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 from support.soak import patient
+from support.sources.installed import require
 
 from playground.database.engine import Engine
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer, Programs
 from playground.database.server_process import ServerMissingError
-from playground.database.servers import make
 from playground.load.held import read_tables
 from playground.load.workload import Workload
 from playground.load.writer import Writer, prepare
@@ -128,15 +128,6 @@ def _lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def require(engine: Engine) -> None:
-    """Skip a test whose servers cannot be had."""
-    try:
-        for server in make(engine, 2):
-            server.template()
-    except ServerMissingError as error:
-        pytest.skip(str(error))
 
 
 def wait_for(condition, what: str) -> None:

@@ -1,7 +1,5 @@
 """The documented commands on three nodes of Ray, whose head is on disk: a server as a job, another job."""
 
-# ruff: noqa: F811 - fixtures are imported, and used by name
-
 from __future__ import annotations
 
 import os
@@ -15,7 +13,6 @@ from typing import Any
 
 import pyarrow.dataset as pads
 import pytest
-from integration.examples.test_cli import instance_file, offline  # noqa: F401
 from integration.shop import CLIENT, DEADLINE_S, Shop
 from integration.spark_sink import ROOT
 from integration.zookeeper_fixtures import eventually

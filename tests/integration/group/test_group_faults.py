@@ -9,10 +9,10 @@ import time
 
 import pytest
 import ray
-from integration.binlog.test_reader import await_true
 from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S, Reading, Shop, in_background, kill
 from integration.zookeeper_fixtures import eventually
+from support.deadline import await_true
 from typer.testing import CliRunner
 
 import canal_group

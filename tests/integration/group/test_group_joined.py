@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from integration.group.test_group_schema import command
 from integration.shop import DEADLINE_S, Shop
 from integration.zookeeper_fixtures import eventually
+from support.instance.schema_command import command
 
 import canal_group
 from canal_group.operator import Operator

@@ -9,10 +9,10 @@ from typing import Any
 
 import pymysql
 import pytest
-from integration.binlog.test_gtid import replicate
-from integration.binlog.test_reader import await_true
 from integration.shop import DEADLINE_S, Shop
+from support.deadline import await_true
 from support.soak import first_quick
+from support.sources.replication import replicate
 
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper

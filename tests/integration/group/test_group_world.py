@@ -7,9 +7,9 @@ import time
 import pytest
 from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S, Reading, Shop
+from support.sources.purged_logs import purge_all_but_the_last
 
 import canal_group
-from playground.database.server_process import DatabaseServer
 
 #: 2038-01-19T03:14:07Z, the last second that MariaDB takes for `SET TIMESTAMP`
 FAR_S = 2_147_483_647
@@ -70,17 +70,6 @@ def test_who_has_read_all_goes_on_after_a_purge_and_who_has_not_is_told_alone(sh
             later.check_runs()
             reading.until(shop.rows)
     reading.check(shop)
-
-
-def purge_all_but_the_last(server: DatabaseServer) -> None:
-    """Purge a source's binlogs, as soon as it lets go of those that were being read."""
-    deadline_s = time.monotonic() + DEADLINE_S
-    while True:
-        names = [row[0] for row in server.execute("SHOW BINARY LOGS")]
-        if len(names) == 1:
-            return
-        assert time.monotonic() < deadline_s, f"{names} are not purged"
-        server.execute(f"PURGE BINARY LOGS TO '{names[-1]}'")
 
 
 def _read_for_ever(consumer: canal_group.Consumer) -> None:

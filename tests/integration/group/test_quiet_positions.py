@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.group.test_group_world import purge_all_but_the_last
 from integration.output.published import in_lines, publishing
 from integration.shared_servers import SharedShop
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop
 from integration.zookeeper_fixtures import eventually
+from support.sources.purged_logs import purge_all_but_the_last
 
 from canal_group.gateway.gateway_client import GatewayClient
 from merge.calls.consumers import Status

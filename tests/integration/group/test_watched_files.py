@@ -1,7 +1,5 @@
 """Instance files and folders that `serve` watches: what changes in them, changes what is served."""
 
-# ruff: noqa: F401, F811 - fixtures are imported, and used by name
-
 from __future__ import annotations
 
 import json
@@ -10,9 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from integration.examples.test_cli import offline, run
 from integration.serve_process import Serve
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop
+from support.instance.program import run
 
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.examples.test_cli import run
 from integration.processes import listening
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop
 from integration.zookeeper_fixtures import DEADLINE_S as WITHIN_S
@@ -22,6 +21,8 @@ from integration.zookeeper_fixtures import SESSION_S, coordinate, destination, e
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.security import make_digest_acl
+from support.instance.program import run
+from support.instance.secured_gateway import SECRETS, gateway_of
 from support.security.certificates import Authority
 
 import canal_group
@@ -36,14 +37,6 @@ from merge.calls.call import Call, inside
 from merge.calls.operators import AddShard, GivePolicy, RemoveShard
 from merge.errors import AccessDenied, ConfigError, CoordinatorUnavailable, UsageError
 from merge.values.member import Policy
-
-#: by what the settings find it -> the secret
-SECRETS = {
-    "READER_TOKEN": "reader-s3cret-1",
-    "STOCK_TOKEN": "stock-s3cret-2",
-    "OPS_TOKEN": "ops-s3cret-3",
-    "ZOOKEEPER_PASSWORD": "zookeeper-s3cret-4",
-}
 
 
 @inside
@@ -61,20 +54,6 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
-
-
-def gateway_of(authority: Authority, **ssl: str) -> dict[str, Any]:
-    """A gateway with a certificate, and three clients."""
-    pair = authority.pair("gateway")
-    return {
-        "port": 0,
-        "ssl": {"cert": str(pair.cert), "key": str(pair.key), **ssl},
-        "clients": [
-            {"name": "reader", "token_env": "READER_TOKEN", "client_ids": [CLIENT]},
-            {"name": "stock", "token_env": "STOCK_TOKEN", "destinations": ["stock"]},
-            {"name": "ops", "token_env": "OPS_TOKEN", "operate": True},
-        ],
-    }
 
 
 # ---- the gateway

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from integration.examples.test_cli import run
 from integration.shared_servers import state_of
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop
 from integration.zookeeper_fixtures import eventually
+from support.instance.program import run
 from support.security.certificates import Authority
 from support.security.rogue_server import PUBLIC_KEY, RogueServer, Trick, Wire, rogue
 from support.security.rogue_server import login as let_in

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import requests
-from integration.examples.test_cli import run
 from integration.processes import command_line, family, listening
-from integration.security.test_security import SECRETS, gateway_of
 from integration.serve_process import Serve
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop
 from integration.zookeeper_fixtures import eventually
+from support.instance.program import run
+from support.instance.secured_gateway import SECRETS, gateway_of
 from support.security.certificates import Authority
 
 import canal_group

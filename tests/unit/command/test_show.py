@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
-from unit.merge.rows.test_absent import BATCH
+from support.rows.partial_batch import BATCH
 
 from merge.rows.envelope import envelope
 from programs.command.json_line import json_line

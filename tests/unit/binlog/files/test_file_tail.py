@@ -6,8 +6,8 @@ from itertools import accumulate
 
 import pytest
 from support.binlog.binlog_bytes import File, events_of
-from unit.binlog.files.test_files import IN_USE, RELAY, read, rows_of
-from unit.binlog.grammar.test_binlog import FIXTURES
+from support.binlog.decoding import FIXTURES
+from support.binlog.number_files import IN_USE, RELAY, read, rows_of
 
 from binlog.files.binlog_files import BinlogFiles
 from merge.errors import CorruptEvent, DataError

@@ -7,38 +7,17 @@ import struct
 
 import pytest
 from support.binlog.binlog_bytes import SIZES_5_1, File, events_of
+from support.binlog.decoding import BIG, FIXTURES, with_checksum
+from support.binlog.fixture_changes import J, changes_of, id_only, inserts
+from support.binlog.number_files import IN_USE, INT, RELAY, read, rows_of
 from support.defaults import chunk_limits
-from unit.binlog.files.test_fixtures import J, changes_of, id_only, inserts
-from unit.binlog.grammar.test_binlog import BIG, FIXTURES, with_checksum
 
 from binlog.files.binlog_files import BinlogFiles, files_in
 from binlog.formats.event_types import EventType
-from merge.errors import CorruptEvent, DataError, PositionPurged, UnsupportedEvent, UsageError
+from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent, UsageError
 from merge.values.chunk import TableName
 from merge.values.header import Flag
 from merge.values.position import Position
-from merge.values.types.table import ColumnType
-
-INT = [(ColumnType.LONG, b"")]
-IN_USE, RELAY = 0x01, 0x40
-
-
-def rows_of(file, *numbers, number=7):
-    """Append a transaction that inserts numbers."""
-    file.query("BEGIN").table_map(INT, number=number)
-    return file.insert(INT, [struct.pack("<i", each) for each in numbers], number=number).xid()
-
-
-def read(files, **options):
-    """Return the numbers inserted, and the error that ended the reading, if any."""
-    found, error = [], None
-    try:
-        for chunk in BinlogFiles(files, TableName, **options):
-            for table in chunk.tables:
-                found += [row["after"]["@1"] for row in table.rows.to_pylist()]
-    except DataError as caught:
-        error = caught
-    return found, error
 
 
 def rotate(file, name):

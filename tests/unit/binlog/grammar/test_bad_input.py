@@ -9,8 +9,8 @@ import zlib
 import pyarrow as pa
 import pytest
 from support.binlog.binlog_bytes import events_of
+from support.binlog.decoding import FILE, FIXTURES, Reading, with_checksum
 from support.soak import first_quick
-from unit.binlog.grammar.test_binlog import FILE, FIXTURES, Reading, with_checksum
 
 from binlog.formats.compression import unpack
 from binlog.formats.event_types import EventType

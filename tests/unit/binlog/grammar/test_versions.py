@@ -10,8 +10,8 @@ import uuid
 
 import pytest
 from support.binlog.binlog_bytes import SIZES_5_1, File, events_of
-from unit.binlog.files.test_fixtures import changes_of, inserts
-from unit.binlog.files.test_old_files import COLUMNS, ROW, VALUES
+from support.binlog.fixture_changes import changes_of, inserts
+from support.binlog.old_files import COLUMNS, ROW, VALUES
 
 from binlog.files.binlog_files import BinlogFiles
 from binlog.formats.event_types import EventType

@@ -9,9 +9,9 @@ from itertools import accumulate
 
 import pytest
 from support.binlog.binlog_bytes import File, events_of
-from unit.binlog.files.test_files import IN_USE, INT, rows_of
-from unit.binlog.files.test_old_files import transaction
-from unit.binlog.grammar.test_binlog import FIXTURES, with_checksum
+from support.binlog.decoding import FIXTURES, with_checksum
+from support.binlog.number_files import IN_USE, INT, rows_of
+from support.binlog.old_files import transaction
 
 from programs.command import cli
 
