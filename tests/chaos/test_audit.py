@@ -92,7 +92,7 @@ def test_a_sound_story_has_nothing_wrong(story: Story):
     assert (found.rows, found.batches) == (6, 3)
 
 
-def test_an_acknowledgement_without_an_answer_counts_if_its_cursor_was_written(story: Story):
+def test_an_unanswered_ack_counts_if_its_cursor_was_written(story: Story):
     story.acked(story.delivered(3, 5), 5, answered=False)
     story.note("anew")
     story.acked(story.delivered(5, 7), 7)
@@ -121,7 +121,7 @@ def test_what_was_answered_and_not_written_is_lost(story: Story):
     assert story.told().lost == 1
 
 
-def test_a_shard_that_joins_between_a_delivery_and_its_acknowledgement_is_in_the_cursor(story: Story):
+def test_the_cursor_has_a_shard_that_joins_between_delivery_and_ack(story: Story):
     joined = GroupPosition({SHARD: Position(FILE, 700), "shop-1": Position(FILE, 4)}, 7).to_json()
     batch_id = story.delivered(3, 7)
     story.note("acking", batch_id=batch_id)
@@ -149,7 +149,7 @@ def test_a_key_that_goes_back_is_noticed(story: Story):
     assert story.told().reordered
 
 
-def test_a_row_that_nobody_wrote_is_noticed(story: Story):
+def test_a_row_without_a_write_is_reported(story: Story):
     story.acked(story.delivered(3, 8), 8)
     assert story.told().duplicated == 1
 

@@ -103,7 +103,7 @@ def test_default_collations_are_the_servers(mariadb, two_mysqls):
 
 
 @pytest.mark.parametrize("mode", ["", "UTF8_IS_UTF8MB3"])
-def test_a_definition_agrees_with_its_rows_whatever_mariadb_takes_for_utf8(mariadb, mode):
+def test_a_definition_agrees_with_its_rows_in_every_utf8_mode(mariadb, mode):
     """No binlog logs `old_mode`, which decides it."""
     twin = Twin(mariadb, "")
     with closing(twin.connection), closing(twin.snapshots):

@@ -238,7 +238,7 @@ def test_a_replica_has_the_times_of_its_source(make, options, source_address):
 
 
 @FIRST_MARIADB
-def test_the_log_ends_before_a_transaction_whose_rows_were_read(make, source_address):
+def test_a_log_cut_before_a_consumed_transaction_skips_no_other_rows(make, source_address):
     """The next transaction is another one: no rows of it are taken for those that were read."""
     count = 2000
     with servers(make, []) as (server,):

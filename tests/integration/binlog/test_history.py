@@ -75,7 +75,7 @@ def test_a_purge_that_took_transactions_along_is_told(make, source_address):
         assert ids_of(again) == []
 
 
-def test_without_gtids_nobody_knows_what_a_purge_took(source_address):
+def test_a_purge_without_gtids_has_an_unknown_extent(source_address):
     with servers(MySqlServer, NO_GTID_MODE) as (server,):
         address = source_address(server)
         with reading(address) as recorder:
@@ -112,7 +112,7 @@ def test_a_reset_is_seen_though_the_places_coincide(make, source_address, follow
             assert not isinstance(caught.value, PositionPurged)
 
 
-def test_a_position_of_a_file_that_a_reset_took_is_no_purged_one(source_address):
+def test_a_position_in_a_file_from_before_a_reset_is_not_called_purged(source_address):
     """The reset binary logs begin with a lower number."""
     with servers(MariaDbServer, []) as (server,):
         address = source_address(server)

@@ -344,7 +344,7 @@ def test_purged_position_names_what_is_left(own_mariadb, source_address):
 
 
 @pytest.mark.parametrize("offset", [5, 900_000_000], ids=["inside an event", "past the end"])
-def test_position_that_is_none_of_the_source(mariadb, source_address, offset):
+def test_a_position_of_another_source_is_refused(mariadb, source_address, offset):
     (file, _, *_), *_ = mariadb.execute("SHOW MASTER STATUS")
     with (
         pytest.raises(PositionRefused) as caught,

@@ -53,7 +53,7 @@ class Process:
         return Process(self.address, self.stored, select or self.select)
 
 
-def test_a_restart_between_an_alter_and_its_reading_knows_the_table_as_it_was(unprepared, source_address):
+def test_a_restart_between_an_alter_and_its_read_uses_the_old_table(unprepared, source_address):
     unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
     start = end_of(unprepared, source_address)
     process = Process(source_address(unprepared))

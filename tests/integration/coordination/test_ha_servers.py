@@ -50,7 +50,7 @@ def active(instance: Instance) -> bool:
 
 
 @pytest.mark.soak
-def test_a_standby_says_so_and_takes_over_from_a_killed_server_and_from_one_that_ends(
+def test_a_standby_takes_over_from_a_killed_or_ended_server(
     offline: Shop, instance_file: Path, one_zookeeper: EmbeddedZooKeeper, zookeeper: KazooClient
 ):
     """Two `serve` processes on Rays of their own, and one consumer that never subscribes again.
@@ -163,7 +163,7 @@ def _lives(pid: int) -> bool:
 
 
 @pytest.mark.soak
-def test_a_shard_whose_group_is_silent_leaves_its_source(shop: Shop):
+def test_a_shard_of_a_silent_group_leaves_its_source(shop: Shop):
     """1. rows flow; 2. the group is paused; 3. the shards' connections to the sources end by themselves."""
     with shop.serve() as instance, shop.connect(instance) as consumer:
         shop.write(0, 5)

@@ -169,7 +169,7 @@ def test_a_writer_remembers_exactly_what_the_server_committed(server):
     assert {name: sum(key[0] == name for key in rows) for name in left} == left
 
 
-def test_a_writer_out_of_time_still_adds_the_column_and_runs_the_large_transaction(server):
+def test_a_late_writer_still_adds_the_column_and_the_large_transaction(server):
     record = prepare(server, 0, "shop-0")
     workload = Workload(shard=0, shards=1, seed=3, transactions=50_000, big_rows=600)
     writer = Writer(server, 0, workload, record, gentle_rate=10, seconds=0.5)

@@ -113,7 +113,7 @@ def documented(file: str, replaced: dict[str, str]) -> list[str]:
 
 @pytest.mark.soak
 @pytest.mark.timeout(patient(600))
-def test_the_documented_jobs_serve_from_a_node_read_a_bounded_range_and_stop(
+def test_the_documented_jobs_serve_read_a_range_and_stop(
     offline: Shop,
     instance_file: Path,
     three_nodes: Cluster,

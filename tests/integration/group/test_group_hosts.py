@@ -115,7 +115,7 @@ def test_a_primary_that_does_not_execute_the_statement_is_left(
         assert "alive" in consumer.status()["shards"][0]["failover"]["last"]["reason"]
 
 
-def test_an_xa_transaction_that_was_prepared_before_the_switch_is_committed_after_it(
+def test_an_xa_transaction_prepared_before_a_switch_is_committed_after_it(
     one_ray: None, one_zookeeper: EmbeddedZooKeeper, pair_of_servers: list[Any], tmp_path: Path
 ):
     """Its rows are in another file of the standby's own binlog, before the first transaction to be read."""

@@ -210,7 +210,7 @@ def test_by_origin_what_lags_more_than_is_allowed_for_is_late_and_counted(shop: 
 
 
 @pytest.mark.soak
-def test_by_origin_an_idle_primary_delays_nobody(shop: Replicas):
+def test_by_origin_an_idle_primary_causes_no_delay(shop: Replicas):
     shop.servers = shop.primaries
     if shop.mariadb:
         (_, fix), *_ = [

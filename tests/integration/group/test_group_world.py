@@ -15,7 +15,7 @@ import canal_group
 FAR_S = 2_147_483_647
 
 
-def test_a_session_that_stamps_decades_ahead_holds_nobody(served: SharedShop):
+def test_a_session_with_timestamps_decades_ahead_delays_no_client(served: SharedShop):
     """Its rows come in their shard's order, with the time that they were stamped with; the shard goes on."""
     stamped = 10**6
     with served.connect() as consumer:
@@ -38,7 +38,7 @@ def test_a_session_that_stamps_decades_ahead_holds_nobody(served: SharedShop):
 
 
 @pytest.mark.soak
-def test_who_has_read_all_goes_on_after_a_purge_and_who_has_not_is_told_alone(shop: Shop):
+def test_after_a_purge_only_a_client_with_unread_rows_gets_an_error(shop: Shop):
     """1. `app` has acknowledged everything, `old` nothing. 2. The instance is away; every source rotates
     and purges all that was written. 3. `app` has missed nothing, and goes on; `old` hears what is missing.
     4. It may go on where `app` is.

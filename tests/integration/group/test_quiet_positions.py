@@ -34,9 +34,7 @@ def is_at_the_ends(cursor: dict[str, Any], shop: Shop) -> bool:
 
 
 @pytest.mark.soak
-def test_everybody_goes_on_after_the_sources_have_purged_what_the_filter_leaves_out(
-    shop: Shop, tmp_path: Path
-):
+def test_every_client_continues_after_filtered_transactions_are_purged(shop: Shop, tmp_path: Path):
     """1. A consumer and a relay read rows. 2. The consumer leaves, and tables that nobody keeps are busy:
     both positions follow. 3. The instance is away, and the sources purge all but that. 4. Both go on.
     """

@@ -81,7 +81,7 @@ def test_a_shard_is_held_resumed_and_known_by_name(served: SharedShop, called: H
     assert "hold" in wrong.json()["message"]
 
 
-def test_who_shows_no_token_may_look_and_nothing_else(served: SharedShop, called: Http):
+def test_a_client_without_a_token_can_only_read(served: SharedShop, called: Http):
     assert [one["destination"] for one in called("GET", "/api/instances").json()] == [served.destination]
     for method, path in [
         ("POST", "/shards/s0/hold"),
@@ -266,9 +266,7 @@ def test_many_scrapes_at_once_ask_the_actors_seldom(served: SharedShop, called: 
     assert asked < 50
 
 
-def test_an_instance_file_is_read_checked_and_replaced_by_operators_if_serve_allows_it(
-    served: SharedShop, tmp_path: Path
-):
+def test_operators_read_check_and_replace_an_instance_file_if_allowed(served: SharedShop, tmp_path: Path):
     file = tmp_path / "shop.yaml"
     text = f"preset: memory\ndestination: {served.destination}\nshards: [{{name: s0, files: /tmp/x}}]\n"
     file.write_text(text)
@@ -297,9 +295,7 @@ def test_an_instance_file_is_read_checked_and_replaced_by_operators_if_serve_all
         assert (moved.status_code, "must stay" in moved.json()["message"]) == (422, True)
 
 
-def test_a_definition_that_the_source_contradicts_is_an_event_until_it_is_rebuilt(
-    served: SharedShop, called: Http
-):
+def test_a_contradicted_definition_is_an_event_until_it_is_rebuilt(served: SharedShop, called: Http):
     """The table was changed without being logged; the next statement on it shows that."""
 
     def events() -> list[str]:

@@ -113,7 +113,7 @@ def test_a_silent_shard_holds_the_group_and_the_page_says_which_and_why(
 
 
 @pytest.mark.soak
-def test_an_instance_file_is_validated_by_the_sentences_of_check_and_replaced(
+def test_an_instance_file_is_validated_as_by_check_and_replaced(
     served: SharedShop, tmp_path: Path, page: Page
 ):
     file = tmp_path / "shop.yaml"
@@ -142,9 +142,7 @@ def test_an_instance_file_is_validated_by_the_sentences_of_check_and_replaced(
 
 
 @pytest.mark.soak
-def test_the_page_goes_on_over_a_restarted_gateway_and_a_service_that_was_away(
-    served: SharedShop, tmp_path: Path, page: Page
-):
+def test_the_page_survives_a_restarted_gateway_and_service(served: SharedShop, tmp_path: Path, page: Page):
     with listening(served, tmp_path) as called:
         page.open(called.service.url)
         page.until_text("#facts", served.instance.uri)

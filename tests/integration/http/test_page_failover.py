@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.soak
-def test_a_page_that_is_left_open_over_a_failover_shows_who_is_active(
+def test_an_open_page_shows_the_active_server_after_a_failover(
     pair_shop: SharedShop, pair: Pair, tmp_path: Path, page: Page
 ):
     """It stays with its server, which stands by then: it names the active one, and what it missed."""

@@ -150,7 +150,7 @@ def test_a_gateway_may_ask_consumers_for_certificates(
             assert consumer.status()["destination"] == shop.destination
 
 
-def test_a_gateway_whose_certificate_cannot_be_used_does_not_start(
+def test_a_gateway_with_an_unusable_certificate_does_not_start(
     shop: Shop, authority: Authority, secrets: dict[str, str]
 ):
     gateway = gateway_of(authority)
@@ -220,7 +220,7 @@ def assert_private(hosts: str, path: str, secrets: dict[str, str]) -> list[str]:
 
 
 @pytest.mark.soak
-def test_nodes_of_an_instance_are_its_users_alone_and_consumers_need_the_login(
+def test_nodes_belong_to_the_instances_user_and_consumers_need_the_login(
     shop: Shop, one_zookeeper: EmbeddedZooKeeper, secrets: dict[str, str], caplog: pytest.LogCaptureFixture
 ):
     """1. a consumer reads and acks through a guarded ZooKeeper; 2. no node of it can be read, changed or

@@ -59,7 +59,7 @@ def shard_at(server: RogueServer, **named: object) -> dict[str, object]:
     return {"name": "new", "host": "127.0.0.1", "port": server.port, "user": "canal", **named}
 
 
-def test_who_reaches_loopback_reads_and_only_this_user_operates(shop: Shop, tmp_path: Path):
+def test_any_loopback_client_reads_and_only_this_user_operates(shop: Shop, tmp_path: Path):
     """1. without tokens a consumer reads; 2. who shows no token changes nothing, and nobody is told a
     secret; 3. the command line of this user finds the token, and so does Python, while the instance runs.
     """
@@ -114,9 +114,7 @@ def _tried(instance: Instance, shop: Shop, server: RogueServer) -> str:
 @pytest.mark.parametrize(
     "trick", [clear, *(pytest.param(trick, marks=pytest.mark.soak) for trick in (by_key, let_in))]
 )
-def test_an_operator_makes_the_service_send_no_secret_to_a_host_of_its_choice(
-    shop: Shop, tmp_path: Path, trick: Trick
-):
+def test_an_operator_cannot_have_a_secret_sent_to_another_host(shop: Shop, tmp_path: Path, trick: Trick):
     """1. neither a file that no shard names nor the password that shards have is used for a host that the
     instance file does not name for it: nobody connects, so nobody has an answer to pass on; 2. without a
     password the host is free, and is told nothing."""

@@ -85,7 +85,7 @@ def test_the_last_lines_are_read_back_whole(file, monkeypatch):
     assert [line["mark"] for line in log.lines][-1] == "4"
 
 
-def test_a_writer_waits_for_another_and_follows_when_the_file_is_moved_aside(file):
+def test_a_writer_waits_for_another_and_follows_a_rotated_file(file):
     """1. another process has the lock; 2. it moves the file aside; 3. the line is in the new one."""
     log = AuditLog(file)
     log.seen("first", "shop", "stop")
@@ -127,7 +127,7 @@ def test_processes_write_whole_lines_and_move_the_file_aside_once(file):
     assert sorted(one.name for one in file.parent.iterdir()) == ["audit.jsonl", "audit.jsonl.1"]
 
 
-def test_what_an_operator_changes_is_in_it_and_what_anybody_may_ask_is_not():
+def test_only_calls_that_change_something_are_audited():
     assert all(kind.declared.audited is None for kind in CALLS.values() if kind.declared.right is Right.READ)
     assert all(issubclass(kind, Operation) for kind in CALLS.values() if kind.declared.audited is not None)
     with pytest.raises(TypeError, match="audited"):

@@ -7,7 +7,7 @@ from playground.database import child_process
 from playground.database.child_process import free_port
 
 
-def test_nobody_else_of_ours_finds_a_port_that_was_found(monkeypatch):
+def test_two_processes_do_not_find_the_same_free_port(monkeypatch):
     """Nothing listens there yet: the one who asked starts its server in a moment."""
     monkeypatch.setattr(child_process, "_PORTS", 40)
     asked = (

@@ -158,7 +158,7 @@ def test_shards_send_for_an_envelope_only_what_the_filter_wants(
     assert stream_of(made) == stream_of(dropped_late(shards, batch, TableFilter(table_filter)))
 
 
-def test_a_filter_that_wants_a_small_table_costs_its_bytes_and_not_those_of_a_large_one(shards: Shards):
+def test_a_filter_for_a_small_table_costs_only_its_bytes(shards: Shards):
     batch = merged_batch()
     reader = BatchReader(shards.rows_at, lambda *_: batch, JoinedSchemas(ChosenTypes, lambda _: []))
 

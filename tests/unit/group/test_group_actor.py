@@ -160,7 +160,7 @@ def run(folder, monkeypatch, story):
     asyncio.run(live())
 
 
-def test_a_call_is_not_heard_by_a_server_that_cannot_know_whether_it_is_active(tmp_path, monkeypatch):
+def test_a_server_unsure_of_being_active_refuses_a_call(tmp_path, monkeypatch):
     """1. a batch is outstanding; 2. the coordinator is cut off: no call is heard, and none changes anything;
     3. it is back: the batch is still the one to acknowledge.
     """
@@ -199,7 +199,7 @@ def test_a_call_is_not_heard_by_a_server_that_cannot_know_whether_it_is_active(t
 
 
 @pytest.mark.parametrize("timeout_s", [math.nan, math.inf, -1, 31])
-def test_nobody_waits_for_a_time_that_is_none(tmp_path, monkeypatch, timeout_s):
+def test_an_invalid_timeout_is_refused(tmp_path, monkeypatch, timeout_s):
     """A timer of NaN would stop every later one of the loop: all are tried after it."""
 
     async def story(actor, coordinator, epoch):
@@ -270,7 +270,7 @@ def test_what_operators_change_is_logged_and_a_new_shards_secrets_are_not(tmp_pa
     assert "s3cret" not in caplog.text
 
 
-def test_nobody_is_heard_before_the_decisions_on_ddl_were_read(tmp_path, monkeypatch):
+def test_calls_wait_until_the_ddl_decisions_were_read(tmp_path, monkeypatch):
     """1. the server is elected and reads what was decided before; 2. a consumer comes: it has to wait."""
     reads, read_on = threading.Event(), threading.Event()
 

@@ -163,7 +163,7 @@ def test_a_group_says_what_a_silent_shard_was_reading(monkeypatch, caplog):
     assert follower.reading == f"reading QUERY at {NAME}:4 for 0.1 s"
 
 
-def test_the_state_of_a_shard_that_does_not_answer_says_what_it_was_reading():
+def test_the_state_of_an_unresponsive_shard_shows_what_it_reads():
     error = ShardUnavailable("Shard s0 did not answer within 10 s.")
     known = {"answered_us": 1_767_323_045_678_000, "reading": f"read up to {NAME}:4"}
     state = ShardActors("p-", ["s0"])._answer("s0", error, known)

@@ -76,7 +76,7 @@ def test_a_group_of_an_older_epoch_can_do_nothing_to_a_shard(make):
     assert len(headers(shard, NEW)) == 10
 
 
-def test_an_older_generation_of_the_same_group_is_no_better(make):
+def test_an_older_generation_of_the_same_group_is_refused(make):
     shard = make()
     begin = shard.open(2, 1, None)
     assert len(headers(shard, (2, 1))) == 10
@@ -90,7 +90,7 @@ def test_an_older_generation_of_the_same_group_is_no_better(make):
     assert list(shard._rows(ticket((2, 2), 6))), "nothing was freed"
 
 
-def test_a_shard_that_no_group_asks_leaves_its_source_and_is_lost_to_its_group(make):
+def test_a_shard_without_calls_from_a_group_leaves_its_source(make):
     """1. a group opens it, and is silent; 2. it has left; 3. the group's next poll says so; 4. opened again,
     it begins where it is told.
     """

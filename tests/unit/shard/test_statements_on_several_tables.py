@@ -150,7 +150,7 @@ def test_a_table_that_the_instance_leaves_out_is_named_and_decides_nothing():
         ("CREATE DATABASE other", entry_pb2.QUERY, "other."),
     ],
 )
-def test_canal_s_entry_and_flat_message_name_the_table_and_the_session_s_database(sql, event, name):
+def test_canals_entry_and_flat_message_name_the_table_and_the_database(sql, event, name):
     chunk = chunk_of([(sql, "app")])
     ((header, change),) = entries_of(chunk, r".*")
     assert f"{header.schemaName}.{header.tableName}" == name

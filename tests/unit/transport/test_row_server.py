@@ -204,7 +204,7 @@ def test_rows_are_lent_where_that_can_be_and_sent_where_not(ring):
     server.close()
 
 
-def test_who_does_not_know_the_secret_gets_nothing(ring):
+def test_a_caller_without_the_secret_gets_nothing(ring):
     server = row_server(ring)
     client = own_connection(server.address.location)
     ticket = json.dumps(RowTicket(1, 3, 0, 7).to_dict() | {"secret": server.address.secret}).encode()

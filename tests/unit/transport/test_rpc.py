@@ -94,7 +94,7 @@ def test_calls_are_answered_by_number_and_not_by_order():
     run(story)
 
 
-def test_an_error_comes_as_it_was_raised_or_says_so_in_words_and_the_line_goes_on():
+def test_an_error_arrives_as_raised_or_in_words_and_the_channel_stays():
     async def story(desk, rpc_server, address):
         client = await RpcClient.open(address, "The desk")
         with pytest.raises(RolledBack, match="Batch 7") as caught:
@@ -112,7 +112,7 @@ def test_an_error_comes_as_it_was_raised_or_says_so_in_words_and_the_line_goes_o
     run(story)
 
 
-def test_a_line_that_breaks_is_told_to_whoever_waits_and_to_whoever_asks_later():
+def test_a_broken_channel_is_reported_to_waiting_and_later_callers():
     async def story(desk, rpc_server, address):
         client = await RpcClient.open(address, "The desk")
         waits = client.ask("wait")
@@ -129,7 +129,7 @@ def test_a_line_that_breaks_is_told_to_whoever_waits_and_to_whoever_asks_later()
     run(story)
 
 
-def test_nobody_is_heard_who_does_not_know_the_secret():
+def test_a_caller_without_the_secret_is_refused():
     async def story(desk, rpc_server, address):
         with pytest.raises(ServerUnavailable):
             await RpcClient.open(replace(address, secret=handshake.new_secret()), "The desk")
@@ -146,7 +146,7 @@ def test_nobody_is_heard_who_does_not_know_the_secret():
     run(story)
 
 
-def test_who_listens_in_the_doors_place_learns_nothing_and_is_not_believed():
+def test_an_impostor_of_the_server_learns_nothing_and_is_refused():
     """An impostor sends the client's nonce back, with a response that it makes without the secret."""
 
     async def story(desk, rpc_server, address):
@@ -171,7 +171,7 @@ def test_who_listens_in_the_doors_place_learns_nothing_and_is_not_believed():
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_who_says_nothing_keeps_nobody_out_and_is_not_waited_for(monkeypatch, tls):
+def test_a_silent_connection_blocks_no_other(monkeypatch, tls):
     """With TLS, silent clients do not even begin the TLS handshake."""
 
     async def story(desk, rpc_server, address):
@@ -198,7 +198,7 @@ def test_who_says_nothing_keeps_nobody_out_and_is_not_waited_for(monkeypatch, tl
     run(story)
 
 
-def test_the_oldest_connection_of_who_has_most_is_closed_for_another():
+def test_the_oldest_connection_of_the_busiest_caller_is_closed():
     held = HeldConnections[int](4)
     assert [held.add(number, peer) for number, peer in enumerate("abbc")] == [None] * 4
     assert held.add(4, "d") == 1
@@ -227,7 +227,7 @@ def test_a_line_beyond_the_bound_is_closed_at_once():
     run(story)
 
 
-def test_a_frame_that_is_too_long_ends_its_line_and_an_answer_that_is_is_an_error(monkeypatch):
+def test_too_long_a_frame_ends_its_channel_and_too_long_an_answer_fails(monkeypatch):
     async def story(desk, rpc_server, address):
         client = await RpcClient.open(address, "The desk")
         monkeypatch.setattr(rpc_wire, "FRAME_BYTES_MAX", 1_000)
@@ -240,7 +240,7 @@ def test_a_frame_that_is_too_long_ends_its_line_and_an_answer_that_is_is_an_erro
     run(story)
 
 
-def test_where_other_machines_can_reach_a_line_it_is_encrypted_and_its_certificate_is_looked_at():
+def test_a_channel_between_machines_is_encrypted_and_verified():
     async def story(desk, rpc_server, address):
         guarded, other = desk.rpc_server(), certificate_where_reached("127.0.0.2", tls=True)
         where = await guarded.open("127.0.0.2", certificate_where_reached("127.0.0.2", tls=True))

@@ -100,7 +100,7 @@ def test_a_request_that_comes_byte_by_byte_is_given_up(
     until(lambda: not server._connections, "its place is free")
 
 
-def test_an_answer_that_nobody_takes_is_given_up(server: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch):
+def test_an_unread_answer_is_given_up(server: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(wire, "MESSAGE_TIMEOUT_S", SHORT_S)
     raw, address = connected(server)
     with raw:
@@ -109,9 +109,7 @@ def test_an_answer_that_nobody_takes_is_given_up(server: SharedMemoryServer, mon
         until(lambda: not server._connections, "its rows are no longer held")
 
 
-def test_who_asks_for_nothing_for_long_keeps_the_connection(
-    server: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_idle_client_keeps_its_connection(server: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch):
     """The deadline limits one message, not the time between two messages."""
     monkeypatch.setattr(wire, "MESSAGE_TIMEOUT_S", SHORT_S)
     client = SharedMemoryClient(server.admit(), DEADLINE_S)
@@ -142,7 +140,7 @@ def test_a_door_goes_on_when_the_process_has_files_again(
     client.close()
 
 
-def test_a_message_of_brackets_ends_one_connection_and_no_thread_with_a_traceback(server: SharedMemoryServer):
+def test_a_message_of_brackets_ends_one_connection_without_a_traceback(server: SharedMemoryServer):
     raw, address = connected(server)
     with raw:
         wire.handshake_as_client(raw, address.key, address.secret)
@@ -249,7 +247,7 @@ SOUND: dict[str, Any] = {"names": [None], "places": [[0, 8]], "segment": None, "
     ],
     ids=str,
 )
-def test_an_answer_that_cannot_be_is_not_followed_and_rows_come_another_way(lie: dict[str, Any]):
+def test_an_impossible_answer_is_not_followed_and_rows_come_by_flight(lie: dict[str, Any]):
     liar = Liar(said(SOUND | lie))
     rows = SharedMemoryRows(liar.address.to_dict, DEADLINE_S)
     assert rows.borrow({}) is None
@@ -334,7 +332,7 @@ def assert_given_up(to: socket.socket, data: bytes) -> None:
     ],
     ids=str,
 )
-def test_a_gateway_cannot_name_a_socket_that_is_none_of_ours_nor_say_what_is_written_to_it(
+def test_a_gateway_cannot_name_a_foreign_socket_or_what_is_written_to_it(
     changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ):
     address = SharedMemoryAddress(wire.new_name(), bytes(wire.KEY_BYTES), handshake.new_secret()).to_dict()
@@ -346,7 +344,7 @@ def test_a_gateway_cannot_name_a_socket_that_is_none_of_ours_nor_say_what_is_wri
     assert opened == []
 
 
-def test_a_socket_that_is_another_programs_hears_nothing_of_a_gateways_choice():
+def test_a_foreign_socket_receives_nothing_chosen_by_a_gateway():
     """The original attack: a gateway chooses an abstract socket, and the bytes that are sent to it."""
     victim = socket.socket(socket.AF_UNIX)
     victim.bind(f"\0victim-{os.getpid()}")

@@ -163,7 +163,7 @@ def test_a_replica_s_binlog_has_the_times_of_both_servers(original, expected, fa
     assert [int(header["commit_us"]) - BASE_US for header in reading.headers] == expected
 
 
-def test_an_impossible_time_of_an_origin_is_corrupt_wherever_it_is():
+def test_an_impossible_origin_time_is_corrupt_on_every_path():
     events = events_of("replicated")
     index = next(i for i, each in enumerate(events) if each[4] == EventType.GTID_TAGGED)
     start = parse_start(EventType.GTID_TAGGED, events[index][19:-4], 1, original=True)
@@ -398,7 +398,7 @@ def test_unknown_types_that_a_replica_may_ignore_are_counted(number, version, ch
     assert caught.value.details["offset"] == sum(map(len, refused[:-1])) + 4
 
 
-def test_a_known_type_is_refused_whatever_its_flags_say():
+def test_a_known_type_is_refused_with_any_flags():
     file = File("9.7.4", SIZES_5_1 + bytes(16), checksum=True).add(EventType.INCIDENT, bytes(2), flags=0x80)
     with pytest.raises(UnsupportedEvent, match="INCIDENT"):
         Reading().feed(hand_made(file.data))
@@ -482,7 +482,7 @@ def test_a_transaction_that_its_file_does_not_end_was_rolled_back():
 
 
 @pytest.mark.parametrize("kept", [2, 5])
-def test_a_transaction_whose_rows_were_read_before_and_that_its_file_does_not_end_is_refused(kept):
+def test_a_consumed_transaction_without_an_end_is_refused(kept):
     """The rows of the next transaction are not taken for its own, nor is it dropped in silence."""
     events, rotate = events_of("big_transaction"), events_of("all_types")[-1]
     second = [i for i, e in enumerate(events) if e[4] == EventType.GTID][1]

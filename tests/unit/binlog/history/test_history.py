@@ -113,7 +113,7 @@ def test_a_table_that_a_rename_brings_is_not_the_one_that_had_the_name():
     assert names(history, "old") == ["id"]
 
 
-def test_a_statement_that_nobody_understands_leaves_nothing_known_before_it():
+def test_a_statement_that_cannot_be_parsed_makes_earlier_facts_unknown():
     step = change(200, "FROBNICATE EVERYTHING")
     history = begun(step, tables=["CREATE TABLE t (id INT)"])
     assert names(history) is None
@@ -224,7 +224,7 @@ def test_a_conditional_create_on_a_table_that_is_there_did_nothing(took_effect):
     assert names(history) == (["other"] if took_effect else ["id"])
 
 
-def test_a_conditional_create_in_a_backlog_leaves_what_the_server_shows_known():
+def test_a_conditional_create_in_a_backlog_keeps_what_the_server_shows():
     """The table was as it is now, or it was not there: its rows have one meaning in either case."""
     step = change(200, OTHER)
     history = begun(step, tables=["CREATE TABLE t (id INT)"])
@@ -233,7 +233,7 @@ def test_a_conditional_create_in_a_backlog_leaves_what_the_server_shows_known():
     assert names(history) == ["id"]
 
 
-def test_a_conditional_create_of_a_free_name_is_believed_only_if_its_server_says_no_effects():
+def test_a_conditional_create_is_believed_if_its_server_logs_no_effects():
     """A server that logs effects and logs none has done nothing, or has done it in another engine."""
     for version, known in ((MARIADB, None), (ServerVersion.parse("10.5.9-MariaDB"), ["other"])):
         history = begun()
@@ -492,7 +492,7 @@ def test_histories_stay_within_their_limit(monkeypatch):
         histories.take_text()
 
 
-def test_what_is_added_is_written_whole_again_when_it_is_more_than_the_rest(monkeypatch):
+def test_additions_are_written_whole_once_they_exceed_the_rest(monkeypatch):
     monkeypatch.setattr(all_of_them, "ADDED_MIN", 1000)
     histories = Histories()
     history = begun(tables=["CREATE TABLE t (id INT)"])
@@ -524,7 +524,7 @@ def test_a_drop_is_kept_although_an_empty_catalog_knows_nothing_of_it():
     assert names(history) == ["other"]
 
 
-def test_a_schema_whose_default_was_changed_since_has_none_before():
+def test_a_schema_with_a_changed_default_has_none_before():
     """A table that is created before the change has the earlier default; what that was, nobody knows."""
     steps = [
         change(200, "CREATE TABLE t (a VARCHAR(9))"),

@@ -89,13 +89,13 @@ def test_statements_that_touch_nothing_hide_none_that_do():
     assert [fact.end for fact in history.facts] == [place(220)]
 
 
-def test_before_a_statement_that_may_have_changed_anything_nothing_is_known():
+def test_definitions_before_an_opaque_statement_are_unknown():
     history = begun(change(210, "FROBNICATE"))
     assert history.first.schema_collation("app") is None
     assert text_of(history.first.table("app", "never_listed")) == "unknown"
 
 
-def test_a_statement_before_the_beginning_is_none_of_it():
+def test_a_statement_before_the_beginning_is_ignored():
     history = begun()
     history.learn(shown("t", "a INT"), place(200))
     for offset in (150, 200):

@@ -189,7 +189,7 @@ def test_what_could_not_be_printed_as_it_is_is_said_on_stderr(run, tmp_path, opt
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_a_tail_is_said_on_stderr_and_is_no_failure(run, tmp_path, options):
+def test_a_tail_is_reported_on_stderr_without_failing(run, tmp_path, options):
     data = rows_of(rows_of(File("5.5.62", flags=IN_USE), 1), 2).data
     path = tmp_path / "mysql-bin.000001"
     path.write_bytes(data[:-3])

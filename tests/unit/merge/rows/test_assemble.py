@@ -337,7 +337,7 @@ def test_a_shard_may_leave_out_images_that_no_row_has(before):
     assert envelope(one_shard(thin, rows=3)) == envelope(one_shard(whole, rows=3))
 
 
-def test_a_withheld_statement_is_left_out_and_the_others_keep_their_numbers():
+def test_a_withheld_statement_is_left_out_and_others_keep_their_numbers():
     order = ORDER.copy()
     order["flags"][2], order["rows"][2] = WHOLE | Flag.WITHHELD, 0
     whole, without = envelope(BATCH).to_pylist(), envelope(batch(order, NORTH, SOUTH)).to_pylist()
