@@ -47,11 +47,12 @@ bench: setup ## measure: group, latency, transport, rpc, checksum and more (ARGS
 mutants: setup ## put small faults into merge/ and what applies DDL, report those that no test notices (MODULES="binlog/schema" SAMPLE=200 SEED=7)
 	@PYTHONPATH=tests $(BIN)/python -m mutants $(MODULES) --seed $(or $(SEED),1) $(if $(SAMPLE),--sample $(SAMPLE)) $(ARGS)
 
-check: setup ## lint, formatting, types, import contracts, known vulnerabilities of dependencies
+check: setup ## lint, formatting, types, import contracts, words that are not used, known vulnerabilities of dependencies
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(BIN)/python scripts/words.py
 	@$(BIN)/python scripts/audit.py
 
 audit: setup ## check the versions in constraints.txt against a vulnerability database
