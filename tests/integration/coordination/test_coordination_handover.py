@@ -82,15 +82,14 @@ def test_resigning_elects_the_next_server_and_removes_consumers_nodes(coordinate
     assert second.active_address() == "b:11111"
 
 
-def test_a_server_resigns_if_its_running_node_says_so(coordinate, zookeeper, destination, monkeypatch):
+def test_a_server_resigns_if_its_running_node_says_so(coordinate, zookeeper, destination):
     """canal's operators write `"active": false` into `running`.
 
     1. other text in it changes nothing; 2. that one does: the server is asked to release, and still serves;
     3. it resigns and campaigns at once: the standby wins all the same; 4. it wins again when that one is
     gone, and was asked nothing.
     """
-    monkeypatch.setattr("actors.coordination.zookeeper.RELEASED_S", 1.0)
-    first, second = coordinate("a"), coordinate("b")
+    first, second = coordinate("a", released_s=1.0), coordinate("b", released_s=1.0)
     first.campaign()
     running = first.connection.tree.running
     client = KazooClient(zookeeper.hosts)

@@ -70,16 +70,14 @@ def test_a_link_is_not_followed(file, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
-def test_the_last_lines_are_read_back_whole(file, monkeypatch):
+def test_the_last_lines_are_read_back_whole(file):
     log = AuditLog(file)
     assert log.lines == []
     for number in range(5):
         log.seen("root@here", "shop", "stop", mark=str(number))
-    monkeypatch.setattr(audit_log, "SHOWN_MAX", 2)
-    assert [line["mark"] for line in log.lines] == ["3", "4"]
-    monkeypatch.setattr(audit_log, "SHOWN_MAX", 200)
-    monkeypatch.setattr(audit_log, "SHOWN_BYTES_MAX", file.stat().st_size - 1)
-    assert [line["mark"] for line in log.lines] == ["1", "2", "3", "4"], "the first is cut"
+    assert [line["mark"] for line in AuditLog(file, shown_max=2).lines] == ["3", "4"]
+    short = AuditLog(file, shown_bytes_max=file.stat().st_size - 1)
+    assert [line["mark"] for line in short.lines] == ["1", "2", "3", "4"], "the first is cut"
     with file.open("a") as out:
         out.write('{"time": ')
     assert [line["mark"] for line in log.lines][-1] == "4"

@@ -15,7 +15,7 @@ import threading
 import pytest
 
 from actors.coordination.local import LocalCoordinator
-from actors.group import candidate, wiring
+from actors.group import wiring
 from actors.group.group import GroupActor
 from actors.group.stored.document import DDL_DECISIONS
 from actors.meta.memory import MemoryStore
@@ -136,12 +136,11 @@ async def serving(folder, monkeypatch):
     )
     coordinator = Doubtful("shop")
     shard = Shard(shard_wiring(settings, settings.shards[0]))
-    monkeypatch.setattr(candidate, "TICK_S", 3600.0)
     monkeypatch.setattr(shard_channel.ray, "get_actor", lambda _: Handle(shard))
     monkeypatch.setattr(wiring, "coordinator", lambda *_: coordinator)
     monkeypatch.setattr(shard_module, "node_host", lambda: LOOPBACK)
     actor = object.__new__(GroupActor)
-    await actor.__init__(settings, wiring.ServerIdentity("here:1", "me", ""), "shard/", LOG)
+    await actor.__init__(settings, wiring.ServerIdentity("here:1", "me", ""), "shard/", LOG, tick_s=3600.0)
     try:
         async with asyncio.timeout(DEADLINE_S):
             epoch, _ = await subscribed(actor)
@@ -330,7 +329,9 @@ def test_a_new_process_waits_to_hear_of_shards_that_joined_before_it(tmp_path, m
 
     async def story():
         actor = object.__new__(GroupActor)
-        await actor.__init__(settings("s0"), wiring.ServerIdentity("here:1", "me", ""), "shard/", LOG)
+        await actor.__init__(
+            settings("s0"), wiring.ServerIdentity("here:1", "me", ""), "shard/", LOG, tick_s=0.01
+        )
         async with asyncio.timeout(DEADLINE_S):
             await actor._candidate._hear_of_shards(cursors("s0", "s9"), coordinator)
         waiting = asyncio.ensure_future(actor._candidate._hear_of_shards(cursors("s0", "s1"), coordinator))
@@ -344,7 +345,6 @@ def test_a_new_process_waits_to_hear_of_shards_that_joined_before_it(tmp_path, m
         await actor.close()
 
     coordinator = Standby("shop")
-    monkeypatch.setattr(candidate, "TICK_S", 0.01)
     monkeypatch.setattr(shard_channel.ray, "get_actor", actor_of_s1)
     monkeypatch.setattr(wiring, "coordinator", lambda *_: coordinator)
     asyncio.run(story())

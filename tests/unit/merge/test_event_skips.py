@@ -1,11 +1,12 @@
 """Which event is left out: only the one at which a shard has stopped, on the server that is read, once."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
-from merge import event_skips
 from merge.errors import CorruptEvent, DefinitionContradicted, UsageError
-from merge.event_skips import EventSkips, Stop
+from merge.event_skips import SKIPS_MAX, EventSkips, Stop
 from merge.rows.canal.parsed import is_parsed
 from merge.values.skips.skip_mark import SkipMark
 from merge.values.skips.skipped_event import SkippedEvent, Unit, parse_place
@@ -88,12 +89,11 @@ def test_a_partly_delivered_transaction_is_not_skipped_whole():
     assert ask(EventSkips(), stop(), whole=True)[1].unit is Unit.TRANSACTION
 
 
-def test_the_oldest_is_forgotten_beyond_the_bound(monkeypatch):
-    monkeypatch.setattr(event_skips, "SKIPS_MAX", 2)
-    skips = EventSkips()
-    for offset in (1, 2, 3):
-        skips, _ = ask(skips, stop(offset=offset), offset)
-    assert [event.offset for event in skips.events] == [2, 3]
+def test_the_oldest_is_forgotten_beyond_the_bound():
+    _, event = ask(EventSkips(), stop())
+    full = EventSkips(tuple(replace(event, offset=10_000 + number) for number in range(SKIPS_MAX)))
+    skips, latest = ask(full, stop())
+    assert skips.events == (*full.events[1:], latest)
 
 
 @pytest.mark.parametrize(

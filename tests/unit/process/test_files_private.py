@@ -145,24 +145,22 @@ def test_the_server_can_read_a_stop_mark_of_another_user(shared: Path, mask: int
 
 def test_what_the_embedded_zookeeper_keeps_is_its_users_alone(shared: Path, monkeypatch: pytest.MonkeyPatch):
     """Java makes its files readable by all: nobody else comes as far as them."""
-    monkeypatch.setattr(embedded, "_STARTS_MAX", 1)
     monkeypatch.setattr(EmbeddedZooKeeper, "_start_once", lambda *_: None)
     there = shared / "there"
     there.mkdir(mode=0o755)
     for folder in (there, shared / "made"):
-        with EmbeddedZooKeeper(folder=folder):
+        with EmbeddedZooKeeper(folder=folder, starts_max=1):
             assert mode(folder / "data") == 0o700
     assert [mode(there), mode(shared / "made")] == [0o755, 0o700]
     (shared / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be the embedded ZooKeeper's folder"):
-        EmbeddedZooKeeper(folder=shared / "file").start()
+        EmbeddedZooKeeper(folder=shared / "file", starts_max=1).start()
 
 
 @pytest.fixture
 def idle(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the embedded ZooKeeper write all that it writes before java is started, and start nothing."""
     monkeypatch.setattr(embedded, "_find_java", lambda: "/bin/true")
-    monkeypatch.setattr(embedded, "_STARTS_MAX", 1)
 
 
 @pytest.mark.usefixtures("idle")
@@ -174,7 +172,7 @@ def test_nothing_of_the_embedded_zookeeper_is_written_through_a_link(shared: Pat
     for place in (folder, folder / "data"):
         for name in ("zoo.cfg", "zookeeper.log"):
             (place / name).symlink_to(victim)
-    server = EmbeddedZooKeeper(folder=folder)
+    server = EmbeddedZooKeeper(folder=folder, starts_max=1)
     with pytest.raises(CoordinatorUnavailable, match="did not start"):
         server.start()
     assert victim.read_text() == "theirs"
@@ -196,7 +194,7 @@ def test_embedded_zookeeper_refuses_a_folder_writable_by_others(shared: Path, wr
     folder.mkdir()
     folder.chmod(wrong)
     with pytest.raises(ConfigError, match="Other users may write to"):
-        EmbeddedZooKeeper(folder=folder).start()
+        EmbeddedZooKeeper(folder=folder, starts_max=1).start()
     assert not list(folder.iterdir())
 
 
@@ -209,4 +207,4 @@ def test_so_is_a_folder_of_another_user(shared: Path):
     folder.chmod(0o755)
     os.chown(folder, NOBODY, NOBODY)
     with pytest.raises(ConfigError, match="Other users may write to"):
-        EmbeddedZooKeeper(folder=folder).start()
+        EmbeddedZooKeeper(folder=folder, starts_max=1).start()

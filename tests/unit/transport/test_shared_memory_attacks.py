@@ -38,13 +38,28 @@ def until(true: Callable[[], bool], what: str) -> None:
 
 
 @pytest.fixture
-def server() -> Iterator[SharedMemoryServer]:
-    made = SharedMemoryServer(
-        lambda _, ticket: Offer([Payload(None, [pa.record_batch({"id": range(ticket["rows"])})])]),
-        bytes_max=0,
-    )
-    yield made
-    made.close()
+def serving() -> Iterator[Callable[..., SharedMemoryServer]]:
+    """Return a function that makes servers, which send as many rows as a ticket asks for."""
+    made = []
+
+    def serve(**timeouts: float) -> SharedMemoryServer:
+        made.append(
+            SharedMemoryServer(
+                lambda _, ticket: Offer([Payload(None, [pa.record_batch({"id": range(ticket["rows"])})])]),
+                bytes_max=0,
+                **timeouts,
+            )
+        )
+        return made[-1]
+
+    yield serve
+    for server in made:
+        server.close()
+
+
+@pytest.fixture
+def server(serving: Callable[..., SharedMemoryServer]) -> SharedMemoryServer:
+    return serving()
 
 
 def connected(server: SharedMemoryServer) -> tuple[socket.socket, SharedMemoryAddress]:
@@ -76,9 +91,9 @@ def dripped(raw: socket.socket, data: bytes) -> int:
 
 
 def test_a_handshake_that_comes_byte_by_byte_is_given_up(
-    server: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch
+    serving: Callable[..., SharedMemoryServer],
 ):
-    monkeypatch.setattr(wire, "GREETING_TIMEOUT_S", SHORT_S)
+    server = serving(greeting_timeout_s=SHORT_S)
     raw, address = connected(server)
     with raw:
         assert (
@@ -89,9 +104,9 @@ def test_a_handshake_that_comes_byte_by_byte_is_given_up(
 
 
 def test_a_request_that_comes_byte_by_byte_is_given_up(
-    server: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch
+    serving: Callable[..., SharedMemoryServer],
 ):
-    monkeypatch.setattr(wire, "MESSAGE_TIMEOUT_S", SHORT_S)
+    server = serving(message_timeout_s=SHORT_S)
     raw, address = connected(server)
     with raw:
         wire.handshake_as_client(raw, address.key, address.secret)
@@ -100,8 +115,8 @@ def test_a_request_that_comes_byte_by_byte_is_given_up(
     until(lambda: not server._connections, "its place is free")
 
 
-def test_an_unread_answer_is_given_up(server: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(wire, "MESSAGE_TIMEOUT_S", SHORT_S)
+def test_an_unread_answer_is_given_up(serving: Callable[..., SharedMemoryServer]):
+    server = serving(message_timeout_s=SHORT_S)
     raw, address = connected(server)
     with raw:
         wire.handshake_as_client(raw, address.key, address.secret)
@@ -109,9 +124,9 @@ def test_an_unread_answer_is_given_up(server: SharedMemoryServer, monkeypatch: p
         until(lambda: not server._connections, "its rows are no longer held")
 
 
-def test_an_idle_client_keeps_its_connection(server: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch):
+def test_an_idle_client_keeps_its_connection(serving: Callable[..., SharedMemoryServer]):
     """The deadline limits one message, not the time between two messages."""
-    monkeypatch.setattr(wire, "MESSAGE_TIMEOUT_S", SHORT_S)
+    server = serving(message_timeout_s=SHORT_S)
     client = SharedMemoryClient(server.admit(), DEADLINE_S)
     client.borrow({"rows": 1})
     threading.Event().wait(3 * SHORT_S)

@@ -140,8 +140,7 @@ def test_where_the_kernel_gives_no_such_memory_rows_are_sent(client, monkeypatch
     assert (client._mapped, open_segments()) == ({}, before)
 
 
-def test_the_rest_of_what_is_sent_stays_here_when_it_may_leave_no_more(monkeypatch):
-    monkeypatch.setattr("actors.transport.shared_memory_server.PIECE_BYTES", 1_000)
+def test_the_rest_of_what_is_sent_stays_here_when_it_may_leave_no_more():
     left = [5]
 
     def check():
@@ -150,7 +149,7 @@ def test_the_rest_of_what_is_sent_stays_here_when_it_may_leave_no_more(monkeypat
             raise ShardUnavailable("Not any more.")
 
     server = SharedMemoryServer(
-        lambda whom, ticket: Offer(payloads(whom, ticket).payloads, check), bytes_max=0
+        lambda whom, ticket: Offer(payloads(whom, ticket).payloads, check), bytes_max=0, piece_bytes=1_000
     )
     client = SharedMemoryClient(server.admit(), DEADLINE_S)
     left[0] = 6
@@ -208,9 +207,8 @@ def test_an_offer_depends_on_the_admitted_caller():
     server.close()
 
 
-def test_an_admission_expires_after_too_many_later_ones(monkeypatch):
-    monkeypatch.setattr("actors.transport.shared_memory_server.ADMITTED_MAX", 2)
-    server = SharedMemoryServer(payloads)
+def test_an_admission_expires_after_too_many_later_ones():
+    server = SharedMemoryServer(payloads, admitted_max=2)
     first, second, third = (server.admit() for _ in range(3))
     with pytest.raises(OSError, match=r".*"):
         SharedMemoryClient(first, DEADLINE_S)
@@ -280,9 +278,8 @@ def test_a_caller_without_the_secret_is_lent_nothing(server):
     assert repr(address.secret) not in repr(address)
 
 
-def test_a_silent_caller_is_not_awaited(monkeypatch):
-    monkeypatch.setattr("canal_group.shared_memory.wire.GREETING_TIMEOUT_S", 0.05)
-    server = SharedMemoryServer(payloads)
+def test_a_silent_caller_is_not_awaited():
+    server = SharedMemoryServer(payloads, greeting_timeout_s=0.05)
     silent = [socket.socket(socket.AF_UNIX) for _ in range(CONNECTIONS_MAX)]
     for each in silent:
         each.settimeout(DEADLINE_S)

@@ -6,8 +6,6 @@ import json
 
 import pytest
 
-from binlog.history import histories as all_of_them
-from binlog.history import history as module
 from binlog.history.facts import Change, Place, Present
 from binlog.history.histories import SERVERS_MAX, Histories
 from binlog.history.history import SchemaHistory
@@ -47,9 +45,9 @@ def listed(tables=(), changes=(), views=(), schemas=None):
     )
 
 
-def begun(*changes, tables=(), at=100, read=True, **present):
+def begun(*changes, tables=(), at=100, read=True, limits=None, **present):
     """A history from a place on, on a server that has some tables after some changes."""
-    history = SchemaHistory(make)
+    history = SchemaHistory(make, **(limits or {}))
     history.begin(place(at), listed(tables, changes, **present))
     for sql in tables if read else ():
         assert history.learn(shown(sql), changes[-1].end if changes else place(at))
@@ -400,9 +398,8 @@ def test_a_table_that_is_renamed_is_followed_under_its_new_name():
     assert not history.followed()
 
 
-def test_it_stays_bounded_and_cannot_go_back_before_what_it_folded(monkeypatch):
-    monkeypatch.setattr(module, "FACTS_MAX", 4)
-    history = begun(tables=["CREATE TABLE t (id INT)"])
+def test_it_stays_bounded_and_cannot_go_back_before_what_it_folded():
+    history = begun(tables=["CREATE TABLE t (id INT)"], limits={"facts_max": 4})
     for number in range(5):
         history.apply(change(200 + number, f"ALTER TABLE t ADD c{number} INT"))
     assert names(history) == ["id", "c0", "c1", "c2", "c3", "c4"]
@@ -484,17 +481,15 @@ def test_a_text_that_holds_no_histories_is_refused(text):
         Histories().load(text + "\n", make)
 
 
-def test_histories_stay_within_their_limit(monkeypatch):
-    monkeypatch.setattr(all_of_them, "TEXT_MAX", 100)
-    histories = Histories()
+def test_histories_stay_within_their_limit():
+    histories = Histories(text_max=100)
     histories.keep(begun(tables=["CREATE TABLE t (id INT)"]))
     with pytest.raises(DataError, match="of at most 100"):
         histories.take_text()
 
 
-def test_additions_are_written_whole_once_they_exceed_the_rest(monkeypatch):
-    monkeypatch.setattr(all_of_them, "ADDED_MIN", 1000)
-    histories = Histories()
+def test_additions_are_written_whole_once_they_exceed_the_rest():
+    histories = Histories(added_min=1000)
     history = begun(tables=["CREATE TABLE t (id INT)"])
     histories.keep(history)
     wholes = []
