@@ -18,8 +18,8 @@ class RecentLogLimits:
     """Limits of the recent log."""
 
     #: lines that are kept of an instance, and their length as JSON; the oldest are removed first
-    lines_max: int = 2_000
-    chars_max: int = 1 << 20
+    kept_lines_max: int = 2_000
+    kept_chars_max: int = 1 << 20
     #: instances of which lines are kept: those that a folder gains and loses must not add up
     instances_max: int = 256
     #: lines of one page, and their length as JSON; a page has at least one line of any length
@@ -75,7 +75,9 @@ class RecentLog(logging.Handler):
         lines.kept.append(line)
         lines.chars += line.chars
         limits = self._limits
-        while len(lines.kept) > limits.lines_max or (lines.chars > limits.chars_max and len(lines.kept) > 1):
+        while len(lines.kept) > limits.kept_lines_max or (
+            lines.chars > limits.kept_chars_max and len(lines.kept) > 1
+        ):
             lines.chars -= lines.kept.popleft().chars
 
     def page(self, destination: str, lines_max: int, before: int | None = None) -> dict[str, Any]:

@@ -62,14 +62,14 @@ def test_a_page_that_holds_everything_says_that_nothing_is_older(log):
 
 
 def test_lines_are_bounded():
-    log = log_with(lines_max=4)
+    log = log_with(kept_lines_max=4)
     for number in range(9):
         log.say(str(number), destination="shop")
     assert messages(log.page("shop", 10)) == ["5", "6", "7", "8"]
 
 
 def test_the_length_of_lines_is_bounded():
-    log = log_with(chars_max=700)
+    log = log_with(kept_chars_max=700)
     for name in "abcd":
         log.say(name * 300, destination="shop")
     assert [one[0] for one in messages(log.page("shop", 10))] == ["d"]
