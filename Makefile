@@ -47,18 +47,19 @@ bench: setup ## measure: group, latency, transport, rpc, checksum and more (ARGS
 mutants: setup ## put small faults into merge/ and what applies DDL, report those that no test notices (MODULES="binlog/schema" SAMPLE=200 SEED=7)
 	@PYTHONPATH=tests $(BIN)/python -m mutants $(MODULES) --seed $(or $(SEED),1) $(if $(SAMPLE),--sample $(SAMPLE)) $(ARGS)
 
-check: setup ## lint, formatting, types, import contracts, known vulnerabilities of dependencies
+check: setup ## lint, formatting, types, import contracts, words that are not used, known vulnerabilities of dependencies
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(BIN)/python scripts/words.py
 	@$(BIN)/python scripts/audit.py
 
 audit: setup ## check the versions in constraints.txt against a vulnerability database
 	@$(BIN)/python scripts/audit.py
 
 fuzz: setup ## damage binlogs, compare random rows with SELECT (MINUTES=1 SEEDS=20), and play new sequences of DDL
-	$(BIN)/python tests/fuzz.py $(or $(MINUTES),1)
+	@PYTHONPATH=tests $(BIN)/python -m support.binlog.fuzz $(or $(MINUTES),1)
 	CANAL_GROUP_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest tests/integration/binlog/test_differential.py
 	CANAL_GROUP_EXPLORE=1 $(BIN)/python -m pytest -m "soak or not soak" \
 		tests/integration/binlog/test_catalog.py tests/integration/binlog/test_random_ddl.py

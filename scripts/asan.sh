@@ -21,13 +21,13 @@ CANAL_GROUP_ASAN=1 "$python" setup.py --quiet build_ext --inplace >asan.log 2>&1
 # The interpreter is not compiled so: the runtimes must be loaded before it. It keeps memory until it ends, hence no
 # search for leaks; and its own allocator would hide what is read past an end.
 preload=$(gcc -print-file-name=libasan.so):$(gcc -print-file-name=libubsan.so)
-export LD_PRELOAD=$preload ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc PYTHONPATH=$PWD
+export LD_PRELOAD=$preload ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc PYTHONPATH=$PWD:$PWD/tests
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ARROW_DEFAULT_MEMORY_POOL=system
-"$python" tests/rows_corpus.py
+"$python" -m support.rows.rows_corpus
 # A sanitizer ends the process, which then cannot say where it was: the same seed comes to the same place.
 seed=${SEED:-$RANDOM$RANDOM}
 echo "damaged binlogs from seed $seed on; SEED=$seed make asan plays them again"
-"$python" tests/fuzz.py "${MINUTES:-1}" "$seed"
+"$python" -m support.binlog.fuzz "${MINUTES:-1}" "$seed"
 "$python" -m pytest -q -p no:cacheprovider tests/unit/binlog/columns/test_rows.py tests/unit/binlog/columns/test_columns.py \
     tests/unit/binlog/columns/test_partial_images.py \
     tests/property/test_rows.py tests/property/test_fast_path.py tests/property/test_partial_images.py \

@@ -7,9 +7,9 @@ import sys
 from typing import Any
 
 import pytest
-import soak
 from hypothesis import HealthCheck, settings
-from work_units import UnitScheduling, turn_of
+from support import soak
+from support.work_units import UnitScheduling, turn_of
 
 # The tests start hundreds of processes, which share the bytecode that the first one compiles.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

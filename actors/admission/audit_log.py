@@ -37,10 +37,15 @@ class AuditLog:
 
     Args:
         file: its file; made if it does not exist, with its folder.
+        shown_max: how many lines are shown.
+        shown_bytes_max: bytes at the end of the file that these are looked for in.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(
+        self, file: Path, *, shown_max: int = SHOWN_MAX, shown_bytes_max: int = SHOWN_BYTES_MAX
+    ) -> None:
         self._file = file
+        self._shown_max, self._shown_bytes_max = shown_max, shown_bytes_max
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -48,12 +53,12 @@ class AuditLog:
         try:
             with self._file.open("rb") as read:
                 size = read.seek(0, os.SEEK_END)
-                begin = read.seek(max(0, size - SHOWN_BYTES_MAX))
-                last = read.read(SHOWN_BYTES_MAX).splitlines()
+                begin = read.seek(max(0, size - self._shown_bytes_max))
+                last = read.read(self._shown_bytes_max).splitlines()
         except OSError:
             return []
         # The first line may be the end of one.
-        return [found for line in last[1 if begin else 0 :][-SHOWN_MAX:] if (found := _parsed(line))]
+        return [found for line in last[1 if begin else 0 :][-self._shown_max :] if (found := _parsed(line))]
 
     def changing(
         self,

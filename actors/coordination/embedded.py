@@ -29,7 +29,7 @@ _JAVA_HINT = "Install the Debian package default-jre-headless."
 _POLL_S = 0.05
 _STOP_S = 5.0
 #: attempts to start on a port that was free a moment ago
-_STARTS_MAX = 5
+STARTS_MAX = 5
 
 # Runs between fork and java: asks the kernel to kill this process when the thread that started it ends (also
 # on kill -9 of its process), then executes java. A preexec_fn would do the same, but inside a forked copy of
@@ -55,6 +55,7 @@ class EmbeddedZooKeeper:
         folder: where data, configuration and log go; None: a temporary folder, removed by `stop`.
         tick_ms: milliseconds of a tick. Sessions expire after 2 to 20 ticks, as the client requests.
         start_timeout_s: seconds that starting may take.
+        starts_max: attempts to start on a port that was free a moment ago.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class EmbeddedZooKeeper:
         *,
         tick_ms: int = 1000,
         start_timeout_s: float = 60.0,
+        starts_max: int = STARTS_MAX,
     ) -> None:
         self._port = port
         self._any_port = port == 0
@@ -71,6 +73,7 @@ class EmbeddedZooKeeper:
         self._private = folder is None
         self._tick_ms = tick_ms
         self._start_timeout_s = start_timeout_s
+        self._starts_max = starts_max
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -104,13 +107,13 @@ class EmbeddedZooKeeper:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="canal-group-zookeeper-"))
         _make_private(self._folder)
-        for attempt in range(1, _STARTS_MAX + 1):
+        for attempt in range(1, self._starts_max + 1):
             self._port = self._port or _free_port()
             try:
                 self._start_once(java, jars, self._folder)
             except CoordinatorUnavailable:
                 self._end_process()
-                if not self._any_port or attempt == _STARTS_MAX or _is_free(self._port):
+                if not self._any_port or attempt == self._starts_max or _is_free(self._port):
                     raise
                 self._port = 0
             else:

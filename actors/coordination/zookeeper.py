@@ -65,6 +65,7 @@ class ZooKeeperCoordinator:
             timeout. It covers the time between `check_active` and the delivery, and half a tick in which a
             ZooKeeper follower reports to its leader that the session is alive.
         connect_timeout_s: seconds that the first connection may take.
+        released_s: seconds for which it does not campaign after it was asked to release.
         clock: seconds on a clock that never steps back; None: the host's.
         login: the ZooKeeper user, who owns the destination's nodes.
         host: makes the threads.
@@ -86,6 +87,7 @@ class ZooKeeperCoordinator:
         prefix: str = PREFIX,
         margin_s: float | None = None,
         connect_timeout_s: float = 15.0,
+        released_s: float = RELEASED_S,
         clock: Callable[[], float] | None = None,
         login: ZooKeeperLogin = NOBODY,
         host: Host = OS_HOST,
@@ -97,6 +99,7 @@ class ZooKeeperCoordinator:
         self._state = running_server(address, canal_address)
         self._owner = owner
         self._margin_s = margin_s
+        self._released_s = released_s
         self._connect_timeout_s = connect_timeout_s
         self._host = host
         self._clock = clock or host.clock_s
@@ -180,7 +183,7 @@ class ZooKeeperCoordinator:
     def resign(self) -> None:
         """Stop being active in an orderly way: the next server can take over at once. May campaign again."""
         if self._release_asked:
-            self._release_asked, self._released_until_s = False, self._clock() + RELEASED_S
+            self._release_asked, self._released_until_s = False, self._clock() + self._released_s
         self._give_up("The activity was given up.")
 
     def close(self) -> None:

@@ -59,6 +59,8 @@ class Candidate:
         reachable: returns whether consumers can reach it.
         host: the host that it runs on.
         parts: makes its parts.
+        tick_s: interval at which leases, dead shards, and whether this server is the active one are checked,
+            seconds.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Candidate:
         reachable: Callable[[], bool],
         host: Host,
         parts: Parts = wiring,
+        tick_s: float = TICK_S,
     ) -> None:
         #: the group that it serves; None while it stands by
         self.group: ActiveGroup | None = None
@@ -76,6 +79,7 @@ class Candidate:
         self._reachable = reachable
         self._host = host
         self._parts = parts
+        self._tick_s = tick_s
         self._destination = registration.settings.destination
         self._standby = Standby(self._destination, identity.address)
         self._coordinator: Coordinator | None = None
@@ -232,7 +236,7 @@ class Candidate:
         until_s = self._loop.time() + REGISTRATION_WAIT_S
         held = {name for each in subscriptions if each.cursor is not None for name in each.cursor.shards}
         while self._loop.time() < until_s and self._registration.untold(held):
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(self._tick_s)
             coordinator.check_active()
 
     async def _serve(self, group: ActiveGroup, coordinator: Coordinator) -> None:
@@ -242,7 +246,7 @@ class Candidate:
         """
         while coordinator.stop_mark() is None and not coordinator.release_asked():
             group.tick(reachable=self._reachable())
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(self._tick_s)
 
     async def _hand_over(self, group: ActiveGroup, coordinator: Coordinator, store: EpochStore) -> None:
         """Hand over in an orderly way.

@@ -31,7 +31,7 @@ POLL_EVERY_S = 0.01
 REOPEN_S = 0.2
 #: how long an acknowledged sequence waits for a poll that carries it to the ring, seconds
 FREE_WITHIN_S = 0.05
-#: how long a poll may be without an answer before that is logged, seconds; longer than `POLL_WAIT_S`
+#: how long a poll may be without an answer before that is logged, seconds
 SILENT_S = 5.0
 
 
@@ -47,6 +47,8 @@ class Follower:
         histories: keeps the shard's schema history.
         skips: keeps what operators have left out.
         host: has the clock that the events carry.
+        silent_s: how long a poll may be without an answer before that is logged, seconds; longer than
+            `POLL_WAIT_S`.
     """
 
     def __init__(
@@ -59,8 +61,11 @@ class Follower:
         histories: StoredHistories,
         skips: StoredSkips,
         host: Host,
+        *,
+        silent_s: float = SILENT_S,
     ) -> None:
         self._shard = shard
+        self._silent_s = silent_s
         self._name = name
         self._channel = channel
         self._epoch, self._generation = term
@@ -164,7 +169,7 @@ class Follower:
         while True:
             asked_us = self._now_us()
             done, skips = self._to_tell(), self._new_skips()
-            self._expect(SILENT_S)
+            self._expect(self._silent_s)
             try:
                 report = await rpc.poll(
                     self._epoch, self._generation, POLL_HEADERS_MAX, POLL_WAIT_S, done, skips

@@ -13,7 +13,7 @@ from typing import Any
 
 from actors.group import wiring
 from actors.group.calls import GroupCalls
-from actors.group.candidate import Candidate
+from actors.group.candidate import TICK_S, Candidate
 from actors.group.registration import ShardRegistration
 from actors.group.server_list import ServerList
 from actors.process.host import OS_HOST
@@ -37,10 +37,16 @@ class GroupActor(GroupCalls):
         identity: the identity of this server.
         shard_actors: prefix of the shard actors' names, before the shard's name.
         log: how it logs.
+        tick_s: interval of its candidate's checks, seconds.
     """
 
     async def __init__(  # type: ignore[misc]  # Ray awaits it on the actor's loop
-        self, settings: InstanceSettings, identity: wiring.ServerIdentity, shard_actors: str, log: ActorLog
+        self,
+        settings: InstanceSettings,
+        identity: wiring.ServerIdentity,
+        shard_actors: str,
+        log: ActorLog,
+        tick_s: float = TICK_S,
     ) -> None:
         freeze_imports()
         log.set_up()
@@ -51,7 +57,9 @@ class GroupActor(GroupCalls):
         # The gateway is on our node.
         self._rpc_address = await self._rpc_server.open()
         registration = ShardRegistration(settings, RayShards(shard_actors))
-        candidate = Candidate(registration, identity, lambda: self._rpc_server.connections > 0, OS_HOST)
+        candidate = Candidate(
+            registration, identity, lambda: self._rpc_server.connections > 0, OS_HOST, tick_s=tick_s
+        )
         self._servers = ServerList(identity.address, candidate.servers)
         super().__init__(registration, candidate, OS_HOST)
 

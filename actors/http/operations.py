@@ -19,7 +19,7 @@ from actors.admission.audit_log import AuditLog, audited
 from actors.admission.calls import Calls
 from actors.http.callers import Callers
 from actors.http.errors import Malformed, NotFound
-from actors.http.recent_log import PAGE_LINES_MAX, RecentLog
+from actors.http.recent_log import LIMITS, RecentLog
 from actors.http.served import Served
 from canal_group.zookeeper.stop_mark import StopMark
 from merge.calls.client_id import checked_client_id
@@ -140,7 +140,7 @@ class Operations:
         self,
         request: Request,
         destination: str,
-        lines: Annotated[int, Query(ge=1, le=PAGE_LINES_MAX)] = 100,
+        lines: Annotated[int, Query(ge=1, le=LIMITS.page_lines_max)] = 100,
         before: Annotated[int | None, Query(ge=1)] = None,
     ) -> dict[str, Any]:
         """Return the last lines of the log, or those before a line; see `RecentLog.page`.

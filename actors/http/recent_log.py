@@ -8,18 +8,26 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from actors.process.log_line import entry_of, json_line
 
-#: lines that are kept of an instance, and their length as JSON; the oldest make room
-LINES_MAX = 2_000
-CHARS_MAX = 1 << 20
-#: instances of which lines are kept: those that a folder gains and loses must not add up
-INSTANCES_MAX = 256
-#: lines of one page, and their length as JSON: at least one line, however long
-PAGE_LINES_MAX = 500
-PAGE_CHARS_MAX = 256 << 10
+
+@dataclass(frozen=True, slots=True)
+class RecentLogLimits:
+    """Limits of the recent log."""
+
+    #: lines that are kept of an instance, and their length as JSON; the oldest are removed first
+    kept_lines_max: int = 2_000
+    kept_chars_max: int = 1 << 20
+    #: instances of which lines are kept: those that a folder gains and loses must not add up
+    instances_max: int = 256
+    #: lines of one page, and their length as JSON; a page has at least one line of any length
+    page_lines_max: int = 500
+    page_chars_max: int = 256 << 10
+
+
+LIMITS: Final = RecentLogLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +47,14 @@ class RecentLog(logging.Handler):
     """Keeps the last lines of each instance. Safe to use from several threads.
 
     A line belongs to the instance that its record names as `destination`; others are not kept.
+
+    Args:
+        limits: of what is kept, and of a page.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limits: RecentLogLimits = LIMITS) -> None:
         super().__init__()
+        self._limits = limits
         self._of: OrderedDict[str, _Lines] = OrderedDict()
         self._number = 0
         assert self.lock is not None, "`logging` holds it while a record is kept"
@@ -56,13 +68,16 @@ class RecentLog(logging.Handler):
             return
         lines = self._of.setdefault(str(destination), _Lines())
         self._of.move_to_end(str(destination))
-        if len(self._of) > INSTANCES_MAX:
+        if len(self._of) > self._limits.instances_max:
             self._of.popitem(last=False)
         self._number += 1
         line = _Line(self._number, entry, len(json_line(entry)))
         lines.kept.append(line)
         lines.chars += line.chars
-        while len(lines.kept) > LINES_MAX or (lines.chars > CHARS_MAX and len(lines.kept) > 1):
+        limits = self._limits
+        while len(lines.kept) > limits.kept_lines_max or (
+            lines.chars > limits.kept_chars_max and len(lines.kept) > 1
+        ):
             lines.chars -= lines.kept.popleft().chars
 
     def page(self, destination: str, lines_max: int, before: int | None = None) -> dict[str, Any]:
@@ -70,7 +85,7 @@ class RecentLog(logging.Handler):
 
         Args:
             destination: the instance.
-            lines_max: at most so many lines, and at most `PAGE_LINES_MAX`.
+            lines_max: at most so many lines, and at most `page_lines_max` of the limits.
             before: only lines before this number; None: up to the last one.
 
         Returns:
@@ -84,8 +99,8 @@ class RecentLog(logging.Handler):
             for line in reversed(lines):
                 if before is not None and line.number >= before:
                     continue
-                full = len(found) >= min(lines_max, PAGE_LINES_MAX)
-                if full or (found and chars + line.chars > PAGE_CHARS_MAX):
+                full = len(found) >= min(lines_max, self._limits.page_lines_max)
+                if full or (found and chars + line.chars > self._limits.page_chars_max):
                     older = True
                     break
                 chars += line.chars

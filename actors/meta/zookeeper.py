@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from actors.meta.zookeeper_texts import BYTES_MAX, TextNodes, unpacked
+from actors.meta.zookeeper_texts import ADDED_BYTES, BYTES_MAX, TextNodes, unpacked
 from actors.ports import Key, Kind, damaged
 from merge.errors import ConfigError
 
@@ -73,12 +73,22 @@ class ZooKeeperStore:
     Args:
         nodes: the coordinator's connection; its session is shared.
         tree: paths of the nodes.
+        bytes_max: limit of a node's data, and of a transaction's.
+        added_bytes: bytes of a text's node from which on the next addition begins another one.
     """
 
-    def __init__(self, nodes: FencedNodes, tree: StoreNodes) -> None:
+    def __init__(
+        self,
+        nodes: FencedNodes,
+        tree: StoreNodes,
+        *,
+        bytes_max: int = BYTES_MAX,
+        added_bytes: int = ADDED_BYTES,
+    ) -> None:
         self._nodes = nodes
         self._tree = tree
-        self._texts = TextNodes(nodes.read, nodes.write)
+        self._bytes_max = bytes_max
+        self._texts = TextNodes(nodes.read, nodes.write, bytes_max, added_bytes)
 
     def claim(self, epoch: int) -> None:
         """Return if `epoch` is the current one; ZooKeeper refuses every older one by itself."""
@@ -169,13 +179,13 @@ class ZooKeeperStore:
             for member in key.kind.members
         ]
         size = sum(len(data or b"") for _, data in values)
-        if size > BYTES_MAX:
+        if size > self._bytes_max:
             raise ConfigError(
                 f"{node} would have {size:,} bytes of {key.kind.name}: too many for a ZooKeeper node.",
                 hint="It has very many shards, or GTID sets with many gaps, and is compressed already. Keep"
                 " cursors in a file (`cursor: kind: file`).",
                 bytes=size,
-                bytes_max=BYTES_MAX,
+                bytes_max=self._bytes_max,
             )
         self._nodes.write(epoch, values)
 

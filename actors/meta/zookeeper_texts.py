@@ -23,9 +23,9 @@ BYTES_MAX = 1_000_000
 #: limit of bytes of an unpacked text
 TEXT_BYTES_MAX = 256 << 20
 #: bytes of a node from which on the next addition begins another one
-_ADDED_BYTES = 32 << 10
-#: characters that one addition holds at most: they fit a node, compressed or not
-ADDED_CHARS = BYTES_MAX // 4
+ADDED_BYTES = 32 << 10
+#: which part of a node's limit an addition may have in characters: they fit a node, compressed or not
+_ADDED_PART = 4
 
 
 class _Listed(NamedTuple):
@@ -52,15 +52,20 @@ class TextNodes:
     Args:
         read: returns a node's data, or None.
         write: makes changes in one transaction, if an epoch is current, as `FencedNodes.write`.
+        bytes_max: limit of a node's data, and of a transaction's.
+        added_bytes: bytes of a node from which on the next addition begins another one.
     """
 
     def __init__(
         self,
         read: Callable[[str], bytes | None],
         write: Callable[[int, Sequence[tuple[str, bytes | None]]], None],
+        bytes_max: int = BYTES_MAX,
+        added_bytes: int = ADDED_BYTES,
     ) -> None:
         self._read_node = read
         self._write_nodes = write
+        self._bytes_max, self._added_bytes = bytes_max, added_bytes
 
     def names(self, children: Iterable[str]) -> list[str]:
         """Return which of a parent's children are texts, and not parts of them."""
@@ -81,13 +86,13 @@ class TextNodes:
         """Write a text in place of the one before."""
         before = self._listed(node)
         data = zlib.compress(text.encode())
-        pieces = [data[at : at + BYTES_MAX] for at in range(0, len(data), BYTES_MAX)]
+        pieces = [data[at : at + self._bytes_max] for at in range(0, len(data), self._bytes_max)]
         listed = _Listed(1 - before.number if before is not None else 0, len(pieces), 0)
         *first, last = zip(listed.paths(node)[0], pieces, strict=True)
         for path, piece in first:
             self._write_nodes(epoch, [(path, piece)])
         removed = self._removal(node, before)
-        if len(last[1]) + sum(len(path) for path, _ in removed) > BYTES_MAX:
+        if len(last[1]) + sum(len(path) for path, _ in removed) > self._bytes_max:
             self._write_nodes(epoch, [last])
             self._write_nodes(epoch, [(node, listed.to_bytes()), *removed])
         else:
@@ -98,12 +103,12 @@ class TextNodes:
         listed = self._listed(node)
         if listed is None:
             raise ValueError("it is missing, and was to be continued")
-        if len(text) > ADDED_CHARS:
+        if len(text) > self._bytes_max // _ADDED_PART:
             self.write(node, (self.read(node) or "") + text, epoch)
             return
         last = listed.paths(node)[1][-1:]
         before = b"".join(self._read_node(path) or b"" for path in last)
-        if last and len(before) < _ADDED_BYTES:
+        if last and len(before) < self._added_bytes:
             longer = unpacked(before, TEXT_BYTES_MAX) + text.encode()
             self._write_nodes(epoch, [(last[0], zlib.compress(longer))])
             return

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from actors.ports import Host
 from actors.process.host import OS_HOST
+from actors.shard.intervals import INTERVALS
 from actors.shard.shard_counters import ShardCounters
 from actors.store.ring import RingStore
 from binlog.grammar.reading import Reading
@@ -34,8 +35,6 @@ _log = logging.getLogger(__name__)
 
 #: pause of a shard that stopped at its data before it retries the same position, seconds
 RETRY_STOPPED_S = 5.0
-#: how long an event is read before the shard says so, seconds
-SLOW_S = 1.0
 #: frames of a traceback that its log line has
 _FRAMES_MAX = 8
 
@@ -64,6 +63,7 @@ class Intake:
         process: returns what is stored of a chunk; None: all of it.
         counters: of the shard; None: of this intake alone.
         destination: the instance, for the commands that errors name.
+        slow_s: how long an event is read before `status` names it, seconds.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class Intake:
         counters: ShardCounters | None = None,
         *,
         destination: str = "",
+        slow_s: float = INTERVALS.slow_s,
     ) -> None:
         self.ring = ring
         self.state = IntakeState.CONNECTING
@@ -94,6 +95,7 @@ class Intake:
         self.ended: ShardUnavailable | None = None
         self._shard = shard
         self._destination = destination
+        self._slow_s = slow_s
         self._tables = {} if tables is None else tables
         self._process = process
         self._counters = ShardCounters() if counters is None else counters
@@ -204,7 +206,7 @@ class Intake:
             "error": str(self.error) if self.error is not None else None,
             "server_version": self.server_version,
             "shares_dump": self._reader.shares_dump,
-            "reading": str(reading) if reading is not None and reading.for_s >= SLOW_S else None,
+            "reading": str(reading) if reading is not None and reading.for_s >= self._slow_s else None,
             "skew_us": self.skew_us,
             "position": str(latest) if latest is not None else None,
             "gtid_set": str(latest.gtid_set) if latest is not None else "",

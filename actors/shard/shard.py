@@ -25,7 +25,8 @@ from actors.process.host import OS_HOST
 from actors.process.imports import freeze_imports
 from actors.process.log import ActorLog
 from actors.process.loop_thread import LoopThread
-from actors.shard.intake import SLOW_S, Intake, IntakeState
+from actors.shard.intake import Intake, IntakeState
+from actors.shard.intervals import INTERVALS, ShardIntervals
 from actors.shard.report import NOTHING, ShardReport
 from actors.shard.shard_counters import ShardCounters
 from actors.shard.shard_source import ShardSource
@@ -49,14 +50,8 @@ from merge.values.start import ShardStart
 GATHER_S = 0.1
 #: how long `open` waits until it is known where the source's stream begins, seconds
 OPEN_TIMEOUT_S = 20.0
-#: interval at which an unchanged low watermark is reported again, seconds
-REPEAT_S = 1.0
 #: polls that wait at once: one of the group, and one of the group before it
 POLLS_MAX = 2
-#: interval at which a shard checks whether its group is silent, seconds; after a pause it checks at once
-WATCH_S = 1.0
-#: how long an event is read before it is logged, seconds
-SLOWEST_S = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -92,6 +87,7 @@ class Shard:
         wiring: the shard's settings.
         host: the host that it runs on.
         make_reader: makes a reader that reports to an intake; None: the reader that the wiring names.
+        intervals: at which it reports, checks and logs.
     """
 
     def __init__(
@@ -99,10 +95,12 @@ class Shard:
         wiring: ShardWiring,
         host: Host = OS_HOST,
         make_reader: Callable[[Intake], Reader] | None = None,
+        intervals: ShardIntervals = INTERVALS,
     ) -> None:
         self._wiring = wiring
         self._host = host
         self._make_reader = make_reader
+        self._intervals = intervals
         self._name = wiring.source.name
         self._source = ShardSource(wiring)
         self._counters = ShardCounters()
@@ -117,7 +115,7 @@ class Shard:
         self._term = (0, 0)
         self._asking = host.lock()
         #: how long an event has to be read to be logged next, seconds
-        self._slow_s = SLOWEST_S
+        self._slow_s = intervals.slowest_s
         self._rpc_server: RowServer | None = None
         self._rpc_address: RpcAddress | None = None
         host.start(self._watch, f"watch-{self._name}")
@@ -195,6 +193,7 @@ class Shard:
                     self._source.process,
                     self._counters,
                     destination=self._wiring.destination,
+                    slow_s=self._intervals.slow_s,
                 )
             else:
                 intake = held.intake
@@ -226,7 +225,7 @@ class Shard:
             self._say_what_is_slow()
             left_s = self._asked_at_s + self._wiring.silence_max_s - self._host.clock_s()
             if left_s > 0:
-                self._pause.wait(min(left_s, WATCH_S))
+                self._pause.wait(min(left_s, self._intervals.watch_s))
                 continue
             with self._opening:
                 if self._held is not None and self._silent():
@@ -234,14 +233,14 @@ class Shard:
                         "closes its source: its group sends no requests", extra={"shard": self._name}
                     )
                     self._leave()
-            self._pause.wait(WATCH_S)
+            self._pause.wait(self._intervals.watch_s)
 
     def _say_what_is_slow(self) -> None:
         """Log an event that takes long, once when it has, and again whenever it has taken twice as long."""
         held = self._held
         reading = None if held is None else held.intake.reading
-        if reading is None or reading.for_s < SLOW_S:
-            self._slow_s = SLOWEST_S
+        if reading is None or reading.for_s < self._intervals.slow_s:
+            self._slow_s = self._intervals.slowest_s
         elif reading.for_s >= self._slow_s:
             self._slow_s = 2 * reading.for_s
             _log.warning("is busy: %s", reading, extra={"shard": self._name})
@@ -317,7 +316,7 @@ class Shard:
     def _tables_of(self, held: _Held) -> frozenset[str] | None:
         """Return the tables if the group does not know them yet; looked at once in a while."""
         now_s = self._host.clock_s()
-        if now_s < held.tables_at_s + REPEAT_S:
+        if now_s < held.tables_at_s + self._intervals.repeat_s:
             return None
         held.tables_at_s, tables = now_s, self._source.tables()
         if tables == held.tables:
@@ -331,7 +330,7 @@ class Shard:
         The low watermark of a finished source is its last: if it got lost, the group would wait for ever.
         """
         low_watermark_us, now_s = held.intake.low_watermark_us(), self._host.clock_s()
-        if low_watermark_us == held.reported_us and now_s < held.reported_at_s + REPEAT_S:
+        if low_watermark_us == held.reported_us and now_s < held.reported_at_s + self._intervals.repeat_s:
             return None
         held.reported_us, held.reported_at_s = low_watermark_us, now_s
         return low_watermark_us

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
-from actors.transport.rpc_wire import RpcAddress, pack, receive, tune
+from actors.transport.rpc_wire import FRAME_BYTES_MAX, RpcAddress, pack, receive, tune
 from canal_group.shared_memory.handshake import GREETING_BYTES, GREETING_TIMEOUT_S, ClientHandshake
 from merge.errors import CanalGroupError, ServerUnavailable
 from merge.tls import client_context
@@ -30,10 +30,18 @@ class RpcClient:
         reader: of the connection, after the handshake.
         writer: of the same connection.
         whom: name of the server in error messages, as the subject of a sentence.
+        frame_bytes_max: longest frame.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, whom: str) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        whom: str,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+    ) -> None:
         self._reader, self._writer, self._whom = reader, writer, whom
+        self._frame_bytes_max = frame_bytes_max
         self._numbers = itertools.count()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._loop = asyncio.get_running_loop()
@@ -41,7 +49,7 @@ class RpcClient:
         self.listening = self._loop.create_task(self._listen())
 
     @classmethod
-    async def open(cls, address: RpcAddress, whom: str) -> Self:
+    async def open(cls, address: RpcAddress, whom: str, frame_bytes_max: int = FRAME_BYTES_MAX) -> Self:
         """Return a new connection to a server.
 
         Raises:
@@ -61,7 +69,7 @@ class RpcClient:
                     raise
         except (OSError, asyncio.IncompleteReadError) as error:
             raise _unavailable(whom, error) from error
-        return cls(reader, writer, whom)
+        return cls(reader, writer, whom, frame_bytes_max)
 
     def ask(self, method: str, *arguments: Any, **named: Any) -> asyncio.Future[Any]:
         """Call a method of the server; return a future of its answer.
@@ -70,7 +78,7 @@ class RpcClient:
         is unknown whether the server received the call.
 
         Raises:
-            ValueError: the call is longer than `FRAME_BYTES_MAX`.
+            ValueError: the call is longer than a frame may be.
             Exception: the arguments cannot be pickled.
         """
         answer: asyncio.Future[Any] = self._loop.create_future()
@@ -78,7 +86,7 @@ class RpcClient:
             answer.set_exception(_unavailable(self._whom))
             return answer
         number = next(self._numbers)
-        frame = pack((number, method, arguments, named))
+        frame = pack((number, method, arguments, named), self._frame_bytes_max)
         self._waiting[number] = answer
         answer.add_done_callback(lambda _: self._waiting.pop(number, None))
         self._writer.write(frame)
@@ -98,7 +106,7 @@ class RpcClient:
         reason: Exception | None = None
         try:
             while True:
-                number, error, value = await receive(self._reader)
+                number, error, value = await receive(self._reader, self._frame_bytes_max)
                 answer = self._waiting.get(number)
                 if answer is None or answer.done():
                     continue  # The caller no longer waits.
@@ -121,10 +129,20 @@ class KeptRpcClient:
     Args:
         whom: name of the actor in error messages, as the subject of a sentence.
         find: returns the actor's current address; after any error it is called again.
+        wait_s: how long a call waits for a connection that is being opened, seconds.
+        defect_pause_s: pause before a connection is opened again after an unexpected error, seconds.
     """
 
-    def __init__(self, whom: str, find: Callable[[], Awaitable[RpcAddress]]) -> None:
+    def __init__(
+        self,
+        whom: str,
+        find: Callable[[], Awaitable[RpcAddress]],
+        *,
+        wait_s: float = CLIENT_WAIT_S,
+        defect_pause_s: float = DEFECT_PAUSE_S,
+    ) -> None:
         self._whom, self._find = whom, find
+        self._wait_s, self._defect_pause_s = wait_s, defect_pause_s
         self._rpc: RpcClient | None = None
         #: set when a connection was opened; whoever waits for one clears it
         self._opened = asyncio.Event()
@@ -140,7 +158,7 @@ class KeptRpcClient:
                 continue
             except Exception:  # noqa: BLE001  the process cannot work without the connection: try again
                 _log.exception("%s: no RPC connection could be opened; trying again", self._whom)
-                await asyncio.sleep(DEFECT_PAUSE_S)
+                await asyncio.sleep(self._defect_pause_s)
                 continue
             self._opened.set()
             try:
@@ -149,7 +167,7 @@ class KeptRpcClient:
                 rpc.close()
 
     async def ask(self, method: str, *arguments: Any, **named: Any) -> Any:
-        """Call a method and return its answer; wait up to `CLIENT_WAIT_S` for a connection.
+        """Call a method and return its answer; wait up to `wait_s` for a connection.
 
         A call is never repeated: if the connection broke, the server may have received the call.
 
@@ -158,7 +176,7 @@ class KeptRpcClient:
             Exception: what the method raised.
         """
         try:
-            async with asyncio.timeout(CLIENT_WAIT_S):
+            async with asyncio.timeout(self._wait_s):
                 while self._rpc is None or self._rpc.has_ended:
                     self._opened.clear()
                     await self._opened.wait()

@@ -14,7 +14,7 @@ from typing import Any
 
 from actors.admission.held_connections import HeldConnections
 from actors.transport.bind_address import RowServerCertificate
-from actors.transport.rpc_wire import LOOPBACK, RpcAddress, pack, receive, tune
+from actors.transport.rpc_wire import FRAME_BYTES_MAX, LOOPBACK, RpcAddress, pack, receive, tune
 from canal_group.shared_memory.handshake import (
     GREETING_TIMEOUT_S,
     NONCE_BYTES,
@@ -47,10 +47,19 @@ class RpcServer:
 
     Args:
         calls: the methods that can be called, by name.
+        greeting_timeout_s: how long a client's handshake may take, with that of TLS, seconds.
+        frame_bytes_max: longest frame.
     """
 
-    def __init__(self, calls: Mapping[str, Callable[..., Awaitable[Any]]]) -> None:
+    def __init__(
+        self,
+        calls: Mapping[str, Callable[..., Awaitable[Any]]],
+        *,
+        greeting_timeout_s: float = GREETING_TIMEOUT_S,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+    ) -> None:
         self._calls = dict(calls)
+        self._greeting_timeout_s, self._frame_bytes_max = greeting_timeout_s, frame_bytes_max
         self._secret = new_secret()
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
@@ -108,7 +117,7 @@ class RpcServer:
         # However a client disconnects, nothing is left to do for it.
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             try:
-                async with asyncio.timeout(GREETING_TIMEOUT_S):
+                async with asyncio.timeout(self._greeting_timeout_s):
                     reader, writer = await _streams(connection, self._tls)
                     tune(writer)
                     if len(self._connections) >= CONNECTIONS_MAX:
@@ -129,7 +138,7 @@ class RpcServer:
         self.connections += 1
         try:
             while True:
-                call = await receive(reader)
+                call = await receive(reader, self._frame_bytes_max)
                 task = asyncio.create_task(self._answer(writer, *call))
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
@@ -145,7 +154,8 @@ class RpcServer:
         named: dict[str, Any],
     ) -> None:
         try:
-            frame = pack((number, None, await self._calls[method](*arguments, **named)))
+            value = await self._calls[method](*arguments, **named)
+            frame = pack((number, None, value), self._frame_bytes_max)
         except Exception as error:  # noqa: BLE001  every error is reported to the caller
             if not isinstance(error, CanalGroupError):
                 kinds = ", ".join(type(each).__name__ for each in arguments)

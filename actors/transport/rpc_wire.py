@@ -37,29 +37,29 @@ class RpcAddress:
     certificate: bytes | None = field(default=None, repr=False)
 
 
-def pack(message: Any) -> bytes:
+def pack(message: Any, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
     """Return a message as a frame.
 
     Raises:
-        ValueError: the message is longer than `FRAME_BYTES_MAX`.
+        ValueError: the message is longer than `bytes_max`.
         Exception: the message cannot be pickled.
     """
     body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
-    if len(body) > FRAME_BYTES_MAX:
-        raise ValueError(f"an RPC message of {len(body)} bytes is longer than {FRAME_BYTES_MAX}")
+    if len(body) > bytes_max:
+        raise ValueError(f"an RPC message of {len(body)} bytes is longer than {bytes_max}")
     return _LENGTH.pack(len(body)) + body
 
 
-async def receive(reader: asyncio.StreamReader) -> Any:
+async def receive(reader: asyncio.StreamReader, bytes_max: int = FRAME_BYTES_MAX) -> Any:
     """Return the next message.
 
     Raises:
-        OSError: the connection broke, or the received bytes are not a message.
+        OSError: the connection broke, or the received bytes are not a message of at most `bytes_max`.
         asyncio.IncompleteReadError: the other end closed the connection.
     """
     (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-    if length > FRAME_BYTES_MAX:
-        raise OSError(f"an RPC frame of {length} bytes is longer than {FRAME_BYTES_MAX}")
+    if length > bytes_max:
+        raise OSError(f"an RPC frame of {length} bytes is longer than {bytes_max}")
     body = await reader.readexactly(length)
     try:
         return pickle.loads(body)  # noqa: S301  both ends have passed the handshake

@@ -24,9 +24,10 @@ from actors.process.stranger_log import stranger_log
 from actors.store.rows import Payload
 from actors.store.segments import Segments
 from actors.transport.flight_errors import MALFORMED
-from canal_group.shared_memory.handshake import new_secret
+from canal_group.shared_memory.handshake import GREETING_TIMEOUT_S, new_secret
 from canal_group.shared_memory.wire import (
     KEY_BYTES,
+    MESSAGE_TIMEOUT_S,
     SharedMemoryAddress,
     deadline_s,
     handshake_as_server,
@@ -75,6 +76,10 @@ class SharedMemoryServer:
         bytes_max: limit of the segments of one connection.
         own_user: whether connections of other users are closed at once. Every user of the machine can read
             the name of the socket, and only `CONNECTIONS_MAX` connections are held.
+        admitted_max: how many admitted clients are remembered.
+        piece_bytes: size of the pieces in which rows are sent that cannot be lent.
+        greeting_timeout_s: how long a client's handshake may take, seconds.
+        message_timeout_s: how long a message may take, with the rows that follow it, seconds.
     """
 
     def __init__(
@@ -83,9 +88,15 @@ class SharedMemoryServer:
         bytes_max: int = LENT_BYTES_MAX,
         *,
         own_user: bool = False,
+        admitted_max: int = ADMITTED_MAX,
+        piece_bytes: int = PIECE_BYTES,
+        greeting_timeout_s: float = GREETING_TIMEOUT_S,
+        message_timeout_s: float = MESSAGE_TIMEOUT_S,
     ) -> None:
         self._offer = offer
         self._own_user = own_user
+        self._admitted_max, self._piece_bytes = admitted_max, piece_bytes
+        self._greeting_timeout_s, self._message_timeout_s = greeting_timeout_s, message_timeout_s
         self._bytes_max = bytes_max
         self._name = new_name()
         #: key -> the secret, and the `whom` that was admitted with it
@@ -103,7 +114,7 @@ class SharedMemoryServer:
         key, secret = secrets.token_bytes(KEY_BYTES), new_secret()
         with self._lock:
             self._admitted[key] = secret, whom
-            while len(self._admitted) > ADMITTED_MAX:
+            while len(self._admitted) > self._admitted_max:
                 self._admitted.popitem(last=False)
         return SharedMemoryAddress(self._name, key, secret)
 
@@ -151,11 +162,12 @@ class SharedMemoryServer:
     def _serve(self, connection: socket.socket) -> None:
         segments = Segments(self._bytes_max)
         try:
-            key = handshake_as_server(connection, self._secret_of)
+            key = handshake_as_server(connection, self._secret_of, self._greeting_timeout_s)
             with self._lock:
                 _, whom = self._admitted[key]
             while True:
-                self._answer(connection, segments, whom, receive(connection))
+                request = receive(connection, self._message_timeout_s)
+                self._answer(connection, segments, whom, request)
         except (OSError, *MALFORMED) as error:
             # The client then fetches its rows by Flight, which reports what is wrong.
             _log.debug("shared-memory server: a connection ended: %s", error)
@@ -189,18 +201,33 @@ class SharedMemoryServer:
             if segment is not None:
                 segments.give_back([segment.number])
             refusal = {"error": error.to_dict(), "dropped": segments.take_dropped()}
-            send(connection, refusal, deadline_s())
+            send(connection, refusal, deadline_s(self._message_timeout_s))
             return
         names = [payload.name for payload in offer.payloads]
         answer = {"names": names, "places": places, "dropped": segments.take_dropped()}
-        until_s = deadline_s()
+        until_s = deadline_s(self._message_timeout_s)
         if segment is None:
             send(connection, answer | {"segment": None, "size": size}, until_s)
-            _send_pieces(connection, memoryview(block), offer, until_s)
+            self._send_pieces(connection, memoryview(block), offer, until_s)
             return
         answer |= {"segment": segment.number, "size": segment.size}
         send(connection, answer, until_s, None if segment.known else segment.file)
         segment.known = True
+
+    def _send_pieces(
+        self, connection: socket.socket, block: memoryview, offer: Offer, until_s: float
+    ) -> None:
+        """Send rows that cannot be lent, piece by piece; check before each piece whether they may be sent.
+
+        Raises:
+            OSError: the client disconnected or is too slow, or may not have the rest.
+        """
+        for begin in range(0, len(block), self._piece_bytes):
+            try:
+                offer.check()
+            except CanalGroupError as error:
+                raise ConnectionAbortedError("the rest of the rows may not be sent") from error
+            send_block(connection, block[begin : begin + self._piece_bytes], until_s)
 
 
 def _user_of(connection: socket.socket) -> int:
@@ -208,20 +235,6 @@ def _user_of(connection: socket.socket) -> int:
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, user, _ = _CREDENTIALS.unpack(found)
     return int(user)
-
-
-def _send_pieces(connection: socket.socket, block: memoryview, offer: Offer, until_s: float) -> None:
-    """Send rows that cannot be lent, piece by piece; check before each piece whether they may be sent.
-
-    Raises:
-        OSError: the client disconnected or is too slow, or may not have the rest.
-    """
-    for begin in range(0, len(block), PIECE_BYTES):
-        try:
-            offer.check()
-        except CanalGroupError as error:
-            raise ConnectionAbortedError("the rest of the rows may not be sent") from error
-        send_block(connection, block[begin : begin + PIECE_BYTES], until_s)
 
 
 def _places(payloads: Sequence[Payload]) -> tuple[list[tuple[int, int]], int]:

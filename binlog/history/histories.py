@@ -21,9 +21,15 @@ ADDED_MIN = 1 << 20
 
 
 class Histories:
-    """The histories of one source, the latest last."""
+    """The histories of one source, the latest last.
 
-    def __init__(self) -> None:
+    Args:
+        text_max: limit of the characters of their text.
+        added_min: characters that are added to a text before it is written as a whole again, at least.
+    """
+
+    def __init__(self, *, text_max: int = TEXT_MAX, added_min: int = ADDED_MIN) -> None:
+        self._text_max, self._added_min = text_max, added_min
         self._kept: list[SchemaHistory] = []
         #: whether the text has to be written as a whole, its characters when it was, and those added since
         self._rewritten = True
@@ -82,13 +88,13 @@ class Histories:
         if not whole:
             text = added_text(self._kept, read_to=read_to)
             self._added_chars += len(text)
-            whole = self._added_chars > max(ADDED_MIN, self._whole_chars)
+            whole = self._added_chars > max(self._added_min, self._whole_chars)
         if whole:
             text = whole_text(self._kept)
             self._whole_chars, self._added_chars, self._rewritten = len(text), 0, False
-        if self._whole_chars > TEXT_MAX:
+        if self._whole_chars > self._text_max:
             raise DataError(
-                f"The schema history has {self._whole_chars:,} characters, of at most {TEXT_MAX:,}.",
+                f"The schema history has {self._whole_chars:,} characters, of at most {self._text_max:,}.",
                 hint="Spread the tables over more servers. On MySQL, binlog_row_metadata = FULL"
                 " makes a history unnecessary.",
             )

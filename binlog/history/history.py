@@ -45,11 +45,20 @@ class SchemaHistory:
 
     Args:
         make: returns an empty catalog.
+        facts_max: limit of its facts.
+        facts_chars_max: limit of the characters of their statements.
     """
 
-    def __init__(self, make: Callable[[], Catalog]) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Catalog],
+        *,
+        facts_max: int = FACTS_MAX,
+        facts_chars_max: int = FACTS_CHARS_MAX,
+    ) -> None:
         #: returns an empty catalog
         self.make = make
+        self._facts_max, self._facts_chars_max = facts_max, facts_chars_max
         #: held by whoever changes it, or reads it in another thread than the stream's
         self.lock = threading.RLock()
         #: up to where the binlog was read with this history: no statement before it is missing; None: unknown
@@ -382,7 +391,8 @@ class SchemaHistory:
                 self._followed[key] = Followed(fact.statement.title, fact.end, rows_from)
 
     def _fold(self) -> None:
-        if not self._applied or (len(self._facts) <= FACTS_MAX and self._chars <= FACTS_CHARS_MAX):
+        within = len(self._facts) <= self._facts_max and self._chars <= self._facts_chars_max
+        if not self._applied or within:
             return
         count = max(1, self._applied // 2)
         folded = self._facts[:count]

@@ -85,32 +85,37 @@ class SharedMemoryAddress:
         return cls(value["name"], bytes.fromhex(value["key"]), bytes.fromhex(value["secret"]))
 
 
-def handshake_as_client(server: socket.socket, key: bytes, secret: bytes) -> None:
+def handshake_as_client(
+    server: socket.socket, key: bytes, secret: bytes, timeout_s: float = GREETING_TIMEOUT_S
+) -> None:
     """Check that a server knows the secret of a key, then prove to it that we do.
 
     Raises:
-        OSError: the server does not know the secret, or does not answer within `GREETING_TIMEOUT_S`.
+        OSError: the server does not know the secret, or does not answer within `timeout_s`.
     """
-    until_s = deadline_s(GREETING_TIMEOUT_S)
+    until_s = deadline_s(timeout_s)
     handshake = ClientHandshake(secret)
     _send(server, key + handshake.hello, until_s)
     _send(server, handshake.response(_exactly(server, GREETING_BYTES, until_s)), until_s)
 
 
-def handshake_as_server(client: socket.socket, find: Callable[[bytes], bytes | None]) -> bytes:
+def handshake_as_server(
+    client: socket.socket, find: Callable[[bytes], bytes | None], timeout_s: float = GREETING_TIMEOUT_S
+) -> bytes:
     """Prove to a client that we know the secret of its key, then check that it does.
 
     Args:
         client: its connection.
         find: returns the secret of a key; None if the key is unknown.
+        timeout_s: how long the handshake may take, seconds.
 
     Returns:
         The key.
 
     Raises:
-        OSError: the client does not know the secret, or does not answer within `GREETING_TIMEOUT_S`.
+        OSError: the client does not know the secret, or does not answer in time.
     """
-    until_s = deadline_s(GREETING_TIMEOUT_S)
+    until_s = deadline_s(timeout_s)
     key = _exactly(client, KEY_BYTES, until_s)
     secret = find(key)
     if secret is None:
@@ -121,9 +126,9 @@ def handshake_as_server(client: socket.socket, find: Callable[[bytes], bytes | N
     return key
 
 
-def deadline_s(timeout_s: float | None = None) -> float:
-    """Return the deadline `timeout_s` from now, by `time.monotonic()`; None: `MESSAGE_TIMEOUT_S` from now."""
-    return time.monotonic() + (MESSAGE_TIMEOUT_S if timeout_s is None else timeout_s)
+def deadline_s(timeout_s: float = MESSAGE_TIMEOUT_S) -> float:
+    """Return the deadline `timeout_s` from now, by `time.monotonic()`."""
+    return time.monotonic() + timeout_s
 
 
 def send(to: socket.socket, message: dict[str, Any], until_s: float, file: int | None = None) -> None:
@@ -146,8 +151,8 @@ def send_block(to: socket.socket, block: memoryview, until_s: float) -> None:
     _send(to, block, until_s)
 
 
-def receive(at: socket.socket) -> dict[str, Any]:
-    """Return the next message; wait for its first byte without a limit.
+def receive(at: socket.socket, timeout_s: float = MESSAGE_TIMEOUT_S) -> dict[str, Any]:
+    """Return the next message; wait for its first byte without a limit, and `timeout_s` for the others.
 
     The kernel closes a file that comes with it.
 
@@ -156,7 +161,7 @@ def receive(at: socket.socket) -> dict[str, Any]:
     """
     at.settimeout(None)
     head = _begun(at.recv(_LENGTH.size))
-    until_s = deadline_s()
+    until_s = deadline_s(timeout_s)
     return _message(at, head + _exactly(at, _LENGTH.size - len(head), until_s), until_s)
 
 

@@ -17,23 +17,27 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _KERNELS_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 #: how many ports below the kernel's are looked at, and where those begin that anybody may listen on
-_PORTS, _UNPRIVILEGED = 10_000, 1_024
-#: so many ports are kept for who asked for them last: each takes a descriptor
-_TAKEN_MAX = 256
+PORTS, _UNPRIVILEGED = 10_000, 1_024
+#: how many ports stay reserved, the latest ones: each takes a descriptor
+TAKEN_MAX = 256
 #: sockets whose names, in the kernel's abstract namespace, say which ports these are
 _taken: deque[socket.socket] = deque()
 _libc = ctypes.CDLL(None, use_errno=True)
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="server-starter")
 
 
-def free_port() -> int:
+def free_port(ports: int = PORTS, taken_max: int = TAKEN_MAX) -> int:
     """Return a TCP port of 127.0.0.1 that was free a moment ago.
 
     It lies below those that the kernel hands out: whatever connects or listens on any port meanwhile does not
     take it, also while its server is restarted. Nor does another call, of this process or of another one.
+
+    Args:
+        ports: how many ports below the kernel's are looked at.
+        taken_max: how many ports stay reserved, the latest ones.
     """
     low = int(_KERNELS_PORTS.read_text().split()[0])
-    below = range(max(_UNPRIVILEGED, low - _PORTS), low)
+    below = range(max(_UNPRIVILEGED, low - ports), low)
     # Where there is none below, one of the kernel's has to do.
     for port in (*random.SystemRandom().sample(below, len(below)), 0):
         with socket.socket() as probe:
@@ -42,12 +46,12 @@ def free_port() -> int:
             with contextlib.suppress(OSError):
                 probe.bind(("127.0.0.1", port))
                 found = int(probe.getsockname()[1])
-                _take(found)
+                _take(found, taken_max)
                 return found
     raise OSError("No port of 127.0.0.1 is free.")
 
 
-def _take(port: int) -> None:
+def _take(port: int, taken_max: int) -> None:
     """Keep a port for who asked for it.
 
     Raises:
@@ -60,7 +64,7 @@ def _take(port: int) -> None:
         name.close()
         raise
     _taken.append(name)
-    if len(_taken) > _TAKEN_MAX:
+    if len(_taken) > taken_max:
         _taken.popleft().close()
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support.rows.written_rows import CLIENT, FILE, SHARD, TREE, row
 
-from canal_group.zookeeper.tree import Tree
 from chaos.audit import Findings, Truth, audit
 from chaos.clocks import S_US
 from chaos.commits import Commit, Commits
@@ -24,7 +24,6 @@ from programs.demo.delivered import CELL_END, cell
 from programs.demo.written import Change as Written
 
 SERVER = 101
-SHARD, FILE, TREE, CLIENT = "shop-0", "mysql-bin.000001", Tree("chaos"), "1001"
 
 
 class Story:
@@ -77,27 +76,6 @@ def cursor(end: int) -> str:
     return GroupPosition({SHARD: Position(FILE, end * 100)}, end).to_json()
 
 
-def row(number: int, key: int | None) -> dict[str, object]:
-    return {
-        "seq": number,
-        "shard": SHARD,
-        "schema": "shop",
-        "table": "orders",
-        "op": "INSERT",
-        "commit_us": number,
-        "key_us": key if key is not None else number,
-        "late": False,
-        "gtid": f"0-1-{number}",
-        "file": FILE,
-        "pos": number * 100,
-        "row": 0,
-        "key": [("id", str(number))],
-        "before": None,
-        "after": [("id", str(number)), ("written_us", "1")],
-        "sql": None,
-    }
-
-
 @pytest.fixture
 def story(tmp_path: Path) -> Story:
     """Rows 1 to 6 were written; 1 and 2 are acknowledged."""
@@ -114,7 +92,7 @@ def test_a_sound_story_has_nothing_wrong(story: Story):
     assert (found.rows, found.batches) == (6, 3)
 
 
-def test_an_acknowledgement_without_an_answer_counts_if_its_cursor_was_written(story: Story):
+def test_an_unanswered_ack_counts_if_its_cursor_was_written(story: Story):
     story.acked(story.delivered(3, 5), 5, answered=False)
     story.note("anew")
     story.acked(story.delivered(5, 7), 7)
@@ -143,7 +121,7 @@ def test_what_was_answered_and_not_written_is_lost(story: Story):
     assert story.told().lost == 1
 
 
-def test_a_shard_that_joins_between_a_delivery_and_its_acknowledgement_is_in_the_cursor(story: Story):
+def test_the_cursor_has_a_shard_that_joins_between_delivery_and_ack(story: Story):
     joined = GroupPosition({SHARD: Position(FILE, 700), "shop-1": Position(FILE, 4)}, 7).to_json()
     batch_id = story.delivered(3, 7)
     story.note("acking", batch_id=batch_id)
@@ -171,7 +149,7 @@ def test_a_key_that_goes_back_is_noticed(story: Story):
     assert story.told().reordered
 
 
-def test_a_row_that_nobody_wrote_is_noticed(story: Story):
+def test_a_row_without_a_write_is_reported(story: Story):
     story.acked(story.delivered(3, 8), 8)
     assert story.told().duplicated == 1
 

@@ -67,7 +67,7 @@ def chaos(*options: str) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.soak
 @pytest.mark.parametrize(("seed", "minutes"), PLAYED)
 @pytest.mark.timeout(A_SEED_S)
-def test_the_stream_has_one_owner_one_consumer_one_cursor_and_loses_nothing(seed: int, minutes: float):
+def test_the_stream_survives_chaos_without_loss(seed: int, minutes: float):
     with chaos("--seed", str(seed), "--minutes", str(minutes)) as process:
         said, told = process.communicate()
         assert process.returncode == 0, told + said

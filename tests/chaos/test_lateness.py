@@ -59,12 +59,12 @@ def test_a_mariadb_stamps_whole_seconds(a_s: float, b_s: float, late: int):
     assert oracle.judge(came(("b", MARIADB, 1), ("a", MARIADB, 1))).late == late
 
 
-def test_a_commit_that_stalls_has_no_order_with_what_was_committed_meanwhile():
+def test_a_stalled_commit_has_no_order_with_later_ones():
     oracle = Oracle([record("a", 1.0, took_s=5.0), record("b", 3.0)], DIALS)
     assert oracle.judge(came(("b", MYSQL, 1), ("a", MYSQL, 1))).late == 0
 
 
-def test_a_shards_own_order_is_never_late_whatever_its_clock_says():
+def test_a_shards_own_order_is_never_late():
     """1. A clock goes back by ten seconds between two transactions; 2. a third one is of another shard."""
     back = Dial(1, (Setting(0, 0), Setting(BEGIN_US + 2 * S_US, -10 * S_US)))
     dials = {MYSQL: back, MARIADB: Dial(1)}
@@ -163,7 +163,7 @@ def test_the_end_waits_for_the_furthest_stamp():
     assert End.after(10, 50).until_us == 50 + END_US
 
 
-def test_what_nobody_keeps_is_not_awaited():
+def test_a_filtered_commit_is_not_awaited():
     end = End.after(10 * S_US, 0)
     commits = record("a", 1.0, 2.0)
     commits.commits[-1] = replace(commits.commits[-1], kept=False)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support.rows.written_rows import row
 
 from chaos.audit import Findings, Truth, audit_ranges
 from chaos.commits import Commit, Commits
@@ -15,7 +16,6 @@ from chaos.journal import Step
 from chaos.lateness import Dial, Oracle
 from chaos.ranges import ranges_of
 from chaos.recorder import Journal
-from chaos.test_audit import row
 from merge.rows.envelope import ENVELOPE
 from merge.values.gtids.gtid import parse_gtid_set
 from merge.values.position import GroupPosition, Position
@@ -115,7 +115,7 @@ def test_a_range_that_was_read_again_with_the_same_rows_is_one(story: Story):
     assert found.range_rereads == 1
 
 
-def test_a_range_whose_process_died_between_its_place_and_its_journal_is_done_with(story: Story):
+def test_a_range_is_done_if_its_process_dies_before_its_journal_entry(story: Story):
     story.read(3, 5)
     story.begin()
     story.read(5, 7)
@@ -136,7 +136,7 @@ def test_a_range_that_was_read_again_with_other_rows_is_a_fault(story: Story, nu
     assert any("reading 2 differs from the first" in words for words in found.words), found.words
 
 
-def test_a_row_of_a_range_that_has_another_number_when_it_is_read_again_is_a_fault(story: Story):
+def test_a_row_with_another_number_in_a_repeated_range_is_a_fault(story: Story):
     story.read(3, 7)
     story.read(3, 7, [story.row(number, key_us=9) for number in range(3, 7)])
     story.done(7)

@@ -4,9 +4,9 @@ A pair that nothing here brings about has no place in its table.
 """
 
 import pytest
-from builders import Source, Tx, World
 from simulation.walk import walk
-from soak import first_quick
+from support.group.builders import Source, Tx, World
+from support.soak import first_quick
 
 from merge import events as ev
 from merge.delivery import phase, write_phase

@@ -18,8 +18,8 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from builders import Source, Tx
-from defaults import timeline_of
+from support.defaults import timeline_of
+from support.group.builders import Source, Tx
 
 from merge.values.header import Flag
 

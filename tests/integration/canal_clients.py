@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from integration.differential import kinds
-from soak import patient
+from support.soak import patient
 
 from actors.gateway.canal.login import scrambled
 from canal_group.canal_protocol import entry_pb2, packet_pb2
 
 #: seconds that any answer may take
 ANSWER_S = patient(40.0)
-_SCRIPT = Path(__file__).parent.parent / "canal_python_client.py"
+_SCRIPT = Path(__file__).parents[1] / "support/clients/canal_python.py"
 
 
 class ClientProcess:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from defaults import address_of
 from integration.canal_java import canal_java  # noqa: F401  fixture
 from integration.group_fixtures import one_ray, one_zookeeper, shop, two_servers, zookeeper  # noqa: F401  fixtures
 from integration.mysql_fixtures import mixed_shop, mysql_shop, tls_mysql, two_mysqls  # noqa: F401  fixtures
@@ -22,18 +21,12 @@ from integration.shared_servers import (  # noqa: F401  fixtures
 )
 from integration.spark_fixtures import spark  # noqa: F401  fixture
 from integration.unprepared_servers import unprepared, unprepared_server  # noqa: F401  fixtures
+from support.defaults import address_of
+from support.instance.program import instance_file, offline  # noqa: F401  fixtures
+from support.sources.installed import started
 
 from binlog.server.source import SourceAddress
 from playground.database.mariadb import MariaDbServer
-from playground.database.server_process import ServerMissingError
-
-
-def started(*options: str) -> MariaDbServer:
-    """Return a running server, or skip the test where none is installed."""
-    try:
-        return MariaDbServer(options=options).start()
-    except ServerMissingError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from certificates import Authority
 from integration.group_fixtures import all_started
 from integration.shop import Shop
+from support.security.certificates import Authority
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from playground.database.mysql import MySqlServer

@@ -7,8 +7,8 @@ import subprocess
 import threading
 from typing import Self
 
-from integration.examples.test_cli import PROGRAM
 from integration.shop import DEADLINE_S
+from support.instance.program import PROGRAM
 
 
 class Serve:

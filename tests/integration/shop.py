@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from soak import patient
+from support.soak import patient
 
 import canal_group
 from actors.driver.instance import Instance

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from chaos.proxy import Proxy
-from soak import patient
+from support.soak import patient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.coordination.zookeeper import ZooKeeperCoordinator

@@ -126,7 +126,7 @@ def test_a_mutant_keeps_its_name_when_lines_move(module):
     assert keys(Module(module.path, "box.py")) == before
 
 
-def test_a_fork_that_a_signal_ends_has_no_answer_and_one_that_fails_is_an_error():
+def test_a_fork_ended_by_a_signal_has_no_answer_and_a_failed_one_raises():
     forks = Forks(2)
     forks.start("answers", lambda: b"yes")
     forks.start("does not end", _forever, until_s=0.1)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from random_batches import NAMES, TABLES, as_text, batches
+from support.rows.random_batches import NAMES, TABLES, as_text, batches
 
 from merge.rows.assemble import ShardRows
 from merge.rows.envelope import ENVELOPE, envelope

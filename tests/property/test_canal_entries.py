@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from random_batches import NAMES, TABLES, as_text, batches
+from support.rows.random_batches import NAMES, TABLES, as_text, batches
 
 from canal_group.canal_protocol import entry_pb2, packet_pb2
 from merge.rows.canal.entries import ENTRIES, entries, messages

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections import Counter, defaultdict
 
-from builders import Source, Tx, World
 from hypothesis import given
 from hypothesis import strategies as st
+from support.group.builders import Source, Tx, World
 
 from merge.errors import CanalGroupError, RolledBack
 from merge.order.ddl.rule import DdlRule
@@ -159,7 +159,7 @@ class Case:
 
 
 @given(ORDERS, st.sampled_from([DdlRule.FIRST, DdlRule.LAST]), STEPS)
-def test_every_client_sees_the_same_statements_whatever_happens(order, rule, steps):
+def test_every_client_sees_the_same_statements(order, rule, steps):
     case = Case(order, rule)
     for step in steps:
         case.run(step)

@@ -5,7 +5,7 @@ import struct
 import hypothesis.strategies as st
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from soak import cases
+from support.soak import cases
 
 from binlog.dump_window.block import BLOCK_OVERHEAD_BYTES, Block
 from binlog.dump_window.idle import Idle

@@ -7,13 +7,12 @@ import zlib
 
 import numpy as np
 import pytest
-import row_images
-import rows_corpus
-from binlog_bytes import File, events_of
-from defaults import chunk_limits
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from soak import cases
+from support.binlog.binlog_bytes import File, events_of
+from support.defaults import chunk_limits
+from support.rows import row_images, rows_corpus
+from support.soak import cases
 
 from binlog.formats.event_types import ROWS, UPDATES, EventType
 from binlog.grammar.binlog_decoder import BinlogDecoder
@@ -311,9 +310,7 @@ WAYS = ("grammar", "fast_path", "packets", "semi_sync", "file")
     st.integers(0, 9),
     st.data(),
 )
-def test_chunks_are_the_same_whichever_way(
-    steps, kind, checksum, rows_max, bytes_max, headers_max, skip, data
-):
+def test_both_ways_make_the_same_chunks(steps, kind, checksum, rows_max, bytes_max, headers_max, skip, data):
     """Also with a damaged event, a table that is left out, small chunks, and rows handed over before."""
     events = file_of(steps, checksum, kind)
     if data.draw(st.booleans()):
@@ -339,7 +336,7 @@ def test_chunks_are_the_same_whichever_way(
 @pytest.mark.parametrize("rows_max", [1, 7, 100, 16_384])
 @pytest.mark.parametrize("original", [False, True])
 @pytest.mark.parametrize("server", ["mysql-9.7.4", "mariadb-10.11"])
-def test_fixtures_are_read_the_same_whichever_way(rows_max, original, server):
+def test_both_ways_read_the_fixtures_alike(rows_max, original, server):
     for path in sorted((rows_corpus.FIXTURES.parent / server).glob("*.binlog")):
         events, limits = events_of(path.read_bytes()), chunk_limits(rows_max=rows_max)
         grammar, *others = (Reading(events, limits, TableName, way, original=original).result for way in WAYS)
@@ -413,7 +410,7 @@ def test_a_table_map_that_differs_is_not_for_the_fast_path():
     assert [rows.schema.field("after").type[1].name for _, rows in chunks[0][2]] == ["v1", "v2"]
 
 
-def test_tables_whose_numbers_share_a_place_do_not_mix():
+def test_tables_with_colliding_numbers_do_not_mix():
     """The fast path has a place for a number's low ten bits."""
     file = File("9.7.4", bytes(SIZES), checksum=True).query("BEGIN")
     for _ in range(3):

@@ -2,10 +2,10 @@
 
 import hypothesis.strategies as st
 import numpy as np
-from builders import Source, Tx
-from defaults import AHEAD_MAX_US
 from hypothesis import given, settings
-from soak import cases
+from support.defaults import AHEAD_MAX_US
+from support.group.builders import Source, Tx
+from support.soak import cases
 
 from merge.order.id_timeline import IdTimeline
 from merge.values.header import Flag

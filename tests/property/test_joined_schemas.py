@@ -14,7 +14,8 @@ import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
-from soak import cases
+from support.rows.batch_rows import batch, column, headers, table
+from support.soak import cases
 
 from actors.gateway.joined_schemas import JoinedSchemas
 from merge.errors import SchemaMismatch
@@ -22,7 +23,6 @@ from merge.rows.assemble import BatchRows, ShardRows
 from merge.rows.chosen_types import ChosenTypes
 from merge.rows.joined import Definition
 from merge.values.chunk import Op, TableName
-from tests.unit.merge.rows.test_assemble import batch, column, headers, table
 
 ORDERS = TableName("shop", "orders")
 SHARDS = 4

@@ -2,10 +2,10 @@
 
 import hypothesis.strategies as st
 import pytest
-from builders import run_of
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from soak import cases
+from support.group.builders import run_of
+from support.soak import cases
 
 from merge.calls.batch import Batch
 from merge.delivery.ledger import Ledger

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from soak import cases
+from support.soak import cases
 from unit.migration.canal_files import INSTANCE, SERVER, text_of
 
 from conf.document import parse_document

@@ -4,9 +4,9 @@ from contextlib import suppress
 from itertools import chain
 
 import hypothesis.strategies as st
-from builders import Source, Tx, World, all_places, places
-from defaults import batch_limits, group_settings
 from hypothesis import given
+from support.defaults import batch_limits, group_settings
+from support.group.builders import Source, Tx, World, all_places, places
 
 from merge.calls.batch import Batch
 from merge.errors import CanalGroupError
@@ -111,7 +111,7 @@ def check_equal(one, other):
     shards=st.lists(st.lists(transactions, max_size=7), min_size=1, max_size=3),
     ids_within_us=st.none() | st.integers(1, 6),
 )
-def test_the_same_range_comes_again_whatever_happened(data, shards, ids_within_us):
+def test_the_same_range_is_repeated_after_any_events(data, shards, ids_within_us):
     play = Play(data, shards, ids_within_us)
     for _ in range(data.draw(st.integers(1, 12))):
         play.news()

@@ -6,12 +6,12 @@ import copy
 import json
 
 import pytest
-import row_images
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from json_model import json_text
-from property.test_rows import JSON, expected, tables
-from soak import cases
+from support.rows import row_images
+from support.rows.json_model import json_text
+from support.rows.random_rows import JSON, expected, tables
+from support.soak import cases
 
 from binlog.columns.rows import RowsBuilder
 from binlog.columns.types.column import Column

@@ -2,9 +2,9 @@
 
 import pickle
 
-from builders import World
 from hypothesis import settings
-from property.test_group import GroupMachine
+from support.group.builders import World
+from support.group.group_machine import GroupMachine
 
 from merge import events as ev
 from merge import instructions as do

@@ -5,11 +5,11 @@ import threading
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from builders import Tx, chunk_of, run_of
-from defaults import ring_of
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from soak import cases
+from support.defaults import ring_of
+from support.group.builders import Tx, chunk_of, run_of
+from support.soak import cases
 
 from actors.store.ring import RingStore
 from merge.errors import ShardUnavailable, UsageError
@@ -186,7 +186,7 @@ TestRing = RingMachine.TestCase
 TestRing.settings = settings(max_examples=cases(150), stateful_step_count=40, deadline=None)
 
 
-def test_a_consumer_and_a_reader_on_threads_pass_everything_once_and_in_order():
+def test_a_consumer_and_a_reader_on_threads_pass_everything_in_order():
     ring = RingStore(ring_of("memory", 8, 16))
     total, stored = 600, []
     run = run_of(*(Tx(commit_us) for commit_us in range(total)))

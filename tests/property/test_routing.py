@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from soak import cases
+from support.soak import cases
 
 from conf.relay.relay_settings import RouteSettings
 from merge.rows.envelope import ENVELOPE

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings, target
 from hypothesis import strategies as st
-from soak import cases, first_quick
+from support.soak import cases, first_quick
 
 from binlog.grammar.ddl_identity import statement_id
 from binlog.schema.catalog import Catalog

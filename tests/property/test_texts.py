@@ -10,7 +10,7 @@ from itertools import pairwise
 import pyarrow as pa
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from soak import cases
+from support.soak import cases
 
 from merge.rows.native.text import Values
 

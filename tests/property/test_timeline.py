@@ -2,10 +2,10 @@
 
 import hypothesis.strategies as st
 import numpy as np
-from builders import Source, Tx
-from defaults import timeline_of
 from hypothesis import given, settings
-from soak import cases
+from support.defaults import timeline_of
+from support.group.builders import Source, Tx
+from support.soak import cases
 
 from merge.values.header import Flag
 
@@ -76,7 +76,7 @@ def check_low_watermarks(sources, timeline, out):
 
 
 @given(groups, wishes, wishes)
-def test_true_low_watermarks_make_one_order_whatever_the_schedule(sources, first, second):
+def test_true_low_watermarks_make_one_order_for_any_schedule(sources, first, second):
     timeline, out = play(sources, schedule(sources, first), advance_each=False)
     other, again = play(sources, schedule(sources, second), advance_each=False)
     check_low_watermarks(sources, timeline, out)
@@ -107,9 +107,7 @@ def test_advancing_meanwhile_changes_only_the_order_of_equal_keys(sources, wishe
     st.integers(1, 40),
 )
 @settings(max_examples=cases(300))
-def test_whatever_shards_low_watermark_and_whoever_counts_the_guarantees_hold(
-    sources, steps, starts, low_watermark_us
-):
+def test_the_guarantees_hold_for_any_low_watermarks_and_members(sources, steps, starts, low_watermark_us):
     """Lies, shards that are skipped and come back, starts at different keys."""
     starts = starts[: len(sources)]
     timeline = timeline_of(starts)

@@ -17,7 +17,7 @@ from itertools import count
 from random import Random
 
 import numpy as np
-from defaults import address_of
+from support.defaults import address_of
 
 from binlog.server.listener import position_after
 from binlog.server.source import ServerFacts

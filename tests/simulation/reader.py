@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from defaults import address_of
+from support.defaults import address_of
 
 from actors.shard.intake import Intake
 from binlog.columns.read_counts import ReadCounts

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-from defaults import group_settings
+from support.defaults import group_settings
 
 from actors.coordination.zookeeper import ZooKeeperCoordinator
 from actors.group.calls import GroupCalls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from defaults import files_source, ring_of, shard_wiring
+from support.defaults import files_source, ring_of, shard_wiring
 
 from actors.shard.intake import Intake
 from actors.shard.shard import Shard as RealShard

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from defaults import AHEAD_MAX_US
+from support.defaults import AHEAD_MAX_US
 
 from merge.values.header import Flag, Headers
 from merge.values.position import ANY_SERVER, Position

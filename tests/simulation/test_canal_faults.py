@@ -4,7 +4,7 @@
 """
 
 import pytest
-from soak import first_quick
+from support.soak import first_quick
 
 from merge.order.dead_shard import DeadShard
 from simulation.loop import MS, S
@@ -57,7 +57,7 @@ def test_a_long_transactions_late_end_loses_nothing_of_the_others(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_dead_shard_lets_nobody_pass_however_many_low_watermarks_the_other_makes(seed):
+def test_a_dead_shard_stops_the_stream_despite_others_low_watermarks(seed):
     """canal: counts the entries in its queue, so one shard's entries count for two, and for a lagging one."""
     written = commits((1, 0), (1.5, 0), (2, 1), (2.5, 1), (3, 1))
     world = World(seed, Schedule(commits=written))
@@ -83,7 +83,7 @@ def test_without_one_shard_the_group_goes_on_if_it_may(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_equal_times_wait_for_nobody_to_speak_again(seed):
+def test_equal_times_do_not_wait_for_another_report(seed):
     """canal: a waiter that may pass sleeps until another parser submits an entry."""
     written = commits((1.0, 0), (1.0, 1), (1.0, 2))
     world = World(
@@ -95,7 +95,7 @@ def test_equal_times_wait_for_nobody_to_speak_again(seed):
 
 @pytest.mark.parametrize("fault", [Fault.PAUSE_SERVER, Fault.CUT_COORDINATOR])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_server_that_lost_its_session_serves_nobody(seed, fault):
+def test_a_server_without_a_session_serves_no_client(seed, fault):
     """canal (464, 2859): the instance of a lost session keeps running, and two servers are active."""
     written = commits(*((0.5 + place / 4, place % 2) for place in range(24)))
     outcome = World(seed, Schedule(commits=written, happenings=happenings((2, fault, 5.9)))).run()

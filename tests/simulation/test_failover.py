@@ -18,7 +18,7 @@ def committed(count, gap_s):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_clients_that_are_apart_lose_nothing_to_a_server_with_another_order(seed):
+def test_clients_at_distant_cursors_lose_nothing_on_a_server_switch(seed):
     """1. `two` lags. 2. Another server takes over. 3. Both continue, each at its GTID set."""
     away = happenings((1.2, Fault.CONSUMER_AWAY, 6), (3.5, Fault.FAILOVER, 0))
     schedule = Schedule(

@@ -1,7 +1,7 @@
 """Each failure and its required outcome, at several moments of a batch's life."""
 
 import pytest
-from soak import first_quick
+from support.soak import first_quick
 
 from simulation.loop import MS, S
 from simulation.schedule import Fault, Schedule, commits, happenings
@@ -22,14 +22,14 @@ def played(seed, fault, at_s, lasting_s=1.0, **world):
 
 
 @at_any_moment
-def test_a_dead_shard_actor_is_opened_again_and_what_was_outstanding_rolled_back(seed, at_s):
+def test_a_dead_shard_actor_is_reopened_and_outstanding_rows_rolled_back(seed, at_s):
     outcome, world = played(seed, Fault.KILL_SHARD, at_s)
     assert outcome.counts["elections"] == 1
     assert max(shard.incarnation for shard in world.shards) == 2
 
 
 @at_any_moment
-def test_a_dead_group_actor_takes_over_from_itself_without_waiting_for_its_session(seed, at_s):
+def test_a_dead_group_actor_takes_over_without_waiting_for_its_session(seed, at_s):
     outcome, world = played(seed, Fault.KILL_GROUP, at_s, lasting_s=0.0, servers=1)
     assert outcome.counts["elections"] == 2
     assert world.zookeeper.epoch == 2
@@ -44,7 +44,7 @@ def test_a_standby_takes_over_and_the_old_servers_writes_are_refused(seed, at_s,
 
 @pytest.mark.parametrize("seed", range(1, 7))
 @pytest.mark.parametrize("fault", [Fault.KILL_SERVER, Fault.HAND_OVER])
-def test_who_takes_over_waits_for_a_shard_that_joined_though_it_hears_of_it_late(seed, fault):
+def test_a_successor_waits_for_a_shard_that_has_joined(seed, fault):
     outcome, _ = played(seed, fault, 3.0, lasting_s=20.0, joins_at_us=1 * S, ring_size=32)
     assert outcome.counts["elections"] == 2
 
@@ -74,12 +74,12 @@ def test_a_second_consumer_waits_and_breaks_nothing(seed, at_s):
 
 
 @at_any_moment
-def test_a_source_that_is_away_for_a_while_holds_the_group_and_loses_nothing(seed, at_s):
+def test_an_unreachable_source_stops_the_group_without_loss(seed, at_s):
     played(seed, Fault.SOURCE_AWAY, at_s, lasting_s=3.0)
 
 
 @at_any_moment
-def test_a_huge_transaction_flows_through_a_small_ring_whole_and_comes_again_from_its_start(seed, at_s):
+def test_a_huge_transaction_passes_a_small_ring_and_is_repeated_whole(seed, at_s):
     huge = commits((1, 0), (1.4, 0, (1,) * 40), (1.5, 1), (1.6, 0), (1.7, 1))
     world = World(
         seed,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from soak import first_quick
+from support.soak import first_quick
 
 from simulation.given_again import play
 

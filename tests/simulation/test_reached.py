@@ -74,7 +74,7 @@ def never(counts: Counts, listed: tuple[Entry, ...] = ()) -> list[str]:
     return list(map(str, compare(listed, counts.branches, counts.collect()).unlisted))
 
 
-def test_each_branch_that_is_not_taken_is_named_with_its_line_and_of_a_function_only_its_entry(
+def test_each_branch_not_taken_is_named_with_its_line(
     counts: Counts,
 ):
     lamps = importlib.import_module("house.lamps")

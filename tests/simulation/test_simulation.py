@@ -4,7 +4,7 @@
 """
 
 import pytest
-from soak import first_quick
+from support.soak import first_quick
 
 from simulation.schedule import FAULTS, Fault, schedule_of
 from simulation.world import simulate

@@ -1,7 +1,7 @@
 """An event that cannot be read stops its shard until an operator leaves it out, whatever fails meanwhile."""
 
 import pytest
-from soak import first_quick
+from support.soak import first_quick
 
 from actors.group.stored.skips import StoredSkips
 from merge.event_skips import EventSkips
@@ -26,7 +26,7 @@ def bad_world(seed, *others, servers=2, **more):
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_it_is_delivered_as_a_mark_in_its_place_and_all_that_follows_after_it(seed):
+def test_it_is_delivered_as_a_mark_before_all_that_follows(seed):
     world = bad_world(seed)
     outcome = world.run()
     assert outcome.violation is None
@@ -37,7 +37,7 @@ def test_it_is_delivered_as_a_mark_in_its_place_and_all_that_follows_after_it(se
     assert {index for _, index in source.left_out} == source.bad, "and nothing else is"
 
 
-def test_until_somebody_says_so_nothing_after_it_is_delivered():
+def test_nothing_after_it_is_delivered_before_the_skip():
     world = bad_world(1)
     world.watched.add(1)
     world.loop.run(20 * S)

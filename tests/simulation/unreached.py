@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import reasoned_list
+from support import reasoned_list
 
 from simulation.branches import Branch
 

@@ -10,8 +10,8 @@ import json
 from random import Random
 from typing import Any
 
-from builders import Source, Tx, World
-from defaults import batch_limits
+from support.defaults import batch_limits
+from support.group.builders import Source, Tx, World
 
 from merge import events as ev
 from merge.calls.consumers import Get, OfConsumer, Plan, Release, Rollback, Touch, Unsubscribe

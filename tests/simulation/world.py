@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
-from defaults import batch_limits, group_settings
+from support.defaults import batch_limits, group_settings
 
 from actors.meta.memory import MemoryStore
 from merge.errors import CanalGroupError

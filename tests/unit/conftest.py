@@ -3,8 +3,8 @@
 import builtins
 import sys
 
-import purges
 import pytest
+from support.group import purges
 
 
 def _forbidden(*_args, **_kwargs):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from integration.binlog.test_reader import await_true, reading
+from support.deadline import await_true
+from support.sources.recorder import reading
 
 from actors.sink.processing import Processing
 from actors.sink.sink import Sink

@@ -56,7 +56,7 @@ def test_every_pair_and_triple_is_decoded_as_the_server_does(unprepared_server, 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", [*SINGLE, "eucjpms", "sjis", "ujis"])
-def test_a_charset_lacks_the_characters_for_which_the_server_has_a_question_mark(unprepared_server, name):
+def test_a_charset_lacks_what_the_server_replaces_by_a_question_mark(unprepared_server, name):
     charset = charsets._CHARSETS[name]
     letters = [chr(code) for code in range(0x80, 0x10000) if not 0xD800 <= code < 0xE000]
     made = f"HEX(CONVERT(_utf8mb4 0x{{}} USING {name}))"

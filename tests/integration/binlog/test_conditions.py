@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pymysql
 import pytest
-from soak import first_quick
+from support.soak import first_quick
 
 from binlog.files.binlog_files import BinlogFiles, files_in
 from binlog.server.server_lookup import ServerLookup

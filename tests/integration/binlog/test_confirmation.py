@@ -11,9 +11,10 @@ import re
 from dataclasses import replace
 
 import pytest
-from defaults import definitions_of
-from integration.binlog.test_reader import await_rows, await_true, of_app, reading
 from integration.unprepared_servers import end_of
+from support.deadline import await_true
+from support.defaults import definitions_of
+from support.sources.recorder import await_rows, of_app, reading
 
 from binlog.schema.catalog import Catalog
 from binlog.server.definitions.confirming import Confirming

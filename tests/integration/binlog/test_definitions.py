@@ -11,10 +11,11 @@ from decimal import Decimal
 from pathlib import Path
 
 import pymysql
-from defaults import definitions_of
-from definition_cases import CASES, Case, In, Row
-from integration.binlog.test_reader import await_true, reading
 from integration.unprepared_servers import end_of
+from support.ddl.definition_cases import CASES, Case, In, Row
+from support.deadline import await_true
+from support.defaults import definitions_of
+from support.sources.recorder import reading
 
 from actors.sink.consumer_view import ConsumerView, History
 from binlog.formats.byte_cursor import ByteCursor

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from defaults import definitions_of
-from integration.binlog.test_reader import await_rows, of_app, reading
 from integration.unprepared_servers import end_of
+from support.defaults import definitions_of
+from support.sources.recorder import await_rows, of_app, reading
 
 from actors.sink.consumer_view import ConsumerView, History
 from binlog.server.described import described, shown_now

@@ -13,11 +13,11 @@ import random
 from pathlib import Path
 
 import pyarrow.compute as pc
-import pymysql
 import pytest
-from integration.differential import NULL, kinds
+from integration.differential import kinds
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
+from support.rows.random_table import Table
 
 from binlog.charsets import charsets
 from binlog.charsets.charsets import charset_of, text_decoder
@@ -28,7 +28,6 @@ from merge.rows.text import text
 from merge.values.chunk import MYSQL_TYPE, Op, TableName
 
 SEEDS = int(os.environ.get("CANAL_GROUP_SEEDS", "2"))
-ROWS = 30
 
 
 @pytest.fixture
@@ -42,53 +41,6 @@ def mysql(two_mysqls):
 @pytest.fixture
 def server(request):
     return request.getfixturevalue(request.param)
-
-
-class Table:
-    """A table by chance, and the rows that are in it."""
-
-    def __init__(self, server, name, columns, chance):
-        self.server, self.name, self.columns, self.chance = server, name, columns, chance
-
-    def write(self, changes=ROWS):
-        names = [f"c{place}" for place in range(len(self.columns))]
-        definition = ", ".join(f"{name} {kind.sql}" for name, kind in zip(names, self.columns, strict=True))
-        with contextlib.closing(self.server.connect()) as connection, connection.cursor() as cursor:
-            cursor.execute("SET sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'")
-            cursor.execute(f"CREATE TABLE app.{self.name} (id INT PRIMARY KEY, {definition}) CHARSET utf8mb4")
-            for number in range(changes):
-                values = [
-                    kind.value(self.chance) if self.chance.random() < 0.85 else NULL for kind in self.columns
-                ]
-                self._run(cursor, f"INSERT INTO app.{self.name} VALUES ({number}, {{}})", values)
-            for number in range(0, changes, 3):
-                chosen = self.chance.sample(range(len(names)), min(9, len(names)))
-                sets = ", ".join(f"{names[place]} = {{{at}}}" for at, place in enumerate(chosen))
-                values = [self.columns[place].value(self.chance) for place in chosen]
-                sql = sets.format(*(expression for expression, _ in values))
-                parameters = [each for _, several in values for each in several]
-                cursor.execute(f"UPDATE app.{self.name} SET {sql} WHERE id = {number}", parameters)
-            cursor.execute(f"DELETE FROM app.{self.name} WHERE id % 7 = 2")
-
-    @staticmethod
-    def _run(cursor, sql, values):
-        parameters = [each for _, several in values for each in several]
-        cursor.execute(sql.format(", ".join(expression for expression, _ in values)), parameters)
-
-    def selected(self):
-        """Return id -> values as SELECT gives them, none converted."""
-        shown = ", ".join(kind.select.format(f"c{place}") for place, kind in enumerate(self.columns))
-        with (
-            contextlib.closing(self.server.connect(conv=ENCODERS)) as connection,
-            connection.cursor() as cursor,
-        ):
-            cursor.execute("SET time_zone = '+00:00'")
-            cursor.execute(f"SELECT id, {shown} FROM app.{self.name}")
-            return {int(row[0]): row[1:] for row in cursor.fetchall()}
-
-
-#: how parameters are sent; what comes back stays as it is
-ENCODERS = {kind: each for kind, each in pymysql.converters.conversions.items() if not isinstance(kind, int)}
 
 
 class Decoded:

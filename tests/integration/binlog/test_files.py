@@ -6,7 +6,8 @@ import contextlib
 import json
 from pathlib import Path
 
-from integration.binlog.test_reader import ALL_TYPES, ROW_1, await_rows, reading
+from support.rows.all_types import ALL_TYPES, ROW_1
+from support.sources.recorder import await_rows, reading
 
 from binlog.files.binlog_files import BinlogFiles, files_in
 from binlog.server.server_lookup import ServerLookup

@@ -11,20 +11,21 @@ import os
 from dataclasses import replace
 
 import pytest
-from defaults import chunk_limits
-from integration.binlog.test_gtid import (
+from support.deadline import await_true
+from support.defaults import chunk_limits
+from support.sources.purged_logs import NO_GTID_MODE, reset, rotate_and_purge
+from support.sources.recorder import await_rows, reading
+from support.sources.replication import (
     FIRST_MARIADB,
     MAKES,
     OTHER_LOG,
     gtids,
     ids_of,
     insert,
+    read_all,
     replicate,
     servers,
 )
-from integration.binlog.test_history import NO_GTID_MODE, reset, rotate_and_purge
-from integration.binlog.test_identity import read_all
-from integration.binlog.test_reader import await_rows, await_true, reading
 
 from binlog.server.listener import position_after
 from binlog.server.source import connect, server_facts
@@ -237,7 +238,7 @@ def test_a_replica_has_the_times_of_its_source(make, options, source_address):
 
 
 @FIRST_MARIADB
-def test_the_log_ends_before_a_transaction_whose_rows_were_read(make, source_address):
+def test_a_log_cut_before_a_consumed_transaction_skips_no_other_rows(make, source_address):
     """The next transaction is another one: no rows of it are taken for those that were read."""
     count = 2000
     with servers(make, []) as (server,):

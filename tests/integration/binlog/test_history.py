@@ -6,8 +6,10 @@ import contextlib
 from dataclasses import replace
 
 import pytest
-from integration.binlog.test_gtid import MAKES, gtids, ids_of, insert, servers
-from integration.binlog.test_reader import await_rows, await_true, reading
+from support.deadline import await_true
+from support.sources.purged_logs import NO_GTID_MODE, files_of, read_from, reset, rotate_and_purge
+from support.sources.recorder import await_rows, reading
+from support.sources.replication import MAKES, gtids, ids_of, insert, servers
 
 from binlog.server.reader import SourceReader
 from binlog.server.source import connect, server_facts
@@ -16,35 +18,6 @@ from merge.errors import DataError, PositionPurged, SourceUnavailable
 from merge.values.gtids.gtid import NO_GTIDS
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer
-
-NO_GTID_MODE = ["--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"]
-
-
-def files_of(server):
-    return [row[0] for row in server.execute("SHOW BINARY LOGS")]
-
-
-def rotate_and_purge(server, times=3):
-    """Begin new files, as a server does every night, and let go of all but the last."""
-    for _ in range(times):
-        server.execute("FLUSH BINARY LOGS")
-    last = files_of(server)[-1]
-
-    def purged():
-        server.execute(f"PURGE BINARY LOGS TO '{last}'")
-        return files_of(server) == [last]
-
-    await_true(purged, "the server lets go of its old files")
-    return last
-
-
-def reset(server):
-    """Begin the binary logs anew, in a later second than they were begun before."""
-    mysql = isinstance(server, MySqlServer)
-    statement = "RESET BINARY LOGS AND GTIDS" if mysql else "RESET MASTER"
-    ((begun,),) = server.execute("SELECT UNIX_TIMESTAMP()")
-    await_true(lambda: server.execute("SELECT UNIX_TIMESTAMP()")[0][0] > begun, "the next second")
-    server.execute(statement)
 
 
 @pytest.fixture
@@ -102,7 +75,7 @@ def test_a_purge_that_took_transactions_along_is_told(make, source_address):
         assert ids_of(again) == []
 
 
-def test_without_gtids_nobody_knows_what_a_purge_took(source_address):
+def test_a_purge_without_gtids_has_an_unknown_extent(source_address):
     with servers(MySqlServer, NO_GTID_MODE) as (server,):
         address = source_address(server)
         with reading(address) as recorder:
@@ -139,13 +112,7 @@ def test_a_reset_is_seen_though_the_places_coincide(make, source_address, follow
             assert not isinstance(caught.value, PositionPurged)
 
 
-def read_from(address, position):
-    with reading(address, start=position) as recorder:
-        await_true(lambda: recorder.error is not None or recorder.rows("g"), "an end")
-        assert ids_of(recorder) == []
-
-
-def test_a_position_of_a_file_that_a_reset_took_is_no_purged_one(source_address):
+def test_a_position_in_a_file_from_before_a_reset_is_not_called_purged(source_address):
     """The reset binary logs begin with a lower number."""
     with servers(MariaDbServer, []) as (server,):
         address = source_address(server)

@@ -7,17 +7,18 @@ import socket
 import threading
 
 import pytest
-from integration.binlog.test_gtid import (
+from support.deadline import await_true
+from support.sources.recorder import await_rows, reading
+from support.sources.replication import (
     MAKES,
     OTHER_LOG,
     gtids,
     ids_of,
     insert,
-    last_position,
+    read_all,
     replicate,
     servers,
 )
-from integration.binlog.test_reader import await_rows, await_true, reading
 
 from merge.errors import DataError, SourceUnavailable, SourceUnfit
 from playground.database.mariadb import MariaDbServer
@@ -72,13 +73,6 @@ class Balancer:
             each.close()
         for thread in self.threads:
             thread.join(10)
-
-
-def read_all(address, count):
-    """Read so many rows, and return where the reader then stood."""
-    with reading(address, begin="earliest") as recorder:
-        await_rows(recorder, "g", count)
-    return last_position(recorder, address)
 
 
 def test_a_server_that_only_the_dump_reached_is_not_read(source_address):

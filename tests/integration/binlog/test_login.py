@@ -6,8 +6,8 @@ import contextlib
 
 import pymysql
 import pytest
-from certificates import Authority
-from integration.conftest import started
+from support.security.certificates import Authority
+from support.sources.installed import started
 
 from binlog.server.source import connect, query
 from merge.errors import SourceUnfit

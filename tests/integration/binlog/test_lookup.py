@@ -8,7 +8,7 @@ import datetime as dt
 from types import SimpleNamespace
 
 import pytest
-from integration.binlog.test_reader import await_rows, reading
+from support.sources.recorder import await_rows, reading
 
 from binlog.server.server_lookup import ServerLookup
 from binlog.server.source import connect

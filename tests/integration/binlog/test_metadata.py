@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from defaults import definitions_of
-from integration.binlog.test_reader import await_rows, await_true, of_app, reading
 from integration.unprepared_servers import end_of
+from support.deadline import await_true
+from support.defaults import definitions_of
+from support.sources.recorder import await_rows, of_app, reading
 
 from merge.errors import DefinitionContradicted, UnsupportedEvent
 from merge.values.position import Position
@@ -105,7 +106,7 @@ def test_a_table_that_no_statement_touches_is_what_the_server_shows(unprepared, 
     assert after(recorder, "t") == [{"id": 1, "v": 10}, {"w": 5, "id": 2, "v": 20}]
 
 
-def test_rows_of_a_table_that_was_altered_since_and_not_created_are_refused(unprepared, source_address):
+def test_rows_of_a_table_altered_but_not_created_since_are_refused(unprepared, source_address):
     unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
     start = end_of(unprepared, source_address)
     unprepared.execute(
@@ -125,9 +126,7 @@ def test_rows_of_a_table_that_was_altered_since_and_not_created_are_refused(unpr
     assert after(recorder, "t") == [{"w": 5, "id": 2, "v": 20}]
 
 
-def test_a_reader_that_begins_again_before_an_alter_that_it_has_read_knows_the_table_as_it_was(
-    unprepared, source_address
-):
+def test_a_restart_before_an_alter_reads_the_table_as_it_was(unprepared, source_address):
     """1. A reader reads past an ALTER. 2. A rewind: the next one begins before it, and knows as much."""
     address = source_address(unprepared)
     definitions = definitions_of(address.name, of_app)
@@ -187,7 +186,7 @@ def test_a_definition_that_contradicts_the_rows_is_refused(unprepared, source_ad
 
 
 @pytest.mark.parametrize("reads", ["backlog", "live"])
-def test_statements_of_others_stop_nobody(unprepared, source_address, reads):
+def test_statements_of_other_sessions_do_not_stop_the_reader(unprepared, source_address, reads):
     """Who may create tables in a schema that is left out writes what is hard to read; kept rows go on."""
     quotes = "'" * 60_000
     size = 15 << 20

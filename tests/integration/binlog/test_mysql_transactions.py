@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from integration.binlog.test_reader import await_rows, reading
+from support.sources.recorder import await_rows, reading
 
 from binlog.server.binlog_stream import resume_after
 

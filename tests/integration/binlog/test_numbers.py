@@ -12,8 +12,8 @@ from typing import Any
 
 import pymysql
 import pytest
-from number_texts import DOUBLES
-from soak import first_quick
+from support.rows.number_texts import DOUBLES
+from support.soak import first_quick
 
 from binlog.files.binlog_files import files_in
 from playground.database.server_process import DatabaseServer

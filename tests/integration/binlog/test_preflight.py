@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pymysql
 import pytest
-from integration.binlog.test_reader import await_true
+from support.deadline import await_true
 
 from binlog.server.clock import SourceClock
 from binlog.server.preflight.preflight import preflight, register, require
@@ -67,7 +67,7 @@ def sessions_of(checks):
     return [(each.ok, each.found, each.fix) for each in checks if each.name == "binlog_format of sessions"]
 
 
-def test_a_format_that_was_set_by_a_statement_may_not_be_that_of_older_sessions(own_mariadb, source_address):
+def test_a_format_set_by_a_statement_may_not_apply_to_older_sessions(own_mariadb, source_address):
     address = source_address(own_mariadb)
     assert sessions_of(preflight(address)) == []
     own_mariadb.execute("SET GLOBAL binlog_format = 'ROW'")

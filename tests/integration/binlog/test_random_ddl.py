@@ -13,14 +13,15 @@ from random import Random
 
 import pymysql
 import pytest
-from ddl_sequences import EXPLORES, MODES, SCHEMAS, Author, comparable
-from defaults import definitions_of
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
-from integration.binlog.test_catalog import Twin
-from integration.binlog.test_reader import await_true, reading
-from integration.binlog.test_schema_history import continued
 from integration.unprepared_servers import end_of
+from support.ddl.ddl_sequences import EXPLORES, MODES, SCHEMAS, Author, comparable
+from support.ddl.stored_history import continued
+from support.ddl.twin import Twin
+from support.deadline import await_true
+from support.defaults import definitions_of
+from support.sources.recorder import reading
 
 from binlog.schema.definition import TableDefinition
 from binlog.server.definitions.present import PresentReader

@@ -7,11 +7,13 @@ import contextlib
 import datetime as dt
 import struct
 import threading
-import time
 from decimal import Decimal
 
 import pytest
-from defaults import chunk_limits, source_reader
+from support.deadline import await_true
+from support.defaults import chunk_limits, source_reader
+from support.rows.all_types import ALL_TYPES, ROW_1
+from support.sources.recorder import Recorder, await_rows, of_app, reading
 
 from binlog.server.binlog_stream import resume_after
 from merge.errors import (
@@ -23,134 +25,6 @@ from merge.errors import (
 from merge.values.chunk import Op, TableName
 from merge.values.header import WHOLE, Flag
 from merge.values.position import Position
-
-
-def await_true(condition, what, deadline_s=60.0):
-    """Wait until a condition holds; fail with `what` after the deadline."""
-    waited = threading.Event()
-    end = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < end, f"not within {deadline_s:g} s: {what}"
-        waited.wait(0.01)
-
-
-def of_app(schema, table):
-    return TableName(schema, table) if schema == "app" else None
-
-
-class Recorder:
-    """A listener that keeps all it is told, and can be held up."""
-
-    def __init__(self):
-        self.events = []
-        self.gate = threading.Event()
-        self.gate.set()
-        #: the chunk that is held up
-        self.held = None
-        self.error = None
-
-    def opened(self, position):
-        self.events.append(("opened", position))
-
-    def chunk_read(self, chunk):
-        self.held = chunk
-        self.gate.wait()
-        self.held = None
-        self.events.append(("chunk", chunk))
-
-    def caught_up(self, frontier_us):
-        self.events.append(("caught_up", frontier_us))
-
-    def connected(self, skew_us, server_version):
-        self.events.append(("connected", (skew_us, server_version)))
-
-    def disconnected(self, error, retry_after_s):
-        self.events.append(("disconnected", error))
-        assert 0 < retry_after_s <= 10
-
-    def of(self, kind):
-        return [value for name, value in list(self.events) if name == kind]
-
-    @property
-    def chunks(self):
-        return self.of("chunk")
-
-    @property
-    def headers(self):
-        return [header for chunk in self.chunks for header in chunk.headers]
-
-    @property
-    def transactions(self):
-        """The transactions that changed rows of a selected table, or its definition."""
-        return [h for h in self.headers if int(h["flags"]) & Flag.END and (h["rows"] or h["row_begin"])]
-
-    def rows(self, table):
-        """Rows of a table in the order in which they were handed over."""
-        return [
-            row
-            for chunk in self.chunks
-            for each in chunk.tables
-            if each.name.table == table
-            for row in each.rows.to_pylist()
-        ]
-
-    @property
-    def statements(self):
-        return [r for chunk in self.chunks if chunk.statements for r in chunk.statements.to_pylist()]
-
-
-@contextlib.contextmanager
-def reading(address, start=None, limits=None, select=of_app, *, connects=True, **options):
-    """Run a reader in a thread; on the way out it is stopped, and its error raised."""
-    recorder = Recorder()
-    reader = source_reader(address, select, limits or chunk_limits(), recorder, **options)
-
-    def run():
-        try:
-            reader.run(start)
-        except Exception as error:  # noqa: BLE001 - handed to the test
-            recorder.error = error
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        if connects:
-            await_true(lambda: recorder.of("connected") or recorder.error, "the reader connects")
-        yield recorder
-    finally:
-        recorder.gate.set()
-        reader.stop()
-        thread.join(20)
-        assert not thread.is_alive(), "the reader stops"
-    if recorder.error is not None:
-        raise recorder.error
-
-
-def await_rows(recorder, table, count):
-    await_true(lambda: recorder.error or len(recorder.rows(table)) >= count, f"{count} rows of {table}")
-    if recorder.error is not None:
-        raise recorder.error
-
-
-ALL_TYPES = """CREATE TABLE app.t (
-    id BIGINT UNSIGNED PRIMARY KEY, i1 TINYINT, u1 TINYINT UNSIGNED, i2 SMALLINT, u2 SMALLINT UNSIGNED,
-    i3 MEDIUMINT, u3 MEDIUMINT UNSIGNED, i4 INT, u4 INT UNSIGNED, i8 BIGINT, f FLOAT, d DOUBLE,
-    dec1 DECIMAL(38,10), dec2 DECIMAL(65,30), dec3 DECIMAL(5,5), b1 BIT(1), b9 BIT(9), b64 BIT(64),
-    da DATE, t0 TIME, t3 TIME(3), t6 TIME(6), dt0 DATETIME, dt3 DATETIME(3), dt6 DATETIME(6),
-    ts0 TIMESTAMP NULL, ts6 TIMESTAMP(6) NULL, y YEAR, c CHAR(10), vc VARCHAR(300) CHARACTER SET latin1,
-    vu VARCHAR(300), bi BINARY(8), vb VARBINARY(300), bl MEDIUMBLOB, tx TEXT, lt LONGTEXT CHARACTER SET utf16,
-    en ENUM('a','b','ü'), enl ENUM('x','é') CHARACTER SET latin1, st SET('a','b','c','d'), js JSON, g POINT
-)"""
-ROW_1 = """INSERT INTO app.t VALUES (
-    18446744073709551615, -128, 255, -32768, 65535, -8388608, 16777215, -2147483648, 4294967295,
-    -9223372036854775808, 1.5, -2.25e300, -1234567890123456789012345678.0123456789,
-    12345678901234567890123456789012345.123456789012345678901234567890, -0.00001,
-    b'1', b'100000001', b'1000000000000000000000000000000000000000000000000000000000000001',
-    '9999-12-31', '-838:59:59', '-00:00:00.500', '-01:02:03.000004', '1000-01-01 00:00:00',
-    '2026-02-03 04:05:06.789', '1999-12-31 23:59:59.999999', '2038-01-19 03:14:07',
-    '1970-01-01 00:00:01.000001', 2155, 'char', 'é€', '日本😀', x'0102', x'ff00ff', x'89504e47',
-    'tëxt', '😀', 'ü', 'é', 'd,a',
-    '{"a": [1, "ü"]}', POINT(1, 2))"""
 
 
 def test_all_types_round_trip(mariadb, source_address):
@@ -470,7 +344,7 @@ def test_purged_position_names_what_is_left(own_mariadb, source_address):
 
 
 @pytest.mark.parametrize("offset", [5, 900_000_000], ids=["inside an event", "past the end"])
-def test_position_that_is_none_of_the_source(mariadb, source_address, offset):
+def test_a_position_of_another_source_is_refused(mariadb, source_address, offset):
     (file, _, *_), *_ = mariadb.execute("SHOW MASTER STATUS")
     with (
         pytest.raises(PositionRefused) as caught,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from integration.binlog.test_gtid import MAKES, gtids, insert, servers
-from integration.binlog.test_history import read_from, reset, rotate_and_purge
-from integration.binlog.test_reader import await_rows, await_true, reading
+from support.deadline import await_true
+from support.sources.purged_logs import read_from, reset, rotate_and_purge
+from support.sources.recorder import await_rows, reading
+from support.sources.replication import MAKES, gtids, insert, servers
 
 from merge.errors import DataError, PositionPurged
 
@@ -31,7 +32,7 @@ def check(error, server, position):
 
 @MAKES
 @pytest.mark.parametrize("rotations", [0, pytest.param(3, marks=pytest.mark.soak)])
-def test_a_source_restored_from_an_older_copy_is_no_purged_one(make, rotations, source_address):
+def test_a_source_restored_from_an_older_copy_is_not_called_purged(make, rotations, source_address):
     """1. Its data folder is copied. 2. It goes on, in newer files or in one of the same name, and rows are
     read. 3. The copy takes its place, and has other transactions.
     """
@@ -61,7 +62,7 @@ def test_a_source_restored_from_an_older_copy_is_no_purged_one(make, rotations, 
 
 @pytest.mark.soak
 @MAKES
-def test_a_source_that_was_reset_and_has_purged_is_no_purged_one(make, source_address):
+def test_a_source_that_was_reset_and_purged_is_not_called_purged(make, source_address):
     """Its oldest file has a higher number than the position's: only the GTIDs tell."""
     with servers(make, []) as (server,):
         address = source_address(server)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from integration.binlog.test_reader import await_rows, reading
+from support.sources.recorder import await_rows, reading
 
 from binlog.server.preflight.preflight import preflight
 from merge.errors import UnsupportedEvent

@@ -8,9 +8,10 @@ from collections import Counter
 
 import pymysql
 import pytest
-from defaults import chunk_limits
-from integration.binlog.test_reader import await_true, reading
-from soak import first_quick
+from support.deadline import await_true
+from support.defaults import chunk_limits
+from support.soak import first_quick
+from support.sources.recorder import reading
 
 from binlog.server.binlog_stream import resume_after
 from merge.errors import UnsupportedEvent

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from defaults import chunk_limits
-from integration.binlog.test_reader import await_rows, reading
+from support.defaults import chunk_limits
+from support.sources.recorder import await_rows, reading
 
 from binlog.files.beginning import beginning as beginning_in_files
 from binlog.files.binlog_files import files_in

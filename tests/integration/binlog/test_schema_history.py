@@ -8,11 +8,13 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from defaults import definitions_of
-from integration.binlog.test_gtid import replicate
-from integration.binlog.test_reader import await_rows, await_true, of_app, reading
 from integration.unprepared_servers import DEFAULTS, end_of
-from soak import first_quick
+from support.ddl.stored_history import continued
+from support.deadline import await_true
+from support.defaults import definitions_of
+from support.soak import first_quick
+from support.sources.recorder import await_rows, of_app, reading
+from support.sources.replication import replicate
 
 from binlog.server.definitions import learning
 from binlog.server.source import connect, server_facts
@@ -25,13 +27,6 @@ from playground.database.servers import start_all
 
 def after(recorder, table="t"):
     return [row["after"] for row in recorder.rows(table)]
-
-
-def continued(stored, news):
-    """Return what is stored after news."""
-    if news is None:
-        return stored
-    return news.text if news.whole else stored + news.text
 
 
 class Process:
@@ -58,7 +53,7 @@ class Process:
         return Process(self.address, self.stored, select or self.select)
 
 
-def test_a_restart_between_an_alter_and_its_reading_knows_the_table_as_it_was(unprepared, source_address):
+def test_a_restart_between_an_alter_and_its_read_uses_the_old_table(unprepared, source_address):
     unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
     start = end_of(unprepared, source_address)
     process = Process(source_address(unprepared))

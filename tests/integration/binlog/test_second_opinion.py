@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from integration.binlog.test_differential import Table
 from integration.differential import kinds
+from support.rows.random_table import Table
 
 from binlog.second_opinion.tail import tail_of_server
 from binlog.server.dump.dump_request import dump_from

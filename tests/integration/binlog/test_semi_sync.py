@@ -7,8 +7,9 @@ import threading
 
 import pymysql
 import pytest
-from defaults import chunk_limits, source_reader
-from integration.binlog.test_reader import Recorder, await_rows, await_true, of_app, reading
+from support.deadline import await_true
+from support.defaults import chunk_limits, source_reader
+from support.sources.recorder import Recorder, await_rows, of_app, reading
 
 from actors.store.ring import RingStore
 from binlog.server.preflight.preflight import preflight

@@ -6,9 +6,10 @@ import contextlib
 
 import pymysql
 import pytest
-from defaults import definitions_of
-from integration.binlog.test_reader import await_true, of_app, reading
-from soak import first_quick
+from support.deadline import await_true
+from support.defaults import definitions_of
+from support.soak import first_quick
+from support.sources.recorder import of_app, reading
 
 from binlog.files.binlog_files import BinlogFiles
 from binlog.statements.beginnings import BEGINNINGS

@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 import pymysql
 import pytest
-from ddl_sequences import SCHEMAS, comparable
-from integration.binlog.test_catalog import COLUMNS_OF, Twin, different, flat
-from sql_suites import statements
+from support.ddl.ddl_sequences import SCHEMAS, comparable
+from support.ddl.sql_suites import statements
+from support.ddl.twin import COLUMNS_OF, Twin, different, flat
 
 from binlog.schema.catalog import Catalog
 from binlog.schema.definition import Generated, SourceName, TableDefinition, UnknownTable

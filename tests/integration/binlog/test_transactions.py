@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pymysql
 import pytest
-from defaults import chunk_limits
-from integration.binlog.test_reader import await_rows, await_true, reading
+from support.deadline import await_true
+from support.defaults import chunk_limits
+from support.sources.recorder import await_rows, reading
 
 from binlog.server.binlog_stream import resume_after
 from merge.errors import PositionPurged

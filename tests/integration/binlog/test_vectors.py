@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from unit.binlog.columns.test_vectors import LARGE, SMALL, named, row, written
+from support.rows.vectors import LARGE, SMALL, named, row, written
 
 from programs.command.binlog.tool import server_at, show
 

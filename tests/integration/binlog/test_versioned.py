@@ -10,8 +10,8 @@ from collections import Counter
 
 import pymysql
 import pytest
-from integration.binlog.test_reader import await_rows, reading
 from integration.unprepared_servers import end_of
+from support.sources.recorder import await_rows, reading
 
 from actors.shard.row_search import changes_of
 from actors.sink.consumer_view import ConsumerView, History
@@ -210,9 +210,7 @@ def test_a_table_that_becomes_versioned_and_is_so_no_longer_is_followed(mariadb,
 
 
 @pytest.mark.parametrize("columns", ["id INT PRIMARY KEY, a TEXT UNIQUE", "id INT, row_time TIMESTAMP(6)"])
-def test_named_rows_of_a_table_that_may_be_versioned_are_refused_if_its_definition_is_not_known(
-    mariadb, source_address, columns
-):
+def test_named_rows_of_a_possibly_versioned_table_need_its_definition(mariadb, source_address, columns):
     """As a plain table's rows with names are not."""
     with logging(mariadb, "FULL"):
         mariadb.execute(
@@ -235,7 +233,7 @@ def test_named_rows_of_a_table_that_may_be_versioned_are_refused_if_its_definiti
     assert len(recorder.rows("plain")) == 1
 
 
-def test_a_table_with_periods_of_transaction_ids_is_refused_with_what_to_do(mariadb, source_address):
+def test_a_table_with_transaction_id_periods_is_refused_with_a_hint(mariadb, source_address):
     start = end_of(mariadb, source_address)
     mariadb.execute(
         f"CREATE TABLE app.t ({EXPLICIT.replace('TIMESTAMP(6)', 'BIGINT UNSIGNED')}) WITH SYSTEM VERSIONING",

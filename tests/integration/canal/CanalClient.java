@@ -31,7 +31,7 @@ import org.slf4j.LoggerFactory;
  * canal's Java client, unchanged, in a process of its own.
  *
  * <p>Reads commands as JSON lines, [method, arguments], and answers each with a JSON line, {"value": ...} or {"error": ...}.
- * Methods, arguments and entries are those of canal_python_client.py, so that one test can drive either client.
+ * Methods, arguments and entries are those of canal_python.py, so that one test can drive either client.
  */
 final class CanalClient {
     private static final TimeUnit[] UNITS = TimeUnit.values();

@@ -72,7 +72,7 @@ def test_clients_of_both_protocols_find_the_next_server(shop: Shop, zookeeper: K
 
 
 @pytest.mark.soak
-def test_a_standby_server_says_that_it_is_none(shop: Shop):
+def test_a_standby_server_says_that_it_is_not_active(shop: Shop):
     with shop.serve(**CANAL) as one, shop.serve(**CANAL) as other:
         eventually(lambda: state_of(one)["active"] or state_of(other)["active"], "one to be active")
         standby = other if state_of(one)["active"] else one

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import soak
 from integration.canal_clients import RawClient, Refused, inserted_ids
 from integration.shared_servers import SharedShop
+from support import soak
 
 from canal_group.canal_protocol import packet_pb2
 

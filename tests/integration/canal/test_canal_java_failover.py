@@ -1,7 +1,5 @@
 """canal's Java client by ZooKeeper: it finds the active server, and goes on after each way to lose it."""
 
-# ruff: noqa: F401, F811 - a fixture is imported, and used by name
-
 from __future__ import annotations
 
 import contextlib
@@ -16,7 +14,6 @@ from typing import Any
 import pytest
 from integration.canal_clients import ANSWER_S, ClientProcess, canal_python, images_of
 from integration.canal_java import Java
-from integration.examples.test_cli import offline
 from integration.serve_process import Serve
 from integration.shared_servers import state_of
 from integration.shop import DEADLINE_S, Shop, in_background, kill

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import Authority
 from integration.canal_clients import RawClient, Refused
 from integration.shared_servers import SharedShop
+from support.security.certificates import Authority
 
 PASSWORD = "pass wörd"
 
@@ -51,7 +51,7 @@ def test_nothing_is_answered_before_the_login(served: SharedShop):
         client.subscribe()
 
 
-def test_who_does_not_log_in_and_who_is_idle_is_disconnected(served: SharedShop):
+def test_a_client_without_a_login_and_an_idle_client_are_disconnected(served: SharedShop):
     with connection(served) as silent, pytest.raises(ConnectionError):
         silent.receive()
     with connection(served) as client:

@@ -146,7 +146,7 @@ def test_a_refused_ack_ends_the_connection_with_the_reason(served: SharedShop, r
     assert cursor_of(served) == before
 
 
-def test_an_ack_without_an_id_is_answered_and_one_of_no_batch_is_not(served: SharedShop, raw: RawClient):
+def test_an_ack_without_an_id_is_answered_and_one_without_a_batch_is_not(served: SharedShop, raw: RawClient):
     raw.ack(0)
     with pytest.raises(Refused, match="402"):
         raw.acknowledged()

@@ -50,7 +50,7 @@ def test_a_stop_is_seen_obeyed_and_outlives_the_servers(coordinate, switch):
     assert winner.result() > epoch
 
 
-def test_nobody_wins_past_a_mark_that_came_a_moment_ago(coordinate, switch, monkeypatch):
+def test_a_stop_mark_put_during_an_election_prevents_it(coordinate, switch, monkeypatch):
     """The candidate has looked, and found no mark; then the mark is put; then its transaction arrives."""
     server = coordinate("a")
     look = server._look_at_stop_mark
@@ -68,7 +68,7 @@ def test_nobody_wins_past_a_mark_that_came_a_moment_ago(coordinate, switch, monk
     assert campaign.result() == 1
 
 
-def test_resigning_lets_the_next_one_win_at_once_and_takes_consumers_nodes_along(coordinate, zookeeper):
+def test_resigning_elects_the_next_server_and_removes_consumers_nodes(coordinate, zookeeper):
     first, second = coordinate("a"), coordinate("b")
     first.campaign()
     first.lease_consumer("1001", "reader")
@@ -82,17 +82,14 @@ def test_resigning_lets_the_next_one_win_at_once_and_takes_consumers_nodes_along
     assert second.active_address() == "b:11111"
 
 
-def test_a_server_whose_running_node_says_so_lets_another_one_serve(
-    coordinate, zookeeper, destination, monkeypatch
-):
+def test_a_server_resigns_if_its_running_node_says_so(coordinate, zookeeper, destination):
     """canal's operators write `"active": false` into `running`.
 
     1. other text in it changes nothing; 2. that one does: the server is asked to release, and still serves;
     3. it resigns and campaigns at once: the standby wins all the same; 4. it wins again when that one is
     gone, and was asked nothing.
     """
-    monkeypatch.setattr("actors.coordination.zookeeper.RELEASED_S", 1.0)
-    first, second = coordinate("a"), coordinate("b")
+    first, second = coordinate("a", released_s=1.0), coordinate("b", released_s=1.0)
     first.campaign()
     running = first.connection.tree.running
     client = KazooClient(zookeeper.hosts)
@@ -117,7 +114,7 @@ def test_a_server_whose_running_node_says_so_lets_another_one_serve(
     assert not first.release_asked()
 
 
-def test_a_standby_knows_who_is_active(coordinate):
+def test_a_standby_knows_the_active_server(coordinate):
     first, second = coordinate("a"), coordinate("b")
     first.campaign()
     waiting = Campaign(second)

@@ -215,7 +215,7 @@ def test_running_taken_away_by_hand_ends_the_tenure(coordinate, client, destinat
     assert server.campaign() == 2
 
 
-def test_a_short_cut_is_survived_and_a_longer_one_stops_serving_until_mended(coordinate, proxy):
+def test_a_short_disconnection_is_survived_and_a_long_one_stops_serving(coordinate, proxy):
     """The session is long, the clock is the test's.
 
     1. cut off: serving goes on; 2. the clock passes the deadline: it stops, though nothing has said that the
@@ -409,9 +409,7 @@ def test_consumers_epochs_grow_and_survive_a_restart(coordinate, client, destina
     assert second.lease_consumer("1001", "four") == ConsumerLease("1001", "four", 4)
 
 
-def test_nothing_is_kept_of_client_ids_that_are_gone_and_epochs_grow_all_the_same(
-    coordinate, client, destination
-):
+def test_a_released_client_id_leaves_nothing_and_epochs_still_grow(coordinate, client, destination):
     server = coordinate("a")
     epoch = server.campaign()
     store, root = Cursors(server), f"/otter/canal/destinations/{destination}"
@@ -476,7 +474,7 @@ def test_closing_ends_a_waiting_campaign(coordinate):
         campaign.result()
 
 
-def test_nobody_there_is_unavailable_and_can_be_tried_again(coordinate, proxy):
+def test_an_unreachable_ensemble_is_unavailable_and_can_be_retried(coordinate, proxy):
     proxy.cut()
     server = coordinate("a", hosts=proxy.hosts, connect_timeout_s=0.3)
     with pytest.raises(CoordinatorUnavailable):
@@ -492,7 +490,7 @@ def _wins(server):
         return False
 
 
-def test_hosts_that_are_none_are_refused(coordinate):
+def test_malformed_hosts_are_refused(coordinate):
     with pytest.raises(ConfigError):
         coordinate("a", hosts="127.0.0.1:not-a-port")
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from integration.examples.test_cli import run
 from integration.shared_servers import Pair, SharedShop, state_of
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop, in_background
 from integration.zookeeper_fixtures import eventually
 from kazoo.client import KazooClient
+from support.instance.program import run
 
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper
@@ -75,9 +75,7 @@ def test_a_consumer_with_two_gateways_goes_on_at_the_other_one(pair_shop: Shared
     reading.check(pair_shop)
 
 
-def test_a_get_after_a_failover_says_once_that_what_was_outstanding_is_lost(
-    pair_shop: SharedShop, pair: Pair
-):
+def test_a_get_after_a_failover_reports_outstanding_batches_lost_once(pair_shop: SharedShop, pair: Pair):
     with connect(pair_shop, pair.first, pair.second) as consumer:
         pair_shop.write(0, 10)
         lost = outstanding_batch(consumer)
@@ -91,7 +89,7 @@ def test_a_get_after_a_failover_says_once_that_what_was_outstanding_is_lost(
         consumer.ack(again.batch_id)
 
 
-def test_an_ack_whose_answer_was_lost_is_resolved_at_the_same_server(pair_shop: SharedShop):
+def test_an_ack_without_an_answer_is_resolved_at_the_same_server(pair_shop: SharedShop):
     with pair_shop.connect() as consumer:
         pair_shop.write(0, 10)
         for heard in (True, False):
@@ -104,9 +102,7 @@ def test_an_ack_whose_answer_was_lost_is_resolved_at_the_same_server(pair_shop: 
         assert consumer.outstanding() == []
 
 
-def test_an_ack_whose_answer_was_lost_with_its_server_is_resolved_at_the_next_one(
-    pair_shop: SharedShop, pair: Pair
-):
+def test_an_ack_without_an_answer_is_resolved_at_the_next_server(pair_shop: SharedShop, pair: Pair):
     """1. the ack is durable, its answer is lost and the server hands over: the ack succeeds, and its rows do
     not come again. "Rolled back" would be a lie: who discards its work then would lose the rows.
     """
@@ -176,7 +172,7 @@ threading.Event().wait()
 
 
 @pytest.mark.soak
-def test_a_killed_consumers_node_goes_and_the_one_that_waits_gets_its_batches(
+def test_a_waiting_consumer_gets_the_batches_of_a_killed_one(
     shop: Shop, one_zookeeper: EmbeddedZooKeeper, zookeeper: KazooClient
 ):
     """The lease at the server is long: it is the node that tells that the first consumer is gone.
@@ -274,7 +270,7 @@ def test_no_ack_is_accepted_by_two_servers(pair_shop: SharedShop, pair: Pair):
 
 
 @pytest.mark.soak
-def test_a_stopped_destination_is_served_by_nobody_until_it_is_started(
+def test_a_stopped_destination_has_no_server_until_it_is_started(
     pair_shop: SharedShop, pair: Pair, one_zookeeper: EmbeddedZooKeeper, zookeeper: KazooClient
 ):
     """1. two servers; 2. `stop`: nobody serves, and both say who stopped it; 3. a consumer waits; 4. `start`:
@@ -303,9 +299,7 @@ def test_a_stopped_destination_is_served_by_nobody_until_it_is_started(
     reading.check(pair_shop)
 
 
-def test_canals_word_in_the_running_node_moves_the_destination_to_the_standby(
-    pair_shop: SharedShop, pair: Pair
-):
+def test_the_running_node_moves_the_destination_to_the_standby(pair_shop: SharedShop, pair: Pair):
     """1. two servers, and a batch outstanding; 2. `"active": false` is written into `running`; 3. the other
     one serves, in good order: what was outstanding is rolled back and comes again, nothing is lost.
     """

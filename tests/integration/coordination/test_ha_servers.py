@@ -1,6 +1,6 @@
 """Several servers for one destination: one serves, and nobody serves without knowing that it may."""
 
-# ruff: noqa: F401, F811 - fixtures are imported, and used by name
+# ruff: noqa: F401 - fixtures are imported, and used by name
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from typing import Self
 import pytest
 import ray
 from chaos.ensemble import Ensemble
-from integration.examples.test_cli import PROGRAM, instance_file, offline, run
 from integration.serve_process import Serve
 from integration.shared_servers import state_of
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop, in_background
 from integration.zookeeper_fixtures import Proxy, eventually
 from kazoo.client import KazooClient
+from support.instance.program import PROGRAM, run
 
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper
@@ -50,7 +50,7 @@ def active(instance: Instance) -> bool:
 
 
 @pytest.mark.soak
-def test_a_standby_says_so_and_takes_over_from_a_killed_server_and_from_one_that_ends(
+def test_a_standby_takes_over_from_a_killed_or_ended_server(
     offline: Shop, instance_file: Path, one_zookeeper: EmbeddedZooKeeper, zookeeper: KazooClient
 ):
     """Two `serve` processes on Rays of their own, and one consumer that never subscribes again.
@@ -163,7 +163,7 @@ def _lives(pid: int) -> bool:
 
 
 @pytest.mark.soak
-def test_a_shard_whose_group_is_silent_leaves_its_source(shop: Shop):
+def test_a_shard_of_a_silent_group_leaves_its_source(shop: Shop):
     """1. rows flow; 2. the group is paused; 3. the shards' connections to the sources end by themselves."""
     with shop.serve() as instance, shop.connect(instance) as consumer:
         shop.write(0, 5)

@@ -8,9 +8,10 @@ import signal
 from dataclasses import replace
 
 import pytest
-from integration.binlog.test_reader import await_rows, await_true, reading
-from integration.dump_server.conftest import Source, ids, only
-from soak import first_quick
+from support.deadline import await_true
+from support.soak import first_quick
+from support.sources.dumped_source import Source, ids, only
+from support.sources.recorder import await_rows, reading
 
 from merge.errors import DataError
 
@@ -96,7 +97,7 @@ def test_the_dump_server_is_killed(source: Source) -> None:
         await_true(lambda: len(source.dumps) == 1, "one dump again")
 
 
-def test_a_slow_reader_stops_nobody(source: Source) -> None:
+def test_a_slow_reader_does_not_stop_other_readers(source: Source) -> None:
     """1. A reader stops. 2. Another gets more than the window. 3. The first reads by itself, and returns."""
     source.create("a")
     with (

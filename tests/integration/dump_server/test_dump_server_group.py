@@ -8,9 +8,9 @@ import signal
 from typing import Any
 
 import pytest
-from integration.dump_server.conftest import dump_server_pids
 from integration.shop import DEADLINE_S, Shop
 from integration.zookeeper_fixtures import eventually
+from support.sources.dumped_source import dump_server_pids
 
 import canal_group
 from actors.driver.launch import launch

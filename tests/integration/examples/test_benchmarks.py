@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from integration.examples.test_demo import require
+from support.sources.installed import require
 
 from benchmarks._canal_server import CanalMissingError, canal_server, fetch
 from playground.database.engine import Engine

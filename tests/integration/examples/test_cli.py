@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,46 +14,10 @@ from typing import Any
 
 import pytest
 from integration.shop import DEADLINE_S, Shop
+from support.instance.program import PROGRAM, run
 
-from actors.coordination.embedded import EmbeddedZooKeeper
-from playground.database.mariadb import MariaDbServer
-
-PROGRAM = [sys.executable, "-m", "programs.command.cli"]
 #: holds the password of a source, where a test sets it
 PASSWORD = "CANAL_GROUP_TEST_PASSWORD"
-
-
-def run(*arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end and check its exit status."""
-    done = subprocess.run(
-        [*PROGRAM, *arguments], capture_output=True, text=True, timeout=DEADLINE_S, check=False
-    )
-    assert done.returncode == status, done.stderr + done.stdout
-    return done
-
-
-@pytest.fixture
-def offline(one_zookeeper: EmbeddedZooKeeper, two_servers: list[MariaDbServer], tmp_path: Path) -> Shop:
-    """A shop that is served by another process: this one needs no Ray."""
-    for server in two_servers:
-        server.start()
-    return Shop(two_servers, one_zookeeper.hosts, tmp_path)
-
-
-@pytest.fixture
-def instance_file(offline: Shop, one_zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Path:
-    shards = "".join(
-        f"  - {{name: s{index}, host: 127.0.0.1, port: {server.port}, user: canal,"
-        " password_file: password}\n"
-        for index, server in enumerate(offline.servers)
-    )
-    file = tmp_path / "shop.yaml"
-    file.write_text(
-        f"preset: default\ndestination: {offline.destination}\nshards:\n{shards}"
-        f"coordination: {{kind: zookeeper, hosts: '{one_zookeeper.hosts}', session_timeout_s: 4}}\n"
-        "gateway: {port: 0}\nray: {num_cpus: 2}\n"
-    )
-    return file
 
 
 @contextmanager
@@ -102,9 +65,7 @@ def check_status(where: list[str], state: dict[str, Any]) -> None:
         assert re.search(rf"^{begins} +{clock} +-?\d+\.\d s +\d+ headers", wide, re.MULTILINE), wide
 
 
-def test_check_has_a_line_for_each_finding_and_fails_with_the_statement_that_mends_it(
-    offline: Shop, instance_file: Path
-):
+def test_check_prints_each_finding_and_the_statement_that_fixes_it(offline: Shop, instance_file: Path):
     good = run("check", "-c", str(instance_file)).stdout.splitlines()
     assert len(good) > len(offline.servers)
     assert all(line.startswith("ok") for line in good)

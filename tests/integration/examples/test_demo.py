@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pymysql
 import pytest
-from soak import patient
+from support.soak import patient
+from support.sources.installed import require
 
 from playground.database.engine import Engine
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer, Programs
 from playground.database.server_process import CANAL_USER, ServerMissingError
-from playground.database.servers import make
 from playground.load.held import read_tables
 from playground.load.workload import Workload
 from playground.load.writer import Writer, prepare
@@ -164,15 +164,6 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def require(engine: Engine) -> None:
-    """Skip a test whose servers cannot be had."""
-    try:
-        for server in make(engine, 2):
-            server.template()
-    except ServerMissingError as error:
-        pytest.skip(str(error))
-
-
 def wait_for(condition, what: str) -> None:
     deadline_s, pause = time.monotonic() + DEADLINE_S, threading.Event()
     while not condition():
@@ -212,7 +203,7 @@ def test_a_writer_remembers_exactly_what_the_server_committed(server):
     assert {name: sum(key[0] == name for key in rows) for name in left} == left
 
 
-def test_a_writer_out_of_time_still_adds_the_column_and_runs_the_large_transaction(server):
+def test_a_late_writer_still_adds_the_column_and_the_large_transaction(server):
     record = prepare(server, 0, "shop-0")
     workload = Workload(shard=0, shards=1, seed=3, transactions=50_000, big_rows=600)
     writer = Writer(server, 0, workload, record, gentle_rate=10, seconds=0.5)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from integration.shared_servers import SharedShop
 from integration.spark_sink import ROOT, options, show_a_row
-from soak import patient
+from support.soak import patient
 
 import canal_group
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pymysql
 import pytest
-from certificates import Authority
 from integration.shop import DEADLINE_S, Shop
 from integration.spark_examples import (
     definitions,
@@ -24,8 +23,9 @@ from integration.spark_examples import (
 )
 from integration.spark_fixtures import JAVA_OPTIONS
 from integration.spark_sink import CLIENT, ROOT, change, serving
-from rogue_server import rogue
-from soak import patient
+from support.security.certificates import Authority
+from support.security.rogue_server import rogue
+from support.soak import patient
 
 from actors.driver.instance import Instance
 
@@ -53,7 +53,7 @@ def forget_last_commit(checkpoint: Path) -> int:
 
 
 @pytest.mark.soak
-def test_a_submitted_mirror_in_parquet_that_is_killed_goes_on_as_if_nothing_had_been(
+def test_a_killed_parquet_mirror_continues(
     spark: Any, shop: Shop, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """1. The documented `spark-submit` mirrors while shards are written to, and is killed in the middle.
@@ -143,7 +143,7 @@ def check_picture(progress: Path, picture: Path, capfd: pytest.CaptureFixture[st
 
 
 @pytest.mark.soak
-def test_a_mirror_in_mysql_has_keys_of_several_columns_times_bytes_and_nulls(
+def test_a_mysql_mirror_has_composite_keys_times_bytes_and_nulls(
     spark: Any, shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1. It mirrors what is there. 2. Keys change, rows come back, a micro-batch is applied twice."""

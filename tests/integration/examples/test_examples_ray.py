@@ -19,7 +19,7 @@ from integration.processes import family
 from integration.shop import DEADLINE_S, Shop, kill
 from integration.spark_examples import example, line_of, tables
 from integration.spark_sink import CLIENT, ROOT, change, serving
-from soak import patient
+from support.soak import patient
 
 import canal_group
 from canal_group import ray_data
@@ -70,7 +70,7 @@ def state(changes: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.soak
-def test_a_dataset_has_the_rows_of_the_consumer_and_applied_they_are_the_tables(shop: Shop) -> None:
+def test_a_dataset_has_the_consumers_rows_and_makes_the_tables(shop: Shop) -> None:
     """1. Ranges in three parts: the rows, types and order of the Arrow client, as a table and as an envelope.
     2. The gateway, then a shard is killed: the dataset is read again, and is the same.
     """

@@ -9,7 +9,7 @@ import pytest
 from integration.shop import Shop
 from integration.spark_examples import example
 from integration.spark_sink import CLIENT
-from soak import patient
+from support.soak import patient
 
 pytestmark = pytest.mark.timeout(patient(120))
 
@@ -68,7 +68,7 @@ def last(lines: list[str]) -> dict[str, str]:
     return dict(line.split("  ", 1) for line in lines)
 
 
-def test_no_progress_is_no_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_progress_gives_no_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "nothing.jsonl").touch()
     with pytest.raises(SystemExit):
         example("plot.py", tmp_path / "nothing.jsonl", tmp_path / "nothing.png")

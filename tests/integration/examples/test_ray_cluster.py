@@ -1,7 +1,5 @@
 """The documented commands on three nodes of Ray, whose head is on disk: a server as a job, another job."""
 
-# ruff: noqa: F811 - fixtures are imported, and used by name
-
 from __future__ import annotations
 
 import os
@@ -15,11 +13,10 @@ from typing import Any
 
 import pyarrow.dataset as pads
 import pytest
-from integration.examples.test_cli import instance_file, offline  # noqa: F401
 from integration.shop import CLIENT, DEADLINE_S, Shop
 from integration.spark_sink import ROOT
 from integration.zookeeper_fixtures import eventually
-from soak import patient
+from support.soak import patient
 
 import canal_group
 from playground.database.child_process import free_port
@@ -116,7 +113,7 @@ def documented(file: str, replaced: dict[str, str]) -> list[str]:
 
 @pytest.mark.soak
 @pytest.mark.timeout(patient(600))
-def test_the_documented_jobs_serve_from_a_node_read_a_bounded_range_and_stop(
+def test_the_documented_jobs_serve_read_a_range_and_stop(
     offline: Shop,
     instance_file: Path,
     three_nodes: Cluster,

@@ -15,7 +15,7 @@ import canal_group
 from merge.calls.consumers import Get, Release
 
 
-def test_a_batch_whose_answer_was_lost_is_delivered_again(served: SharedShop):
+def test_a_batch_without_an_answer_is_delivered_again(served: SharedShop):
     """1. a get's answer never arrives; 2. the next get brings the same rows under a new id."""
     with served.connect() as consumer:
         served.write(0, 10)

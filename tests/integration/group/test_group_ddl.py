@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from integration.shop import DEADLINE_S, Shop
 from integration.zookeeper_fixtures import eventually
-from soak import first_quick
+from support.soak import first_quick
 
 import canal_group
 

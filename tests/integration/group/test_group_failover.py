@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from integration.binlog.test_gtid import gtids, replicate
-from integration.binlog.test_reader import await_true
 from integration.group_fixtures import all_started
 from integration.shop import Reading, Shop, in_background
+from support.deadline import await_true
+from support.sources.replication import gtids, replicate
 
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer

@@ -9,10 +9,10 @@ import time
 
 import pytest
 import ray
-from integration.binlog.test_reader import await_true
 from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S, Reading, Shop, in_background, kill
 from integration.zookeeper_fixtures import eventually
+from support.deadline import await_true
 from typer.testing import CliRunner
 
 import canal_group
@@ -50,7 +50,7 @@ def test_a_killed_shard_actor_comes_back_and_reads_on_from_the_cursor(served: Sh
     reading.check(served)
 
 
-def test_a_killed_group_actor_takes_over_from_itself_and_reads_on_from_the_cursor(served: SharedShop):
+def test_a_killed_group_actor_continues_at_the_cursor(served: SharedShop):
     with served.connect() as consumer:
         writing = in_background(lambda: served.write_everywhere(150))
         reading = Reading(consumer)
@@ -77,7 +77,7 @@ def test_a_killed_gateway_changes_nothing_but_a_moment(served: SharedShop):
 
 
 @pytest.mark.soak
-def test_a_gateway_that_is_away_for_longer_than_a_lease_costs_no_consumer_its_place(shop: Shop):
+def test_a_consumer_keeps_its_batch_while_the_gateway_is_down(shop: Shop):
     """1. a batch is outstanding; 2. the gateway is killed as often as it comes back, for twice a lease;
     3. the batch is the consumer's still, and what follows comes.
     """
@@ -101,7 +101,7 @@ def test_a_gateway_that_is_away_for_longer_than_a_lease_costs_no_consumer_its_pl
     assert reading.rollbacks == 0
 
 
-def test_a_killed_source_comes_back_on_its_data_and_nothing_is_lost_or_twice(shop: Shop):
+def test_a_killed_source_returns_without_loss_or_duplicates(shop: Shop):
     """1. rows flow; 2. one MariaDB is killed and restarted; 3. what it committed comes once."""
     with shop.serve() as instance, shop.connect(instance) as consumer:
         shop.write_everywhere(40)
@@ -202,7 +202,7 @@ def command(shop: SharedShop, *words: str) -> str:
     return result.output
 
 
-def test_a_shard_is_taken_past_a_statement_by_the_command_that_its_error_names(unshared: SharedShop):
+def test_the_command_in_its_error_takes_a_shard_past_a_statement(unshared: SharedShop):
     shop, (server, _) = unshared, unshared.servers
     operator = Operator(shop.instance.uri, shop.destination)
     with (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from integration.binlog.test_reader import await_true
 from integration.shop import DEADLINE_S, Shop, kill
+from support.deadline import await_true
 
 import canal_group
 from actors.driver.launch import launch

@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.binlog.test_gtid import replicate
-from integration.binlog.test_reader import await_true
-from integration.group.test_group_schema import rows_until
-from integration.shop import Shop
-from soak import first_quick
+from support.deadline import await_true
+from support.instance.inserted_rows import rows_until
+from support.instance.shard_hosts import FAST, Pair, same
+from support.soak import first_quick
+from support.sources.replication import replicate
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer
 from playground.database.server_process import ServerMissingError
 from playground.database.servers import start_all
-
-FAST = {"detecting": {"interval_s": 0.2, "threshold": 2}, "read_timeout_s": 2}
 
 
 @pytest.fixture(params=first_quick(1, [MariaDbServer, MySqlServer]), ids=lambda make: make.engine)
@@ -35,20 +33,6 @@ def pair_of_servers(request: pytest.FixtureRequest) -> Iterator[list[Any]]:
     finally:
         for server in servers:
             server.close()
-
-
-class Pair(Shop):
-    """One shard with two servers."""
-
-    def hosts(self, servers: list[Any]) -> dict[str, Any]:
-        (shard,) = self.settings().model_dump(mode="json", exclude_defaults=True)["shards"]
-        hosts = [f"127.0.0.1:{server.address().port}" for server in servers]
-        return {**{key: shard[key] for key in ("name", "user", "password_file")}, "hosts": hosts}
-
-
-def same(servers: list[Any]) -> bool:
-    one, other = (server.execute("SELECT COUNT(*), SUM(id) FROM shop_0.orders") for server in servers)
-    return one == other
 
 
 def test_a_standby_is_read_when_the_primary_is_gone(
@@ -131,7 +115,7 @@ def test_a_primary_that_does_not_execute_the_statement_is_left(
         assert "alive" in consumer.status()["shards"][0]["failover"]["last"]["reason"]
 
 
-def test_an_xa_transaction_that_was_prepared_before_the_switch_is_committed_after_it(
+def test_an_xa_transaction_prepared_before_a_switch_is_committed_after_it(
     one_ray: None, one_zookeeper: EmbeddedZooKeeper, pair_of_servers: list[Any], tmp_path: Path
 ):
     """Its rows are in another file of the standby's own binlog, before the first transaction to be read."""

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.binlog.test_reader import await_true
-from integration.group.test_group_hosts import FAST, Pair, same
-from integration.group.test_group_schema import rows_until
 from integration.shop import DEADLINE_S
+from support.deadline import await_true
+from support.instance.inserted_rows import rows_until
+from support.instance.shard_hosts import FAST, Pair, same
 
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from integration.group.test_group_schema import command
 from integration.shop import DEADLINE_S, Shop
 from integration.zookeeper_fixtures import eventually
+from support.instance.schema_command import command
 
 import canal_group
 from canal_group.operator import Operator
@@ -31,9 +31,7 @@ def next_batch(consumer: canal_group.Consumer) -> canal_group.Batch:
         consumer.ack(batch.batch_id)
 
 
-def test_a_table_has_the_columns_of_all_its_shards_and_a_conflict_is_resolved_for_good(
-    shop: Shop, tmp_path: Path
-) -> None:
+def test_a_table_has_the_columns_of_all_shards_and_conflicts_are_resolved(shop: Shop, tmp_path: Path) -> None:
     """1. What only one shard has is a column of a batch without a row of that shard; the wider type is taken.
     2. A type that cannot be joined is named with the command, and the envelope has the rows.
     3. The command lets the same batch be read; also after a restart, until it is taken back.

@@ -61,7 +61,7 @@ def test_batches_read_ahead_come_in_order_also_after_a_rollback(served: SharedSh
     assert reading.rollbacks == 1
 
 
-def test_a_gateway_that_is_killed_while_rows_are_read_ahead_changes_nothing_but_a_moment(served: SharedShop):
+def test_a_gateway_killed_during_prefetch_causes_only_a_short_delay(served: SharedShop):
     """1. rows flow; 2. the gateway's process is killed with batches on their way; 3. the rest comes, once."""
     with served.connect() as consumer:
         writing = in_background(lambda: served.write_everywhere(150))
@@ -72,7 +72,7 @@ def test_a_gateway_that_is_killed_while_rows_are_read_ahead_changes_nothing_but_
     reading.check(served)
 
 
-def test_a_shard_that_is_killed_while_rows_are_read_ahead_hands_them_out_again(served: SharedShop):
+def test_a_shard_killed_during_prefetch_delivers_its_rows_again(served: SharedShop):
     with served.connect() as consumer:
         served.write_everywhere(150)
         reading, shard = Reading(consumer), consumer.status()["shards"][0]["pid"]

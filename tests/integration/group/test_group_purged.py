@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from integration.group.test_group_world import purge_all_but_the_last
 from integration.shop import DEADLINE_S, Reading, Shop
 from integration.zookeeper_fixtures import eventually
+from support.sources.purged_logs import purge_all_but_the_last
 
 import canal_group
 from programs.command.status_page import print_status

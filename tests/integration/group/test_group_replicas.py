@@ -9,10 +9,10 @@ from typing import Any
 
 import pymysql
 import pytest
-from integration.binlog.test_gtid import replicate
-from integration.binlog.test_reader import await_true
 from integration.shop import DEADLINE_S, Shop
-from soak import first_quick
+from support.deadline import await_true
+from support.soak import first_quick
+from support.sources.replication import replicate
 
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper
@@ -210,7 +210,7 @@ def test_by_origin_what_lags_more_than_is_allowed_for_is_late_and_counted(shop: 
 
 
 @pytest.mark.soak
-def test_by_origin_an_idle_primary_delays_nobody(shop: Replicas):
+def test_by_origin_an_idle_primary_causes_no_delay(shop: Replicas):
     shop.servers = shop.primaries
     if shop.mariadb:
         (_, fix), *_ = [

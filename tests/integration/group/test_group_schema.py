@@ -7,38 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.binlog.test_reader import await_true
-from integration.shop import DEADLINE_S, Shop
-from soak import first_quick
-from typer.testing import CliRunner
+from integration.shop import Shop
+from support.deadline import await_true
+from support.instance.inserted_rows import rows_until
+from support.instance.schema_command import command
+from support.soak import first_quick
 
-import canal_group
-from actors.driver.instance import Instance
 from canal_group.operator import Operator
 from merge.errors import UsageError
-from programs.command.cli import app
-
-
-def rows_until(consumer: canal_group.Consumer, count: int) -> list[dict[str, str]]:
-    """Read and acknowledge rows; return what they are after the change. What is taken back comes again."""
-    found: list[dict[str, str]] = []
-    while len(found) < count:
-        try:
-            batch = consumer.get_without_ack(timeout=DEADLINE_S)
-            assert batch is not None, found
-            rows = batch.envelope().to_pylist()
-            consumer.ack(batch.batch_id)
-        except canal_group.RolledBack:
-            continue
-        found += [dict(row["after"]) for row in rows if row["op"] == "INSERT"]
-    return found
-
-
-def command(instance: Instance, destination: str, *words: str, said: str = "", code: int = 0) -> str:
-    where = ["-d", destination, "-g", instance.uri]
-    result = CliRunner().invoke(app, ["schema", *words, *where], input=said)
-    assert result.exit_code == code, result.output or result.exception
-    return result.output
 
 
 @pytest.mark.parametrize("kept", first_quick(1, ["file", "zookeeper"]))

@@ -36,7 +36,7 @@ def run(instance: Instance, shop: Shop, *words: str) -> str:
     return result.output
 
 
-def test_a_shard_joins_outlives_the_group_actor_and_leaves_when_it_is_drained(shop: Shop, tmp_path: Path):
+def test_a_shard_joins_survives_the_group_actor_and_leaves_when_drained(shop: Shop, tmp_path: Path):
     """1. An instance of one shard; another one is added by the command, from its beginning.
     2. The group actor is killed: both go on.
     3. The shard is removed: what it had committed comes, what it commits later does not.
@@ -96,7 +96,7 @@ def _left(reading: Reading, consumer: canal_group.Consumer) -> bool:
 
 
 @pytest.mark.soak
-def test_a_shard_that_the_settings_lack_stops_the_stream_until_it_is_let_go(shop: Shop):
+def test_a_shard_missing_in_the_settings_stops_the_stream_until_removed(shop: Shop):
     """1. Cursors of two shards. 2. The server starts with one of them in its file: it says so, and waits.
     3. `remove --now` lets go of the other one.
     """
@@ -178,7 +178,7 @@ def test_a_changed_instance_file_lets_shards_join_and_leave(shop: Shop):
 
 
 @pytest.mark.soak
-def test_a_client_that_was_away_too_long_is_told_and_the_sources_are_read_again(shop: Shop):
+def test_an_expired_client_is_reported_and_the_sources_are_read_again(shop: Shop):
     """1. A client goes away; another one reads on through small rings, which are not kept for it.
     2. It is told so. 3. It goes on at its cursor: the sources are read again, and nothing is missing.
     """
@@ -205,7 +205,7 @@ def test_a_client_that_was_away_too_long_is_told_and_the_sources_are_read_again(
 
 
 @pytest.mark.soak
-def test_cursors_that_are_written_each_while_lose_nothing_when_the_group_actor_dies(shop: Shop):
+def test_periodic_cursor_writes_lose_nothing_when_the_group_actor_dies(shop: Shop):
     """What was acknowledged since the last write comes twice, in order; everything comes."""
     with shop.serve(cursor={"flush_s": 1}) as instance, shop.connect(instance) as consumer:
         shop.write_everywhere(50)

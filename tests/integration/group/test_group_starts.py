@@ -25,7 +25,7 @@ def command(served: SharedShop, *words: str, code: int = 0) -> str:
     return result.output
 
 
-def test_a_new_client_that_begins_at_earliest_reads_what_the_others_have_acknowledged(served: SharedShop):
+def test_a_new_client_at_earliest_reads_what_others_acknowledged(served: SharedShop):
     with served.connect(client_id="first") as first:
         served.write_everywhere(5)
         Reading(first).until(served.rows)
@@ -62,7 +62,7 @@ def test_a_new_client_begins_at_a_time(served: SharedShop):
             assert min(commits) >= began_s * 1_000_000
 
 
-def test_a_start_that_is_none_is_refused_with_a_sentence(served: SharedShop):
+def test_a_malformed_start_is_refused_with_a_sentence(served: SharedShop):
     with pytest.raises(canal_group.ConfigError, match=r"'soon' is not a start\."):
         served.connect(client_id="second", start="soon")
 

@@ -28,7 +28,7 @@ def test_shards_become_one_ordered_stream(served: SharedShop):
     assert served.rows == 240
 
 
-def test_rows_are_lent_to_a_consumer_on_the_gateways_machine_and_sent_to_any_other(
+def test_rows_are_shared_with_local_consumers_and_sent_to_remote_ones(
     served: SharedShop, monkeypatch: pytest.MonkeyPatch
 ):
     """1. a batch's rows are read in memory that the gateway has written; 2. so they are while others are;
@@ -236,7 +236,7 @@ def test_a_subscription_keeps_its_filter_and_others_do_not_see_it(served: Shared
     assert seen == {"orders": ["orders"], "all": ["items", "items", "orders"]}, "a statement, and two rows"
 
 
-def test_a_change_that_cannot_be_read_is_named_to_whoever_waits(shop: Shop):
+def test_an_undecodable_change_is_reported_to_waiting_clients(shop: Shop):
     """Statement-based DML has no rows: its shard stops there, and the consumer hears file, offset and why."""
     with shop.serve() as instance, shop.connect(instance) as consumer:
         shop.write(0, 1)
@@ -254,7 +254,7 @@ def test_a_change_that_cannot_be_read_is_named_to_whoever_waits(shop: Shop):
 
 
 @pytest.mark.soak
-def test_whoever_subscribes_too_early_hears_which_shard_is_missing(shop: Shop):
+def test_a_client_that_subscribes_too_early_learns_the_missing_shard(shop: Shop):
     """A shard whose source is down, and never was reached, keeps everybody from a beginning: it is named."""
     shop.servers[1].stop()
     try:

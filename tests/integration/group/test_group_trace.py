@@ -112,7 +112,7 @@ def test_the_last_changes_of_a_row_are_found_and_followed(served: SharedShop):
                 operator.trace_key(wrong, bytes_max, shard)
 
 
-def test_top_shows_a_running_instance_line_by_line_where_there_is_no_terminal(served: SharedShop):
+def test_top_prints_a_running_instance_without_a_terminal(served: SharedShop):
     with served.connect() as consumer:
         served.write(0, 1)
         batch = consumer.get_without_ack(timeout=60)

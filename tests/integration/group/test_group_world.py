@@ -7,15 +7,15 @@ import time
 import pytest
 from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S, Reading, Shop
+from support.sources.purged_logs import purge_all_but_the_last
 
 import canal_group
-from playground.database.server_process import DatabaseServer
 
 #: 2038-01-19T03:14:07Z, the last second that MariaDB takes for `SET TIMESTAMP`
 FAR_S = 2_147_483_647
 
 
-def test_a_session_that_stamps_decades_ahead_holds_nobody(served: SharedShop):
+def test_a_session_with_timestamps_decades_ahead_delays_no_client(served: SharedShop):
     """Its rows come in their shard's order, with the time that they were stamped with; the shard goes on."""
     stamped = 10**6
     with served.connect() as consumer:
@@ -38,7 +38,7 @@ def test_a_session_that_stamps_decades_ahead_holds_nobody(served: SharedShop):
 
 
 @pytest.mark.soak
-def test_who_has_read_all_goes_on_after_a_purge_and_who_has_not_is_told_alone(shop: Shop):
+def test_after_a_purge_only_a_client_with_unread_rows_gets_an_error(shop: Shop):
     """1. `app` has acknowledged everything, `old` nothing. 2. The instance is away; every source rotates
     and purges all that was written. 3. `app` has missed nothing, and goes on; `old` hears what is missing.
     4. It may go on where `app` is.
@@ -70,17 +70,6 @@ def test_who_has_read_all_goes_on_after_a_purge_and_who_has_not_is_told_alone(sh
             later.check_runs()
             reading.until(shop.rows)
     reading.check(shop)
-
-
-def purge_all_but_the_last(server: DatabaseServer) -> None:
-    """Purge a source's binlogs, as soon as it lets go of those that were being read."""
-    deadline_s = time.monotonic() + DEADLINE_S
-    while True:
-        names = [row[0] for row in server.execute("SHOW BINARY LOGS")]
-        if len(names) == 1:
-            return
-        assert time.monotonic() < deadline_s, f"{names} are not purged"
-        server.execute(f"PURGE BINARY LOGS TO '{names[-1]}'")
 
 
 def _read_for_ever(consumer: canal_group.Consumer) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from defaults import address_of
 from integration.shared_servers import SharedShop
 from integration.shop import Reading, Shop, in_background
+from support.defaults import address_of
 
 from binlog.server.source import SourceAddress, connect, query
 from merge.errors import SourceUnfit
@@ -25,7 +25,7 @@ def delivered(reading):
     return pa.concat_tables([table for run in reading.runs for table in run])
 
 
-def test_two_mysql_shards_merge_in_the_order_of_their_commits_within_a_second(served: SharedShop):
+def test_two_mysql_shards_merge_in_commit_order_within_a_second(served: SharedShop):
     """Commits that follow each other on two servers by less than a millisecond come in just that order.
 
     1. both shards get transactions by turns, each begun when the one before was committed;
@@ -48,7 +48,7 @@ def test_two_mysql_shards_merge_in_the_order_of_their_commits_within_a_second(se
     assert {gtid.count("-") for gtid in rows["gtid"].to_pylist()} == {4}, "a server's uuid, and a number"
 
 
-def test_an_idle_mysql_shard_holds_nobody_up(served: SharedShop):
+def test_an_idle_mysql_shard_delays_no_client(served: SharedShop):
     with served.connect() as consumer:
         served.write(0, 20)
         reading = Reading(consumer)
@@ -77,7 +77,7 @@ def test_a_ddl_and_typed_rows_of_mysql_reach_a_consumer(served: SharedShop):
 
 
 @pytest.mark.soak
-def test_a_killed_mysql_comes_back_on_its_data_and_nothing_is_lost_or_twice(mysql_shop: Shop):
+def test_a_killed_mysql_returns_without_loss_or_duplicates(mysql_shop: Shop):
     """1. rows flow; 2. one server is killed with SIGKILL and restarted on its data; 3. its rows come once."""
     with mysql_shop.serve() as instance, mysql_shop.connect(instance) as consumer:
         mysql_shop.write_everywhere(40, rows=2)

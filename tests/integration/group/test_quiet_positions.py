@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.group.test_group_world import purge_all_but_the_last
 from integration.output.published import in_lines, publishing
 from integration.shared_servers import SharedShop
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop
 from integration.zookeeper_fixtures import eventually
+from support.sources.purged_logs import purge_all_but_the_last
 
 from canal_group.gateway.gateway_client import GatewayClient
 from merge.calls.consumers import Status
@@ -34,9 +34,7 @@ def is_at_the_ends(cursor: dict[str, Any], shop: Shop) -> bool:
 
 
 @pytest.mark.soak
-def test_everybody_goes_on_after_the_sources_have_purged_what_the_filter_leaves_out(
-    shop: Shop, tmp_path: Path
-):
+def test_every_client_continues_after_filtered_transactions_are_purged(shop: Shop, tmp_path: Path):
     """1. A consumer and a relay read rows. 2. The consumer leaves, and tables that nobody keeps are busy:
     both positions follow. 3. The instance is away, and the sources purge all but that. 4. Both go on.
     """

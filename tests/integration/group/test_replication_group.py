@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from integration.binlog.test_reader import await_true
-from integration.group.test_group_hosts import FAST, Pair
-from integration.group.test_group_schema import rows_until
+from support.deadline import await_true
+from support.instance.inserted_rows import rows_until
+from support.instance.shard_hosts import FAST, Pair
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from playground.database.mysql import MySqlServer

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import ray
-from integration.binlog.test_reader import await_true
+from support.deadline import await_true
 
 from actors.driver import launch
 from programs.command import cli

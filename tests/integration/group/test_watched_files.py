@@ -1,7 +1,5 @@
 """Instance files and folders that `serve` watches: what changes in them, changes what is served."""
 
-# ruff: noqa: F401, F811 - fixtures are imported, and used by name
-
 from __future__ import annotations
 
 import json
@@ -10,9 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from integration.examples.test_cli import offline, run
 from integration.serve_process import Serve
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop
+from support.instance.program import run
 
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper
@@ -20,7 +18,7 @@ from canal_group.operator import Operator
 
 
 @pytest.mark.soak
-def test_a_folder_is_watched_and_its_files_are_served_restarted_and_stopped(offline: Shop, tmp_path: Path):
+def test_files_of_a_watched_folder_are_served_restarted_and_stopped(offline: Shop, tmp_path: Path):
     """One process, several destinations.
 
     1. two files are served, on one Ray; 2. a broken third is named, and a second file of one destination;
@@ -65,9 +63,7 @@ def test_a_folder_is_watched_and_its_files_are_served_restarted_and_stopped(offl
 
 
 @pytest.mark.soak
-def test_a_file_is_watched_its_shards_join_and_leave_and_any_other_change_restarts_it(
-    offline: Shop, tmp_path: Path
-):
+def test_a_watched_file_adds_and_removes_shards_or_restarts_the_server(offline: Shop, tmp_path: Path):
     """1. a file of one shard is served; 2. it gains another one, which joins, and loses it again: a consumer
     reads both and notices nothing; 3. a broken file changes nothing; 4. another start restarts the instance.
     """
@@ -114,7 +110,7 @@ def test_a_file_is_watched_its_shards_join_and_leave_and_any_other_change_restar
 
 
 @pytest.mark.soak
-def test_a_changed_file_is_adopted_by_whoever_serves_and_by_a_standby_when_it_does(
+def test_a_changed_file_is_adopted_by_the_active_server_and_the_standby(
     offline: Shop, one_zookeeper: EmbeddedZooKeeper, tmp_path: Path
 ):
     """Two `serve` processes, each with a file of its own.

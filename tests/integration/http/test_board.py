@@ -8,13 +8,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from integration.http.test_http_service import listening
 from integration.output.faults import RECOVERED_S, Relay
 from integration.output.relay_values import relay_values
 from integration.shared_servers import SharedShop
 from integration.zookeeper_fixtures import eventually
-from prometheus import ROOT, scraping
-from soak import patient
+from support.instance.http_service import listening
+from support.instance.prometheus import ROOT, scraping
+from support.soak import patient
 
 import canal_group
 

@@ -8,64 +8,17 @@ import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import requests
 from integration.shared_servers import SharedShop
 from integration.zookeeper_fixtures import eventually
-from prometheus_client.parser import text_string_to_metric_families
+from support.instance.http_service import Http, listening
 
 from actors.admission.calls import QUESTIONS_MAX
 from actors.http.body_limit import BODY_BYTES_MAX
-from actors.http.service import HttpService, HttpSettings
 from canal_group.operator import Operator
-
-
-class Http:
-    """Calls a service."""
-
-    def __init__(self, service: HttpService, shop: SharedShop, audit_log: Path) -> None:
-        self.service = service
-        self.audit_log = audit_log
-        self.base = f"/api/instances/{shop.destination}"
-        self.token = shop.instance.address.operator_token
-
-    def __call__(self, method: str, path: str, *, token: str | None = None, **options: Any) -> Any:
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        if "data" in options:
-            headers["Content-Type"] = "application/json"
-        return requests.request(method, self.service.url + path, headers=headers, timeout=60, **options)
-
-    def operate(self, method: str, path: str, **options: Any) -> Any:
-        return self(method, self.base + path, token=self.token, **options)
-
-    def state(self) -> dict[str, Any]:
-        answer = self("GET", self.base)
-        assert answer.status_code == 200, answer.text
-        return dict(answer.json())
-
-    def samples(self, path: str = "/metrics") -> dict[tuple[str, ...], float]:
-        """Scrape; return the values by name and labels."""
-        answer = self("GET", path)
-        assert answer.status_code == 200, answer.text
-        return {
-            (sample.name, *(f"{key}={value}" for key, value in sorted(sample.labels.items()))): sample.value
-            for family in text_string_to_metric_families(answer.text)
-            for sample in family.samples
-        }
-
-
-@contextmanager
-def listening(shop: SharedShop, folder: Path, **changes: Any) -> Iterator[Http]:
-    file = folder / "shop.yaml"
-    running = SimpleNamespace(instances={file: shop.instance})
-    settings = HttpSettings(**{"port": 0, "audit_log": folder / "audit.jsonl", **changes})
-    with HttpService(running, settings) as service:
-        yield Http(service, shop, settings.audit_log)
 
 
 @pytest.fixture
@@ -128,7 +81,7 @@ def test_a_shard_is_held_resumed_and_known_by_name(served: SharedShop, called: H
     assert "hold" in wrong.json()["message"]
 
 
-def test_who_shows_no_token_may_look_and_nothing_else(served: SharedShop, called: Http):
+def test_a_client_without_a_token_can_only_read(served: SharedShop, called: Http):
     assert [one["destination"] for one in called("GET", "/api/instances").json()] == [served.destination]
     for method, path in [
         ("POST", "/shards/s0/hold"),
@@ -313,9 +266,7 @@ def test_many_scrapes_at_once_ask_the_actors_seldom(served: SharedShop, called: 
     assert asked < 50
 
 
-def test_an_instance_file_is_read_checked_and_replaced_by_operators_if_serve_allows_it(
-    served: SharedShop, tmp_path: Path
-):
+def test_operators_read_check_and_replace_an_instance_file_if_allowed(served: SharedShop, tmp_path: Path):
     file = tmp_path / "shop.yaml"
     text = f"preset: memory\ndestination: {served.destination}\nshards: [{{name: s0, files: /tmp/x}}]\n"
     file.write_text(text)
@@ -344,9 +295,7 @@ def test_an_instance_file_is_read_checked_and_replaced_by_operators_if_serve_all
         assert (moved.status_code, "must stay" in moved.json()["message"]) == (422, True)
 
 
-def test_a_definition_that_the_source_contradicts_is_an_event_until_it_is_rebuilt(
-    served: SharedShop, called: Http
-):
+def test_a_contradicted_definition_is_an_event_until_it_is_rebuilt(served: SharedShop, called: Http):
     """The table was changed without being logged; the next statement on it shows that."""
 
     def events() -> list[str]:

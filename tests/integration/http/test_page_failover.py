@@ -1,15 +1,13 @@
 """The page in a real browser, over a failover between two servers."""
 
-# ruff: noqa: F811 - fixtures are imported, and used by name
-
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from integration.http.test_http_service import listening
-from integration.http.test_page import CHROMIUM, DRIVER, Page, browser, page  # noqa: F401
 from integration.shared_servers import Pair, SharedShop
+from support.instance.http_service import listening
+from support.instance.page import CHROMIUM, DRIVER, Page
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None or DRIVER is None, reason="chromium and chromium-driver are not installed"
@@ -17,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.soak
-def test_a_page_that_is_left_open_over_a_failover_shows_who_is_active(
+def test_an_open_page_shows_the_active_server_after_a_failover(
     pair_shop: SharedShop, pair: Pair, tmp_path: Path, page: Page
 ):
     """It stays with its server, which stands by then: it names the active one, and what it missed."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from integration.shop import Shop
-from soak import first_quick
+from support.soak import first_quick
 from typer.testing import CliRunner
 
 from programs.command.cli import app
@@ -69,7 +69,7 @@ def compared(file: Path, canal: str, ours: str, shop: Shop, *, status: int) -> d
 @pytest.mark.parametrize(
     "mask", first_quick(1, [None, {"column": "note", "kind": "constant", "value": "masked"}])
 )
-def test_a_shard_is_the_same_alone_and_in_a_group_or_the_difference_is_named(
+def test_a_shard_is_the_same_alone_and_in_a_group_or_the_diff_is_shown(
     shop: Shop, file: Path, mask: dict[str, str] | None
 ) -> None:
     tables = [] if mask is None else [{"match": r"shop_0\.orders", "masks": [mask]}]

@@ -67,7 +67,7 @@ def canal_cursor(server: DatabaseServer, which: int) -> dict[str, object]:
     }
 
 
-def test_two_instances_are_imported_checked_and_served_from_canal_s_cursor_on(shop: Shop, conf: Conf) -> None:
+def test_two_imported_instances_are_served_from_canals_cursor(shop: Shop, conf: Conf) -> None:
     shop.write_everywhere(4)
     metas = []
     for index, server in enumerate(shop.servers):

@@ -165,9 +165,7 @@ class SinkConformance:
         sink.close()
 
     @pytest.mark.soak
-    def test_an_output_that_is_away_is_unavailable_and_comes_back_with_what_it_had(
-        self, target: Target, sink: Sink
-    ):
+    def test_an_unreachable_output_is_unavailable_and_returns_with_its_data(self, target: Target, sink: Sink):
         sink.open()
         publish(sink, target.topic, range(2))
         target.fail()

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from integration.examples.test_cli import PROGRAM
 from integration.output.published import Published
 from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S
 from integration.zookeeper_fixtures import eventually
-from soak import patient
+from support.instance.program import PROGRAM
+from support.soak import patient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from benchmarks._brokers import Broker

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from certificates import Authority, Pair
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from support.security.certificates import Authority, Pair
 
 from benchmarks._brokers import HOST, PASSWORD, USER
 from benchmarks._kafka_broker import PLAIN_LOGIN, KafkaBroker

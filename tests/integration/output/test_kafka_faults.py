@@ -11,7 +11,7 @@ from integration.output.faults import check_all, play_faults
 from integration.output.published import in_kafka
 from integration.output.relay_values import PARTITIONS, partitioned_values
 from integration.shared_servers import SharedShop
-from soak import first_quick, patient
+from support.soak import first_quick, patient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from benchmarks._kafka_broker import KafkaBroker

@@ -81,9 +81,7 @@ def test_rabbitmq_has_every_change_across_restarts(served: SharedShop, rabbit: R
     check_written(queue.take(), served)
 
 
-def test_a_table_whose_messages_cannot_be_sent_ends_the_relay_by_its_name(
-    served: SharedShop, rabbit: RabbitBroker
-):
+def test_a_table_with_messages_that_cannot_be_sent_ends_the_relay(served: SharedShop, rabbit: RabbitBroker):
     route = {"topic": "t", "dynamic_topic": f"{'x' * 256}:shop.orders"}
     settings = relay_values(served, rabbit.output, route=route)
     with publishing(settings) as running:

@@ -10,7 +10,7 @@ from integration.output.faults import check_all, play_faults, without_repeats
 from integration.output.published import Published, Queue
 from integration.output.relay_values import PARTITIONS, partitioned_values
 from integration.shared_servers import SharedShop
-from soak import first_quick, patient
+from support.soak import first_quick, patient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from benchmarks._rabbit_broker import RabbitBroker

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import Authority, Pair
 from confluent_kafka.admin import AdminClient
 from integration.output.conformance import publish
 from integration.output.faults import Relay
@@ -19,6 +18,7 @@ from integration.output.running_broker import running
 from integration.output.secure_brokers import MECHANISMS, SecureKafka, SecureRabbit
 from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S
+from support.security.certificates import Authority, Pair
 
 from benchmarks._brokers import PASSWORD, USER
 from merge.errors import SinkRefused, SinkUnavailable

@@ -113,7 +113,7 @@ class TestLines(SinkConformance):
             sink.open()
 
     @pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
-    def test_what_a_killed_writer_left_is_no_part_of_the_next_confirmation(
+    def test_leftovers_of_a_killed_writer_are_not_part_of_a_confirmation(
         self, target: LinesTarget, sink: Sink, *, again: bool
     ):
         """A batch without messages comes first: its confirmation must not count the torn rest."""

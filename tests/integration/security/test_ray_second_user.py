@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from second_user import as_nobody, folder_for_all
+from support.security.second_user import as_nobody, folder_for_all
 
 import conf
 
@@ -130,7 +130,7 @@ def test_another_user_reads_nothing_and_comes_to_no_socket(ours: Ours):
 
 
 @pytest.mark.parametrize("token", [None, secrets.token_hex(32)], ids=["none", "another"])
-def test_who_has_no_token_or_another_one_does_not_join(token: str | None, ours: Ours, tmp_path: Path):
+def test_a_process_without_the_token_does_not_join_the_cluster(token: str | None, ours: Ours, tmp_path: Path):
     stranger = tmp_path / "stranger"
     (stranger / ".ray").mkdir(parents=True)
     if token is not None:
@@ -141,7 +141,7 @@ def test_who_has_no_token_or_another_one_does_not_join(token: str | None, ours: 
     assert "InvalidAuthToken" in refused.stderr, refused.stderr
 
 
-def test_who_has_its_token_joins(ours: Ours):
+def test_a_process_with_the_token_joins_the_cluster(ours: Ours):
     let_in = joined(ours, ours.home, mode="token")
     assert let_in.stdout.strip() == "joined", let_in.stderr
 

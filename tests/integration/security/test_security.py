@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import Authority
-from integration.examples.test_cli import run
 from integration.processes import listening
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop
 from integration.zookeeper_fixtures import DEADLINE_S as WITHIN_S
@@ -23,6 +21,9 @@ from integration.zookeeper_fixtures import SESSION_S, coordinate, destination, e
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.security import make_digest_acl
+from support.instance.program import run
+from support.instance.secured_gateway import SECRETS, gateway_of
+from support.security.certificates import Authority
 
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper, _config, _find_jars, _find_java, _free_port
@@ -36,14 +37,6 @@ from merge.calls.call import Call, inside
 from merge.calls.operators import AddShard, GivePolicy, RemoveShard
 from merge.errors import AccessDenied, ConfigError, CoordinatorUnavailable, UsageError
 from merge.values.member import Policy
-
-#: by what the settings find it -> the secret
-SECRETS = {
-    "READER_TOKEN": "reader-s3cret-1",
-    "STOCK_TOKEN": "stock-s3cret-2",
-    "OPS_TOKEN": "ops-s3cret-3",
-    "ZOOKEEPER_PASSWORD": "zookeeper-s3cret-4",
-}
 
 
 @inside
@@ -61,20 +54,6 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
-
-
-def gateway_of(authority: Authority, **ssl: str) -> dict[str, Any]:
-    """A gateway with a certificate, and three clients."""
-    pair = authority.pair("gateway")
-    return {
-        "port": 0,
-        "ssl": {"cert": str(pair.cert), "key": str(pair.key), **ssl},
-        "clients": [
-            {"name": "reader", "token_env": "READER_TOKEN", "client_ids": [CLIENT]},
-            {"name": "stock", "token_env": "STOCK_TOKEN", "destinations": ["stock"]},
-            {"name": "ops", "token_env": "OPS_TOKEN", "operate": True},
-        ],
-    }
 
 
 # ---- the gateway
@@ -171,7 +150,7 @@ def test_a_gateway_may_ask_consumers_for_certificates(
             assert consumer.status()["destination"] == shop.destination
 
 
-def test_a_gateway_whose_certificate_cannot_be_used_does_not_start(
+def test_a_gateway_with_an_unusable_certificate_does_not_start(
     shop: Shop, authority: Authority, secrets: dict[str, str]
 ):
     gateway = gateway_of(authority)
@@ -241,7 +220,7 @@ def assert_private(hosts: str, path: str, secrets: dict[str, str]) -> list[str]:
 
 
 @pytest.mark.soak
-def test_nodes_of_an_instance_are_its_users_alone_and_consumers_need_the_login(
+def test_nodes_belong_to_the_instances_user_and_consumers_need_the_login(
     shop: Shop, one_zookeeper: EmbeddedZooKeeper, secrets: dict[str, str], caplog: pytest.LogCaptureFixture
 ):
     """1. a consumer reads and acks through a guarded ZooKeeper; 2. no node of it can be read, changed or

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from certificates import Authority
-from integration.examples.test_cli import run
 from integration.shared_servers import state_of
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop
 from integration.zookeeper_fixtures import eventually
-from rogue_server import PUBLIC_KEY, RogueServer, Trick, Wire, rogue
-from rogue_server import login as let_in
+from support.instance.program import run
+from support.security.certificates import Authority
+from support.security.rogue_server import PUBLIC_KEY, RogueServer, Trick, Wire, rogue
+from support.security.rogue_server import login as let_in
 
 from actors.driver.instance import Instance
 from canal_group.gateway.gateway_client import GatewayClient
@@ -59,7 +59,7 @@ def shard_at(server: RogueServer, **named: object) -> dict[str, object]:
     return {"name": "new", "host": "127.0.0.1", "port": server.port, "user": "canal", **named}
 
 
-def test_who_reaches_loopback_reads_and_only_this_user_operates(shop: Shop, tmp_path: Path):
+def test_any_loopback_client_reads_and_only_this_user_operates(shop: Shop, tmp_path: Path):
     """1. without tokens a consumer reads; 2. who shows no token changes nothing, and nobody is told a
     secret; 3. the command line of this user finds the token, and so does Python, while the instance runs.
     """
@@ -114,9 +114,7 @@ def _tried(instance: Instance, shop: Shop, server: RogueServer) -> str:
 @pytest.mark.parametrize(
     "trick", [clear, *(pytest.param(trick, marks=pytest.mark.soak) for trick in (by_key, let_in))]
 )
-def test_an_operator_makes_the_service_send_no_secret_to_a_host_of_its_choice(
-    shop: Shop, tmp_path: Path, trick: Trick
-):
+def test_an_operator_cannot_have_a_secret_sent_to_another_host(shop: Shop, tmp_path: Path, trick: Trick):
     """1. neither a file that no shard names nor the password that shards have is used for a host that the
     instance file does not name for it: nobody connects, so nobody has an answer to pass on; 2. without a
     password the host is free, and is told nothing."""

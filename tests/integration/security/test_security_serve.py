@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 import requests
-from certificates import Authority
-from integration.examples.test_cli import run
 from integration.processes import command_line, family, listening
-from integration.security.test_security import SECRETS, gateway_of
 from integration.serve_process import Serve
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop
 from integration.zookeeper_fixtures import eventually
+from support.instance.program import run
+from support.instance.secured_gateway import SECRETS, gateway_of
+from support.security.certificates import Authority
 
 import canal_group
 from actors.process.log_line import FIELDS
@@ -136,7 +136,7 @@ def test_nothing_listens_beyond_this_machine(served: Served):
     assert beyond == set()
 
 
-def test_all_processes_log_json_lines_through_the_server_once_with_their_shard(served: Served):
+def test_all_processes_log_json_lines_once_with_their_shard(served: Served):
     """1. every line is an object with its fields; 2. each shard's line is there once, under its name; 3. the
     group's has its epoch; 4. Ray's files have the same lines."""
 
@@ -161,7 +161,7 @@ def test_all_processes_log_json_lines_through_the_server_once_with_their_shard(s
     assert sum(line == active for text in files for line in _objects(text)) == 1
 
 
-def test_the_log_of_an_instance_is_read_over_http_by_who_sees_all_clients(served: Served):
+def test_the_log_is_read_over_http_with_access_to_all_clients(served: Served):
     """1. an operator reads the actors' lines; 2. page by page, from the end; 3. a client that is allowed
     some client ids is refused, and so are a stranger, and a page that is too long."""
 

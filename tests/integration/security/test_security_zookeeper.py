@@ -83,7 +83,7 @@ def test_below_parents_that_stand_open_a_destination_is_its_users_alone(
     assert coordinator.connection.stat(f"{root}/running") is not None
 
 
-def test_nodes_that_belong_to_somebody_else_are_said_and_not_gone_by(
+def test_nodes_of_another_owner_are_reported_and_not_followed(
     serve: Callable[[], ZooKeeperCoordinator], stranger: KazooClient, destination: str
 ):
     stranger.ensure_path(f"/{destination}/destinations/{destination}")
@@ -106,7 +106,7 @@ def test_nodes_that_belong_to_somebody_else_are_said_and_not_gone_by(
     ],
 )
 @pytest.mark.parametrize("place", ["running", "cluster"])
-def test_what_is_no_gateways_address_is_never_opened(
+def test_a_malformed_gateway_address_is_never_opened(
     address: str, place: str, zookeeper: EmbeddedZooKeeper, stranger: KazooClient, destination: str
 ):
     """A consumer shows its token to whom ZooKeeper names: at least that is a host and a port."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from integration.shared_servers import SharedShop
 from integration.spark_sink import CLIENT, options, show_a_row
-from soak import patient
+from support.soak import patient
 
 from canal_group.client.client import Consumer
 from merge.values.position import GroupPosition

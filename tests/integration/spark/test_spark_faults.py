@@ -24,14 +24,14 @@ from integration.spark_sink import (
     serving,
     show_a_row,
 )
-from soak import patient
+from support.soak import patient
 
 from playground.database.mariadb import MariaDbServer
 
 pytestmark = pytest.mark.timeout(patient(180))
 
 
-def test_a_micro_batch_whose_sink_failed_comes_again_as_it_was(
+def test_a_micro_batch_is_repeated_unchanged_after_its_sink_failed(
     spark: Any, served: SharedShop, tmp_path: Path
 ) -> None:
     """1. The sink fails in a micro-batch, and writers write. 2. The query begins again, with other parts."""
@@ -111,7 +111,7 @@ def test_a_query_goes_on_when_gateway_shard_and_group_are_killed(
 
 
 @pytest.mark.soak
-def test_who_is_away_for_too_long_is_told_in_a_sentence(spark: Any, shop: Shop, tmp_path: Path) -> None:
+def test_an_expired_reader_gets_a_sentence(spark: Any, shop: Shop, tmp_path: Path) -> None:
     """1. The gateway ends in the middle of a query. 2. The next query finds none at its start."""
     sink = Sink()
     with ExitStack() as serves:

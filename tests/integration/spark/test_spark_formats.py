@@ -10,7 +10,7 @@ from integration.shared_servers import SharedShop
 from integration.shop import Shop
 from integration.spark_sink import CLIENT, Sink, options, run, serving, show_a_row
 from pyspark.sql.types import StringType, StructField, StructType
-from soak import patient
+from support.soak import patient
 
 from canal_group.spark import run_evolving
 from canal_group.spark.shapes import CHANGE
@@ -67,7 +67,7 @@ def test_a_new_column_ends_the_query_and_is_there_after_a_restart(
 
 
 @pytest.mark.soak
-def test_an_evolving_query_goes_on_over_columns_that_are_added_shard_by_shard(
+def test_an_evolving_query_continues_over_columns_added_by_shard(
     spark: Any, served: SharedShop, tmp_path: Path
 ) -> None:
     """1. A query's schema is known. 2. One shard's table gains a column, and later the other's, and then a
@@ -122,7 +122,7 @@ def test_an_evolving_query_goes_on_over_columns_that_are_added_shard_by_shard(
 
 
 @pytest.mark.soak
-def test_a_column_that_was_dropped_before_it_was_read_is_told_and_can_be_given(
+def test_a_column_dropped_before_it_was_read_is_named_and_can_be_given(
     spark: Any, served: SharedShop, tmp_path: Path
 ) -> None:
     """1. A column is added, written to and dropped. 2. No schema of the sources has it: the query ends with a
@@ -192,7 +192,7 @@ def test_other_formats_have_all_tables(spark: Any, served: SharedShop, tmp_path:
     )
 
 
-def test_a_versioned_table_with_a_hashed_key_has_the_columns_and_rows_that_select_shows(
+def test_a_versioned_table_with_a_hashed_key_is_what_select_shows(
     spark: Any, served: SharedShop, tmp_path: Path
 ) -> None:
     show_a_row(served, served.instance)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from integration.shop import Shop
 from integration.spark_sink import Sink, options, serving
-from soak import patient
+from support.soak import patient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.driver.instance import Instance

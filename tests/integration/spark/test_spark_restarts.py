@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from integration.shop import Shop, kill
 from integration.spark_sink import ROOT, Sink, change, changes, options, serving
-from soak import patient
+from support.soak import patient
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(patient(180))]
 #: how often a run is killed with -9, at a step that the seed chooses
@@ -51,7 +51,7 @@ def light_spark() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("kills", KILLS)
-def test_every_micro_batch_comes_again_as_it_was_however_often_the_driver_is_killed(
+def test_micro_batches_are_repeated_unchanged_after_killed_drivers(
     shop: Shop, tmp_path: Path, kills: int
 ) -> None:
     """1. A driver is killed at a step by chance, again and again; so are its gateway, a shard, the group.

@@ -109,7 +109,7 @@ def test_a_word_is_the_same_start_for_a_query_and_for_a_consumer(served: SharedS
     assert reaches_back(consumers["latest"].shards, begins["latest"].shards)
 
 
-def test_a_micro_batch_with_a_column_that_the_query_lacks_is_neither_planned_nor_read(
+def test_a_micro_batch_with_an_unknown_column_is_not_planned_or_read(
     served: SharedShop,
 ) -> None:
     """1. A row comes after a column is added. 2. With `evolve` its micro-batch is not planned; nor read, if

@@ -46,7 +46,7 @@ def test_a_token_finds_its_grant_and_no_other():
     assert "digest" not in repr(grants)
 
 
-def test_who_shows_nothing_reads_at_most_where_everybody_may():
+def test_a_caller_without_credentials_has_at_most_the_public_grant():
     assert Grants().find("") is None
     everybody = Grants.of([("sesame", Grant("ops", operate=True))])
     everybody = dataclasses.replace(everybody, anybody=READER)
@@ -70,7 +70,7 @@ def test_who_shows_nothing_reads_at_most_where_everybody_may():
         ("", "", None),
     ],
 )
-def test_a_certificate_counts_alone_or_beside_the_token_that_it_is_named_with(token, certificate, found):
+def test_a_certificate_counts_alone_or_with_the_token_of_its_client(token, certificate, found):
     grants = Grants(
         known=((token_digest("both"), "paired", Grant("both")),), certificates=(("alone", Grant("alone")),)
     )

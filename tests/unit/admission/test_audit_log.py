@@ -70,22 +70,20 @@ def test_a_link_is_not_followed(file, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
-def test_the_last_lines_are_read_back_whole(file, monkeypatch):
+def test_the_last_lines_are_read_back_whole(file):
     log = AuditLog(file)
     assert log.lines == []
     for number in range(5):
         log.seen("root@here", "shop", "stop", mark=str(number))
-    monkeypatch.setattr(audit_log, "SHOWN_MAX", 2)
-    assert [line["mark"] for line in log.lines] == ["3", "4"]
-    monkeypatch.setattr(audit_log, "SHOWN_MAX", 200)
-    monkeypatch.setattr(audit_log, "SHOWN_BYTES_MAX", file.stat().st_size - 1)
-    assert [line["mark"] for line in log.lines] == ["1", "2", "3", "4"], "the first is cut"
+    assert [line["mark"] for line in AuditLog(file, shown_max=2).lines] == ["3", "4"]
+    short = AuditLog(file, shown_bytes_max=file.stat().st_size - 1)
+    assert [line["mark"] for line in short.lines] == ["1", "2", "3", "4"], "the first is cut"
     with file.open("a") as out:
         out.write('{"time": ')
     assert [line["mark"] for line in log.lines][-1] == "4"
 
 
-def test_a_writer_waits_for_another_and_follows_when_the_file_is_moved_aside(file):
+def test_a_writer_waits_for_another_and_follows_a_rotated_file(file):
     """1. another process has the lock; 2. it moves the file aside; 3. the line is in the new one."""
     log = AuditLog(file)
     log.seen("first", "shop", "stop")
@@ -127,7 +125,7 @@ def test_processes_write_whole_lines_and_move_the_file_aside_once(file):
     assert sorted(one.name for one in file.parent.iterdir()) == ["audit.jsonl", "audit.jsonl.1"]
 
 
-def test_what_an_operator_changes_is_in_it_and_what_anybody_may_ask_is_not():
+def test_only_calls_that_change_something_are_audited():
     assert all(kind.declared.audited is None for kind in CALLS.values() if kind.declared.right is Right.READ)
     assert all(issubclass(kind, Operation) for kind in CALLS.values() if kind.declared.audited is not None)
     with pytest.raises(TypeError, match="audited"):

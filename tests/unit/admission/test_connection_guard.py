@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from certificates import Authority
-from guarded_server import (
+from pyarrow import flight
+from support.security.certificates import Authority
+from support.security.guarded_server import (
     NO_TOKEN,
     Guarded,
     ask,
@@ -26,7 +27,6 @@ from guarded_server import (
     silent,
     until,
 )
-from pyarrow import flight
 
 from actors.admission.gateway_tls import GatewayTls
 from actors.transport.row_server import BOUNDS, RowServer
@@ -104,7 +104,7 @@ def test_a_large_put_without_a_token_is_refused_by_its_headers():
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-def test_who_says_nothing_keeps_nobody_out_and_is_not_waited_for(encrypted: bool, tmp_path: Path):
+def test_a_silent_connection_blocks_no_other(encrypted: bool, tmp_path: Path):
     """With TLS, it does not even begin the handshake."""
     authority = Authority(tmp_path)
     pair = authority.pair("server")
@@ -145,7 +145,7 @@ def test_the_oldest_unauthenticated_connection_is_closed_for_another():
         close(first + later)
 
 
-def test_who_shows_a_wrong_token_stays_unauthenticated():
+def test_a_connection_with_a_wrong_token_stays_unauthenticated():
     with serving(unauthenticated_s=2.0) as server:
         wrong, guard = connected(server), server.guard
         for _ in range(2):
@@ -183,7 +183,7 @@ def test_what_unauthenticated_connections_bring_is_added_up():
 
 
 @pytest.mark.parametrize(("location", "host"), [("[::1]", "[::1]"), ("[::]", "127.0.0.1"), ("[::]", "[::1]")])
-def test_a_caller_is_recognized_whatever_its_address(location, host):
+def test_a_caller_is_recognized_from_any_address(location, host):
     with serving(f"grpc://{location}:0") as server:
         client = connected(server, host)
         assert ask(client) == b"1"

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import Authority
-from guarded_server import (
+from pyarrow import flight
+from ray.exceptions import RayActorError
+from support.security.certificates import Authority
+from support.security.guarded_server import (
     DEADLINE_S,
     NO_TOKEN,
     Guarded,
@@ -23,8 +25,6 @@ from guarded_server import (
     token,
     until,
 )
-from pyarrow import flight
-from ray.exceptions import RayActorError
 
 from actors.admission.access import Grant, Grants, token_digest
 from actors.admission.connection_guard import ConnectionGuard
@@ -36,7 +36,7 @@ from conf.listeners.gateway_settings import GatewayBounds
 TWO = Grants.of([("of-a", Grant("a")), ("of-b", Grant("b"))])
 
 
-def test_who_has_the_most_connections_gives_way_and_nobody_else():
+def test_the_caller_with_the_most_connections_gives_way():
     """1. a opens all there may be; 2. b's first is known, and a's oldest is closed; 3. so it stays."""
     with serving(grants=TWO, connections_max=4, watched=False) as server:
         of_a = [connected(server) for _ in range(4)]
@@ -68,7 +68,7 @@ def test_of_one_name_the_oldest_connection_is_closed():
         assert server.owners == ["reader"] * 2
 
 
-def test_however_many_call_between_two_looks_nobody_of_them_is_taken_for_a_stranger():
+def test_callers_between_two_checks_are_not_taken_for_strangers():
     with serving(unauthenticated_max=2, watched=False) as server:
         clients = [connected(server) for _ in range(6)]
         assert [ask(client) for client in clients] == [b"1"] * 6
@@ -77,7 +77,7 @@ def test_however_many_call_between_two_looks_nobody_of_them_is_taken_for_a_stran
         assert [ask(client) for client in clients] == [b"1"] * 6
 
 
-def test_whose_call_is_let_in_during_a_look_is_known_in_that_look():
+def test_a_call_admitted_during_a_check_is_known_in_that_check():
     """1. a connection that showed nothing yet, and two later ones; 2. sockets are listed, and it calls."""
     with serving(unauthenticated_max=2, watched=False) as server:
         client = connected(server)
@@ -164,7 +164,7 @@ class NoGroup:
 
 
 @pytest.mark.parametrize("method", ["do_action", "do_get"])
-def test_a_certificate_that_nobody_named_stays_a_strangers(
+def test_a_certificate_without_a_grant_stays_a_strangers(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """An authority that signs for others as well does not make them callers."""

@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from builders import Source, Tx, World
-from guarded_server import own_connection
 from pyarrow import flight
 from ray.exceptions import RayActorError, RayTaskError
+from support.group.builders import Source, Tx, World
+from support.security.guarded_server import own_connection
 
 from actors.admission.access import READER, Grants
 from actors.gateway import group_handle
@@ -162,7 +162,7 @@ def test_a_pattern_that_the_cursor_store_kept_is_refused_as_well(pattern: str):
 
 
 @pytest.mark.parametrize("part", [(0, 0), (5, 2), (2, 2), (-1, 2), (0, -1)])
-def test_there_are_no_parts_that_cannot_be(part: tuple[int, int]):
+def test_impossible_parts_are_refused(part: tuple[int, int]):
     with pytest.raises(UsageError, match="no part"):
         Part(*part)
 
@@ -240,7 +240,7 @@ def test_a_client_id_is_not_longer_than_a_node_s_name(gateway_client: GatewaySer
 @pytest.mark.parametrize(
     "error", [OSError(2, "gone", "/secret/file"), AssertionError("/secret"), MemoryError()]
 )
-def test_what_nobody_foresaw_is_logged_and_shows_a_caller_nothing(
+def test_an_unforeseen_error_is_logged_and_hidden_from_the_caller(
     gateway_client: GatewayServer,
     error: Exception,
     monkeypatch: pytest.MonkeyPatch,
@@ -328,7 +328,7 @@ def test_a_shard_says_as_little(kind: type[Exception]):
 
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, IndexError, OverflowError, AssertionError])
-def test_an_error_of_one_who_borrows_ends_that_connection_only(
+def test_an_error_of_a_borrowing_call_ends_only_its_connection(
     kind: type[Exception], caplog: pytest.LogCaptureFixture
 ):
     def offer(_whom: object, ticket: Any) -> Offer:

@@ -7,8 +7,8 @@ import socket
 import threading
 
 import pytest
-from certificates import Authority
 from pyarrow import flight
+from support.security.certificates import Authority
 
 import canal_group
 from actors.admission.access import READER, Grant, Grants, token_digest
@@ -181,9 +181,7 @@ def test_a_gateway_that_wants_a_certificate_says_so(gateway, authority, other):
             asked(server.encrypted, tls)
 
 
-def test_certificates_are_known_by_their_names_and_give_no_more_than_their_own_grants(
-    gateway, authority, other
-):
+def test_certificates_are_known_by_name_and_have_only_their_own_grants(gateway, authority, other):
     """1. a listed certificate is let in as its client; 2. any other one that the authority signed is not, nor
     is one with a token that is for another certificate; 3. a wrong token is no way back to what it allows."""
     grants = Grants(
@@ -204,7 +202,7 @@ def test_certificates_are_known_by_their_names_and_give_no_more_than_their_own_g
             asked_as(name, token)
 
 
-def test_a_certificate_is_known_by_its_first_alternative_name_or_else_by_its_common_name(gateway, authority):
+def test_a_certificate_is_known_by_its_first_alternative_or_common_name(gateway, authority):
     """1. a common name alone is its name; 2. the first of two alternative names is, and the second is not;
     3. a common name beside an alternative one is not."""
     grants = Grants(certificates=(("mirror", Grant("MIRROR")), ("billing", Grant("BILLING"))))
@@ -222,7 +220,7 @@ def test_a_certificate_is_known_by_its_first_alternative_name_or_else_by_its_com
             asked_as(*names)
 
 
-def test_a_certificate_that_nobody_asked_for_is_nobody_s(gateway, authority):
+def test_an_unrequested_certificate_names_no_client(gateway, authority):
     grants = Grants(certificates=(("mirror", Grant("MIRROR")),))
     server = gateway(tls_of(authority.pair("server")), grants=grants)
     pair = authority.pair("mirror", of_consumer=True)
@@ -240,7 +238,7 @@ def test_a_gateway_that_answered_once_is_away_and_not_mistaken(gateway, authorit
     gateway_client.close()
 
 
-def test_nobody_at_an_address_is_away_and_not_mistaken(authority):
+def test_an_unanswered_address_is_inactive_and_not_misconfigured(authority):
     for uri in ("grpc://127.0.0.1:1", "grpc+tls://127.0.0.1:1"):
         with pytest.raises(ServerUnavailable):
             asked(uri, Tls(ca=authority.ca))

@@ -75,7 +75,7 @@ def test_addresses_share_a_scheme_or_have_their_own():
         "grpc://[::1:1",
     ],
 )
-def test_what_is_no_gateway_address_is_refused_before_anything_is_opened(wrong):
+def test_a_malformed_gateway_address_is_refused_before_a_connection(wrong):
     for tls in (False, True):
         with pytest.raises(ConfigError, match="is not a gateway address"):
             gateway_uri(wrong, tls=tls)
@@ -110,7 +110,7 @@ def test_a_door_turns_from_a_server_that_is_gone(gateway):
     gateway_client.close()
 
 
-def test_a_refusal_of_the_active_server_turns_nobody_away(gateway):
+def test_a_refusal_of_the_active_server_does_not_redirect(gateway):
     active, other = gateway({"error": NotSubscribed("no").to_dict()}), gateway({"value": 7})
     gateway_client = GatewayClient(f"{active.uri},{other.uri}", "shop")
     for _ in range(2):
@@ -120,7 +120,7 @@ def test_a_refusal_of_the_active_server_turns_nobody_away(gateway):
     gateway_client.close()
 
 
-def test_a_door_asks_again_who_is_active_and_goes_on_when_nobody_can_tell(gateway):
+def test_a_client_asks_again_for_the_active_server_and_continues(gateway):
     old, new = gateway(STANDBY), gateway({"value": 7})
     known = [[old.uri]]
 
@@ -140,7 +140,7 @@ def test_a_door_asks_again_who_is_active_and_goes_on_when_nobody_can_tell(gatewa
     gateway_client.close()
 
 
-def test_nobody_known_is_said():
+def test_no_known_gateway_is_reported():
     gateway_client = GatewayClient(list, "shop")
     with pytest.raises(ServerUnavailable, match="No server of shop"):
         gateway_client.ask(Status())
@@ -187,14 +187,14 @@ def test_what_is_not_retried_and_what_comes_too_late_is_raised():
     assert late.pauses == []
 
 
-def test_who_closes_waits_no_longer():
+def test_a_closed_client_stops_waiting():
     attempts = Attempts(9, ServerUnavailable("away"))
     with pytest.raises(ServerUnavailable):
         keep_trying(attempts, (ServerUnavailable,), None, lambda _: True)
     assert attempts.left == 8
 
 
-def test_a_copy_in_another_process_asks_the_gateway_that_is_active_and_knows_the_others(gateway):
+def test_a_copy_in_another_process_knows_the_active_gateway_and_others(gateway):
     """The token goes with it, and is in no text that people see."""
     standby, active = gateway(STANDBY), gateway({"value": 7})
     gateway_client = GatewayClient(f"{standby.uri},{active.uri}", "shop", "secret")

@@ -177,7 +177,7 @@ def failed_over_and_subscribed(gateway: Gateway, consumer: Consumer) -> None:
 
 @pytest.mark.parametrize("then", [rolled_back, subscribed_anew, failed_over, failed_over_and_subscribed])
 @pytest.mark.parametrize("what", ["rows", "ack", "lost ack"])
-def test_whatever_comes_after_a_failed_get_its_rows_are_returned_once(
+def test_rows_of_a_failed_get_are_returned_once(
     gateway: Gateway, consumer: Consumer, what: str, then: Callable[[Gateway, Consumer], None]
 ):
     gateway.losses = {what: 1}
@@ -188,7 +188,7 @@ def test_whatever_comes_after_a_failed_get_its_rows_are_returned_once(
     assert gateway.cursor == ROWS
 
 
-def test_a_batch_that_a_get_did_not_return_is_the_next_of_whoever_asks(gateway, consumer):
+def test_a_batch_not_returned_by_a_get_is_the_next_one(gateway, consumer):
     gateway.losses = {"rows": 1}
     with pytest.raises(RetryableError):
         consumer.get(1)

@@ -108,7 +108,7 @@ ANYWHERE = ["x", [], {}, [[5]]]
 
 
 @pytest.mark.parametrize("request_name", REQUESTS)
-def test_an_answer_that_is_none_is_a_sentence(request_name: str, gateway: Gateway, consumer: Consumer):
+def test_a_malformed_answer_gets_a_sentence(request_name: str, gateway: Gateway, consumer: Consumer):
     ask, odd = REQUESTS[request_name]
     for value in [*ANYWHERE, *odd]:
         if request_name == "status" and value == {}:
@@ -135,7 +135,7 @@ def test_so_is_one_that_the_lease_a_worker_and_a_command_ask_for(
             ask(consumer)
 
 
-def test_a_place_to_resume_at_that_is_none_is_a_sentence(consumer: Consumer):
+def test_a_malformed_resume_position_gets_a_sentence(consumer: Consumer):
     with pytest.raises(UsageError, match="resume is 'soon'"):
         consumer.subscribe(resume="soon")  # type: ignore[arg-type]
 
@@ -168,9 +168,7 @@ def test_the_next_gateway_is_asked_then(gateway: Gateway):
     assert gateway.asked == ["subscribe"]
 
 
-def test_a_lease_that_hardly_lasts_does_not_have_the_consumer_do_nothing_else(
-    gateway: Gateway, consumer: Consumer
-):
+def test_a_very_short_lease_does_not_keep_the_consumer_busy(gateway: Gateway, consumer: Consumer):
     gateway.values["subscribe"] = {**SUBSCRIBED, "lease_s": 1e-300}
     consumer._lease.take("", None)
     assert consumer._lease._touch_every_s >= 0.01
@@ -190,7 +188,7 @@ TOLD = [
 
 
 @pytest.mark.parametrize("told", TOLD, ids=lambda told: told[:40])
-def test_a_refusal_that_is_none_is_the_gateways_fault(told: bytes, gateway: Gateway, consumer: Consumer):
+def test_a_malformed_refusal_is_the_gateways_fault(told: bytes, gateway: Gateway, consumer: Consumer):
     gateway.told = told
     with pytest.raises(ServerUnavailable, match="does not answer"):
         consumer.read_rows(1)
@@ -209,7 +207,7 @@ def test_a_refusal_of_ours_is_what_it_was(gateway: Gateway, consumer: Consumer):
 
 
 @pytest.mark.parametrize("said", ["x", math.nan, math.inf, -1, 1e300, None, [], {}])
-def test_nobody_waits_as_long_as_cannot_be(said: object):
+def test_an_impossible_retry_after_becomes_one_second(said: object):
     for error in (
         error_from_dict({"error": "ServerUnavailable", "message": "x", "details": {"retry_after_s": said}}),
         error_from_json(
@@ -222,5 +220,5 @@ def test_nobody_waits_as_long_as_cannot_be(said: object):
 
 
 @pytest.mark.parametrize("said", [b"5", b"[]", b"{", b'{"address": 5}', NESTED.encode()])
-def test_a_running_node_that_names_no_gateway_is_none(said: bytes):
+def test_a_running_node_without_a_gateway_names_none(said: bytes):
     assert _address(said) in ("", "5")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from second_user import NOBODY
+from support.security.second_user import NOBODY
 
 from actors.gateway.address import GatewayAddress
 from canal_group.gateway import operator_token
@@ -115,7 +115,7 @@ def test_a_restart_makes_another_one_and_an_older_server_leaves_it(port):
     assert find_token(f"grpc://127.0.0.1:{port}") == new.token
 
 
-def test_where_nobody_listens_it_is_not_shown():
+def test_the_token_is_not_shown_without_a_listener():
     """The gateway crashed: whoever comes first has the port."""
     shown = []
     for _ in range(3):
@@ -216,7 +216,7 @@ def test_a_link_in_its_place_is_replaced_and_not_followed(cache, tmp_path, port)
     assert find_token(f"grpc://127.0.0.1:{port}") == made.token
 
 
-def test_a_gateway_that_nobody_can_operate_starts_all_the_same(monkeypatch, caplog):
+def test_a_gateway_without_operators_starts(monkeypatch, caplog):
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
     with GatewayAddress(GatewaySettings(port=0)) as address:
         address.publish_operator_token()
@@ -225,7 +225,7 @@ def test_a_gateway_that_nobody_can_operate_starts_all_the_same(monkeypatch, capl
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_token_is_made_only_where_the_settings_name_nobody(host, cache, monkeypatch):
+def test_a_token_is_made_only_if_the_settings_name_no_operator(host, cache, monkeypatch):
     monkeypatch.setenv("A", "secret")
     with GatewayAddress(GatewaySettings(host=host, port=0)) as address:
         port = int(address.uri.rpartition(":")[2])

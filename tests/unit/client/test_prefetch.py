@@ -181,12 +181,12 @@ def test_rows_that_could_not_be_read_are_read_again():
     assert len(set(failed)) == 1, "under one id: it stayed outstanding"
 
 
-def test_the_bound_on_outstanding_batches_is_no_error_while_some_wait():
+def test_the_bound_on_outstanding_batches_does_not_fail_a_prefetch():
     consumer = FakeConsumer(outstanding_max=2)
     assert consume(consumer, depth=5) == [0, 1, 2, 3, 4]
 
 
-def test_an_error_that_waiting_does_not_mend_is_raised_and_nothing_stays_outstanding():
+def test_a_lasting_error_is_raised_and_nothing_stays_outstanding():
     consumer = FakeConsumer()
 
     def read(batch):

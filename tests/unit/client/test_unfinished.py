@@ -30,7 +30,7 @@ def test_a_batch_inside_a_transaction_moves_nothing_so_nothing_tells():
     assert not in_doubt(at(5, 100), before=at(5, 100)).moved(ONE, at(5, 100))
 
 
-def test_a_cursor_past_what_nothing_is_kept_of_was_moved_by_the_batch_before_that():
+def test_a_cursor_past_forgotten_batches_was_moved_by_the_one_before():
     assert in_doubt(at(5, 100, 50), before=at(0, 4, 4)).moved(ONE, at(5, 100, 90))
     assert not in_doubt(None, before=at(0, 4, 4)).moved(ONE, at(5, 100, 90))
 
@@ -39,7 +39,7 @@ def test_a_shard_that_was_added_since_does_not_count():
     assert in_doubt(at(5, 100), before=at(0, 4)).moved(ONE, at(5, 100, 4))
 
 
-def test_the_cursor_before_an_acknowledgement_is_the_one_before_its_first_attempt():
+def test_the_cursor_before_an_ack_is_that_of_its_first_attempt():
     unfinished = in_doubt(at(5, 100), before=at(0, 4))
     unfinished.doubt(ONE, at(5, 100))
     assert unfinished.moved(ONE, at(5, 100))

@@ -25,9 +25,7 @@ ZOOKEEPERS = (
     ("command", "instance"),
     [("check", SOURCES), ("serve", SOURCES), ("stop shop", ZOOKEEPERS), ("start shop", ZOOKEEPERS)],
 )
-def test_an_interrupt_in_the_midst_of_a_secret_ends_the_command_without_a_traceback(
-    command: str, instance: str, tmp_path: Path
-):
+def test_an_interrupt_while_a_secret_is_read_leaves_no_traceback(command: str, instance: str, tmp_path: Path):
     pipe, file = tmp_path / "password", tmp_path / "shop.yaml"
     os.mkfifo(pipe)
     file.write_text(instance % pipe)

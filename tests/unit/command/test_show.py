@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
-from unit.merge.rows.test_absent import BATCH
+from support.rows.partial_batch import BATCH
 
 from merge.rows.envelope import envelope
 from programs.command.json_line import json_line
@@ -34,7 +34,7 @@ def test_values_in_brackets_and_between_colons_are_printed_as_they_are(capsys, m
     assert said in capsys.readouterr().out
 
 
-def test_a_json_line_is_one_line_however_it_is_split():
+def test_a_json_record_stays_one_line_after_splits():
     value = {"a": "".join(map(chr, range(0x3000))), "b": "\U0001f600"}
     line = json_line(value)
     assert line.splitlines() == [line]

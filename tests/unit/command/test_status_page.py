@@ -154,7 +154,7 @@ def test_wide_has_all_columns_of_a_shard_in_one_line_at_any_width(capsys, monkey
     assert printed(capsys, monkeypatch, SHOP, 80, wide=True) == lines
 
 
-def test_a_server_that_is_not_active_says_who_is(capsys, monkeypatch):
+def test_a_standby_names_the_active_server(capsys, monkeypatch):
     told = {"active": False, "active_server": "b:1", "error": "[red] is away"}
     lines = printed(capsys, monkeypatch, {**state(), "group": told}, 80)
     assert lines[0] == "shop: not active on this server; b:1 is active. [red] is away"

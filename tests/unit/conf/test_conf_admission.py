@@ -139,7 +139,7 @@ ELSEWHERE = (
 )
 
 
-def test_a_password_is_used_for_the_servers_that_are_named_for_it_and_no_other(tmp_path, folder):
+def test_a_password_is_used_only_for_the_servers_named_for_it(tmp_path, folder):
     """Whoever is logged in to with it may pass a source's challenge on, and be let in there by our answer."""
     running = instance(tmp_path, secrets="secrets", variables=["LISTED"])
     used = str(tmp_path / "used")
@@ -159,7 +159,7 @@ def test_a_password_is_used_for_the_servers_that_are_named_for_it_and_no_other(t
     assert added(running, host="evil.example.com").password.get_secret_value() == "", "none goes anywhere"
 
 
-def test_the_very_server_of_the_instance_file_may_have_the_password_that_it_has_there(tmp_path):
+def test_the_server_of_the_instance_file_may_use_its_password(tmp_path):
     """As a shard comes back that was removed, or as the lookup of files."""
     running = instance(tmp_path, files="/backup")
     ssl = {key: str(tmp_path / f"{key}.pem") for key in ("ca", "cert", "key")}

@@ -23,7 +23,7 @@ def test_nothing_follows_from_the_same_settings():
     assert (changes.added, changes.removed) == ((), ())
 
 
-def test_a_shard_that_was_added_by_command_is_the_one_that_the_file_has_then():
+def test_a_shard_added_by_command_is_the_one_added_to_the_file():
     """A command says where it begins; the file need not, and it has begun by then."""
     added = added_shard(instance("a"), {"name": "b", "host": "b", "user": "canal", "start": "earliest"})
     running = instance("a").model_copy(update={"shards": (*instance("a").shards, added)})
@@ -31,7 +31,7 @@ def test_a_shard_that_was_added_by_command_is_the_one_that_the_file_has_then():
     assert (changes.added, changes.removed) == ((), ())
 
 
-def test_who_left_stays_away_whether_the_file_has_it_or_not():
+def test_a_removed_shard_stays_removed_with_and_without_the_file():
     for names in (("a",), ("a", "b")):
         changes = shard_changes(instance("a", "b"), instance(*names), left=["b"])
         assert (changes.added, changes.removed) == ((), ())

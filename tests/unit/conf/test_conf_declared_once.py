@@ -227,7 +227,7 @@ def test_a_planted_default_is_found(planted: str, tmp_path: Path):
         "def poll(lease_s=1.5): ...",
     ],
 )
-def test_what_is_no_second_default_is_not(allowed: str, tmp_path: Path):
+def test_other_assignments_are_not_second_defaults(allowed: str, tmp_path: Path):
     file = tmp_path / "allowed.py"
     file.write_text(allowed)
     assert repeated(file, parsed(file)) == []

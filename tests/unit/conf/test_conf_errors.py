@@ -475,7 +475,7 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
     assert refused(tmp_path) == f"{tmp_path}: the file should be readable, but is not (Is a directory)."
 
 
-def test_text_that_is_no_utf8_is_refused(tmp_path):
+def test_text_that_is_not_utf8_is_refused(tmp_path):
     file = tmp_path / "shop.yaml"
     file.write_bytes(b"destination: \xff\n")
     assert refused(file) == f"{file}: the file should be UTF-8 text, but is not."

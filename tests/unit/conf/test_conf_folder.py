@@ -25,7 +25,7 @@ def applied(folder: Path, running=None):
     return found, running
 
 
-def test_files_are_started_restarted_and_stopped_as_they_come_change_and_go(tmp_path):
+def test_files_are_started_restarted_and_stopped(tmp_path):
     shop = write(tmp_path, "shop.yaml", "shop")
     first, running = applied(tmp_path)
     assert list(first.start) == [shop]
@@ -41,7 +41,7 @@ def test_files_are_started_restarted_and_stopped_as_they_come_change_and_go(tmp_
     assert list(running) == [stock]
 
 
-def test_shards_that_are_appended_or_taken_out_are_adopted_and_anything_else_is_a_restart(tmp_path):
+def test_added_and_removed_shards_are_adopted_and_the_rest_restarts(tmp_path):
     shop = tmp_path / "shop.yaml"
 
     def said(*names: str, **more: str):
@@ -84,7 +84,7 @@ def test_a_broken_file_is_named_and_changes_nothing(tmp_path):
     assert after == running
 
 
-def test_two_files_with_one_destination_are_refused_and_who_runs_keeps_it(tmp_path):
+def test_of_two_files_with_one_destination_the_running_one_stays(tmp_path):
     later = write(tmp_path, "b.yaml", "shop")
     _, running = applied(tmp_path)
     earlier = write(tmp_path, "a.yaml", "shop")
@@ -114,7 +114,7 @@ def test_other_files_are_left_alone(tmp_path):
     assert read_folder(tmp_path) == Found()
 
 
-def test_a_folder_that_is_none_gets_a_sentence(tmp_path):
+def test_a_missing_folder_gets_a_sentence(tmp_path):
     with pytest.raises(ConfigError, match="readable folder"):
         read_folder(tmp_path / "none")
 

@@ -38,7 +38,7 @@ PRESET_PARTS = {
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_preset_decides_who_elects_and_what_survives_and_leaves_the_defaults(preset):
+def test_a_preset_chooses_coordination_and_storage_and_keeps_defaults(preset):
     loaded = build_instance(instance(preset))
     assert (loaded.coordination, loaded.cursor) == PRESET_PARTS[preset]
     decided = {"coordination", "cursor"}
@@ -72,7 +72,7 @@ def test_a_file_overrides_single_keys_of_its_preset(tmp_path):
     assert load_instance(str(file)) == loaded
 
 
-def test_relative_paths_begin_at_the_folder_of_the_file_and_absolute_ones_stay(tmp_path, monkeypatch):
+def test_relative_paths_begin_at_the_files_folder_and_absolute_stay(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "etc").mkdir()
     Path("etc/shop.yaml").write_text(
@@ -87,7 +87,7 @@ def test_relative_paths_begin_at_the_folder_of_the_file_and_absolute_ones_stay(t
     assert loaded.cursor.folder == tmp_path / "etc/data"
 
 
-def test_the_default_folder_of_cursors_begins_at_the_folder_of_the_file_too(tmp_path):
+def test_the_default_folder_of_cursors_begins_at_the_files_folder(tmp_path):
     built = build_instance(instance("memory", cursor={"kind": "file"}), folder=tmp_path)
     assert built.cursor == FileCursorSettings(folder=tmp_path / "data")
 
@@ -128,7 +128,7 @@ def test_the_example_is_an_instance_of_four_shards(monkeypatch):
     assert example.merge.dead_shard == "skip_after"
 
 
-def test_derived_server_ids_are_the_same_everywhere_and_out_of_the_way_of_small_ones():
+def test_derived_server_ids_are_stable_and_avoid_small_numbers():
     assert derive_server_id("shop", "shop-0") == 3_451_646_384
     ids = {derive_server_id("shop", f"shop-{number}") for number in range(1000)}
     assert len(ids) == 1000
@@ -184,7 +184,7 @@ def test_a_description_has_every_setting_in_force_and_what_was_derived():
     assert described["coordination.folder"] == "data/zookeeper"
 
 
-def test_no_filter_is_no_filter():
+def test_an_empty_filter_means_all_tables():
     assert build_instance(instance()).filter == FilterSettings(white="", black="", routes=())
 
 

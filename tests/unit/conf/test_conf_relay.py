@@ -274,6 +274,6 @@ def test_options_that_the_guarantees_depend_on_are_refused(tmp_path: Path):
         ({"dynamic_topic_partitions": "orders:six"}, "not a topic and its number"),
     ],
 )
-def test_a_rule_that_is_none_is_named(rules: dict[str, str], sentence: str):
+def test_a_malformed_rule_is_named(rules: dict[str, str], sentence: str):
     with pytest.raises(ConfigError, match=sentence):
         Router(RouteSettings(topic="t", **rules))

@@ -27,7 +27,7 @@ def refused(values, **kwargs):
     return str(caught.value).removeprefix("settings: ")
 
 
-def test_a_password_is_read_from_the_environment_or_a_file_beside_the_instance_file(tmp_path, monkeypatch):
+def test_a_password_is_read_from_the_environment_or_a_nearby_file(tmp_path, monkeypatch):
     monkeypatch.setenv("SHOP_PASSWORD", SECRET)
     (tmp_path / "pw").write_text(f" {SECRET} \r\n\n")
     shards = [
@@ -101,7 +101,7 @@ def test_a_file_that_is_missing_empty_or_no_text_is_refused(tmp_path):
 COORDINATION_ONLY = frozenset({Owner.COORDINATION})
 
 
-def test_secrets_that_nobody_needs_are_not_read_and_may_be_missing(tmp_path, monkeypatch):
+def test_unused_secrets_are_not_read_and_may_be_missing(tmp_path, monkeypatch):
     """A command that opens no source: 1. those of sources and clients are missing; 2. its own are not."""
     monkeypatch.delenv("NOT_SET", raising=False)
     monkeypatch.setenv("ZOOKEEPER_PASSWORD", SECRET)

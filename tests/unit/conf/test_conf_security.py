@@ -54,7 +54,7 @@ SSL = {"cert": "c", "key": "k", "client_ca": "ca"}
 
 
 @pytest.mark.parametrize("gateway", [{}, {"ssl": SSL}, {"ssl": SSL, "host": "0.0.0.0"}])
-def test_where_nobody_is_named_everybody_reads_and_only_the_operator_s_token_operates(gateway):
+def test_without_named_clients_all_read_and_the_operator_token_operates(gateway):
     grants = wiring.grants(built(gateway=gateway), "made")
     for shown in (("", ""), ("", "anyone.example.com"), ("wrong", "anyone.example.com")):
         grant = grants.find(*shown)
@@ -66,7 +66,7 @@ def test_where_nobody_is_named_everybody_reads_and_only_the_operator_s_token_ope
         wiring.grants(built(gateway=gateway)).find("").check("shop", operation="shard_add")
 
 
-def test_where_somebody_is_named_a_certificate_alone_is_nobody_and_no_token_is_made_up():
+def test_with_named_clients_a_bare_certificate_is_a_stranger():
     for gateway in ({"token_env": "A"}, {"clients": [client()]}):
         grants = wiring.grants(built(gateway={**gateway, "ssl": SSL}), "made")
         assert grants.find("", "anyone.example.com") is None
@@ -146,7 +146,7 @@ def test_a_zookeeper_user_needs_a_password_and_no_colon():
     assert ZooKeeperLogin().client_options() == {}
 
 
-def test_a_credential_that_is_none_is_refused_without_repeating_it():
+def test_a_malformed_credential_is_refused_without_being_repeated():
     assert ZooKeeperLogin.parse("canal:a:b") == ZooKeeperLogin("canal", "a:b")
     assert ZooKeeperLogin.parse(None, "ca.pem") == ZooKeeperLogin(tls=True, ca="ca.pem")
     assert ZooKeeperLogin.parse(None, "a", "b", "c") == ZooKeeperLogin(tls=True, ca="a", cert="b", key="c")
@@ -179,7 +179,7 @@ def test_what_others_could_read_is_said():
 
 
 def test_a_certificate_that_cannot_be_used_is_named(tmp_path):
-    from certificates import Authority
+    from support.security.certificates import Authority
 
     authority = Authority(tmp_path)
     good, other = authority.pair("good"), authority.pair("other")

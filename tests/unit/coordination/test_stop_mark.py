@@ -8,13 +8,13 @@ from merge.errors import FencedError
 MARK = StopMark("ops@host", "2026-01-01T00:00:00+00:00", "moving house")
 
 
-def test_a_mark_says_who_when_and_why():
+def test_a_mark_has_its_author_time_and_reason():
     assert str(MARK) == "stopped by ops@host at 2026-01-01T00:00:00+00:00 (moving house)"
     assert StopMark.from_json(MARK.to_json()) == MARK
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{", b"7", b"\xff", b"[" * 100_000])
-def test_whatever_stands_there_stops(text):
+def test_any_content_of_the_node_stops(text):
     assert "stopped by somebody" in str(StopMark.from_json(text))
 
 

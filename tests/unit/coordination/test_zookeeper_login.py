@@ -6,7 +6,7 @@ from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
 from merge.errors import ConfigError
 
 
-def test_nobody_says_nothing():
+def test_no_login_sends_nothing():
     assert NOBODY.client_options() == {}
     assert ZooKeeperLogin.parse(None) == NOBODY
 

@@ -151,7 +151,7 @@ def test_a_right_stream_has_no_fault():
 
 
 @pytest.mark.parametrize("cut", range(1, 13))
-def test_what_was_given_back_and_came_again_is_no_fault(cut):
+def test_a_rolled_back_and_repeated_batch_is_not_a_fault(cut):
     """1. a batch comes; 2. the rest comes; 3. the rest is given back; 4. it comes again, cut elsewhere."""
     rows, kept = story(), Delivered()
     kept.add(1, envelope(rows[:cut]), 5_000)
@@ -184,7 +184,7 @@ def test_a_dropped_row_is_missing(place):
     assert faults(delivered(rows))["missing"] == 1
 
 
-def test_a_dropped_transaction_is_missing_also_where_the_tables_end_up_equal():
+def test_a_dropped_transaction_is_missing_even_if_the_tables_are_equal():
     rows = story()
     extra = records()
     extra[0].add((Change("orders", "UPDATE", 1),))
@@ -221,7 +221,7 @@ def test_a_row_that_comes_again_with_other_values_is_a_duplicate():
     assert faults(kept) == {"duplicates": 1}
 
 
-def test_a_row_that_nobody_wrote_is_a_duplicate():
+def test_a_row_without_a_write_is_a_duplicate():
     rows = story()
     rows.append(change(B, 5, 0, "orders", "INSERT", None, order(10, "new", channel="web"), time=80))
     assert faults(delivered(rows)) == {"duplicates": 1, "unequal": True}
@@ -239,7 +239,7 @@ def test_numbers_that_go_back_violate_the_order():
     assert faults(delivered(rows)) == {"order": 1}
 
 
-def test_a_shard_whose_own_order_is_turned_round_violates_the_order():
+def test_a_shard_with_its_own_order_reversed_violates_the_order():
     rows = story()
     moved = rows.pop(6) | {"key_us": 60}
     rows.insert(9, moved)
@@ -277,7 +277,7 @@ def test_a_lost_null_makes_the_tables_unequal():
 
 
 @pytest.mark.parametrize("name", [("orders", "id=1"), ("orders", "id=8")])
-def test_a_row_of_another_shard_or_that_only_one_side_has_makes_the_tables_unequal(name):
+def test_a_row_of_another_shard_or_one_side_makes_the_tables_unequal(name):
     of_another = servers()
     of_another[name] = "elsewhere", of_another[name][1]
     assert faults(delivered(story()), of_another) == {"unequal": True}

@@ -45,7 +45,7 @@ def test_the_column_is_added_once_and_used_from_then_on():
     assert any(uses[place + 1 :])
 
 
-def test_the_large_transaction_has_its_rows_whatever_the_size_of_an_insert():
+def test_the_large_transaction_has_its_rows_for_any_insert_size():
     (large,) = [each for each in workload() if not each.small and each.changes[0].op == "INSERT"]
     assert sum(change.rows for change in large.changes) == 1200
     assert not [each for each in workload(big_rows=0) if not each.small and each.changes[0].op == "INSERT"]
@@ -63,7 +63,7 @@ def test_ids_are_unique_over_the_shards():
                     seen.update(ids)
 
 
-def test_the_first_are_gentle_and_every_change_but_deletes_and_definitions_has_a_time():
+def test_the_first_changes_are_gentle_and_inserts_and_updates_have_a_time():
     transactions = workload(gentle=50)
     assert [each.gentle for each in transactions[:50]] == [True] * 50
     assert not any(each.gentle for each in transactions[50:])

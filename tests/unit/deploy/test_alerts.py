@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import yaml
-from prometheus import ROOT, program
+from support.instance.prometheus import ROOT, program
 
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"
 PLAYED = Path(__file__).with_name("alerts_test.yaml")
@@ -23,7 +23,7 @@ def test_rules_fire_when_they_should_and_only_then():
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_each_rule_is_played_and_has_a_line_for_who_is_called():
+def test_each_rule_is_played_and_has_a_line_for_the_operator_on_call():
     played, operating = PLAYED.read_text(), (ROOT / "docs" / "operating.md").read_text()
     for name in names():
         assert played.count(f"alertname: {name}") >= 1, name

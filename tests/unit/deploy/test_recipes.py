@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from prometheus import ROOT
+from support.instance.prometheus import ROOT
 
 from actors.http.app import App
 from actors.http.recent_log import RecentLog
@@ -152,7 +152,7 @@ def test_what_a_recipe_mounts_and_selects_is_declared():
     assert workload["serviceName"] == kind(KUBERNETES, "Service")["metadata"]["name"]
 
 
-def test_zookeeper_is_where_instances_look_for_it_and_its_servers_find_each_other():
+def test_instances_find_zookeeper_and_its_servers_find_each_other():
     instance = yaml.safe_load(kind(KUBERNETES, "ConfigMap")["data"]["shop.yaml"])
     host, _, port = instance["coordination"]["hosts"].partition(":")
     services = {
@@ -171,7 +171,7 @@ def test_zookeeper_is_where_instances_look_for_it_and_its_servers_find_each_othe
     assert spec["template"]["metadata"]["labels"] == services[host]["selector"]
 
 
-def test_the_job_asks_for_what_the_servers_node_has_and_the_head_runs_nothing():
+def test_the_job_fits_the_servers_node_and_the_head_runs_nothing():
     job = kind(KUBERAY, "RayJob")["spec"]
     server = next(each for each in job["rayClusterSpec"]["workerGroupSpecs"] if each["groupName"] == "server")
     offered = json.loads(json.loads(server["rayStartParams"]["resources"]))
@@ -188,7 +188,7 @@ def test_the_job_asks_for_what_the_servers_node_has_and_the_head_runs_nothing():
     assert job["rayClusterSpec"]["rayVersion"] == ray.removeprefix("ray==")
 
 
-def test_the_image_is_made_of_files_of_the_project_and_runs_as_nobody_special():
+def test_the_image_has_project_files_and_an_unprivileged_user():
     text = DOCKERFILE.read_text()
     shown = (DOCKERFILE.parent / "Dockerfile.dockerignore").read_text().splitlines()
     copied = [

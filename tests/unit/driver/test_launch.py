@@ -20,7 +20,7 @@ OWN = SimpleNamespace(ray=SimpleNamespace(address=None, namespace="n", num_cpus=
         (TypeError("a defect"), TypeError),
     ],
 )
-def test_what_ray_says_is_a_sentence_and_a_defect_is_none(monkeypatch, raised, becomes):
+def test_an_error_of_ray_is_a_sentence_and_a_defect_is_not(monkeypatch, raised, becomes):
     def start(*_arguments, **_named):
         raise raised
 

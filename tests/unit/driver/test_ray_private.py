@@ -56,7 +56,7 @@ def test_the_folder_is_ours_alone_and_the_same_each_time(shared: Path):
 
 
 @pytest.mark.parametrize("taken", ["link", "file", "foreign"])
-def test_a_name_that_somebody_else_has_taken_is_not_followed(taken: str, shared: Path, tmp_path: Path):
+def test_a_link_at_a_taken_name_is_not_followed(taken: str, shared: Path, tmp_path: Path):
     """1. nothing of theirs is used or changed; 2. ours is elsewhere, and ours alone."""
     theirs, trap = tmp_path / "theirs", shared / f"canal-group-{os.geteuid()}"
     theirs.mkdir(mode=0o777)
@@ -79,7 +79,7 @@ def test_a_name_that_somebody_else_has_taken_is_not_followed(taken: str, shared:
     assert private_folder() == folder, "the same one each time"
 
 
-def test_a_second_name_that_somebody_else_has_taken_is_not_used(shared: Path):
+def test_a_second_taken_name_is_not_used(shared: Path):
     name = f"canal-group-{os.geteuid()}"
     (shared / name).write_text("")
     (shared / f"{name}-a").symlink_to(shared)
@@ -99,7 +99,7 @@ def test_a_private_folder_for_temporary_files_is_good_enough(
     assert private_folder().parent == tmp_path / "s"
 
 
-def test_a_path_that_leaves_too_little_for_sockets_is_left_for_a_shorter_one(
+def test_a_path_too_long_for_sockets_is_replaced_by_a_shorter_one(
     shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     short = tmp_path / "s"

@@ -83,7 +83,7 @@ def test_what_is_refused_is_said_once_and_what_runs_goes_on(world):
     assert world.server.running == {FILE: said("a")}
 
 
-def test_what_nobody_wrote_into_the_file_stays_as_a_command_made_it(world):
+def test_values_missing_in_the_file_stay_as_a_command_set_them(world):
     """A shard added by command is not taken out again because the file does not have it."""
     world.follow("a")
     assert world.instance.adopted == []

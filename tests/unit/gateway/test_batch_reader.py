@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 import pytest
-from builders import Source, Tx, World
-from defaults import ring_of
-from statement_rows import statement_row
+from support.ddl.statement_rows import statement_row
+from support.defaults import ring_of
+from support.group.builders import Source, Tx, World
 
 from actors.gateway.batch_reader import BatchReader
 from actors.gateway.joined_schemas import JoinedSchemas
@@ -158,7 +158,7 @@ def test_shards_send_for_an_envelope_only_what_the_filter_wants(
     assert stream_of(made) == stream_of(dropped_late(shards, batch, TableFilter(table_filter)))
 
 
-def test_a_filter_that_wants_a_small_table_costs_its_bytes_and_not_those_of_a_large_one(shards: Shards):
+def test_a_filter_for_a_small_table_costs_only_its_bytes(shards: Shards):
     batch = merged_batch()
     reader = BatchReader(shards.rows_at, lambda *_: batch, JoinedSchemas(ChosenTypes, lambda _: []))
 

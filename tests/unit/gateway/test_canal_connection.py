@@ -8,7 +8,7 @@ from collections import deque
 
 import pytest
 from integration.canal_clients import RawClient, Refused
-from row_group import LOST, RowGroup, canal_server, rows_of
+from support.group.row_group import LOST, RowGroup, canal_server, rows_of
 
 from actors.gateway.canal.login import CanalLogin
 from canal_group.canal_protocol import packet_pb2
@@ -77,7 +77,7 @@ def test_batches_without_entries_are_acknowledged_in_order_after_a_retry(where, 
     assert group.rows_acknowledged == list(range(30))
 
 
-def test_a_batch_without_entries_is_acknowledged_though_nothing_comes_after_it():
+def test_a_batch_without_entries_is_acknowledged_with_nothing_after_it():
     group = RowGroup(10, filtered=range(10))
     group.failures["ack"] = deque([LOST])
     with client_of(canal_server(group)).subscribe() as client:
@@ -87,7 +87,7 @@ def test_a_batch_without_entries_is_acknowledged_though_nothing_comes_after_it()
 
 
 @pytest.mark.parametrize("where", ["ack", "lost ack"])
-def test_an_automatic_ack_that_fails_is_repeated_and_the_get_has_one_answer(where):
+def test_a_failed_automatic_ack_is_repeated_and_the_get_answered_once(where):
     group = RowGroup(30)
     with client_of(canal_server(group)).subscribe() as client:
         group.failures[where] = deque([LOST])
@@ -99,7 +99,7 @@ def test_an_automatic_ack_that_fails_is_repeated_and_the_get_has_one_answer(wher
 
 @pytest.mark.parametrize("more", [0, 100_000])
 @pytest.mark.parametrize("what", ["ack", "packet", "length", "rollback"])
-def test_who_is_refused_reads_why_and_then_the_end(what, more, caplog):
+def test_a_refused_client_reads_the_reason_and_the_end(what, more, caplog):
     group = RowGroup(20)
     with client_of(canal_server(group)).subscribe() as client:
         batch_id, _ = client.get(10)

@@ -95,7 +95,7 @@ def test_a_timeout_has_a_unit(timeout, unit, seconds):
     assert packets.timeout_s(get) == (seconds if seconds is None else pytest.approx(seconds))
 
 
-def test_whatever_comes_is_a_request_or_refused():
+def test_any_bytes_are_a_request_or_refused():
     chance = random.Random(7)
     good = packet_pb2.Packet(type=packet_pb2.GET, body=packet_pb2.Get(fetch_size=7).SerializeToString())
     data = good.SerializeToString()

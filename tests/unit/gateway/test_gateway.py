@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from guarded_server import own_connection
 from pyarrow import flight
 from ray.exceptions import RayActorError
+from support.security.guarded_server import own_connection
 
 from actors.admission.access import READER, Grant, Grants
 from actors.admission.calls import QUESTIONS_MAX
@@ -135,7 +135,7 @@ def test_a_token_is_for_its_client_ids_also_where_rows_are_lent(monkeypatch: pyt
 
 @pytest.mark.parametrize("client_id", [None, 7, ["reader"], True])
 @pytest.mark.parametrize("request_of", ["subscribe", "get", "lease_state", "outstanding"])
-def test_a_client_id_that_is_none_never_reaches_the_group(
+def test_a_malformed_client_id_never_reaches_the_group(
     monkeypatch: pytest.MonkeyPatch, client_id: object, request_of: str
 ):
     """It would pass by the client ids that a token is for, and break what takes it for a text."""
@@ -155,7 +155,7 @@ def test_a_client_id_that_is_none_never_reaches_the_group(
             client.do_get(flight.Ticket(json.dumps({**body, "batch_id": 1}).encode()), options).read_all()
 
 
-def test_whoever_reaches_loopback_operates_nothing_and_this_user_s_commands_do(
+def test_a_loopback_caller_operates_nothing_and_this_users_commands_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     """1. settings that name nobody; 2. without the token, or with a wrong one, no operation is heard; 3. an
@@ -183,7 +183,7 @@ def test_whoever_reaches_loopback_operates_nothing_and_this_user_s_commands_do(
             operator.close()
 
 
-def test_a_status_shows_the_cursors_of_those_client_ids_only_that_a_token_is_for(
+def test_a_status_shows_only_the_cursors_of_the_tokens_client_ids(
     monkeypatch: pytest.MonkeyPatch,
 ):
     clients = [{"client_id": name, "cursor": f"cursor of {name}"} for name in ("a", "b", "c")]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 
 import pytest
-from guarded_server import DEADLINE_S, own_connection
 from pyarrow import flight
 from ray.exceptions import RayActorError
+from support.security.guarded_server import DEADLINE_S, own_connection
 
 from actors.driver.launch import gateway_wiring
 from actors.gateway import group_handle

@@ -91,7 +91,7 @@ def test_answers_wait_in_order_until_there_is_room(loop):
     play(story(), loop)
 
 
-def test_who_was_let_in_and_gives_up_at_once_holds_nothing(loop):
+def test_a_caller_that_gives_up_at_once_holds_nothing(loop):
     async def story() -> None:
         unsent = UnsentBytes(100)
         first, second = Holder(unsent, 60), Holder(unsent, 60)
@@ -120,7 +120,7 @@ def test_the_owner_that_holds_least_goes_first(loop):
     play(story(), loop)
 
 
-def test_an_answer_that_is_not_read_gives_way_to_one_that_waits_and_not_before(loop):
+def test_an_unread_answer_gives_way_only_to_a_waiting_one(loop):
     async def story() -> None:
         unsent = UnsentBytes(100)
         slow, alone = Holder(unsent, 60), Holder(unsent, 30)
@@ -174,7 +174,7 @@ def test_an_answer_that_is_sent_while_another_waits_is_looked_at(loop):
     play(story(), loop)
 
 
-def test_what_nobody_asked_for_gives_way_at_once_the_largest_first(loop):
+def test_unrequested_bytes_give_way_first_largest_first(loop):
     async def story() -> None:
         unsent = UnsentBytes(100)
         small, large = Holder(unsent, 20), Holder(unsent, 60)

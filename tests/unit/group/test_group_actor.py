@@ -16,7 +16,7 @@ import threading
 import pytest
 
 from actors.coordination.local import LocalCoordinator
-from actors.group import candidate, wiring
+from actors.group import wiring
 from actors.group.active_group import TICK_LATE_US
 from actors.group.group import GroupActor
 from actors.group.stored.document import DDL_DECISIONS
@@ -138,12 +138,11 @@ async def serving(folder, monkeypatch):
     )
     coordinator = Doubtful("shop")
     shard = Shard(shard_wiring(settings, settings.shards[0]))
-    monkeypatch.setattr(candidate, "TICK_S", 3600.0)
     monkeypatch.setattr(shard_channel.ray, "get_actor", lambda _: Handle(shard))
     monkeypatch.setattr(wiring, "coordinator", lambda *_: coordinator)
     monkeypatch.setattr(shard_module, "node_host", lambda: LOOPBACK)
     actor = object.__new__(GroupActor)
-    await actor.__init__(settings, wiring.ServerIdentity("here:1", "me", ""), "shard/", LOG)
+    await actor.__init__(settings, wiring.ServerIdentity("here:1", "me", ""), "shard/", LOG, tick_s=3600.0)
     try:
         async with asyncio.timeout(DEADLINE_S):
             epoch, _ = await subscribed(actor)
@@ -181,7 +180,7 @@ def test_no_lease_expires_while_the_process_stands_still(tmp_path, monkeypatch):
     run(tmp_path, monkeypatch, story)
 
 
-def test_a_call_is_not_heard_by_a_server_that_cannot_know_whether_it_is_active(tmp_path, monkeypatch):
+def test_a_server_unsure_of_being_active_refuses_a_call(tmp_path, monkeypatch):
     """1. a batch is outstanding; 2. the coordinator is cut off: no call is heard, and none changes anything;
     3. it is back: the batch is still the one to acknowledge.
     """
@@ -220,7 +219,7 @@ def test_a_call_is_not_heard_by_a_server_that_cannot_know_whether_it_is_active(t
 
 
 @pytest.mark.parametrize("timeout_s", [math.nan, math.inf, -1, 31])
-def test_nobody_waits_for_a_time_that_is_none(tmp_path, monkeypatch, timeout_s):
+def test_an_invalid_timeout_is_refused(tmp_path, monkeypatch, timeout_s):
     """A timer of NaN would stop every later one of the loop: all are tried after it."""
 
     async def story(actor, coordinator, epoch):
@@ -291,7 +290,7 @@ def test_what_operators_change_is_logged_and_a_new_shards_secrets_are_not(tmp_pa
     assert "s3cret" not in caplog.text
 
 
-def test_nobody_is_heard_before_the_decisions_on_ddl_were_read(tmp_path, monkeypatch):
+def test_calls_wait_until_the_ddl_decisions_were_read(tmp_path, monkeypatch):
     """1. the server is elected and reads what was decided before; 2. a consumer comes: it has to wait."""
     reads, read_on = threading.Event(), threading.Event()
 
@@ -351,7 +350,9 @@ def test_a_new_process_waits_to_hear_of_shards_that_joined_before_it(tmp_path, m
 
     async def story():
         actor = object.__new__(GroupActor)
-        await actor.__init__(settings("s0"), wiring.ServerIdentity("here:1", "me", ""), "shard/", LOG)
+        await actor.__init__(
+            settings("s0"), wiring.ServerIdentity("here:1", "me", ""), "shard/", LOG, tick_s=0.01
+        )
         async with asyncio.timeout(DEADLINE_S):
             await actor._candidate._hear_of_shards(cursors("s0", "s9"), coordinator)
         waiting = asyncio.ensure_future(actor._candidate._hear_of_shards(cursors("s0", "s1"), coordinator))
@@ -365,7 +366,6 @@ def test_a_new_process_waits_to_hear_of_shards_that_joined_before_it(tmp_path, m
         await actor.close()
 
     coordinator = Standby("shop")
-    monkeypatch.setattr(candidate, "TICK_S", 0.01)
     monkeypatch.setattr(shard_channel.ray, "get_actor", actor_of_s1)
     monkeypatch.setattr(wiring, "coordinator", lambda *_: coordinator)
     asyncio.run(story())

@@ -113,7 +113,7 @@ def test_what_was_removed_while_it_was_listed_is_left_out():
     asyncio.run(play())
 
 
-def test_an_older_epoch_is_refused_whatever_it_does():
+def test_an_older_epoch_is_refused_for_every_call():
     async def play():
         store = MemoryStore()
         old, new = cursors_in(store, 1), cursors_in(store, 2)
@@ -198,7 +198,7 @@ def test_only_a_cursor_that_moved_may_wait(after, waits):
     asyncio.run(play())
 
 
-def test_a_cursor_is_compared_with_the_last_one_even_if_its_answer_was_lost():
+def test_a_cursor_is_compared_with_the_last_one_even_if_unconfirmed():
     async def play():
         store = Writes()
         cursors = cursors_in(store)

@@ -29,7 +29,7 @@ class Answers(MemoryStore):
             raise CoordinatorUnavailable("no answer")
 
 
-def test_a_write_whose_answer_was_lost_is_read_and_not_believed():
+def test_a_write_without_an_answer_is_read_back():
     async def play():
         store = Answers()
         types = StoredTypes(store, 1, OsHost())

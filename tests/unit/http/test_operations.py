@@ -33,7 +33,7 @@ PATHS = {
 }
 
 
-def test_every_request_of_an_operator_has_a_path_and_what_changes_is_no_get():
+def test_every_operator_request_has_a_path_and_changes_are_not_gets():
     operators = {name for name, kind in CALLS.items() if kind.declared.right is Right.OPERATE}
     assert PATHS.keys() == operators | {"status", "locate", "outstanding"}
     made = App(dict, None, None, RecentLog(), dict, writable=False, hosts=["*"])  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import requests
-from guarded_server import open_still, until
+from support.security.guarded_server import open_still, until
 
 from actors.admission.access import Grant, Grants
 from actors.admission.calls import QUESTIONS_MAX
@@ -121,7 +121,7 @@ def test_silent_connections_keep_no_probe_out_and_give_way_to_new_ones(said: byt
 @pytest.mark.parametrize(
     "path", ["/api/instances/shop/position?at=-2h", "/api/instances/shop/transactions/0-1-1"]
 )
-def test_slow_questions_of_one_caller_leave_threads_to_probes_and_to_others(path: str):
+def test_slow_questions_of_one_caller_leave_threads_for_probes(path: str):
     with running() as service, ThreadPoolExecutor(MANY + 1) as pool:
         ours: list[Future[requests.Response]] = [pool.submit(service.get, path, "ops") for _ in range(MANY)]
         until(lambda: sum(each.done() for each in ours) == MANY - QUESTIONS_MAX, "the others to be refused")

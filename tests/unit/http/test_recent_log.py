@@ -5,15 +5,18 @@ from itertools import pairwise
 
 import pytest
 
-from actors.http import recent_log
-from actors.http.recent_log import RecentLog
+from actors.http.recent_log import RecentLog, RecentLogLimits
+
+
+def log_with(**limits):
+    kept = RecentLog(RecentLogLimits(**limits))
+    kept.say = lambda message, **fields: kept.handle(record(message, **fields))
+    return kept
 
 
 @pytest.fixture
 def log():
-    kept = RecentLog()
-    kept.say = lambda message, **fields: kept.handle(record(message, **fields))
-    return kept
+    return log_with()
 
 
 def record(message, **fields):
@@ -58,12 +61,15 @@ def test_a_page_that_holds_everything_says_that_nothing_is_older(log):
     assert log.page("shop", 2)["before"] == 2
 
 
-def test_lines_and_their_length_are_bounded(log, monkeypatch):
-    monkeypatch.setattr(recent_log, "LINES_MAX", 4)
+def test_lines_are_bounded():
+    log = log_with(kept_lines_max=4)
     for number in range(9):
         log.say(str(number), destination="shop")
     assert messages(log.page("shop", 10)) == ["5", "6", "7", "8"]
-    monkeypatch.setattr(recent_log, "CHARS_MAX", 700)
+
+
+def test_the_length_of_lines_is_bounded():
+    log = log_with(kept_chars_max=700)
     for name in "abcd":
         log.say(name * 300, destination="shop")
     assert [one[0] for one in messages(log.page("shop", 10))] == ["d"]
@@ -73,8 +79,8 @@ def test_lines_and_their_length_are_bounded(log, monkeypatch):
     assert messages(log.page("shop", 10)) == ["f"]
 
 
-def test_a_page_is_bounded_and_has_a_line_at_least(log, monkeypatch):
-    monkeypatch.setattr(recent_log, "PAGE_CHARS_MAX", 1000)
+def test_a_page_is_bounded_and_has_a_line_at_least():
+    log = log_with(page_chars_max=1000)
     for name in "abc":
         log.say(name * 300, destination="shop")
     log.say("d" * 3000, destination="shop")
@@ -84,13 +90,17 @@ def test_a_page_is_bounded_and_has_a_line_at_least(log, monkeypatch):
         pages.append("".join(one[0] for one in messages(page)))
         before = page["before"]
     assert pages == ["d", "bc", "a"]
-    monkeypatch.setattr(recent_log, "PAGE_LINES_MAX", 1)
-    monkeypatch.setattr(recent_log, "PAGE_CHARS_MAX", 100_000)
-    assert len(log.page("shop", 10)["lines"]) == 1
 
 
-def test_the_instance_that_was_silent_longest_makes_room(log, monkeypatch):
-    monkeypatch.setattr(recent_log, "INSTANCES_MAX", 2)
+def test_a_page_has_a_limit_of_lines():
+    log = log_with(page_lines_max=1)
+    for name in "ab":
+        log.say(name, destination="shop")
+    assert messages(log.page("shop", 10)) == ["b"]
+
+
+def test_the_instance_that_was_silent_longest_makes_room():
+    log = log_with(instances_max=2)
     for name in ("a", "b", "a", "c"):
         log.say("x", destination=name)
     assert [len(log.page(name, 10)["lines"]) for name in "abc"] == [2, 0, 1]

@@ -52,7 +52,7 @@ def test_a_retryable_error_says_when():
     assert RetryableError("Away.", retry_after_s=0).retry_after_s == 0.0
 
 
-def test_every_error_has_exactly_one_who_must_act():
+def test_every_error_names_exactly_one_party_to_act():
     for cls in EVERY[1:]:
         assert sum(issubclass(cls, who) for who in (UsageError, RetryableError, FencedError, DataError)) == 1
 

@@ -1,11 +1,12 @@
 """Which event is left out: only the one at which a shard has stopped, on the server that is read, once."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
-from merge import event_skips
 from merge.errors import CorruptEvent, DefinitionContradicted, UsageError
-from merge.event_skips import EventSkips, Stop
+from merge.event_skips import SKIPS_MAX, EventSkips, Stop
 from merge.rows.canal.parsed import is_parsed
 from merge.values.skips.skip_mark import SkipMark
 from merge.values.skips.skipped_event import SkippedEvent, Unit, parse_place
@@ -37,7 +38,7 @@ def test_the_event_at_which_a_shard_has_stopped_is_left_out():
     assert EventSkips.from_json(None) == EventSkips()
 
 
-def test_asked_twice_it_is_left_out_once_before_the_shard_is_past_it_and_after():
+def test_a_repeated_skip_request_skips_once():
     skips, event = ask(EventSkips(), stop())
     assert ask(skips, stop()) == (skips, event)
     assert ask(skips, past()) == (skips, event)
@@ -81,25 +82,24 @@ def test_a_refusal_says_where_the_shard_stands():
         ask(EventSkips(), Stop("s1", contradicted))
 
 
-def test_a_transaction_of_which_a_part_was_handed_over_is_not_left_out_as_a_whole():
+def test_a_partly_delivered_transaction_is_not_skipped_whole():
     with pytest.raises(UsageError, match="were handed over"):
         ask(EventSkips(), stop(handed_over=1), whole=True)
     assert ask(EventSkips(), stop(handed_over=1))[1].unit is Unit.EVENT
     assert ask(EventSkips(), stop(), whole=True)[1].unit is Unit.TRANSACTION
 
 
-def test_the_oldest_is_forgotten_beyond_the_bound(monkeypatch):
-    monkeypatch.setattr(event_skips, "SKIPS_MAX", 2)
-    skips = EventSkips()
-    for offset in (1, 2, 3):
-        skips, _ = ask(skips, stop(offset=offset), offset)
-    assert [event.offset for event in skips.events] == [2, 3]
+def test_the_oldest_is_forgotten_beyond_the_bound():
+    _, event = ask(EventSkips(), stop())
+    full = EventSkips(tuple(replace(event, offset=10_000 + number) for number in range(SKIPS_MAX)))
+    skips, latest = ask(full, stop())
+    assert skips.events == (*full.events[1:], latest)
 
 
 @pytest.mark.parametrize(
     "text", ["", ":4", "mysql-bin.000001", "mysql-bin.000001:-4", "a:b", "file:4", "x.1:²"]
 )
-def test_what_is_no_place_is_refused(text):
+def test_a_malformed_position_is_refused(text):
     with pytest.raises(UsageError):
         parse_place(text)
 
@@ -108,7 +108,7 @@ def test_a_place_is_read_as_errors_write_it():
     assert parse_place("a:b-bin.000001:4711") == ("a:b-bin.000001", 4711)
 
 
-def test_a_mark_is_a_comment_whatever_names_are_in_it():
+def test_a_mark_is_a_comment_with_any_names_in_it():
     mark = SkipMark(
         "s*/1", "u", FILE, 4, 9, Unit.EVENT, "QUERY (2)", "ALTER", "a*/b.c\ud800", "0-1-2", "*/", 1
     )

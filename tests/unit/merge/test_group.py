@@ -1,8 +1,8 @@
 """The group's scenarios: recovery, skipped shards, consumers that come and go, as numbered stories."""
 
 import pytest
-from builders import Source, Tx, World, places
-from defaults import batch_limits
+from support.defaults import batch_limits
+from support.group.builders import Source, Tx, World, places
 
 from merge import events as ev
 from merge import instructions as do
@@ -83,7 +83,7 @@ def test_one_shard_never_counts_for_two():
     assert shards(world.get()) == [1]
 
 
-def test_a_lagging_shards_silence_lets_nobody_overtake_it():
+def test_a_lagging_shards_silence_holds_the_others():
     """1. Shard 1 lags at 100.
     2. Shard 0 is at 900 and its clock goes on.
     3. Shard 1's 110 comes first all the same.
@@ -138,7 +138,7 @@ def test_a_shard_that_failed_to_open_can_open_later():
     assert keys(world.get()) == [10]
 
 
-def test_a_failed_shard_is_named_to_who_waits_and_recovers():
+def test_a_failed_shard_is_named_to_waiting_clients_and_recovers():
     world = World.of(Source(Tx(10)), Source(Tx(20)))
     world.subscribe()
     error = CorruptEvent("bad", file="bin.000001", offset=4, shard="s1")
@@ -154,7 +154,7 @@ def test_a_failed_shard_is_named_to_who_waits_and_recovers():
     assert keys(world.get()) == [10, 20]
 
 
-def test_a_shard_that_is_past_what_stopped_it_and_waits_for_room_holds_no_consumer():
+def test_a_full_shard_past_its_error_holds_no_consumer():
     """Its ring is full of what has to be acknowledged first: with an error nobody would get that."""
     world = World.of(Source(Tx(10), Tx(20), Tx(30)))
     world.subscribe()
@@ -206,7 +206,7 @@ def test_a_loss_is_a_rewind_and_the_consumer_is_told_once():
     assert again.start == first.ack
 
 
-def test_who_waits_for_a_batch_is_told_of_a_rewind_at_once():
+def test_a_waiting_client_learns_of_a_rewind_at_once():
     world = World.of(Source(Tx(10)))
     world.subscribe()
     world.report_all()
@@ -238,7 +238,7 @@ def test_news_of_an_older_generation_is_ignored():
     assert keys(world.get()) == [10, 20]
 
 
-def test_keys_do_not_fall_below_what_the_cursor_has_passed_before_a_restart():
+def test_keys_stay_above_the_cursors_after_a_restart():
     """1. Shard 0 passes 100, shard 1 had promised it.
     2. Restart.
     3. Shard 1's 60 comes: raised to 100, and late.
@@ -275,7 +275,7 @@ def test_a_clock_that_stepped_back_is_not_late_after_a_restart():
     assert (keys(batch), int(batch.headers["flags"][0] & Flag.LATE)) == ([100], 0)
 
 
-def test_of_positions_on_two_servers_the_one_with_the_smaller_key_is_opened():
+def test_of_two_servers_positions_the_smaller_key_is_opened():
     """After a failover, one subscriber's cursor is on the old server and another's on the new one."""
     world = World.of(Source(Tx(10), name="old"), start=False)
     old, new = Source(Tx(10), name="old"), Source(Tx(10), name="new")
@@ -309,7 +309,7 @@ def test_each_of_two_subscribers_goes_on_from_its_own_cursor():
     assert keys(world.get("two")) == [20, 30, 40, 50, 60]
 
 
-def test_after_a_rewind_with_two_cursors_a_newcomer_counts_from_the_older_one():
+def test_after_a_rewind_with_two_cursors_a_new_one_counts_from_the_older():
     world = World.of(Source(Tx(10, (2,)), Tx(20, (3,)), Tx(30, (4,))))
     world.subscribe("one")
     world.subscribe("two")
@@ -362,7 +362,7 @@ def test_what_is_before_a_cursor_does_not_come_back_with_a_rollback():
         assert world.rollback(None, "one") == 1
 
 
-def test_what_is_before_a_cursor_does_not_come_back_from_between_what_is_not():
+def test_rows_before_a_cursor_are_not_repeated_between_later_ones():
     """Ahead on one shard, behind on the other.
 
     1. Shard 0 promises too much; shard 1's 50 goes out and `one` acknowledges it.
@@ -430,7 +430,7 @@ def test_a_newcomer_between_transactions_begins_where_the_log_does():
 
 
 @pytest.mark.parametrize("reopened", [False, True])
-def test_a_rewind_while_the_cursor_is_written_delivers_nothing_until_it_is_known(reopened):
+def test_a_rewind_during_a_cursor_write_delivers_nothing_before_its_end(reopened):
     """1. An acknowledgement is being written.
     2. A shard is lost.
     3. Nothing is delivered.
@@ -471,7 +471,7 @@ def test_a_rewind_while_a_cursor_is_not_written_delivers_the_batch_again():
     assert keys(world.result(waiting)) == [10, 20]
 
 
-def test_a_rewind_while_it_is_unknown_whether_a_cursor_is_written_delivers_nothing_until_it_is_known():
+def test_a_rewind_with_an_unknown_write_delivers_nothing_until_known():
     world, acking, waiting = _rewound_while_written()
     world.save(CoordinatorUnavailable("away"))
     with pytest.raises(CoordinatorUnavailable):
@@ -499,7 +499,7 @@ def _rewound_while_written():
     return world, acking, world.request_get()
 
 
-def test_a_takeover_while_the_cursor_is_written_goes_on_after_it_also_inside_a_huge_transaction():
+def test_a_takeover_during_a_cursor_write_continues_after_it():
     world = World.of(Source(Tx(10, (2, 2, 2)), Tx(20)), lease_us=SECOND)
     world.subscribe(holder="x")
     world.report_all()
@@ -533,7 +533,7 @@ def test_an_unwritten_acknowledgement_can_be_repeated():
     assert len(world.asked(do.FreeRing)) == 1
 
 
-def test_while_it_is_unknown_whether_a_cursor_is_written_nothing_moves_it_backwards():
+def test_an_unknown_cursor_write_never_moves_the_cursor_backwards():
     """1. The cursor after two transactions may be written: the store did not answer.
     2. The consumer may not take its batch back, nor may another one write the cursor before it.
     3. With the next tick the write is repeated; nobody is answered twice.
@@ -562,7 +562,7 @@ def test_while_it_is_unknown_whether_a_cursor_is_written_nothing_moves_it_backwa
     assert keys(world.get()) == [30]
 
 
-def test_who_is_told_that_nobody_knows_hears_it_when_it_asks_again():
+def test_a_client_with_an_unknown_ack_learns_the_result_on_repetition():
     world = World.of(Source(Tx(10)))
     world.subscribe()
     world.report_all()
@@ -578,7 +578,7 @@ def test_who_is_told_that_nobody_knows_hears_it_when_it_asks_again():
         world.ack(batch.batch_id)
 
 
-def test_a_consumer_that_is_gone_loses_its_lease_though_its_acknowledgement_is_not_known():
+def test_a_lost_consumer_loses_its_lease_with_an_unknown_ack():
     world = World.of(Source(Tx(10)), lease_us=SECOND)
     world.subscribe()
     world.report_all()
@@ -771,7 +771,7 @@ def test_the_group_goes_on_without_a_silent_shard_and_waits_for_it_again():
     assert world.group.describe(0)["late"] == 1
 
 
-def test_a_shard_that_is_dead_at_the_start_is_skipped_if_its_place_is_known():
+def test_a_shard_dead_at_the_start_is_skipped_if_its_position_is_known():
     """1. Restart with shard 1 down.
     2. The others begin without it.
     3. It comes back; its transactions are late.
@@ -805,7 +805,7 @@ def test_a_shard_that_is_dead_at_the_start_is_skipped_if_its_place_is_known():
     assert keys(world.get()) == [40]
 
 
-def test_a_shard_whose_place_is_unknown_is_waited_for():
+def test_a_shard_with_an_unknown_position_is_awaited():
     world = World.of(Source(Tx(10)), Source(Tx(20)), start=False, dead_shard=DeadShard("skip_after", SECOND))
     world.start()
     world.open(0)
@@ -815,7 +815,7 @@ def test_a_shard_whose_place_is_unknown_is_waited_for():
     assert not world.group.describe(0)["merging"]
 
 
-def test_a_failed_shard_that_is_skipped_holds_nobody():
+def test_a_skipped_failed_shard_delays_no_client():
     world = World.of(Source(Tx(10)), Source(Tx(20)), dead_shard=DeadShard("skip_after", SECOND))
     world.subscribe()
     world.tell(ev.ShardFailed(1, 1, CorruptEvent("bad"), 0))
@@ -828,13 +828,13 @@ def test_a_failed_shard_that_is_skipped_holds_nobody():
     assert world.get() is None
 
 
-def test_while_all_are_silent_nobody_is_skipped():
+def test_no_shard_is_skipped_while_all_are_silent():
     world = World.of(Source(Tx(10)), Source(Tx(20)), dead_shard=DeadShard("skip_after", SECOND))
     world.tick(100 * SECOND)
     assert [shard["skipped"] for shard in world.group.describe(0)["shards"]] == [False, False]
 
 
-def test_a_shard_at_its_end_is_not_silent_and_holds_nobody():
+def test_a_shard_at_its_end_is_not_silent_and_delays_no_client():
     """One shard promises the end of time and says no more; the other goes on."""
     world = World.of(Source(Tx(10)), Source(Tx(20), Tx(30)), dead_shard=DeadShard("skip_after", SECOND))
     world.subscribe()
@@ -863,7 +863,7 @@ def test_a_shard_that_brings_old_transactions_is_not_silent():
     assert shard_state(world, 1)["skipped"]
 
 
-def test_a_shard_whose_transactions_come_with_an_old_low_watermark_is_not_silent():
+def test_a_shard_with_transactions_and_an_old_low_watermark_is_not_silent():
     """It sends what it has, while its clock stands; the other one has new promises."""
     world = World.of(Source(Tx(60), Tx(70), Tx(80)), Source(), dead_shard=DeadShard("skip_after", SECOND))
     for second in range(3):
@@ -874,7 +874,7 @@ def test_a_shard_whose_transactions_come_with_an_old_low_watermark_is_not_silent
     assert not any(shard_state(world, shard)["skipped"] for shard in (0, 1))
 
 
-def test_silent_is_who_brought_nothing_for_longer_than_that_and_back_who_is_no_further_behind():
+def test_a_shard_is_silent_after_the_limit_and_back_within_it():
     """1. Shard 1 is silent for as long as is allowed, and waited for. 2. A microsecond later it is not.
     3. It is back, a microsecond further behind than is allowed. 4. It is waited for when it is not.
     """
@@ -896,7 +896,7 @@ def test_silent_is_who_brought_nothing_for_longer_than_that_and_back_who_is_no_f
     assert not shard_state(world, 1)["skipped"]
 
 
-def test_a_shard_that_left_gives_nobody_the_time():
+def test_a_removed_shard_does_not_let_others_be_skipped():
     """1. Two shards are silent, and a third one has left. 2. Neither is skipped: who would go on?"""
     world = World.of(Source(Tx(10)), Source(Tx(20)), Source(), dead_shard=DeadShard("skip_after", SECOND))
     world.subscribe()
@@ -1037,7 +1037,7 @@ def test_an_unknown_event_is_a_defect():
 # ---- lost answers ------------------------------------------------------------------------------------------
 
 
-def test_a_batch_whose_answer_was_lost_is_delivered_again_under_a_new_id():
+def test_a_batch_without_an_answer_gets_a_new_id():
     """1. The second of two answers is lost. 2. The next get tells so, and brings its rows again."""
     world = World.of(Source(Tx(10), Tx(20), Tx(30)))
     world.subscribe()
@@ -1094,7 +1094,7 @@ def unsubscribing(world):
 
 
 @pytest.mark.parametrize("arrives", [True, False])
-def test_an_unsubscribing_whose_answer_was_lost_is_repeated_until_the_store_confirms_it(arrives):
+def test_an_unanswered_unsubscribe_is_repeated_until_confirmed(arrives):
     """1. The store does not answer; the consumer hears that. 2. It may not go on, nor subscribe, nor is it
     told that the subscription is gone. 3. The store is asked again. 4. No server finds the subscription.
     """
@@ -1174,7 +1174,7 @@ def test_batch_ids_of_a_client_that_came_back_go_on():
     assert again is None or again.batch_id > first.batch_id
 
 
-def test_a_shard_that_stopped_and_repeats_its_last_low_watermark_has_not_got_past_its_data():
+def test_a_repeated_last_low_watermark_is_not_past_the_shards_data():
     world = World.of(Source(Tx(10)))
     world.subscribe()
     world.report(0, low_watermark_us=20)

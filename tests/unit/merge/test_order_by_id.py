@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from merge.errors import UsageError
 from merge.values.header import Flag
@@ -51,7 +51,7 @@ def test_the_status_says_by_what_it_is_ordered():
     assert World.of(Source()).group.describe(0)["order"] == {"kind": "time"}
 
 
-def test_after_a_restart_what_is_not_acknowledged_comes_in_order_and_is_not_late():
+def test_unacked_rows_come_in_order_and_not_late_after_a_restart():
     """The cursor has passed a greater time than those of the rest."""
     world = world_of(*against_time())
     world.subscribe()

@@ -1,7 +1,7 @@
 """What an operator can say about a shard that holds the group, as numbered stories."""
 
 import pytest
-from builders import Source, Tx, World, places
+from support.group.builders import Source, Tx, World, places
 
 from merge import events as ev
 from merge.errors import CorruptEvent, UsageError
@@ -26,7 +26,7 @@ def held(world):
     return state["held_by"], state["held_since_s"], state["held_why"]
 
 
-def test_a_skipped_shard_holds_nobody_and_its_rows_are_late_until_it_is_resumed():
+def test_a_skipped_shard_delays_no_client_and_is_late_until_resumed():
     """1. Shard 1 is silent, and the policy is to wait. 2. An operator skips it. 3. It brings old rows: late.
     4. It is resumed, and waited for.
     """
@@ -53,7 +53,7 @@ def test_a_skipped_shard_holds_nobody_and_its_rows_are_late_until_it_is_resumed(
     assert keys(world.get()) == [60]
 
 
-def test_a_held_shard_is_waited_for_whatever_the_settings_say():
+def test_a_held_shard_is_awaited_despite_the_settings():
     world = world_of(Source(Tx(10)), Source(Tx(20)), dead_shard=DeadShard("skip_after", SECOND))
     world.subscribe()
     world.policy("s1", Policy.HOLD)
@@ -81,7 +81,7 @@ def test_holding_a_skipped_shard_waits_for_it_at_once():
     assert world.get() is None
 
 
-def test_a_policy_outlives_a_rewind_and_the_stream_begins_without_a_skipped_shard():
+def test_a_policy_outlives_a_rewind_and_a_skipped_shard_is_not_awaited():
     world = world_of(Source(Tx(10)), Source(Tx(20)))
     world.subscribe()
     world.policy("s1", Policy.SKIP)
@@ -107,7 +107,7 @@ def test_skipping_while_the_stream_waits_for_a_shard_to_open_lets_it_begin():
     assert keys(world.get()) == [10]
 
 
-def test_somebody_has_to_give_the_time():
+def test_the_last_shard_cannot_be_skipped():
     world = world_of(Source(Tx(10)), Source(Tx(20)))
     world.policy("s0", Policy.SKIP)
     with pytest.raises(UsageError, match="s1 is the last shard"):
@@ -126,7 +126,7 @@ def test_a_stopped_shard_says_why_it_holds():
 
 
 @pytest.mark.parametrize("how", ["operator", "settings"])
-def test_a_shard_that_dies_inside_its_transaction_is_taken_back_and_comes_again_whole(how):
+def test_a_shard_that_dies_in_its_transaction_rolls_it_back_and_repeats(how):
     """1. Two of three fragments are out, and acknowledged. 2. The shard dies; it holds the group.
     3. It is skipped: what is out of its transaction is rolled back, and the others go on.
     4. It is back, with the whole transaction, which is late.
@@ -185,7 +185,7 @@ def test_a_skipped_shard_may_be_slow_inside_its_transaction_but_not_silent():
 
 
 @pytest.mark.parametrize("skip_after_us", [SECOND, 10 * SILENCE_MAX_US])
-def test_how_slow_a_shard_may_be_that_an_operator_skips_is_not_said_by_the_settings(skip_after_us):
+def test_an_operators_skip_has_its_own_limit_of_silence(skip_after_us):
     """1. A skipped shard is inside its transaction. 2. It is taken back when the operator's time is over."""
     world = world_of(
         Source(Tx(10), Tx(90)), Source(Tx(20, (1,) * 3)), dead_shard=DeadShard("skip_after", skip_after_us)
@@ -202,7 +202,7 @@ def test_how_slow_a_shard_may_be_that_an_operator_skips_is_not_said_by_the_setti
     assert world.group.generation == generation + 1
 
 
-def test_a_shard_at_its_end_is_not_skipped_however_long_it_is_silent():
+def test_a_shard_silent_at_its_end_is_never_skipped():
     world = world_of(Source(Tx(10)), Source(Tx(20)), dead_shard=DeadShard("skip_after", SECOND))
     world.report(1, low_watermark_us=END_OF_TIME_US)
     world.now_us += 2 * SECOND
@@ -226,7 +226,7 @@ def test_skipping_again_does_not_take_back_what_a_skipped_shard_sends():
     assert world.status(1)["policy_since_s"] == since + 1
 
 
-def test_a_shard_whose_ring_is_full_is_not_silent_but_waits_for_the_consumers():
+def test_a_shard_with_a_full_ring_is_not_silent():
     """1. Two of three fragments are out, and fill the ring. 2. The consumer takes its time: nothing is
     skipped or taken back. 3. It acknowledges; the shard brings nothing though it could: its transaction is
     taken back.
@@ -262,7 +262,7 @@ def test_all_but_one_can_be_skipped():
 
 
 @pytest.mark.parametrize("how", [Policy.HOLD, Policy.RESUME])
-def test_a_skipped_shard_is_waited_for_at_once_however_far_behind_it_is(how):
+def test_a_resumed_shard_is_awaited_at_once_with_any_lag(how):
     """It is no newcomer, which has to catch up first."""
     far = 10 * CAUGHT_UP_US
     world = world_of(Source(Tx(far), Tx(far + 1)), Source(Tx(5)))
@@ -275,7 +275,7 @@ def test_a_skipped_shard_is_waited_for_at_once_however_far_behind_it_is(how):
     assert world.get() is None
 
 
-def test_where_the_settings_wait_for_ever_nobody_is_silent():
+def test_with_endless_waiting_no_shard_is_silent():
     world = world_of(Source(Tx(10)), Source(Tx(20)))
     world.policy("s1", Policy.HOLD)
     world.tick(1000 * SECOND)
@@ -283,7 +283,7 @@ def test_where_the_settings_wait_for_ever_nobody_is_silent():
     assert [world.status(shard)["policy_since_s"] for shard in (0, 1)] == [None, 1000.0]
 
 
-def test_a_newcomer_has_caught_up_when_it_is_no_further_behind_than_that():
+def test_a_new_shard_has_caught_up_within_the_limit():
     far = 10 * CAUGHT_UP_US
     world = world_of(Source(Tx(far)))
     world.subscribe()

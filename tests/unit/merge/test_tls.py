@@ -8,7 +8,7 @@ import ssl
 import threading
 
 import pytest
-from certificates import Authority
+from support.security.certificates import Authority
 
 from merge.tls import TlsFileUnusable, client_context, server_context
 
@@ -52,7 +52,7 @@ def test_a_client_verifies_the_server_and_its_name(authority, tmp_path):
     assert meet(client_context(unverified=True), server, "anything")
 
 
-def test_a_server_verifies_clients_if_it_is_told_by_whom_they_are_signed(authority, tmp_path):
+def test_a_server_verifies_clients_if_their_authority_is_given(authority, tmp_path):
     pair, ours = authority.pair("server"), authority.pair("ours", of_consumer=True)
     foreign = Authority(tmp_path, "other").pair("foreign", of_consumer=True)
     server = server_context(pair.cert, pair.key, authority.ca)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from merge import events as ev
 from merge.errors import UsageError
@@ -43,7 +43,7 @@ def test_several_or_none_are_refused(text):
         (f"{UUID}:7", "0-1-42", "", []),
     ],
 )
-def test_who_has_read_a_transaction(wanted, s0, s1, read_by):
+def test_the_clients_that_have_read_a_transaction(wanted, s0, s1, read_by):
     world = World.of(Source(), Source())
     assert world.group.trace(wanted, {"s0": s0, "s1": s1})["read_by"] == read_by
 
@@ -147,7 +147,7 @@ def test_a_transaction_in_parts_is_delivered_with_its_last_one():
     assert (traced["state"], traced["batch_id"]) == ("outstanding", batches[2].batch_id)
 
 
-def test_one_shard_s_cursor_says_that_a_transaction_of_mysql_is_acknowledged():
+def test_one_shards_cursor_shows_that_a_mysql_transaction_is_acked():
     """Its other shards have not read it; one of them is not in the cursor at all, because it joined since."""
     world = World.of(Source(Tx(10)), Source(Tx(20), server=1))
     world.subscribe()
@@ -176,7 +176,7 @@ def test_all_shards_that_hold_a_transaction_are_named_in_order():
         world.group.trace("0-1-1", {})
 
 
-def test_a_client_whose_filter_leaves_the_table_out_has_not_acknowledged_its_changes():
+def test_a_filtered_table_does_not_count_as_acked():
     world, orders = World.of(Source(Tx(10), gtid_source="0-1")), TableName("shop", "orders")
     world.subscribe("all")
     world.subscribe("items", table_filter=r"shop\.items")

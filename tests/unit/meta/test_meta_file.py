@@ -153,7 +153,7 @@ def test_what_a_crash_left_of_a_line_is_not_part_of_the_value(store, file):
     assert store.get(TEXT, 1) == "one\ntwo\n"
 
 
-def test_what_a_crash_left_of_a_continuation_is_whole_lines_from_its_beginning(store, file):
+def test_an_interrupted_append_leaves_whole_lines(store, file):
     store.put(TEXT, "one\n", 1)
     before = file.read_bytes()
     for length in range(len("two\nthree\n") + 1):
@@ -163,7 +163,7 @@ def test_what_a_crash_left_of_a_continuation_is_whole_lines_from_its_beginning(s
         )
 
 
-def test_a_folder_that_cannot_be_read_is_no_empty_one(store, monkeypatch):
+def test_an_unreadable_folder_is_not_an_empty_one(store, monkeypatch):
     store.put(MEMBERS, "{}\n", 1)
 
     def fails(_folder):
@@ -225,7 +225,7 @@ def test_a_write_that_fails_leaves_the_old_value(store, tmp_path, monkeypatch, s
         (lambda store: store.get(TEXT, 1), []),
     ],
 )
-def test_the_data_reaches_the_disk_before_its_name_and_the_name_before_the_answer(
+def test_data_reaches_the_disk_before_its_name_and_that_before_the_answer(
     tmp_path, monkeypatch, write, expected
 ):
     store = FileStore("shop", tmp_path / "folder")

@@ -122,7 +122,7 @@ class Losing(Disk):
             raise CoordinatorUnavailable("no answer")
 
 
-def test_nothing_older_follows_a_write_whose_answer_was_lost():
+def test_nothing_older_follows_a_write_without_an_answer():
     """1. A value waits. 2. Another is to be written at once; the store has it, and its answer is lost.
     3. A flush does not bring the older value back. 4. Until a write is answered, each waits for the store.
     """
@@ -165,7 +165,7 @@ class Watched:
         self._lock.release()
 
 
-def test_what_waited_for_the_claim_of_another_epoch_is_not_written_under_it(disk):
+def test_a_value_awaiting_another_epochs_claim_is_not_written_under_it(disk):
     store = PeriodicStore(disk, CURSORS, NEVER_S)
     move(store, "4\n")
     store._writing = Watched()
@@ -202,7 +202,7 @@ def test_a_removed_value_does_not_come_back(store, disk):
     assert disk.held == "6\n", "a first value again"
 
 
-def test_a_hand_over_in_good_order_writes_everything_and_a_crash_repeats_what_waited(disk):
+def test_a_handover_writes_everything_and_a_crash_repeats_what_waited(disk):
     crashed = PeriodicStore(disk, CURSORS, NEVER_S)
     move(crashed, "4\n")
     move(crashed, "5\n")

@@ -51,7 +51,7 @@ def load(store: EpochStore) -> list[Subscription]:
     ],
     ids=lambda planted: planted[:8],
 )
-def test_a_cursor_that_is_none_is_refused(planted: bytes):
+def test_a_malformed_cursor_is_refused(planted: bytes):
     with pytest.raises(ConfigError, match="shop/1001 does not hold cursors of canal-group") as refusal:
         load(ZooKeeperStore(nodes_of(planted), TREE))
     assert refusal.value.hint.startswith("If canal uses this destination too, choose another one")
@@ -87,7 +87,7 @@ def test_a_cursor_that_becomes_more_than_any_is_not_unpacked():
     ],
     ids=lambda planted: planted[:40],
 )
-def test_a_value_that_is_no_subscription_is_refused(planted: str, tmp_path: Path):
+def test_a_malformed_subscription_is_refused(planted: str, tmp_path: Path):
     store = FileStore("shop", tmp_path)
     store.put(Key(CURSORS, "1001"), planted + "\n", 1)
     with pytest.raises(ConfigError, match=r"shop@cursors@1001\.json does not hold cursors"):
@@ -95,7 +95,7 @@ def test_a_value_that_is_no_subscription_is_refused(planted: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("planted", [b"5", b"{", NESTED, b'{"server": 1, "consumers": {"1": []}}'], ids=len)
-def test_a_file_of_epochs_that_is_none_is_refused(planted: bytes, tmp_path: Path):
+def test_a_malformed_file_of_epochs_is_refused(planted: bytes, tmp_path: Path):
     (tmp_path / "shop.epochs.json").write_bytes(planted)
     coordinator = LocalCoordinator("shop", tmp_path)
     with pytest.raises(ConfigError, match="does not hold epochs"):

@@ -5,7 +5,6 @@ from unit.meta.conformance import MEMBERS, TEXT, StoreConformance, members, text
 from unit.meta.nodes import Nodes
 
 from actors.group.stored.cursors import CURSORS
-from actors.meta import zookeeper, zookeeper_texts
 from actors.meta.zookeeper import COMPRESSED_FROM, ZooKeeperStore
 from actors.meta.zookeeper_texts import BYTES_MAX
 from actors.ports import Key
@@ -60,8 +59,8 @@ def test_members_are_one_write_where_canal_has_them(store, nodes):
     assert set(nodes.data) == {f"{TREE.destination}/epoch", f"{TREE.destination}/0001/lease"}
 
 
-def test_a_value_beyond_a_nodes_limit_is_refused_before_it_is_sent(store, nodes, monkeypatch):
-    monkeypatch.setattr(zookeeper, "BYTES_MAX", 1_000)
+def test_a_value_beyond_a_nodes_limit_is_refused_before_it_is_sent(nodes):
+    store = ZooKeeperStore(nodes, TREE, bytes_max=1_000)
     store.put(MEMBERS, members(filter="x" * 998, cursor="{}"), 1)
     with pytest.raises(ConfigError, match="1001 would have 1,001 bytes of cursors: too many") as refusal:
         store.put(MEMBERS, members(filter="x" * 999, cursor="{}"), 1)
@@ -82,7 +81,7 @@ def test_a_large_member_is_compressed_and_a_small_one_can_be_read(store, nodes):
         store.get(MEMBERS, 1)
 
 
-def test_a_client_id_that_is_no_node_of_its_own_is_refused(store, nodes):
+def test_a_client_id_that_needs_two_nodes_is_refused(store, nodes):
     with pytest.raises(UsageError):
         store.put(Key(CURSORS, "epoch"), members(filter=""), 1)
     assert nodes.writes == 0
@@ -91,9 +90,8 @@ def test_a_client_id_that_is_no_node_of_its_own_is_refused(store, nodes):
 # ---- texts
 
 
-def test_a_long_text_is_kept_in_parts_and_its_predecessor_goes(store, nodes, monkeypatch):
-    monkeypatch.setattr(zookeeper_texts, "BYTES_MAX", 1000)
-    monkeypatch.setattr(zookeeper_texts, "ADDED_CHARS", 500)
+def test_a_long_text_is_kept_in_parts_and_its_predecessor_goes(nodes):
+    store = ZooKeeperStore(nodes, TREE, bytes_max=1_000)
     for size in (50_000, 70_000, 100, 60_000, 100):
         text = text_of(size, size)
         store.put(TEXT, text, 1)
@@ -110,8 +108,8 @@ def test_a_long_text_is_kept_in_parts_and_its_predecessor_goes(store, nodes, mon
     assert nodes.data == {}
 
 
-def test_additions_share_nodes_while_they_are_small(store, nodes, monkeypatch):
-    monkeypatch.setattr(zookeeper_texts, "_ADDED_BYTES", 200)
+def test_additions_share_nodes_while_they_are_small(nodes):
+    store = ZooKeeperStore(nodes, TREE, added_bytes=200)
     store.put(TEXT, "whole\n", 1)
     for number in range(30):
         store.append(TEXT, text_of(60, number), 1)
@@ -119,8 +117,8 @@ def test_additions_share_nodes_while_they_are_small(store, nodes, monkeypatch):
     assert 4 < len(nodes.data) < 20
 
 
-def test_a_write_that_fails_halfway_leaves_the_text_before_it(store, nodes, monkeypatch):
-    monkeypatch.setattr(zookeeper_texts, "BYTES_MAX", 1000)
+def test_a_write_that_fails_halfway_leaves_the_text_before_it(nodes):
+    store = ZooKeeperStore(nodes, TREE, bytes_max=1_000)
     before, after = text_of(20_000, 1), text_of(20_000, 2)
     store.put(TEXT, before, 1)
     for failing in range(10):

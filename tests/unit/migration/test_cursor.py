@@ -115,7 +115,7 @@ def test_each_cursor_finds_its_shard(conf, written):
     ]
 
 
-def test_a_cursor_of_no_imported_source_is_refused(conf, written):
+def test_a_cursor_of_a_source_not_imported_is_refused(conf, written):
     conf.instance()
     with pytest.raises(
         ConfigError, match=r"hold cursors of the imported sources, but it has one of db9:3306"

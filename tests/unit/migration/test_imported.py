@@ -191,7 +191,7 @@ def test_filters_of_tables_columns_and_kinds(conf):
     assert load(conf).filter.tables[3].match == ".*"
 
 
-def test_where_the_instances_of_a_group_differ_nothing_is_lost_and_it_is_said(conf):
+def test_differing_instances_of_a_group_lose_nothing_and_are_reported(conf):
     conf.instance("a", master__address="a:1", filter__regex=r"a\\..*", filter__black__regex=r"x\\.y,a\\.b")
     conf.instance("b", master__address="b:1", filter__regex=r"b\\..*", filter__black__regex=r"x\\.y")
     conf.instance(
@@ -279,7 +279,7 @@ def test_a_preset_is_canal_s_file_or_the_one_with_zookeeper(conf, xml, servers, 
     assert (loaded.coordination.kind, loaded.cursor.kind) == kinds
 
 
-def test_zookeeper_s_root_becomes_part_of_the_prefix_and_other_clusters_are_said(conf):
+def test_zookeepers_root_joins_the_prefix_and_other_clusters_are_named(conf):
     conf.server(zkServers="zk1:2181,[::1]:2182/app/;zk9:2181", zookeeper__flush__period="250")
     conf.instance()
     loaded = load(conf)
@@ -329,7 +329,7 @@ def test_a_password_from_the_environment_stays_there(conf, monkeypatch):
     assert not conf.secrets.exists()
 
 
-def test_no_password_is_none(conf):
+def test_an_empty_password_needs_no_file(conf):
     conf.instance(dbPassword="")
     assert "password_file" not in values(conf)["shards"][0]
 
@@ -392,7 +392,7 @@ def test_canal_s_listener_its_user_and_the_digest_of_its_password(conf):
     assert DIGEST not in "".join(map(str, import_(conf).answers)).upper()
 
 
-def test_a_listener_that_admits_everybody_stays_on_this_machine(conf):
+def test_a_listener_without_access_control_stays_on_this_machine(conf):
     conf.server(ip="10.0.0.7", user="app")
     conf.instance()
     assert values(conf)["canal"] == {"port": 11111}
@@ -400,7 +400,7 @@ def test_a_listener_that_admits_everybody_stays_on_this_machine(conf):
     assert [kind for kind, _ in said(conf, "canal.user")] == [Kind.NOTE]
 
 
-def test_a_digest_that_is_none_is_refused(conf):
+def test_a_malformed_digest_is_refused(conf):
     conf.server(user="app", passwd="secret")
     conf.instance()
     assert "`canal.passwd` should be 40 hexadecimal digits" in refusal(conf)
@@ -565,7 +565,7 @@ def test_what_is_missing_is_named_with_its_file(conf, key, sentence):
     assert refusal(conf).startswith(f"example/instance.properties: `canal.instance.{key}` {sentence}")
 
 
-def test_files_that_are_no_canal_s_are_refused(conf):
+def test_files_of_another_program_are_refused(conf):
     conf.server()
     assert (
         "`canal.instance.master.address` should be in a file, an instance.properties, but is in none"
@@ -579,7 +579,7 @@ def test_files_that_are_no_canal_s_are_refused(conf):
     )
 
 
-def test_instances_of_one_name_or_of_none_are_refused(conf, tmp_path):
+def test_instances_with_one_name_or_none_are_refused(conf, tmp_path):
     conf.instance("a b")
     assert "in a folder that is named as the instance, as canal requires, but the folder's name is 'a b'" in (
         refusal(conf)

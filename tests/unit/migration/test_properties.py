@@ -55,7 +55,7 @@ def test_an_entry_knows_its_first_line_and_the_last_of_a_key_counts(tmp_path):
     assert found.entries["c"].place == f"{tmp_path / 'canal.properties'}, line 7"
 
 
-def test_an_escape_that_is_none_is_named_with_its_line(tmp_path):
+def test_a_malformed_escape_is_named_with_its_line(tmp_path):
     with pytest.raises(ConfigError) as told:
         read(tmp_path, "a=1\n\nb=2\\\n  \\u12x4\n")
     assert told.value.message == (

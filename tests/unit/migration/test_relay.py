@@ -132,14 +132,14 @@ def test_rabbitmq(conf):
 
 
 @pytest.mark.parametrize("mode", ["rocketMQ", "pulsarMQ"])
-def test_a_queue_that_there_is_no_relay_to_is_said(conf, mode):
+def test_a_queue_without_a_relay_is_reported(conf, mode):
     conf.server(serverMode=mode)
     conf.instance()
     assert found(conf).relay is None
     assert [kind for kind, _ in said(conf, "canal.serverMode")] == [Kind.ACT]
 
 
-def test_a_compression_that_is_none_is_refused(conf):
+def test_an_unknown_compression_is_refused(conf):
     kafka(conf, compression__type="best")
     conf.instance()
     with pytest.raises(ConfigError, match=r"`kafka\.compression\.type` should be one of none, gzip"):
@@ -166,7 +166,7 @@ def test_the_command_writes_the_relay_s_file_and_no_other(conf, tmp_path):
     assert file.read_text() == "mine\n"
 
 
-def test_without_a_queue_there_is_no_file_for_a_relay(conf, tmp_path):
+def test_without_a_queue_no_relay_file_is_written(conf, tmp_path):
     conf.server()
     conf.instance()
     done = run(conf, "--relay", str(tmp_path / "relay.yaml"), status=1)

@@ -142,7 +142,7 @@ def test_streams_of_arrow_hold_the_rows_of_each_partition_in_order(rows):
     assert found == expected
 
 
-def test_old_has_the_columns_of_its_own_row_only_and_those_that_the_other_image_lacks():
+def test_old_has_its_rows_columns_and_those_missing_in_the_other_image():
     before = pa.array([[("a", "1"), ("b", "x")], [("a", "1"), ("b", "x")], [("a", None)], [("a", "1")]], MAP)
     after = pa.array([[("a", "2"), ("b", "x")], [("a", "1"), ("b", "y")], [("a", None)], []], MAP)
     assert changed(before, after).to_pylist() == [[("a", "1")], [("b", "x")], [], [("a", "1")]]

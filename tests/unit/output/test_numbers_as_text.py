@@ -9,7 +9,7 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
-from number_texts import NUMBERS
+from support.rows.number_texts import NUMBERS
 
 from actors.sink.mask import Mask, MaskKind
 from canal_group.canal_protocol.entry_pb2 import Entry, RowChange

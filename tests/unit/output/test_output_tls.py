@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from certificates import Authority
 from cryptography.hazmat.primitives import serialization
+from support.security.certificates import Authority
 
 from conf.relay.connection_settings import ConnectionSettings
 from merge.errors import SinkRefused
@@ -25,7 +25,7 @@ def refusal(**files: Path) -> str:
     return caught.value.message
 
 
-def test_without_authorities_there_is_no_tls():
+def test_without_authorities_tls_is_off():
     assert tls_context(ConnectionSettings(), "Kafka at a:1") is None
 
 
@@ -37,7 +37,7 @@ def test_a_broker_is_verified_by_name(authority: Authority):
     assert len(context.get_ca_certs()) == 1
 
 
-def test_a_file_of_authorities_that_is_none_is_named(tmp_path: Path):
+def test_a_malformed_file_of_authorities_is_named(tmp_path: Path):
     nothing = tmp_path / "nothing.pem"
     assert refusal(ca=nothing) == (
         f"Kafka at a:1 cannot be verified: output.ca, {nothing}, cannot be read (No such file or directory)."

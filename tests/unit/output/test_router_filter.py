@@ -9,7 +9,7 @@ from merge.rows.envelope import ENVELOPE
 from programs.output.routing.router import Router
 
 
-def test_a_statement_on_no_table_goes_to_the_topic_of_a_relay_that_reads_one_table():
+def test_a_statement_without_a_table_goes_to_a_one_table_relays_topic():
     """Such as the mark of an event that was left out: filters let it pass."""
     said = {"sql": "DO 0 /* canal-group left out {} */", "schema": "", "table": "", "tables": []}
     rows = pa.Table.from_pylist([said], schema=ENVELOPE)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from second_user import NOBODY, as_nobody, folder_for_all
+from support.security.second_user import NOBODY, as_nobody, folder_for_all
 
 from actors.coordination import embedded
 from actors.coordination.embedded import EmbeddedZooKeeper, _Started
@@ -46,7 +46,7 @@ def save(folder: Path) -> str:
     return store.where(key)
 
 
-def test_files_and_folders_are_their_users_alone_whatever_the_mask_says(shared: Path):
+def test_files_and_folders_are_private_under_any_mask(shared: Path):
     file, new = save(shared), shared / "new"
     save(new)
     coordinator = LocalCoordinator("shop", shared)
@@ -64,7 +64,7 @@ def test_files_and_folders_are_their_users_alone_whatever_the_mask_says(shared: 
     assert as_nobody(LIST, str(new)) == "PermissionError"
 
 
-def test_nobody_else_can_hold_a_lock_of_ours(shared: Path):
+def test_another_user_cannot_hold_our_lock(shared: Path):
     """Else one user of the machine keeps every server from being elected, and every cursor from being saved.
 
     A file that was made before could be opened by all: it is not left so.
@@ -101,7 +101,7 @@ def campaigned(folder: Path) -> None:
         ("shop.stopped.json.tmp", lambda folder: LocalSwitch(folder, "shop").stop(StopMark("x", "y"), 0)),
     ],
 )
-def test_a_link_that_somebody_has_put_there_leads_nowhere(
+def test_a_planted_link_is_not_followed(
     name: str, write: Callable[[Path], object], shared: Path, tmp_path: Path
 ):
     """What it leads to is not written to; at the name there is a file of ours."""
@@ -127,7 +127,7 @@ def test_a_lock_that_is_a_link_is_refused(
     assert not (tmp_path / "made").exists()
 
 
-def test_a_temporary_file_that_somebody_holds_open_is_not_written_into(shared: Path):
+def test_a_temporary_file_that_is_held_open_is_not_written(shared: Path):
     """They would go on writing into what is ours by then."""
     theirs = shared / "file.tmp"
     with theirs.open("w") as held:
@@ -137,7 +137,7 @@ def test_a_temporary_file_that_somebody_holds_open_is_not_written_into(shared: P
 
 
 @pytest.mark.parametrize("mask", [0, 0o077])
-def test_a_stop_mark_can_be_read_by_who_serves_though_somebody_else_has_put_it(shared: Path, mask: int):
+def test_the_server_can_read_a_stop_mark_of_another_user(shared: Path, mask: int):
     os.umask(mask)
     LocalSwitch(shared, "shop").stop(StopMark("x", "y"), 0)
     assert "x" in as_nobody(READ, str(stop_file(shared, "shop")))
@@ -145,24 +145,22 @@ def test_a_stop_mark_can_be_read_by_who_serves_though_somebody_else_has_put_it(s
 
 def test_what_the_embedded_zookeeper_keeps_is_its_users_alone(shared: Path, monkeypatch: pytest.MonkeyPatch):
     """Java makes its files readable by all: nobody else comes as far as them."""
-    monkeypatch.setattr(embedded, "_STARTS_MAX", 1)
     monkeypatch.setattr(EmbeddedZooKeeper, "_start_once", lambda *_: None)
     there = shared / "there"
     there.mkdir(mode=0o755)
     for folder in (there, shared / "made"):
-        with EmbeddedZooKeeper(folder=folder):
+        with EmbeddedZooKeeper(folder=folder, starts_max=1):
             assert mode(folder / "data") == 0o700
     assert [mode(there), mode(shared / "made")] == [0o755, 0o700]
     (shared / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be the embedded ZooKeeper's folder"):
-        EmbeddedZooKeeper(folder=shared / "file").start()
+        EmbeddedZooKeeper(folder=shared / "file", starts_max=1).start()
 
 
 @pytest.fixture
 def idle(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the embedded ZooKeeper write all that it writes before java is started, and start nothing."""
     monkeypatch.setattr(embedded, "_find_java", lambda: "/bin/true")
-    monkeypatch.setattr(embedded, "_STARTS_MAX", 1)
 
 
 @pytest.mark.usefixtures("idle")
@@ -174,7 +172,7 @@ def test_nothing_of_the_embedded_zookeeper_is_written_through_a_link(shared: Pat
     for place in (folder, folder / "data"):
         for name in ("zoo.cfg", "zookeeper.log"):
             (place / name).symlink_to(victim)
-    server = EmbeddedZooKeeper(folder=folder)
+    server = EmbeddedZooKeeper(folder=folder, starts_max=1)
     with pytest.raises(CoordinatorUnavailable, match="did not start"):
         server.start()
     assert victim.read_text() == "theirs"
@@ -190,13 +188,13 @@ def test_nothing_of_the_embedded_zookeeper_is_written_through_a_link(shared: Pat
 
 @pytest.mark.usefixtures("idle")
 @pytest.mark.parametrize("wrong", [0o777, 0o1777, 0o770, 0o702])
-def test_a_folder_that_others_may_write_to_is_none_of_the_embedded_zookeepers(shared: Path, wrong: int):
+def test_embedded_zookeeper_refuses_a_folder_writable_by_others(shared: Path, wrong: int):
     """Who may write there can put folders and files of their own in the place of the server's."""
     folder = shared / "open"
     folder.mkdir()
     folder.chmod(wrong)
     with pytest.raises(ConfigError, match="Other users may write to"):
-        EmbeddedZooKeeper(folder=folder).start()
+        EmbeddedZooKeeper(folder=folder, starts_max=1).start()
     assert not list(folder.iterdir())
 
 
@@ -209,4 +207,4 @@ def test_so_is_a_folder_of_another_user(shared: Path):
     folder.chmod(0o755)
     os.chown(folder, NOBODY, NOBODY)
     with pytest.raises(ConfigError, match="Other users may write to"):
-        EmbeddedZooKeeper(folder=folder).start()
+        EmbeddedZooKeeper(folder=folder, starts_max=1).start()

@@ -112,7 +112,7 @@ def test_a_record_that_went_through_a_line_says_the_same():
         '{"time": "2026-01-31T12:00:00Z", "level": [], "logger": "a", "message": "b"}',
     ],
 )
-def test_what_is_no_line_of_ours_is_no_record(text):
+def test_a_foreign_line_is_not_a_record(text):
     assert record_of(text) is None
 
 
@@ -150,7 +150,7 @@ def run(level):
     return [json.loads(said) for said in done.stderr.splitlines()]
 
 
-def test_everything_that_a_process_has_to_say_is_a_line_and_each_is_written_once():
+def test_every_output_of_a_process_is_a_line_written_once():
     """Ours from the chosen level on, others' warnings, Python's, and the ends of threads and process."""
     said = run("info")
     assert [one["message"] for one in said[:5]] == [

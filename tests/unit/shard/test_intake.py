@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from defaults import ring_of
+from support.defaults import ring_of
 
 from actors.shard.intake import Intake, IntakeState
 from actors.store.ring import RingStore

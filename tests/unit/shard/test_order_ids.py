@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
-from builders import Tx, chunk_of
+from support.group.builders import Tx, chunk_of
 
 from actors.shard.order_ids import OrderIds
 from merge.errors import DataError
@@ -62,7 +62,7 @@ def test_rows_that_write_no_new_id_do_not_count():
     assert ids_of(table) == [0, 9, 4]
 
 
-def test_null_is_no_id():
+def test_null_is_not_an_id():
     assert ids_of(table_of((0, NEW, None, None), (1, SET, 5, None), (1, NEW, None, 6))) == [0, 6, 0]
 
 

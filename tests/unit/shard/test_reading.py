@@ -8,15 +8,13 @@ import time
 from typing import Any
 
 import pytest
-from binlog_bytes import File
-from defaults import files_source, ring_of, shard_wiring
+from support.binlog.binlog_bytes import File
+from support.defaults import files_source, ring_of, shard_wiring
 
 from actors.gateway.shard_actors import ShardActors
-from actors.group import follower as follower_module
 from actors.group.follower import Follower
 from actors.process.host import OS_HOST
-from actors.shard import intake as intake_module
-from actors.shard import shard as shard_module
+from actors.shard.intervals import ShardIntervals
 from actors.shard.report import ShardReport
 from actors.shard.shard import Shard
 from binlog.columns.table_lookup import NoLookup
@@ -69,14 +67,12 @@ def test_an_event_is_named_while_it_is_read(tmp_path, slow):
 
 def test_a_shard_says_what_keeps_it_busy(tmp_path, slow, monkeypatch, caplog):
     """1. a statement takes long; 2. status, reports and log name it with its place; 3. after it none does."""
-    monkeypatch.setattr(intake_module, "SLOW_S", 0.01)
-    for name, value in {"SLOW_S": 0.01, "SLOWEST_S": 0.05, "WATCH_S": 0.01}.items():
-        monkeypatch.setattr(shard_module, name, value)
+    intervals = ShardIntervals(slow_s=0.01, slowest_s=0.05, watch_s=0.01)
     monkeypatch.setattr(FilesReader, "_lookup", lambda _: _Given(slow))
     _, begin = a_file(tmp_path)
     ring = ring_of("items", 1 << 16)
     source = files_source("s0", str(tmp_path))
-    shard = Shard(shard_wiring(source, store=ring, silence_max_s=60.0))
+    shard = Shard(shard_wiring(source, store=ring, silence_max_s=60.0), intervals=intervals)
     try:
         shard.open(1, 1, None)
         assert slow.busy.wait(DEADLINE_S)
@@ -140,15 +136,13 @@ class NoSkips:
         return ()
 
 
-def test_a_group_says_what_a_silent_shard_was_reading(monkeypatch, caplog):
-    monkeypatch.setattr(follower_module, "SILENT_S", 0.02)
-
+def test_a_group_says_what_a_silent_shard_was_reading(caplog):
     def said():
         return [each.getMessage() for each in caplog.records if "has not answered" in each.getMessage()]
 
     async def main():
         follower = Follower(
-            0, "s0", FallingSilent(), (1, 1), lambda _: None, NoHistories(), NoSkips(), OS_HOST
+            0, "s0", FallingSilent(), (1, 1), lambda _: None, NoHistories(), NoSkips(), OS_HOST, silent_s=0.02
         )
         following = asyncio.create_task(follower.follow(None, ()))
         await asyncio.to_thread(until, lambda: len(said()) > 1)
@@ -163,7 +157,7 @@ def test_a_group_says_what_a_silent_shard_was_reading(monkeypatch, caplog):
     assert follower.reading == f"reading QUERY at {NAME}:4 for 0.1 s"
 
 
-def test_the_state_of_a_shard_that_does_not_answer_says_what_it_was_reading():
+def test_the_state_of_an_unresponsive_shard_shows_what_it_reads():
     error = ShardUnavailable("Shard s0 did not answer within 10 s.")
     known = {"answered_us": 1_767_323_045_678_000, "reading": f"read up to {NAME}:4"}
     state = ShardActors("p-", ["s0"])._answer("s0", error, known)

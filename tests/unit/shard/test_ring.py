@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from builders import Tx, chunk_of
+from support.group.builders import Tx, chunk_of
 
 from actors.store.ring import RingStore
 from conf.stream_settings import StoreSettings
@@ -70,7 +70,7 @@ def test_an_empty_ring():
     assert ring.cursors == (-1, -1, -1)
 
 
-def test_a_chunk_larger_than_the_ring_goes_in_in_parts_as_it_is_acknowledged():
+def test_a_chunk_larger_than_the_ring_enters_in_parts_after_acks():
     ring = ring_of(size=2)
     chunk = chunk_of(*(Tx(time) for time in range(5)))
     writer = outcome(lambda: ring.put(chunk))
@@ -83,7 +83,7 @@ def test_a_chunk_larger_than_the_ring_goes_in_in_parts_as_it_is_acknowledged():
     assert seen == [0, 1, 2, 3, 4]
 
 
-def test_one_header_is_admitted_below_the_bound_however_large():
+def test_one_header_of_any_size_is_admitted_below_the_bound():
     ring = ring_of(size=4, mode="memory")
     ring.put(chunk_of(Tx(1, bytes_each=3)))
     ring.put(chunk_of(Tx(2, bytes_each=999)))
@@ -170,7 +170,7 @@ def test_headers_are_gathered_until_there_are_many():
     assert not ring.is_much(ring.get_within(0.0))
 
 
-def test_gathering_ends_where_there_is_no_room_for_more():
+def test_gathering_ends_at_the_bound():
     ring = ring_of(size=16)
     ring.put(chunk_of(*(Tx(number) for number in range(15))))
     ring.get_within(0.0)
@@ -261,7 +261,7 @@ def test_rows_of_a_chunk_are_kept_until_its_last_header_is_acknowledged():
     assert len(ring._payload) == 0
 
 
-def test_who_wants_to_know_is_told_after_each_ack_that_frees():
+def test_a_listener_is_called_after_each_ack_that_frees():
     ring, freed = ring_of(), []
     ring.on_free(lambda: freed.append(ring.cursors[0]))
     ring.put(chunk_of(Tx(1), Tx(2)))

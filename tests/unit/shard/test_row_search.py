@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from defaults import files_source
+from support.defaults import files_source
 
 from actors.shard.row_search import changes_of
 from actors.sink.consumer_view import ConsumerView, History

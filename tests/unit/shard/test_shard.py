@@ -9,9 +9,9 @@ import shutil
 import time
 
 import pytest
-from defaults import files_source, ring_of, shard_wiring
+from support.defaults import files_source, ring_of, shard_wiring
 
-from actors.shard import shard as shard_module
+from actors.shard.intervals import INTERVALS, ShardIntervals
 from actors.shard.shard import Shard
 from actors.store.ring import RingStore
 from actors.store.rows import Wanted
@@ -30,11 +30,11 @@ def make(tmp_path):
         shutil.copy(file, tmp_path)
     made = []
 
-    def shard(silence_max_s=60.0):
+    def shard(silence_max_s=60.0, intervals=INTERVALS):
         source = files_source("s0", str(tmp_path))
         ring = ring_of("items", 1 << 16)
         wiring = shard_wiring(source, store=ring, silence_max_s=silence_max_s)
-        made.append(Shard(wiring))
+        made.append(Shard(wiring, intervals=intervals))
         return made[-1]
 
     yield shard
@@ -76,7 +76,7 @@ def test_a_group_of_an_older_epoch_can_do_nothing_to_a_shard(make):
     assert len(headers(shard, NEW)) == 10
 
 
-def test_an_older_generation_of_the_same_group_is_no_better(make):
+def test_an_older_generation_of_the_same_group_is_refused(make):
     shard = make()
     begin = shard.open(2, 1, None)
     assert len(headers(shard, (2, 1))) == 10
@@ -90,7 +90,7 @@ def test_an_older_generation_of_the_same_group_is_no_better(make):
     assert list(shard._rows(ticket((2, 2), 6))), "nothing was freed"
 
 
-def test_a_shard_that_no_group_asks_leaves_its_source_and_is_lost_to_its_group(make):
+def test_a_shard_without_calls_from_a_group_leaves_its_source(make):
     """1. a group opens it, and is silent; 2. it has left; 3. the group's next poll says so; 4. opened again,
     it begins where it is told.
     """
@@ -147,13 +147,12 @@ def test_a_free_that_a_rewind_overtakes_frees_nothing_of_the_newer_group(make, m
     assert list(shard._rows(ticket(NEW, 6))), "nothing was freed"
 
 
-def test_the_last_low_watermark_of_files_is_said_again(make, monkeypatch):
+def test_the_last_low_watermark_of_files_is_said_again(make):
     """To the same group, which may not have heard it, and to the next one."""
-    monkeypatch.setattr(shard_module, "REPEAT_S", 0.0)
-    shard = make()
+    shard = make(intervals=ShardIntervals(repeat_s=0.0))
     begin = shard.open(*OLD, None)
 
-    def low_watermarks(term, count):
+    def low_watermarks(shard, term, count):
         deadline_s, found = time.monotonic() + DEADLINE_S, []
         while len(found) < count:
             assert time.monotonic() < deadline_s
@@ -161,10 +160,12 @@ def test_the_last_low_watermark_of_files_is_said_again(make, monkeypatch):
             found += [low_watermark] if low_watermark is not None else []
         return found
 
-    assert low_watermarks(OLD, 3) == [END_OF_TIME_US] * 3
+    assert low_watermarks(shard, OLD, 3) == [END_OF_TIME_US] * 3
+    shard = make(intervals=ShardIntervals(repeat_s=3600.0))
+    shard.open(*OLD, begin)
+    assert low_watermarks(shard, OLD, 1) == [END_OF_TIME_US]
     shard.open(*NEW, begin)
-    monkeypatch.undo()
-    assert low_watermarks(NEW, 1) == [END_OF_TIME_US]
+    assert low_watermarks(shard, NEW, 1) == [END_OF_TIME_US]
     assert shard.poll(*NEW, 1000, 0).frontier_us is None, "not with each poll"
 
 

@@ -3,8 +3,8 @@
 import time
 
 import pytest
-from binlog_bytes import File
-from defaults import files_source, ring_of, shard_wiring
+from support.binlog.binlog_bytes import File
+from support.defaults import files_source, ring_of, shard_wiring
 
 from actors.shard.shard import Shard
 from actors.store.rows import Wanted
@@ -71,7 +71,7 @@ def rows_after(shard, skips):
     return found
 
 
-def test_a_poll_takes_it_past_its_event_at_once_and_the_mark_passes_every_filter(shard):
+def test_a_poll_takes_it_past_its_event_and_the_mark_passes_every_filter(shard):
     file = transaction(File("5.1.73"), 1).query("INSERT INTO t VALUES (2)")
     one = shard(transaction(file, 3))
     begin = one.open(*TERM, None)
@@ -101,7 +101,7 @@ def test_it_knows_from_the_beginning_what_it_is_told_when_it_is_opened(shard):
     assert rows_after(second, None) == [1, 1]
 
 
-def test_rows_that_the_rules_cannot_process_are_left_out_with_their_transaction(shard):
+def test_rows_the_rules_cannot_process_are_skipped_with_their_transaction(shard):
     file = transaction(transaction(File("5.1.73"), 1), 2)
     begin = len(file.data)
     file.query("BEGIN").table_map([INT], table="other").insert([INT], [bytes(4)], number=7).xid()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from defaults import files_source, ring_of, shard_wiring
-from unit.shard.test_consumer_view import IMPLICIT, NEVER, PAST, chunk
+from support.defaults import files_source, ring_of, shard_wiring
+from support.rows.versioned_chunk import IMPLICIT, NEVER, PAST, chunk
 
 from actors.shard.shard_source import ShardSource
 from conf.stream_settings import FilterSettings, MergeSettings

@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from binlog_bytes import SIZES_5_1, File, events_of
-from defaults import chunk_limits, ring_of
+from support.binlog.binlog_bytes import SIZES_5_1, File, events_of
+from support.defaults import chunk_limits, ring_of
 
 from actors.sink.processing import Processing
 from actors.sink.route import Route
@@ -150,7 +150,7 @@ def test_a_table_that_the_instance_leaves_out_is_named_and_decides_nothing():
         ("CREATE DATABASE other", entry_pb2.QUERY, "other."),
     ],
 )
-def test_canal_s_entry_and_flat_message_name_the_table_and_the_session_s_database(sql, event, name):
+def test_canals_entry_and_flat_message_name_the_table_and_the_database(sql, event, name):
     chunk = chunk_of([(sql, "app")])
     ((header, change),) = entries_of(chunk, r".*")
     assert f"{header.schemaName}.{header.tableName}" == name

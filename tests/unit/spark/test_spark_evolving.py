@@ -109,7 +109,7 @@ def starting(*queries: Query) -> tuple[list[list[str]], Callable[[Frame], Query]
     return runs, start
 
 
-def test_a_query_is_started_again_with_each_column_that_the_table_gains_until_it_ends():
+def test_a_query_restarts_with_each_new_column_until_it_ends():
     spark = Spark([schema("id"), schema("id", "colour"), schema("size", "colour")])
     runs, start = starting(Query(GROWN), Query(GROWN), Query(None))
     run_evolving(spark, GIVEN, start)

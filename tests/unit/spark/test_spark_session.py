@@ -36,7 +36,7 @@ class FakeConsumer:
         return False
 
 
-def test_a_range_whose_acknowledgement_failed_is_acknowledged_with_the_next_request():
+def test_a_range_with_a_failed_ack_is_acked_with_the_next_request():
     options: Any = SimpleNamespace(retry_s=0.0, min_rows_per_batch=1, max_delay_s=0.0, quiet_s=60.0)
     session, consumer = Session(options), FakeConsumer()
     session._consumer = consumer  # type: ignore[assignment]

@@ -108,7 +108,7 @@ def test_64_bits_without_a_sign_become_what_the_query_says(kind, as_it_is):
         typed_rows(rows, "shop.orders", narrow, new_columns="fail")
 
 
-def test_columns_that_the_query_lacks_are_an_error_or_ignored_and_missing_ones_are_null():
+def test_unknown_columns_fail_or_are_ignored_and_missing_ones_are_null():
     rows = typed(["INSERT"], {"id": pa.array([1]), "colour": pa.array(["red"])})
     schema = pa.schema([("gone", pa.utf8()), ("id", pa.int64()), ("_seq", pa.int64())])
     for new_columns in ("fail", "evolve"):
@@ -176,7 +176,7 @@ def test_debezium_has_changes_of_rows_only():
 # ---- options -----------------------------------------------------------------------------------------------
 
 
-def test_options_are_read_whatever_case_spark_gives_them_and_never_show_the_token():
+def test_options_ignore_case_and_never_show_the_token():
     given = GIVEN | {"TABLE": "shop.orders", "maxrowsperbatch": "7", "Token": "secret", "preimages": "FALSE"}
     options = Options.from_spark(given)
     assert (options.format, options.max_rows_per_batch, options.preimages) == ("typed", 7, False)

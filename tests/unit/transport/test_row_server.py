@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from cryptography.x509 import SubjectAlternativeName, load_pem_x509_certificate
-from defaults import ring_of
-from guarded_server import own_connection
 from pyarrow import flight
-from statement_rows import statement_row
+from support.ddl.statement_rows import statement_row
+from support.defaults import ring_of
+from support.security.guarded_server import own_connection
 
 from actors.store.ring import RingStore
 from actors.store.rows import Wanted, gather, message, opened, read_message
@@ -204,7 +204,7 @@ def test_rows_are_lent_where_that_can_be_and_sent_where_not(ring):
     server.close()
 
 
-def test_who_does_not_know_the_secret_gets_nothing(ring):
+def test_a_caller_without_the_secret_gets_nothing(ring):
     server = row_server(ring)
     client = own_connection(server.address.location)
     ticket = json.dumps(RowTicket(1, 3, 0, 7).to_dict() | {"secret": server.address.secret}).encode()

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from actors.admission.held_connections import HeldConnections
-from actors.transport import rpc_client, rpc_wire
+from actors.transport import rpc_wire
 from actors.transport.bind_address import certificate_where_reached
 from actors.transport.rpc_client import KeptRpcClient, RpcClient
 from actors.transport.rpc_server import CONNECTIONS_MAX, UNAUTHENTICATED_MAX, RpcServer
@@ -50,13 +50,15 @@ class Desk:
     async def mistake(self) -> None:
         raise UnreadableError("one", "two")
 
+    async def long(self) -> bytes:
+        return b"x" * 2_000
+
     async def unspeakable(self) -> object:
         return lambda: None
 
-    def rpc_server(self) -> RpcServer:
-        return RpcServer(
-            {name: getattr(self, name) for name in ("echo", "wait", "refuse", "mistake", "unspeakable")}
-        )
+    def rpc_server(self, **options) -> RpcServer:
+        names = ("echo", "wait", "refuse", "mistake", "long", "unspeakable")
+        return RpcServer({name: getattr(self, name) for name in names}, **options)
 
 
 async def until(condition, what):
@@ -94,7 +96,7 @@ def test_calls_are_answered_by_number_and_not_by_order():
     run(story)
 
 
-def test_an_error_comes_as_it_was_raised_or_says_so_in_words_and_the_line_goes_on():
+def test_an_error_arrives_as_raised_or_in_words_and_the_channel_stays():
     async def story(desk, rpc_server, address):
         client = await RpcClient.open(address, "The desk")
         with pytest.raises(RolledBack, match="Batch 7") as caught:
@@ -112,7 +114,7 @@ def test_an_error_comes_as_it_was_raised_or_says_so_in_words_and_the_line_goes_o
     run(story)
 
 
-def test_a_line_that_breaks_is_told_to_whoever_waits_and_to_whoever_asks_later():
+def test_a_broken_channel_is_reported_to_waiting_and_later_callers():
     async def story(desk, rpc_server, address):
         client = await RpcClient.open(address, "The desk")
         waits = client.ask("wait")
@@ -129,7 +131,7 @@ def test_a_line_that_breaks_is_told_to_whoever_waits_and_to_whoever_asks_later()
     run(story)
 
 
-def test_nobody_is_heard_who_does_not_know_the_secret():
+def test_a_caller_without_the_secret_is_refused():
     async def story(desk, rpc_server, address):
         with pytest.raises(ServerUnavailable):
             await RpcClient.open(replace(address, secret=handshake.new_secret()), "The desk")
@@ -146,7 +148,7 @@ def test_nobody_is_heard_who_does_not_know_the_secret():
     run(story)
 
 
-def test_who_listens_in_the_doors_place_learns_nothing_and_is_not_believed():
+def test_an_impostor_of_the_server_learns_nothing_and_is_refused():
     """An impostor sends the client's nonce back, with a response that it makes without the secret."""
 
     async def story(desk, rpc_server, address):
@@ -171,7 +173,7 @@ def test_who_listens_in_the_doors_place_learns_nothing_and_is_not_believed():
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_who_says_nothing_keeps_nobody_out_and_is_not_waited_for(monkeypatch, tls):
+def test_a_silent_connection_blocks_no_other(tls):
     """With TLS, silent clients do not even begin the TLS handshake."""
 
     async def story(desk, rpc_server, address):
@@ -186,11 +188,8 @@ def test_who_says_nothing_keeps_nobody_out_and_is_not_waited_for(monkeypatch, tl
                 "the oldest unauthenticated connections are closed for later ones"
             )
         assert len(other._unauthenticated) <= UNAUTHENTICATED_MAX
-        monkeypatch.setattr("actors.transport.rpc_server.GREETING_TIMEOUT_S", 0.05)
-        late = await asyncio.open_connection(host, address.port)
-        assert await late[0].read() == b"", "it did not authenticate in time"
         assert await client.ask("echo", 1) == ((1,), {}), "an authenticated connection stays open"
-        for _, writer in [*streams, late]:
+        for _, writer in streams:
             writer.close()
         client.close()
         other.close()
@@ -198,7 +197,21 @@ def test_who_says_nothing_keeps_nobody_out_and_is_not_waited_for(monkeypatch, tl
     run(story)
 
 
-def test_the_oldest_connection_of_who_has_most_is_closed_for_another():
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_connection_without_a_handshake_in_time_is_closed(tls):
+    async def story(desk, rpc_server, address):
+        host = "127.0.0.2" if tls else "127.0.0.1"
+        other = desk.rpc_server(greeting_timeout_s=0.05)
+        address = await other.open(host, certificate_where_reached(host, tls=tls))
+        reader, writer = await asyncio.open_connection(host, address.port)
+        assert await reader.read() == b""
+        writer.close()
+        other.close()
+
+    run(story)
+
+
+def test_the_oldest_connection_of_the_busiest_caller_is_closed():
     held = HeldConnections[int](4)
     assert [held.add(number, peer) for number, peer in enumerate("abbc")] == [None] * 4
     assert held.add(4, "d") == 1
@@ -227,20 +240,26 @@ def test_a_line_beyond_the_bound_is_closed_at_once():
     run(story)
 
 
-def test_a_frame_that_is_too_long_ends_its_line_and_an_answer_that_is_is_an_error(monkeypatch):
+def test_too_long_a_frame_ends_its_channel_and_too_long_an_answer_fails():
     async def story(desk, rpc_server, address):
-        client = await RpcClient.open(address, "The desk")
-        monkeypatch.setattr(rpc_wire, "FRAME_BYTES_MAX", 1_000)
+        small = desk.rpc_server(frame_bytes_max=1_000)
+        address = await small.open()
+        client = await RpcClient.open(address, "The desk", frame_bytes_max=1_000)
         with pytest.raises(ValueError, match="longer than 1000"):
             client.ask("echo", b"x" * 2_000)
         client._writer.write(rpc_wire._LENGTH.pack(2_000))
         with pytest.raises(ServerUnavailable):
             await client.ask("wait")
+        large = await RpcClient.open(address, "The desk")
+        with pytest.raises(ValueError, match="longer than 1000"):
+            await large.ask("long")
+        large.close()
+        small.close()
 
     run(story)
 
 
-def test_where_other_machines_can_reach_a_line_it_is_encrypted_and_its_certificate_is_looked_at():
+def test_a_channel_between_machines_is_encrypted_and_verified():
     async def story(desk, rpc_server, address):
         guarded, other = desk.rpc_server(), certificate_where_reached("127.0.0.2", tls=True)
         where = await guarded.open("127.0.0.2", certificate_where_reached("127.0.0.2", tls=True))
@@ -256,10 +275,7 @@ def test_where_other_machines_can_reach_a_line_it_is_encrypted_and_its_certifica
     run(story)
 
 
-def test_a_kept_line_is_opened_again_and_repeats_no_call(monkeypatch):
-    monkeypatch.setattr(rpc_client, "CLIENT_WAIT_S", DEADLINE_S)
-    monkeypatch.setattr(rpc_client, "DEFECT_PAUSE_S", 0.0)
-
+def test_a_kept_line_is_opened_again_and_repeats_no_call():
     async def story(desk, rpc_server, address):
         asked = []
 
@@ -269,7 +285,7 @@ def test_a_kept_line_is_opened_again_and_repeats_no_call(monkeypatch):
                 raise ServerUnavailable("Not yet.") if len(asked) == 2 else RuntimeError("whatever")
             return address
 
-        kept = KeptRpcClient("The desk", find)
+        kept = KeptRpcClient("The desk", find, wait_s=DEADLINE_S, defect_pause_s=0.0)
         keeping = asyncio.create_task(kept.keep())
         assert await kept.ask("echo", 1) == ((1,), {})
         waits = asyncio.create_task(kept.ask("wait"))
@@ -285,11 +301,9 @@ def test_a_kept_line_is_opened_again_and_repeats_no_call(monkeypatch):
     run(story)
 
 
-def test_a_call_waits_a_moment_for_a_line_and_no_longer(monkeypatch):
-    monkeypatch.setattr(rpc_client, "CLIENT_WAIT_S", 0.05)
-
+def test_a_call_waits_a_moment_for_a_line_and_no_longer():
     async def story(desk, rpc_server, address):
-        kept = KeptRpcClient("The desk", None)
+        kept = KeptRpcClient("The desk", None, wait_s=0.05)
         with pytest.raises(ServerUnavailable, match="The desk is unavailable"):
             await kept.ask("echo")
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from descriptors import open_files
-from second_user import as_nobody
+from support.descriptors import open_files
+from support.security.second_user import as_nobody
 
 from actors.store.rows import Payload
 from actors.store.segments import Segment
@@ -38,13 +38,28 @@ def until(true: Callable[[], bool], what: str) -> None:
 
 
 @pytest.fixture
-def server() -> Iterator[SharedMemoryServer]:
-    made = SharedMemoryServer(
-        lambda _, ticket: Offer([Payload(None, [pa.record_batch({"id": range(ticket["rows"])})])]),
-        bytes_max=0,
-    )
-    yield made
-    made.close()
+def serving() -> Iterator[Callable[..., SharedMemoryServer]]:
+    """Return a function that makes servers, which send as many rows as a ticket asks for."""
+    made = []
+
+    def serve(**timeouts: float) -> SharedMemoryServer:
+        made.append(
+            SharedMemoryServer(
+                lambda _, ticket: Offer([Payload(None, [pa.record_batch({"id": range(ticket["rows"])})])]),
+                bytes_max=0,
+                **timeouts,
+            )
+        )
+        return made[-1]
+
+    yield serve
+    for server in made:
+        server.close()
+
+
+@pytest.fixture
+def server(serving: Callable[..., SharedMemoryServer]) -> SharedMemoryServer:
+    return serving()
 
 
 def connected(server: SharedMemoryServer) -> tuple[socket.socket, SharedMemoryAddress]:
@@ -76,9 +91,9 @@ def dripped(raw: socket.socket, data: bytes) -> int:
 
 
 def test_a_handshake_that_comes_byte_by_byte_is_given_up(
-    server: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch
+    serving: Callable[..., SharedMemoryServer],
 ):
-    monkeypatch.setattr(wire, "GREETING_TIMEOUT_S", SHORT_S)
+    server = serving(greeting_timeout_s=SHORT_S)
     raw, address = connected(server)
     with raw:
         assert (
@@ -89,9 +104,9 @@ def test_a_handshake_that_comes_byte_by_byte_is_given_up(
 
 
 def test_a_request_that_comes_byte_by_byte_is_given_up(
-    server: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch
+    serving: Callable[..., SharedMemoryServer],
 ):
-    monkeypatch.setattr(wire, "MESSAGE_TIMEOUT_S", SHORT_S)
+    server = serving(message_timeout_s=SHORT_S)
     raw, address = connected(server)
     with raw:
         wire.handshake_as_client(raw, address.key, address.secret)
@@ -100,8 +115,8 @@ def test_a_request_that_comes_byte_by_byte_is_given_up(
     until(lambda: not server._connections, "its place is free")
 
 
-def test_an_answer_that_nobody_takes_is_given_up(server: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(wire, "MESSAGE_TIMEOUT_S", SHORT_S)
+def test_an_unread_answer_is_given_up(serving: Callable[..., SharedMemoryServer]):
+    server = serving(message_timeout_s=SHORT_S)
     raw, address = connected(server)
     with raw:
         wire.handshake_as_client(raw, address.key, address.secret)
@@ -109,11 +124,9 @@ def test_an_answer_that_nobody_takes_is_given_up(server: SharedMemoryServer, mon
         until(lambda: not server._connections, "its rows are no longer held")
 
 
-def test_who_asks_for_nothing_for_long_keeps_the_connection(
-    server: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_idle_client_keeps_its_connection(serving: Callable[..., SharedMemoryServer]):
     """The deadline limits one message, not the time between two messages."""
-    monkeypatch.setattr(wire, "MESSAGE_TIMEOUT_S", SHORT_S)
+    server = serving(message_timeout_s=SHORT_S)
     client = SharedMemoryClient(server.admit(), DEADLINE_S)
     client.borrow({"rows": 1})
     threading.Event().wait(3 * SHORT_S)
@@ -142,7 +155,7 @@ def test_a_door_goes_on_when_the_process_has_files_again(
     client.close()
 
 
-def test_a_message_of_brackets_ends_one_connection_and_no_thread_with_a_traceback(server: SharedMemoryServer):
+def test_a_message_of_brackets_ends_one_connection_without_a_traceback(server: SharedMemoryServer):
     raw, address = connected(server)
     with raw:
         wire.handshake_as_client(raw, address.key, address.secret)
@@ -249,7 +262,7 @@ SOUND: dict[str, Any] = {"names": [None], "places": [[0, 8]], "segment": None, "
     ],
     ids=str,
 )
-def test_an_answer_that_cannot_be_is_not_followed_and_rows_come_another_way(lie: dict[str, Any]):
+def test_an_impossible_answer_is_not_followed_and_rows_come_by_flight(lie: dict[str, Any]):
     liar = Liar(said(SOUND | lie))
     rows = SharedMemoryRows(liar.address.to_dict, DEADLINE_S)
     assert rows.borrow({}) is None
@@ -334,7 +347,7 @@ def assert_given_up(to: socket.socket, data: bytes) -> None:
     ],
     ids=str,
 )
-def test_a_gateway_cannot_name_a_socket_that_is_none_of_ours_nor_say_what_is_written_to_it(
+def test_a_gateway_cannot_name_a_foreign_socket_or_what_is_written_to_it(
     changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ):
     address = SharedMemoryAddress(wire.new_name(), bytes(wire.KEY_BYTES), handshake.new_secret()).to_dict()
@@ -346,7 +359,7 @@ def test_a_gateway_cannot_name_a_socket_that_is_none_of_ours_nor_say_what_is_wri
     assert opened == []
 
 
-def test_a_socket_that_is_another_programs_hears_nothing_of_a_gateways_choice():
+def test_a_foreign_socket_receives_nothing_chosen_by_a_gateway():
     """The original attack: a gateway chooses an abstract socket, and the bytes that are sent to it."""
     victim = socket.socket(socket.AF_UNIX)
     victim.bind(f"\0victim-{os.getpid()}")

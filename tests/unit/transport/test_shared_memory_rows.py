@@ -55,7 +55,7 @@ def ids(rows):
     return rows["id"].to_pylist()
 
 
-def test_the_gateway_is_asked_once_where_its_rows_are_and_one_connection_serves_call_after_call(gateway):
+def test_the_gateway_is_asked_once_and_one_connection_serves_all_calls(gateway):
     wire = SharedMemoryRows(gateway.where, DEADLINE_S)
     for count in (3, 0, 5):
         assert ids(wire.borrow({"rows": count})) == list(range(count))
@@ -126,7 +126,7 @@ def test_a_gateway_that_does_not_answer_in_time_is_away(gateway):
     wire.close()
 
 
-def test_whoever_waits_when_it_is_closed_is_sent_elsewhere_at_once(gateway):
+def test_a_waiting_caller_is_redirected_at_once_when_it_is_closed(gateway):
     wire, found = SharedMemoryRows(gateway.where, DEADLINE_S), []
     gateway.go_on.clear()
     waiting = threading.Thread(target=lambda: found.append(wire.borrow({"rows": 1})))
@@ -138,7 +138,7 @@ def test_whoever_waits_when_it_is_closed_is_sent_elsewhere_at_once(gateway):
     gateway.go_on.set()
 
 
-def test_it_may_be_closed_by_whoever_is_asked_where_the_door_is():
+def test_it_can_be_closed_while_its_address_is_requested():
     """`close` may run while the gateway is asked for the address, if the gateway does not answer."""
 
     def where():
@@ -163,7 +163,7 @@ class Both(flight.FlightServerBase):
         return flight.RecordBatchStream(pa.table({"id": ["sent"]}))
 
 
-def test_who_does_not_want_memory_lent_opens_none_and_asks_for_none():
+def test_a_caller_without_shared_memory_opens_and_requests_none():
     """For every way to make a client, and for every copy that is sent to a task."""
     server = Both()
     uri = f"grpc://127.0.0.1:{server.port}"

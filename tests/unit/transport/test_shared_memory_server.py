@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from descriptors import open_files
 from hypothesis import given
 from hypothesis import strategies as st
+from support.descriptors import open_files
 
 from actors.store.rows import Payload, opened
 from actors.store.segments import SIZE_MIN_BYTES, Segments
@@ -96,7 +96,7 @@ def test_nothing_and_a_refusal_are_answers_too(client):
     assert ids(borrow(client, (1, 1))) == [[1]]
 
 
-def test_a_segment_is_lent_again_when_nobody_looks_at_it_any_more(client):
+def test_a_segment_is_reused_when_it_has_no_readers(client):
     """1. rows in use do not change while others are lent; 2. once released, their segment is lent next."""
     held = borrow(client, (0, 100))
     column = held.tables[0].rows["id"]
@@ -140,8 +140,7 @@ def test_where_the_kernel_gives_no_such_memory_rows_are_sent(client, monkeypatch
     assert (client._mapped, open_segments()) == ({}, before)
 
 
-def test_the_rest_of_what_is_sent_stays_here_when_it_may_leave_no_more(monkeypatch):
-    monkeypatch.setattr("actors.transport.shared_memory_server.PIECE_BYTES", 1_000)
+def test_the_rest_of_what_is_sent_stays_here_when_it_may_leave_no_more():
     left = [5]
 
     def check():
@@ -150,7 +149,7 @@ def test_the_rest_of_what_is_sent_stays_here_when_it_may_leave_no_more(monkeypat
             raise ShardUnavailable("Not any more.")
 
     server = SharedMemoryServer(
-        lambda whom, ticket: Offer(payloads(whom, ticket).payloads, check), bytes_max=0
+        lambda whom, ticket: Offer(payloads(whom, ticket).payloads, check), bytes_max=0, piece_bytes=1_000
     )
     client = SharedMemoryClient(server.admit(), DEADLINE_S)
     left[0] = 6
@@ -162,7 +161,7 @@ def test_the_rest_of_what_is_sent_stays_here_when_it_may_leave_no_more(monkeypat
     server.close()
 
 
-def test_what_is_lent_outlives_its_door_and_nothing_stays_mapped_without_it(server):
+def test_shared_rows_outlive_their_server_and_nothing_else_stays_mapped(server):
     gc.collect()
     before = mapped()
     client = SharedMemoryClient(server.admit(), DEADLINE_S)
@@ -195,7 +194,7 @@ def test_a_reader_can_neither_write_to_a_segment_nor_change_its_size(server):
         os.close(file)
 
 
-def test_what_is_offered_depends_on_who_was_admitted():
+def test_an_offer_depends_on_the_admitted_caller():
     def offer(whom, ticket):
         return Offer([Payload(None, [pa.record_batch({"whom": [whom], "ticket": [ticket["for"]]})])])
 
@@ -208,9 +207,8 @@ def test_what_is_offered_depends_on_who_was_admitted():
     server.close()
 
 
-def test_who_was_admitted_long_ago_has_to_be_admitted_again(monkeypatch):
-    monkeypatch.setattr("actors.transport.shared_memory_server.ADMITTED_MAX", 2)
-    server = SharedMemoryServer(payloads)
+def test_an_admission_expires_after_too_many_later_ones():
+    server = SharedMemoryServer(payloads, admitted_max=2)
     first, second, third = (server.admit() for _ in range(3))
     with pytest.raises(OSError, match=r".*"):
         SharedMemoryClient(first, DEADLINE_S)
@@ -240,7 +238,7 @@ def test_what_may_not_leave_after_all_is_not_lent_and_its_segment_is_free():
     server.close()
 
 
-def test_nothing_is_written_into_memory_that_its_reader_sees_without_being_asked_for_first():
+def test_nothing_is_written_into_a_readers_memory_before_it_is_asked_for():
     """The reader has mapped a segment that it borrowed before."""
     allowed = [True]
 
@@ -261,7 +259,7 @@ def test_nothing_is_written_into_memory_that_its_reader_sees_without_being_asked
     server.close()
 
 
-def test_nobody_is_lent_anything_who_does_not_know_the_secret(server):
+def test_a_caller_without_the_secret_is_lent_nothing(server):
     with pytest.raises(PermissionError):
         SharedMemoryClient(replace(server.admit(), secret=handshake.new_secret()), DEADLINE_S)
     with socket.socket(socket.AF_UNIX) as raw:
@@ -280,9 +278,8 @@ def test_nobody_is_lent_anything_who_does_not_know_the_secret(server):
     assert repr(address.secret) not in repr(address)
 
 
-def test_who_says_nothing_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr("canal_group.shared_memory.wire.GREETING_TIMEOUT_S", 0.05)
-    server = SharedMemoryServer(payloads)
+def test_a_silent_caller_is_not_awaited():
+    server = SharedMemoryServer(payloads, greeting_timeout_s=0.05)
     silent = [socket.socket(socket.AF_UNIX) for _ in range(CONNECTIONS_MAX)]
     for each in silent:
         each.settimeout(DEADLINE_S)
@@ -307,7 +304,7 @@ def test_a_connection_beyond_the_bound_is_closed_at_once(server):
 @pytest.mark.parametrize(
     "said", [b"[]", b"{", b"{}", b'{"ticket": 1, "returned": []}', b'{"ticket": {}, "returned": 7}']
 )
-def test_who_says_nonsense_is_let_go(server, said):
+def test_a_caller_with_malformed_messages_is_disconnected(server, said):
     with socket.socket(socket.AF_UNIX) as raw:
         raw.settimeout(DEADLINE_S)
         address = server.admit()

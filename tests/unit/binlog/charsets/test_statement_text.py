@@ -41,7 +41,7 @@ def test_bytes_of_a_client(data, collation, text):
     assert statement_text(data, collation) == text
 
 
-def test_bytes_that_are_no_characters_are_shown_as_numbers():
+def test_undecodable_bytes_are_shown_as_numbers():
     text = statement_text(b"a \xe9 b", UTF8MB4)
     assert not is_whole(text)
     assert printable(text) == r"a \xe9 b"

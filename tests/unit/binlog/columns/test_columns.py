@@ -10,9 +10,9 @@ import math
 import struct
 
 import pytest
-import row_images
-from json_model import decimal_text, json_text
-from row_images import integer, sized
+from support.rows import row_images
+from support.rows.json_model import decimal_text, json_text
+from support.rows.row_images import integer, sized
 
 from binlog.charsets.charsets import charset_of
 from binlog.columns.columns import field_of, plan_of
@@ -164,7 +164,7 @@ def test_doubles_in_json_print_as_select_prints_them(value, text):
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
-def test_what_is_no_number_is_damaged_json(value):
+def test_a_malformed_number_is_damaged_json(value):
     with pytest.raises(ValueError, match="bad_json"):
         images.json_text(b"\x0b" + struct.pack("<d", value))
 

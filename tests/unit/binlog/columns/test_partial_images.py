@@ -6,10 +6,9 @@ import json
 import struct
 
 import pytest
-import row_images
-import rows_corpus
-from binlog_bytes import File
-from row_images import (
+from support.binlog.binlog_bytes import File
+from support.rows import row_images, rows_corpus
+from support.rows.row_images import (
     INSERT,
     REMOVE,
     REPLACE,
@@ -167,7 +166,7 @@ def test_whole_rows_bear_no_marks():
     assert filled.column("after").to_pylist() == [{"c0": 1, "c1": 3}]
 
 
-def test_rows_of_no_bytes_are_refused():
+def test_rows_without_bytes_are_refused():
     body = rows_body(EventType.WRITE_ROWS, 2, [b"\0"], after=bytes(1))
     with pytest.raises(CorruptEvent, match="contradict"):
         row_images.rows_of([INT, INT], [(EventType.WRITE_ROWS, body)])

@@ -99,7 +99,7 @@ def test_a_reset_of_the_source_is_noticed():
     assert window.find("no binlog", 4) is Uncovered.UNKNOWN
 
 
-def test_who_is_awaited_ahead_makes_the_dump_server_read_on():
+def test_a_reader_ahead_makes_the_dump_server_read_on():
     """1. the only reader has stopped; 2. another one is ahead: the dump is read on to it, and no further."""
     block_bytes = 1_000
     limit_bytes = 4 * (block_bytes + BLOCK_OVERHEAD_BYTES)

@@ -45,7 +45,7 @@ def test_hashes_of_unique_keys_are_told_by_name_where_no_lookup_says_them():
         assert shown(table, lookup) == ["a", "b"]
 
 
-def test_other_columns_of_such_names_are_none():
+def test_other_columns_with_such_names_are_shown():
     table = table_of(("DB_ROW_HASH_1", BIG), ("a", TEXT), ("DB_ROW_HASH_2", TEXT), ("DB_ROW_HASH_3", BIG))
     assert shown(table, NoLookup()) == ["DB_ROW_HASH_1", "a", "DB_ROW_HASH_2"]
     table = table_of(("a", TEXT), ("DB_ROW_HASH_1", BIG))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import accumulate
 
 import pytest
-from binlog_bytes import File, events_of
-from unit.binlog.files.test_files import IN_USE, RELAY, read, rows_of
-from unit.binlog.grammar.test_binlog import FIXTURES
+from support.binlog.binlog_bytes import File, events_of
+from support.binlog.decoding import FIXTURES
+from support.binlog.number_files import IN_USE, RELAY, read, rows_of
 
 from binlog.files.binlog_files import BinlogFiles
 from merge.errors import CorruptEvent, DataError
@@ -53,7 +53,7 @@ def test_no_bit_of_a_length_can_drop_rows_without_an_error(tmp_path, data):
         begin += len(event)
 
 
-def test_a_length_that_contradicts_log_pos_ends_the_reading_after_the_rows_before(tmp_path):
+def test_a_length_that_contradicts_log_pos_ends_the_file_after_its_rows(tmp_path):
     data = bytearray(three_rows("5.5.62", None))
     events = events_of(data)
     begins = list(accumulate(map(len, events), initial=4))
@@ -94,7 +94,7 @@ def test_a_file_in_use_that_ends_between_transactions_has_no_tail(tmp_path):
     assert not files.tails
 
 
-def test_places_of_a_relay_log_are_no_contradiction(tmp_path):
+def test_positions_in_a_relay_log_are_not_contradictions(tmp_path):
     file = File("5.5.62", flags=IN_USE | RELAY).query("CREATE TABLE t (id INT)", log_pos=99_000)
     path = tmp_path / "relay-bin.000001"
     path.write_bytes(file.data[:-3])

@@ -6,39 +6,18 @@ import gzip
 import struct
 
 import pytest
-from binlog_bytes import SIZES_5_1, File, events_of
-from defaults import chunk_limits
-from unit.binlog.files.test_fixtures import J, changes_of, id_only, inserts
-from unit.binlog.grammar.test_binlog import BIG, FIXTURES, with_checksum
+from support.binlog.binlog_bytes import SIZES_5_1, File, events_of
+from support.binlog.decoding import BIG, FIXTURES, with_checksum
+from support.binlog.fixture_changes import J, changes_of, id_only, inserts
+from support.binlog.number_files import IN_USE, INT, RELAY, read, rows_of
+from support.defaults import chunk_limits
 
 from binlog.files.binlog_files import BinlogFiles, files_in
 from binlog.formats.event_types import EventType
-from merge.errors import CorruptEvent, DataError, PositionPurged, UnsupportedEvent, UsageError
+from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent, UsageError
 from merge.values.chunk import TableName
 from merge.values.header import Flag
 from merge.values.position import Position
-from merge.values.types.table import ColumnType
-
-INT = [(ColumnType.LONG, b"")]
-IN_USE, RELAY = 0x01, 0x40
-
-
-def rows_of(file, *numbers, number=7):
-    """Append a transaction that inserts numbers."""
-    file.query("BEGIN").table_map(INT, number=number)
-    return file.insert(INT, [struct.pack("<i", each) for each in numbers], number=number).xid()
-
-
-def read(files, **options):
-    """Return the numbers inserted, and the error that ended the reading, if any."""
-    found, error = [], None
-    try:
-        for chunk in BinlogFiles(files, TableName, **options):
-            for table in chunk.tables:
-                found += [row["after"]["@1"] for row in table.rows.to_pylist()]
-    except DataError as caught:
-        error = caught
-    return found, error
 
 
 def rotate(file, name):
@@ -54,7 +33,7 @@ def test_a_folder_is_read_in_the_order_of_its_numbers(tmp_path):
     assert read(files) == ([1, 2, 10], None)
 
 
-def test_a_folder_of_two_logs_or_of_none_is_refused(tmp_path):
+def test_a_folder_of_two_logs_or_none_is_refused(tmp_path):
     with pytest.raises(UsageError, match=r"holds no binlogs\."):
         files_in(tmp_path)
     for name in ("mysql-bin.000001", "relay-bin.000001"):
@@ -72,7 +51,7 @@ def test_places_name_the_file_that_a_transaction_is_in(tmp_path):
     assert {int(header["begin_offset"]) for header in chunk.headers} == {4 + 19 + 57 + 26}
 
 
-def test_what_a_crash_left_incomplete_is_passed_over_and_the_next_file_read(tmp_path):
+def test_an_incomplete_end_after_a_crash_is_skipped(tmp_path):
     """1. The first file is marked in use and ends inside an event. 2. Inside a transaction. 3. Both go on."""
     begun = rows_of(File("5.5.62", flags=IN_USE), 1)
     begun.query("BEGIN").table_map(INT).insert(INT, [struct.pack("<i", 99)])
@@ -146,7 +125,7 @@ def test_a_start_inside_the_file(tmp_path):
     assert read([path], start=Position(path.name, at)) == ([2], None)
 
 
-def test_a_commit_whose_prepare_is_in_no_file(tmp_path):
+def test_a_commit_without_its_prepare(tmp_path):
     data = (FIXTURES / "xa.binlog").read_bytes()
     path = tmp_path / "mysql-bin.000002"
     events = events_of(data)
@@ -227,7 +206,7 @@ def test_relay_logs_of_5_0_hold_statements(tmp_path):
     assert int(chunk.headers[-1]["end_offset"]) == len(file.data)
 
 
-def test_a_place_that_does_not_fit_is_damage_in_whatever_is_no_relay_log(tmp_path):
+def test_a_wrong_position_is_damage_except_in_a_relay_log(tmp_path):
     file = rows_of(File("5.1.73-log"), 1).query("BEGIN", log_pos=5000)
     _, error = read([file.write(tmp_path / "relay-bin.000002")])
     assert isinstance(error, CorruptEvent)
@@ -235,7 +214,7 @@ def test_a_place_that_does_not_fit_is_damage_in_whatever_is_no_relay_log(tmp_pat
 
 
 @pytest.mark.parametrize("data", [b"", b"\xfe", b"text, not a binlog", bytes(100)])
-def test_what_is_no_binlog_is_said_so(tmp_path, data):
+def test_a_file_that_is_not_a_binlog_is_reported(tmp_path, data):
     path = tmp_path / "notes.txt"
     path.write_bytes(data)
     with pytest.raises(CorruptEvent, match="not a binlog"):

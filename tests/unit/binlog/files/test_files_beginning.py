@@ -50,7 +50,7 @@ def last_number(gtid_set):
     return int(str(gtid_set).rpartition("-")[2])
 
 
-def test_a_time_begins_at_the_first_transaction_that_was_committed_then_or_later(files):
+def test_a_time_begins_at_the_first_transaction_committed_at_or_after_it(files):
     commits, numbers, whole_seconds = read(files)
     for time_us in sorted({each + more for each in {*commits[::9], commits[-1]} for more in (-1, 0, 1)}):
         if time_us < commits[0]:
@@ -104,7 +104,7 @@ def test_a_file_that_does_not_say_when_it_was_created_is_passed_over(files):
     assert (found.file, last_number(found.gtid_set)) == (files[0].name, numbers[0] - 1 + before)
 
 
-def test_a_time_before_the_oldest_file_is_refused_unless_that_is_the_first_of_its_server(files):
+def test_a_time_before_the_oldest_file_needs_the_servers_first_file(files):
     created_s = read_created(files, files[0].name)
     shown = f"{dt.datetime.fromtimestamp(created_s, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
     with pytest.raises(PositionPurged, match=f"the oldest, {files[0].name}, was created at {shown}") as told:

@@ -10,8 +10,8 @@ import threading
 import time
 
 import pytest
-from binlog_bytes import events_of
-from defaults import chunk_limits, files_source
+from support.binlog.binlog_bytes import events_of
+from support.defaults import chunk_limits, files_source
 
 from binlog.files.files_reader import FilesReader
 from binlog.server.listener import position_after
@@ -160,7 +160,7 @@ def test_it_begins_at_a_time(shard, tmp_path, monkeypatch):
     assert told.position == whole.position
 
 
-def test_following_it_waits_for_the_next_number_and_for_the_last_file_to_grow(shard, tmp_path):
+def test_following_waits_for_the_next_file_and_for_the_last_to_grow(shard, tmp_path):
     """1. half of the first file; 2. the other half; 3. the next file but one; 4. the next one."""
     first, second = (tmp_path / f"mysql-bin.00000{number}" for number in (2, 3))
     whole, half = first.read_bytes(), first.stat().st_size // 2
@@ -240,7 +240,7 @@ def test_a_tail_that_is_left_out_is_logged(shard, tmp_path, caplog):
 
 
 @pytest.mark.parametrize("follow", [False, True])
-def test_a_damaged_length_in_a_file_that_is_in_use_is_no_unfinished_tail(shard, tmp_path, follow):
+def test_a_damaged_length_in_an_open_file_is_not_an_unfinished_tail(shard, tmp_path, follow):
     """The event seems to reach beyond the file's end: the shard stops there, after the rows before."""
     path = tmp_path / "mysql-bin.000002"
     whole = bytearray(path.read_bytes())

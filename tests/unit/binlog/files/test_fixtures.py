@@ -5,56 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from unit.binlog.grammar.test_binlog import BIG, FIXTURES
-
-from binlog.files.binlog_files import BinlogFiles
-from merge.values.chunk import Op, TableName
+from support.binlog.decoding import BIG, FIXTURES
+from support.binlog.fixture_changes import J, changes_of, deletes, id_only, inserts, updates
 
 #: JSON of the rows that several of them insert
 DOC = '{"a": "' + 60 * "x" + '", "b": [1, 2, 3], "n": 5}'
 DOC2 = '{"k": "' + 60 * "y" + '", "m": 1}'
 ONE = {"id": 1, "d": DOC, "d2": DOC2, "v": "v"}
 TWO = {"id": 2, "d": DOC, "v": "v"}
-J = ("CREATE", "fx.j")
 
 
 def doc(array, number, more=""):
     return '{"a": "' + 60 * "x" + f'", "b": {array}, "n": {number}{more}}}'
-
-
-def changes_of(path):
-    """Return a file's changes in order: statements as (op, table), rows as (op, table, before, after).
-
-    Images are given without their null columns.
-    """
-    found = []
-    for number, chunk in enumerate(BinlogFiles([path], TableName)):
-        for table in chunk.tables:
-            for row in table.rows.to_pylist():
-                images = (row["before"], row["after"])
-                shown = [i and {k: v for k, v in i.items() if v is not None} for i in images]
-                place = (number, row["_header"], row["_row"])
-                found.append((place, (Op(row["_op"]).name, str(table.name), *shown)))
-        for each in chunk.statements.to_pylist() if chunk.statements else ():
-            name = f"{each['schema']}.{each['table']}"
-            found.append(((number, each["_header"], each["_row"]), (each["op"], name)))
-    return [change for _, change in sorted(found, key=lambda each: each[0])]
-
-
-def inserts(table, *rows):
-    return [("INSERT", table, None, row) for row in rows]
-
-
-def deletes(table, *rows):
-    return [("DELETE", table, row, None) for row in rows]
-
-
-def updates(table, *pairs):
-    return [("UPDATE", table, before, after) for before, after in pairs]
-
-
-def id_only(*numbers):
-    return [{"id": number} for number in numbers]
 
 
 LONG = [{"id": number, "v": "z" * 900} for number in (10, 11)]

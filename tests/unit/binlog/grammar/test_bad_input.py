@@ -8,9 +8,9 @@ import zlib
 
 import pyarrow as pa
 import pytest
-from binlog_bytes import events_of
-from soak import first_quick
-from unit.binlog.grammar.test_binlog import FILE, FIXTURES, Reading, with_checksum
+from support.binlog.binlog_bytes import events_of
+from support.binlog.decoding import FILE, FIXTURES, Reading, with_checksum
+from support.soak import first_quick
 
 from binlog.formats.compression import unpack
 from binlog.formats.event_types import EventType
@@ -244,7 +244,7 @@ def test_as_many_events_as_a_servers_own_come_to_are_read(statements):
 
 
 @pytest.mark.parametrize("size", [40 * 1_040 + 1, 1 << 29])
-def test_what_says_more_bytes_than_its_compression_can_make_of_it_is_not_begun(size):
+def test_an_impossible_decompressed_size_is_refused_before_it_is_read(size):
     zeros = zlib.compress(bytes(1_000_000), 9)
     told = b"\x84" + (1_000_000).to_bytes(4, "big") + zeros
     assert unpack(told) == bytes(1_000_000), "the most that zlib makes of a byte"

@@ -6,98 +6,22 @@ from __future__ import annotations
 import datetime as dt
 import json
 import struct
-import zlib
 from decimal import Decimal
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from binlog_bytes import SIZES_5_1, File
-from binlog_bytes import events_of as hand_made
-from defaults import chunk_limits
+from support.binlog.binlog_bytes import SIZES_5_1, File
+from support.binlog.binlog_bytes import events_of as hand_made
+from support.binlog.decoding import BIG, FILE, Reading, events_of, read, with_checksum
+from support.defaults import chunk_limits
 
 from binlog.formats.event_types import REFUSED, SKIPPED, EventType
 from binlog.formats.event_types import type_name as name_of
 from binlog.formats.gtid_events import parse_start
-from binlog.grammar.binlog_decoder import BinlogDecoder
-from binlog.grammar.chunk_builder import ChunkBuilder
 from merge.errors import CorruptEvent, UnsupportedEvent
 from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, Op, TableName
 from merge.values.header import WHOLE, Flag
 from merge.values.position import Position
-
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "mysql-9.7.4"
-FILE = "mysql-bin.000001"
-#: rows of the one large transaction
-BIG = 2000
-
-
-def everything(schema, table):
-    return TableName(schema, table)
-
-
-def events_of(name):
-    """Return a fixture's events."""
-    data = (FIXTURES / f"{name}.binlog").read_bytes()
-    events, at = [], 4
-    while at < len(data):
-        (size,) = struct.unpack_from("<I", data, at + 9)
-        events.append(data[at : at + size])
-        at += size
-    return events
-
-
-class Reading:
-    """A decoder over one list of events, and the chunks that came of it."""
-
-    def __init__(self, select=everything, limits=None, start=None, checksum=1):
-        self.builder = ChunkBuilder(limits or chunk_limits())
-        self.decoder = BinlogDecoder(
-            "s1", start or Position(FILE, 4), select, self.builder, checksum=checksum
-        )
-        self.chunks = []
-
-    def feed(self, events, spliced=False):
-        """Feed events; `spliced` ones do not follow each other in their file."""
-        for event in events:
-            (log_pos,) = struct.unpack_from("<I", event, 13)
-            if spliced and event[4] != EventType.FORMAT_DESCRIPTION:
-                self.decoder.offset = log_pos - len(event)
-            self.decoder.feed(event)
-            self.close_if_full()
-            while self.decoder.go_on():
-                self.close_if_full()
-        return self
-
-    def close_if_full(self):
-        if self.builder.full:
-            self.close()
-
-    def close(self):
-        chunk = self.builder.close(self.decoder.offset)
-        if chunk is not None:
-            self.chunks.append(chunk)
-        return self
-
-    @property
-    def headers(self):
-        return [header for chunk in self.chunks for header in chunk.headers]
-
-    @property
-    def rows(self):
-        return [row for chunk in self.chunks for table in chunk.tables for row in table.rows.to_pylist()]
-
-    @property
-    def statements(self):
-        return [row for chunk in self.chunks if chunk.statements for row in chunk.statements.to_pylist()]
-
-
-def read(name, **options):
-    return Reading(**options).feed(events_of(name)).close()
-
-
-def with_checksum(event):
-    return event[:-4] + struct.pack("<I", zlib.crc32(event[:-4]))
 
 
 def test_all_types_are_read_exactly():
@@ -239,7 +163,7 @@ def test_a_replica_s_binlog_has_the_times_of_both_servers(original, expected, fa
     assert [int(header["commit_us"]) - BASE_US for header in reading.headers] == expected
 
 
-def test_an_impossible_time_of_an_origin_is_corrupt_wherever_it_is():
+def test_an_impossible_origin_time_is_corrupt_on_every_path():
     events = events_of("replicated")
     index = next(i for i, each in enumerate(events) if each[4] == EventType.GTID_TAGGED)
     start = parse_start(EventType.GTID_TAGGED, events[index][19:-4], 1, original=True)
@@ -474,7 +398,7 @@ def test_unknown_types_that_a_replica_may_ignore_are_counted(number, version, ch
     assert caught.value.details["offset"] == sum(map(len, refused[:-1])) + 4
 
 
-def test_a_known_type_is_refused_whatever_its_flags_say():
+def test_a_known_type_is_refused_with_any_flags():
     file = File("9.7.4", SIZES_5_1 + bytes(16), checksum=True).add(EventType.INCIDENT, bytes(2), flags=0x80)
     with pytest.raises(UnsupportedEvent, match="INCIDENT"):
         Reading().feed(hand_made(file.data))
@@ -558,7 +482,7 @@ def test_a_transaction_that_its_file_does_not_end_was_rolled_back():
 
 
 @pytest.mark.parametrize("kept", [2, 5])
-def test_a_transaction_whose_rows_were_read_before_and_that_its_file_does_not_end_is_refused(kept):
+def test_a_consumed_transaction_without_an_end_is_refused(kept):
     """The rows of the next transaction are not taken for its own, nor is it dropped in silence."""
     events, rotate = events_of("big_transaction"), events_of("all_types")[-1]
     second = [i for i, e in enumerate(events) if e[4] == EventType.GTID][1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from binlog_bytes import File
+from support.binlog.binlog_bytes import File
 
 from binlog.columns.table_lookup import NoLookup
 from binlog.files.binlog_files import BinlogFiles
@@ -86,7 +86,7 @@ def test_different_statements(one, other):
     assert number_of(one) != number_of(other)
 
 
-def test_a_column_with_the_tables_name_is_no_table():
+def test_a_column_with_the_tables_name_is_not_a_table():
     assert number_of("ALTER TABLE orders ADD orders INT") == number_of("ALTER TABLE orders_2 ADD orders INT")
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import fuzz
 import pytest
+from support.binlog import fuzz
 
 SEEDS_A_TEST, TESTS = 150, 8
 

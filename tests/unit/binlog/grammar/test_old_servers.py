@@ -8,8 +8,8 @@ import json
 from decimal import Decimal
 
 import pytest
-from unit.binlog.files.test_fixtures import changes_of, deletes, inserts, updates
-from unit.binlog.grammar.test_binlog import FIXTURES
+from support.binlog.decoding import FIXTURES
+from support.binlog.fixture_changes import changes_of, deletes, inserts, updates
 
 from binlog.columns.table_lookup import ColumnFacts, NoLookup
 from binlog.files.binlog_files import BinlogFiles

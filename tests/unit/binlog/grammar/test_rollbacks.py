@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from binlog_bytes import File
+from support.binlog.binlog_bytes import File
 
 from binlog.files.binlog_files import BinlogFiles
 from binlog.formats.events import IN_USE_FLAG

@@ -6,10 +6,10 @@ import struct
 from itertools import pairwise
 
 import pytest
-from binlog_bytes import SIZES_5_1, File, events_of
-from defaults import chunk_limits
 from hypothesis import given
 from hypothesis import strategies as st
+from support.binlog.binlog_bytes import SIZES_5_1, File, events_of
+from support.defaults import chunk_limits
 
 from binlog.files.binlog_files import BinlogFiles
 from binlog.formats.event_types import EventType
@@ -151,7 +151,7 @@ def test_the_bound_is_the_largest_event_that_is_joined():
         RowFragments(len(event) - 1).add(fragments(event, [1000])[0])
 
 
-def test_a_crash_between_fragments_is_no_error_for_the_next_file(tmp_path):
+def test_a_crash_between_fragments_does_not_fail_the_next_file(tmp_path):
     """The server rolled the transaction back: what was read of it is dropped."""
     first = File("12.3.1-MariaDB", checksum=True, flags=1).query("BEGIN").table_map(COLUMNS)
     first.add(EventType.MARIADB_PARTIAL_ROW_DATA, WHOLE[0])

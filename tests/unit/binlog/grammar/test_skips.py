@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from binlog_bytes import MAGIC, File, events_of
-from defaults import chunk_limits
-from soak import first_quick
+from support.binlog.binlog_bytes import MAGIC, File, events_of
+from support.defaults import chunk_limits
+from support.soak import first_quick
 
 from binlog.columns.table_lookup import NoLookup
 from binlog.files.binlog_files import BinlogFiles
@@ -154,7 +154,7 @@ def test_the_whole_transaction_is_left_out_on_request(tmp_path):
     assert end in on.ends
 
 
-def test_a_table_map_is_left_out_with_the_rows_that_refer_to_it_and_the_next_one_is_not(tmp_path):
+def test_a_skipped_table_map_skips_only_its_own_rows(tmp_path):
     file = File("5.1.73")
     file.query("BEGIN").table_map([BAD_TYPE]).insert(ONE, [row(1)]).table_map(ONE, number=8)
     file.insert(ONE, [row(2)], number=8).xid()
@@ -189,7 +189,7 @@ class Losing(NoLookup):
         self.lost.append((None if query is None else query.sql, end))
 
 
-def test_after_a_definition_that_is_left_out_its_tables_are_asked_and_after_rows_none(tmp_path):
+def test_only_a_skipped_definition_makes_its_tables_be_looked_up(tmp_path):
     file = File("5.6.1", checksum=True)
     file.query("ALTER TABLE t ADD x INT")
     altered = len(file.data)
@@ -232,9 +232,7 @@ def flipped(data, index, place):
 )
 @pytest.mark.parametrize("unit", Unit)
 @pytest.mark.parametrize("place", [-1, -5], ids=["checksum", "content"])
-def test_whichever_event_is_damaged_the_reader_gets_past_it_and_loses_no_other_transaction(
-    tmp_path, name, unit, place
-):
+def test_the_reader_skips_any_damaged_event_without_losing_others(tmp_path, name, unit, place):
     """Each event of real binlogs in turn: only its checksum, or the last byte of what it says."""
     data = (FIXTURES / f"{name}.binlog").read_bytes()
     whole = read(tmp_path, data)
@@ -270,7 +268,7 @@ def test_whichever_event_is_damaged_the_reader_gets_past_it_and_loses_no_other_t
         assert not after or after[0] in on.transactions
 
 
-def test_a_damaged_commit_ends_its_transaction_where_the_next_one_begins_or_the_file_ends(tmp_path):
+def test_a_damaged_commit_ends_its_transaction_at_the_next_or_the_end(tmp_path):
     file = File("5.6.1", checksum=True)
     file.query("BEGIN").table_map(ONE).insert(ONE, [row(1)]).query("COMMIT")
     file.add(EventType.ANONYMOUS_GTID, bytes(25)).query("BEGIN").table_map(ONE).insert(ONE, [row(2)])
@@ -283,7 +281,7 @@ def test_a_damaged_commit_ends_its_transaction_where_the_next_one_begins_or_the_
     assert on.ends == [on.marks[0].to_offset, on.marks[1].to_offset]
 
 
-def test_what_is_left_out_of_another_file_of_that_name_is_not_left_out_of_this_one(tmp_path):
+def test_a_skip_in_another_file_of_that_name_does_not_apply(tmp_path):
     """Another one is an older one, before RESET, or that of another server."""
     file = File("5.1.73").query("INSERT INTO t VALUES (1)")
     stopped = read(tmp_path, file.data)

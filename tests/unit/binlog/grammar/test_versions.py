@@ -9,9 +9,9 @@ import struct
 import uuid
 
 import pytest
-from binlog_bytes import SIZES_5_1, File, events_of
-from unit.binlog.files.test_fixtures import changes_of, inserts
-from unit.binlog.files.test_old_files import COLUMNS, ROW, VALUES
+from support.binlog.binlog_bytes import SIZES_5_1, File, events_of
+from support.binlog.fixture_changes import changes_of, inserts
+from support.binlog.old_files import COLUMNS, ROW, VALUES
 
 from binlog.files.binlog_files import BinlogFiles
 from binlog.formats.event_types import EventType
@@ -210,14 +210,14 @@ def test_table_maps_of_more_columns_than_a_byte_counts(tmp_path):
 
 
 @pytest.mark.parametrize("first", [251, 255])
-def test_a_count_that_is_no_number_is_corrupt(tmp_path, first):
+def test_a_malformed_count_is_corrupt(tmp_path, first):
     body = (7).to_bytes(6, "little") + b"\1\0\3app\0\1t\0" + bytes([first]) + bytes(20)
     file = File("5.6.51", SIZES_5_6, checksum=True).query("BEGIN").add(EventType.TABLE_MAP, body)
     with pytest.raises(CorruptEvent, match=f"integer begins with byte {first}"):
         changes_of(file.write(tmp_path / "b.1"))
 
 
-def test_what_a_replication_group_logs_of_its_members_is_a_transaction_without_rows(tmp_path):
+def test_a_replication_group_view_change_is_a_transaction_without_rows(tmp_path):
     """MySQL 5.7 and 8.0 log each change of the members, under a GTID of the group's own."""
     file = File("8.0.36", SIZES_8_0, checksum=True)
     mysql_gtid(file, 1).query("BEGIN").add(EventType.VIEW_CHANGE, b"17000:1".ljust(40, b"\0") + bytes(12))

@@ -6,7 +6,7 @@ import struct
 import sys
 
 import pytest
-from unit.binlog.grammar.test_binlog import FILE, Reading, events_of, read, with_checksum
+from support.binlog.decoding import FILE, Reading, events_of, read, with_checksum
 
 from binlog.formats.event_types import EventType
 from binlog.formats.gtid_events import Alter, parse_mariadb_gtid

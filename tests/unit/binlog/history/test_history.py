@@ -6,8 +6,6 @@ import json
 
 import pytest
 
-from binlog.history import histories as all_of_them
-from binlog.history import history as module
 from binlog.history.facts import Change, Place, Present
 from binlog.history.histories import SERVERS_MAX, Histories
 from binlog.history.history import SchemaHistory
@@ -47,9 +45,9 @@ def listed(tables=(), changes=(), views=(), schemas=None):
     )
 
 
-def begun(*changes, tables=(), at=100, read=True, **present):
+def begun(*changes, tables=(), at=100, read=True, limits=None, **present):
     """A history from a place on, on a server that has some tables after some changes."""
-    history = SchemaHistory(make)
+    history = SchemaHistory(make, **(limits or {}))
     history.begin(place(at), listed(tables, changes, **present))
     for sql in tables if read else ():
         assert history.learn(shown(sql), changes[-1].end if changes else place(at))
@@ -113,7 +111,7 @@ def test_a_table_that_a_rename_brings_is_not_the_one_that_had_the_name():
     assert names(history, "old") == ["id"]
 
 
-def test_a_statement_that_nobody_understands_leaves_nothing_known_before_it():
+def test_a_statement_that_cannot_be_parsed_makes_earlier_facts_unknown():
     step = change(200, "FROBNICATE EVERYTHING")
     history = begun(step, tables=["CREATE TABLE t (id INT)"])
     assert names(history) is None
@@ -224,7 +222,7 @@ def test_a_conditional_create_on_a_table_that_is_there_did_nothing(took_effect):
     assert names(history) == (["other"] if took_effect else ["id"])
 
 
-def test_a_conditional_create_in_a_backlog_leaves_what_the_server_shows_known():
+def test_a_conditional_create_in_a_backlog_keeps_what_the_server_shows():
     """The table was as it is now, or it was not there: its rows have one meaning in either case."""
     step = change(200, OTHER)
     history = begun(step, tables=["CREATE TABLE t (id INT)"])
@@ -233,7 +231,7 @@ def test_a_conditional_create_in_a_backlog_leaves_what_the_server_shows_known():
     assert names(history) == ["id"]
 
 
-def test_a_conditional_create_of_a_free_name_is_believed_only_if_its_server_says_no_effects():
+def test_a_conditional_create_is_believed_if_its_server_logs_no_effects():
     """A server that logs effects and logs none has done nothing, or has done it in another engine."""
     for version, known in ((MARIADB, None), (ServerVersion.parse("10.5.9-MariaDB"), ["other"])):
         history = begun()
@@ -400,9 +398,8 @@ def test_a_table_that_is_renamed_is_followed_under_its_new_name():
     assert not history.followed()
 
 
-def test_it_stays_bounded_and_cannot_go_back_before_what_it_folded(monkeypatch):
-    monkeypatch.setattr(module, "FACTS_MAX", 4)
-    history = begun(tables=["CREATE TABLE t (id INT)"])
+def test_it_stays_bounded_and_cannot_go_back_before_what_it_folded():
+    history = begun(tables=["CREATE TABLE t (id INT)"], limits={"facts_max": 4})
     for number in range(5):
         history.apply(change(200 + number, f"ALTER TABLE t ADD c{number} INT"))
     assert names(history) == ["id", "c0", "c1", "c2", "c3", "c4"]
@@ -484,17 +481,15 @@ def test_a_text_that_holds_no_histories_is_refused(text):
         Histories().load(text + "\n", make)
 
 
-def test_histories_stay_within_their_limit(monkeypatch):
-    monkeypatch.setattr(all_of_them, "TEXT_MAX", 100)
-    histories = Histories()
+def test_histories_stay_within_their_limit():
+    histories = Histories(text_max=100)
     histories.keep(begun(tables=["CREATE TABLE t (id INT)"]))
     with pytest.raises(DataError, match="of at most 100"):
         histories.take_text()
 
 
-def test_what_is_added_is_written_whole_again_when_it_is_more_than_the_rest(monkeypatch):
-    monkeypatch.setattr(all_of_them, "ADDED_MIN", 1000)
-    histories = Histories()
+def test_additions_are_written_whole_once_they_exceed_the_rest():
+    histories = Histories(added_min=1000)
     history = begun(tables=["CREATE TABLE t (id INT)"])
     histories.keep(history)
     wholes = []
@@ -524,7 +519,7 @@ def test_a_drop_is_kept_although_an_empty_catalog_knows_nothing_of_it():
     assert names(history) == ["other"]
 
 
-def test_a_schema_whose_default_was_changed_since_has_none_before():
+def test_a_schema_with_a_changed_default_has_none_before():
     """A table that is created before the change has the earlier default; what that was, nobody knows."""
     steps = [
         change(200, "CREATE TABLE t (a VARCHAR(9))"),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from definition_text import MARIADB, played, text_of
+from support.ddl.definition_text import MARIADB, played, text_of
 
-from binlog.history import history as module
 from binlog.history.facts import Change, Place, Present
 from binlog.history.histories import Histories
 from binlog.history.history import SchemaHistory
@@ -35,8 +34,8 @@ def shown(table, columns):
     return ShownTable("app", table, f"CREATE TABLE {table} ({columns})", MARIADB)
 
 
-def begun(*changes, at=200, tables=(T, U), server="7"):
-    history = SchemaHistory(make)
+def begun(*changes, at=200, tables=(T, U), server="7", **limits):
+    history = SchemaHistory(make, **limits)
     history.begin(place(at, server), Present(tables, [], {"app": UTF8MB4}, changes))
     return history
 
@@ -89,13 +88,13 @@ def test_statements_that_touch_nothing_hide_none_that_do():
     assert [fact.end for fact in history.facts] == [place(220)]
 
 
-def test_before_a_statement_that_may_have_changed_anything_nothing_is_known():
+def test_definitions_before_an_opaque_statement_are_unknown():
     history = begun(change(210, "FROBNICATE"))
     assert history.first.schema_collation("app") is None
     assert text_of(history.first.table("app", "never_listed")) == "unknown"
 
 
-def test_a_statement_before_the_beginning_is_none_of_it():
+def test_a_statement_before_the_beginning_is_ignored():
     history = begun()
     history.learn(shown("t", "a INT"), place(200))
     for offset in (150, 200):
@@ -104,9 +103,8 @@ def test_a_statement_before_the_beginning_is_none_of_it():
     assert not SchemaHistory(make).apply(change(300, "CREATE TABLE t (a INT)"))
 
 
-def test_what_is_folded_is_known_at_the_new_beginning(monkeypatch):
-    monkeypatch.setattr(module, "FACTS_MAX", 3)
-    history = begun(change(210, "ALTER TABLE t ADD b INT"))
+def test_what_is_folded_is_known_at_the_new_beginning():
+    history = begun(change(210, "ALTER TABLE t ADD b INT"), facts_max=3)
     assert history.learn(shown("t", "a INT, b INT"), place(210))
     history.apply(change(210, "ALTER TABLE t ADD b INT"))
     for number in range(3):
@@ -147,9 +145,8 @@ def test_what_was_stored_is_continued_unless_it_is_to_be_whole():
     assert not loaded.take_text().whole
 
 
-def test_it_stays_bounded_by_the_characters_of_its_statements(monkeypatch):
-    monkeypatch.setattr(module, "FACTS_CHARS_MAX", 200)
-    history = begun(tables=())
+def test_it_stays_bounded_by_the_characters_of_its_statements():
+    history = begun(tables=(), facts_chars_max=200)
     for number in range(10):
         history.apply(change(300 + number, f"CREATE TABLE n{number} (a INT) COMMENT '{'x' * 50}'"))
         assert sum(len(fact.statement.sql) for fact in history.facts) <= 200

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from definition_text import MARIADB, MYSQL, played
+from support.ddl.definition_text import MARIADB, MYSQL, played
 
 from binlog.columns.table_map import TableMap
 from binlog.columns.types.column import Column, Role

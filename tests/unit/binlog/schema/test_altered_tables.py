@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from definition_text import MARIADB, MYSQL, cases, played, text_after
+from support.ddl.definition_text import MARIADB, MYSQL, cases, played, text_after
 
 BEFORE = (
     "CREATE TABLE t (a INT NOT NULL, b VARCHAR(20), c TEXT, d INT,"
@@ -285,7 +285,7 @@ def test_what_cannot_be_told_makes_the_table_unknown(clauses, server):
 
 
 @pytest.mark.parametrize("clauses", ["ADD e TEXT", "ADD e BLOB", "MODIFY b MEDIUMTEXT"])
-def test_a_text_of_mysql_that_is_defined_while_its_table_is_converted_is_not_guessed(clauses):
+def test_a_mysql_text_defined_in_a_conversion_is_not_guessed(clauses):
     clauses = f"CONVERT TO CHARACTER SET latin1, {clauses}"
     assert text_after(BEFORE, f"ALTER TABLE t {clauses}", server=MYSQL) == "unknown"
 

@@ -276,7 +276,7 @@ def test_a_converted_text_keeps_room_for_its_characters():
     assert table.collation == UTF8MB4_0900
 
 
-def test_a_varchar_that_a_conversion_makes_too_long_becomes_what_the_server_makes_of_it():
+def test_a_varchar_too_long_after_a_conversion_becomes_a_text():
     for charset, mysql, mariadb in [
         ("ucs2", "text", "mediumtext"),
         ("utf8mb3", "text", "mediumtext"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from definition_text import cases, text_after
+from support.ddl.definition_text import cases, text_after
 
 from binlog.charsets.charsets import shown_bytes
 from binlog.schema.statement import ServerVersion, SqlMode
@@ -297,7 +297,7 @@ def test_a_size_may_have_any_number_of_digits(size, expected):
     assert text_after(f"CREATE TABLE t (a VARCHAR({size}))") == expected
 
 
-def test_a_width_says_nothing_whatever_number_it_is():
+def test_an_integer_width_is_ignored():
     assert text_after(f"CREATE TABLE t (a YEAR({'9' * 50}), b INT(11))") == text_after(
         "CREATE TABLE t (a YEAR, b INT)"
     )

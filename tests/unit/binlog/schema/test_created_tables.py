@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from definition_text import cases, text_after
+from support.ddl.definition_text import cases, text_after
 
 CREATED = """
 CREATE TABLE t (a INT NOT NULL PRIMARY KEY)

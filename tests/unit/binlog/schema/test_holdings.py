@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from definition_text import MARIADB, MYSQL, cases, played, text_of
+from support.ddl.definition_text import MARIADB, MYSQL, cases, played, text_of
 
 from binlog.schema.catalog import Catalog
 from binlog.schema.definition import SourceName, UnknownTable
@@ -304,7 +304,7 @@ def test_mariadb_hashes_long_keys_from_a_version_on(version, columns):
     assert len(made.table("app", "t").logged) == columns
 
 
-def test_a_sequence_is_in_the_collation_of_its_schema_as_far_as_that_is_known():
+def test_a_sequence_has_the_collation_of_its_schema_if_known():
     assert played("CREATE SEQUENCE s").table("app", "s").collation == UTF8MB4
     assert played("CREATE SEQUENCE o.s").table("o", "s").collation == 0
 

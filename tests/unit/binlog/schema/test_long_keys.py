@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from definition_text import cases, text_after
+from support.ddl.definition_text import cases, text_after
 
 KEYS = """
 CREATE TABLE t (a VARCHAR(3000), UNIQUE (a))

@@ -139,7 +139,7 @@ def test_an_index_that_is_not_known_is_not_unique(clause):
 
 
 @pytest.mark.parametrize("clause", ["DROP INDEX a_2", "RENAME INDEX A_3 TO other", "DROP INDEX a"])
-def test_an_index_may_be_a_unique_one_by_the_name_that_the_server_has_given_it(clause):
+def test_an_index_may_be_unique_by_the_name_the_server_gave_it(clause):
     table = applied("CREATE TABLE t (a INT, b INT, KEY a_4 (b), UNIQUE a_7 (a))", f"ALTER TABLE t {clause}")
     assert isinstance(table, UnknownTable)
     assert "no index" in table.reason
@@ -169,7 +169,7 @@ def test_the_last_word_about_null_counts():
         ("REFERENCES p MATCH SIMPLE ON DELETE CASCADE NOT NULL", False),
     ],
 )
-def test_an_attribute_is_no_end_of_the_others(attributes, nullable):
+def test_an_attribute_does_not_end_the_others(attributes, nullable):
     table = shown(f"CREATE TABLE `t` (`a` int {attributes}, `b` int) FROB=TABLE")
     assert [column.nullable for column in table.columns] == [nullable, True]
 
@@ -202,12 +202,12 @@ def test_a_name_of_other_bytes_than_characters_is_not_guessed():
     assert isinstance(applied("CREATE TABLE t (`a\udcff` INT)", client_collation=UTF8MB4), UnknownTable)
 
 
-def test_the_period_of_a_versioned_table_is_none_of_application_time():
+def test_a_versioning_period_is_not_an_application_time_period():
     sql = "a TIMESTAMP(6) AS ROW START, b TIMESTAMP(6) AS ROW END, PERIOD FOR SYSTEM_TIME (a, b)"
     assert defined(f"CREATE TABLE t (id INT, {sql}) WITH SYSTEM VERSIONING").period == ()
 
 
-def test_show_create_table_says_not_null_wherever_it_is_meant():
+def test_show_create_table_always_says_not_null():
     table = shown(
         "CREATE TABLE `t` (`a` int(11) AUTO_INCREMENT, `b` int NOT NULL AUTO_INCREMENT, UNIQUE KEY `a` (`a`))"
     )

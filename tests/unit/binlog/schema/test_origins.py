@@ -62,7 +62,7 @@ def test_what_a_table_comes_from_follows_it(statements, table, expected, known):
     ("text", "options"),
     [("`app`.`t`, `app`.`u`", {"left_out": True}), ("RENAME TABLE t TO u", {"failed": True})],
 )
-def test_a_statement_whose_effect_is_not_known_may_have_renamed_what_it_names(text, options):
+def test_a_statement_of_unknown_effect_may_have_renamed_its_tables(text, options):
     made = played(CREATE)
     made.apply(Statement(text, "app", SERVERS["9.7.4"], **options))
     assert origins(made, "u") == {"app.t"}
@@ -84,7 +84,7 @@ def test_a_create_or_replace_begins_anew():
     assert origins(played(CREATE, "CREATE TABLE c LIKE t", replaced, server="10.11.6-MariaDB"), "c") == set()
 
 
-def test_a_rotation_that_makes_new_names_forgets_the_oldest_and_not_the_table():
+def test_a_rotation_of_new_names_forgets_the_oldest_and_keeps_the_table():
     made = played(CREATE)
     for day in range(ORIGINS_MAX + 50):
         played(f"CREATE TABLE new_{day} LIKE t", f"RENAME TABLE t TO old_{day}, new_{day} TO t", made=made)

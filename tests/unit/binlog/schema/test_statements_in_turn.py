@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from definition_text import cases, text_after
+from support.ddl.definition_text import cases, text_after
 
 IN_TURN = """
 CREATE TABLE t (a INT, b INT, UNIQUE u (a))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from defaults import address_of
+from support.defaults import address_of
 
 from binlog.server.hosts import SourceHosts
 from conf.stream_settings import DetectingSettings
@@ -12,7 +12,7 @@ def addresses(count):
     return [address_of("s", f"db{index}") for index in range(count)]
 
 
-def test_failures_in_a_row_lead_to_the_next_server_and_at_last_to_the_first():
+def test_failures_in_a_row_lead_to_the_next_server_and_back_to_the_first():
     one, two, three = servers = addresses(3)
     hosts = SourceHosts(servers, DetectingSettings(threshold=2))
     for current, after in ((one, two), (two, three), (three, one)):
@@ -33,7 +33,7 @@ def test_a_server_that_answers_between_two_failures_stays():
     assert hosts.describe()["last"] is None
 
 
-def test_who_reads_a_server_that_was_left_is_told_and_changes_nothing():
+def test_a_failure_of_a_server_already_left_changes_nothing():
     one, two = servers = addresses(2)
     hosts = SourceHosts(servers, DetectingSettings(threshold=1))
     assert hosts.failed(one, "gone")
@@ -44,7 +44,7 @@ def test_who_reads_a_server_that_was_left_is_told_and_changes_nothing():
     assert (described["switches"], described["last"]["gap_s"]) == (1, None)
 
 
-def test_a_gap_lasts_from_the_first_failure_to_the_first_server_that_is_reached():
+def test_a_gap_lasts_from_the_first_failure_to_the_first_reached_server():
     one, two, three = servers = addresses(3)
     hosts = SourceHosts(servers, DetectingSettings(threshold=1))
     hosts.failed(one, "gone")

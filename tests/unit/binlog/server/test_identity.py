@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass, field, replace
 
 import pytest
-from defaults import address_of
+from support.defaults import address_of
 
 from binlog.server.source import ServerFacts
 from binlog.server.starts.identity import Identity
@@ -204,7 +204,7 @@ def test_the_same_number_of_another_server_is_not_it():
     refusal(there(logged("0-1-4", 40), logged("0-2-5", 50), before="0-1-3"), facts=mariadb("2"))
 
 
-def test_what_was_never_logged_cannot_be_compared_and_nothing_is_left_out_for_it(caplog):
+def test_an_unlogged_transaction_is_not_compared_and_others_still_are(caplog):
     """Such as by a replica without log_slave_updates."""
     with caplog.at_level(logging.WARNING):
         require(there(logged("0-2-6", 60), before="0-1-3"), facts=mariadb("2"))
@@ -274,7 +274,7 @@ def test_what_a_further_reader_has_is_compared_by_file_on_its_server():
     further(here(), replace(AT, file="bin.000000", last=None))
 
 
-def test_what_a_further_reader_has_is_compared_by_gtid_where_files_do_not_tell():
+def test_further_readers_are_compared_by_gtid_if_files_do_not_suffice():
     """On another server, and on one of the same name with other files."""
     log = here(logged("0-1-5", 51))
     for position in (replace(AT, server="2"), replace(AT, file="other.000002")):

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from defaults import address_of, chunk_limits
+from support.defaults import address_of, chunk_limits
 
 from binlog.formats.event_types import EventType
 from binlog.formats.events import CHECKSUM_CRC32
@@ -198,7 +198,7 @@ def test_a_clock_that_was_measured_long_ago_low_watermarks_nothing():
             assert (made_of is not None) is made
 
 
-def test_a_clock_is_to_be_measured_again_long_before_it_is_of_no_use():
+def test_a_clock_is_measured_again_long_before_it_expires():
     """A source's clock may be set at any time, and what it promises until that is noticed is false."""
     moment_us = [NOON_US]
     clock = SourceClock(SKEW_US, UNCERTAINTY_US, lambda: moment_us[0])

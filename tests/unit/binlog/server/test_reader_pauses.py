@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from defaults import address_of, chunk_limits, source_reader
+from support.defaults import address_of, chunk_limits, source_reader
 
 from merge.errors import SourceUnavailable
 

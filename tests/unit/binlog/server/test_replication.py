@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pymysql
 import pytest
-from defaults import address_of
+from support.defaults import address_of
 
 from binlog.server.replication import Withheld, replicates, times_found
 from binlog.server.source import ServerFacts
@@ -70,12 +70,12 @@ def test_a_source_says_whether_it_replicates(version, answers, expected):
     assert replicates(address(), Answers(**answers), facts(version)) is expected
 
 
-def test_a_lost_connection_is_no_answer():
+def test_a_lost_connection_is_not_an_answer():
     with pytest.raises(SourceUnavailable):
         replicates(address(), Answers(SHOW_REPLICA=pymysql.err.OperationalError(2013, "Lost")), facts())
 
 
-def test_low_watermarks_are_lowered_until_two_answers_in_a_row_say_that_nothing_is_replicated():
+def test_low_watermarks_stay_lowered_until_two_answers_without_replication():
     """What was replicated until shortly before the first of them may not have been read."""
     withheld, server = Withheld(address(), facts()), Answers()
     assert withheld.us == LAG_US
@@ -94,7 +94,7 @@ def test_an_account_that_may_not_ask_has_low_watermarks_lowered():
     assert withheld.us == LAG_US
 
 
-def test_nothing_is_asked_and_nothing_lowered_for_the_times_of_the_server_read():
+def test_times_of_the_server_itself_need_no_question():
     withheld, server = Withheld(address(OF_THE_SERVER_READ), facts()), Answers()
     withheld.ask(server)
     assert (withheld.us, server.asked) == (0, [])

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 
 import pymysql
 import pytest
-from certificates import Authority
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from defaults import address_of
-from rogue_server import OK, PUBLIC_KEY, SALT, Wire, rogue
-from rogue_server import login as let_in
+from support.defaults import address_of
+from support.security.certificates import Authority
+from support.security.rogue_server import OK, PUBLIC_KEY, SALT, Wire, rogue
+from support.security.rogue_server import login as let_in
 
 from binlog.server import login
 from binlog.server.preflight.preflight import preflight
@@ -125,7 +125,7 @@ def test_nor_is_it_on_loopback(trick):
 
 
 @pytest.mark.parametrize("trick", [sha256_by_key, caching_sha2_by_key])
-def test_a_server_on_loopback_may_send_the_key_by_which_the_password_is_encrypted(trick):
+def test_a_server_on_loopback_may_send_its_password_key(trick):
     with rogue(trick) as server:
         connect(address(server)).close()
         assert server.knows(PASSWORD), "the trick works on whoever trusts it"
@@ -135,7 +135,7 @@ def test_a_server_on_loopback_may_send_the_key_by_which_the_password_is_encrypte
     ("plugin", "trick"),
     [("sha256_password", key_as_greeted), ("caching_sha2_password", full_by_key)],
 )
-def test_a_greeting_is_no_way_around(plugin, trick, far):
+def test_a_greeting_cannot_bypass_the_check(plugin, trick, far):
     with rogue(trick, plugin=plugin) as server:
         with pytest.raises(SourceUnfit, match="asks for the password itself"):
             connect(address(server))
@@ -195,7 +195,7 @@ def test_a_driver_that_goes_on_without_tls_is_not_believed(authority, monkeypatc
         connect(address(server, ssl=BLIND))
 
 
-def test_whoever_asks_for_verifying_meets_the_host_it_named(authority):
+def test_a_verifying_client_meets_the_host_it_named(authority):
     """Also without `ca`: that the certificate is any public authority's does not do."""
     pair = authority.pair("other", host="127.0.0.2")
     ssl = {"ca": str(authority.ca), "verify": True}
@@ -205,7 +205,7 @@ def test_whoever_asks_for_verifying_meets_the_host_it_named(authority):
     assert context.check_hostname
 
 
-def test_binlog_lookup_speaks_tls_where_it_is_told_whom_to_trust(authority):
+def test_binlog_lookup_uses_tls_with_given_authorities(authority):
     with rogue(pair=authority.pair("server")) as server:
         connect(server_at(f"canal@127.0.0.1:{server.port}", PASSWORD, authority.ca)).close()
         assert server.encrypted
@@ -272,7 +272,7 @@ def answering(rows: Sequence[bytes]) -> Callable[[Wire], None]:
     return answer
 
 
-def test_who_answers_ok_where_rows_are_expected_is_no_server():
+def test_an_ok_packet_instead_of_rows_is_refused():
     with rogue(answering([OK])) as server, pytest.raises(SourceUnfit, match="no column server_id"):
         preflight(address(server))
 
@@ -285,7 +285,7 @@ def test_an_answer_without_a_row_is_an_error_of_ours():
 
 
 @pytest.mark.parametrize("value", [None, "x", b"\xff"])
-def test_what_should_be_a_number_and_is_none_is_an_error_of_ours(value):
+def test_a_malformed_number_from_a_source_is_our_error(value):
     with pytest.raises(SourceUnfit, match="not a number"):
         Row({"Position": value}, SourceUnfit).number("Position")
 
@@ -304,7 +304,7 @@ def test_what_should_be_a_number_and_is_none_is_an_error_of_ours(value):
     ],
     ids=["check", "lookup", "binlog --lookup"],
 )
-def test_everybody_connects_so(ask):
+def test_every_kind_of_connection_keeps_the_password(ask):
     with rogue(clear) as server:
         with pytest.raises(SourceUnfit, match="asks for the password itself"):
             ask(address(server))

@@ -171,7 +171,7 @@ def test_a_text_that_is_not_understood_at_all_makes_everything_unknown():
 @pytest.mark.parametrize(
     "error", [RecursionError(), MemoryError(), OverflowError("x"), ValueError("x"), KeyError()]
 )
-def test_whatever_ends_the_reading_of_a_statement_makes_its_tables_unknown(monkeypatch, error):
+def test_an_aborted_statement_makes_its_tables_unknown(monkeypatch, error):
     source = Source().run("CREATE TABLE orders (id INT)", "CREATE TABLE items (id INT)")
 
     def fail(*_arguments):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from defaults import address_of
+from support.defaults import address_of
 
 from binlog.formats.gtid_sets import decode_gtid_set, encode_gtid_set
 from binlog.server.dump.dump_request import dump_after, dump_from

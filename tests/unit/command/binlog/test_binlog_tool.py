@@ -8,10 +8,10 @@ import struct
 from itertools import accumulate
 
 import pytest
-from binlog_bytes import File, events_of
-from unit.binlog.files.test_files import IN_USE, INT, rows_of
-from unit.binlog.files.test_old_files import transaction
-from unit.binlog.grammar.test_binlog import FIXTURES, with_checksum
+from support.binlog.binlog_bytes import File, events_of
+from support.binlog.decoding import FIXTURES, with_checksum
+from support.binlog.number_files import IN_USE, INT, rows_of
+from support.binlog.old_files import transaction
 
 from programs.command import cli
 
@@ -189,7 +189,7 @@ def test_what_could_not_be_printed_as_it_is_is_said_on_stderr(run, tmp_path, opt
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_a_tail_is_said_on_stderr_and_is_no_failure(run, tmp_path, options):
+def test_a_tail_is_reported_on_stderr_without_failing(run, tmp_path, options):
     data = rows_of(rows_of(File("5.5.62", flags=IN_USE), 1), 2).data
     path = tmp_path / "mysql-bin.000001"
     path.write_bytes(data[:-3])

@@ -53,7 +53,7 @@ def test_what_json_says_of_a_call_is_read_as_the_same_call(kind: type[Call[Any]]
             assert getattr(again, name) == getattr(call, name), name
 
 
-def test_who_admits_a_call_says_who_asks():
+def test_a_call_names_its_caller_for_admission():
     body = {"shard": "s1", "at": "bin.000001:4", "by": "somebody else", "at_us": 5}
     assert call_of(SkipEvent, body) == SkipEvent("s1", "bin.000001:4", by="", at_us=0)
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from builders import Source, Tx, World, places
-from purges import (
+from support.group.builders import Source, Tx, World, places
+from support.group.purges import (
     TRANSACTIONS,
     committing,
     numbers,
@@ -20,7 +20,7 @@ from merge.values.position import GroupPosition
 HOUR_US = 3_600_000_000
 
 
-def test_a_reader_that_would_have_the_sources_read_again_for_too_long_is_refused_alone():
+def test_a_reader_that_needs_too_long_a_rewind_is_refused_alone():
     world = World.of(Source(*[Tx(HOUR_US * n) for n in range(1, 5)]), apart_max_us=2 * HOUR_US)
     begin = world.subscribe("app")
     world.subscribe("spark")
@@ -49,7 +49,7 @@ def test_a_position_without_a_commit_time_is_taken_at_its_word(apart_max_us):
     assert world.opening
 
 
-def test_a_get_that_waits_beside_a_range_keeps_its_turn_and_a_range_from_elsewhere_does_not():
+def test_a_waiting_get_keeps_its_turn_and_a_range_elsewhere_does_not():
     """1. A range waits. 2. A later call asks for one that begins elsewhere. 3. The first is refused, and
     not answered with rows that do not follow its start.
     """
@@ -98,9 +98,7 @@ def test_a_client_that_is_alone_may_go_back_as_far_as_it_likes():
     ("resume", "apart_h", "refused"),
     [(Resume.CURSOR, 5, True), (Resume.CURSOR, 6, False), (Resume.NOW, 5, False)],
 )
-def test_a_dropped_client_that_is_too_far_behind_can_only_go_on_where_the_others_are(
-    resume, apart_h, refused
-):
+def test_a_dropped_client_too_far_back_can_only_continue_with_the_others(resume, apart_h, refused):
     world = World.of(
         Source(*[Tx(HOUR_US * n) for n in range(1, 9)]),
         apart_max_us=apart_h * HOUR_US,
@@ -125,7 +123,7 @@ def test_a_dropped_client_that_is_too_far_behind_can_only_go_on_where_the_others
         assert world.leasing
 
 
-def test_a_range_that_waits_is_refused_where_a_get_that_came_before_it_takes_its_rows():
+def test_a_waiting_range_is_refused_if_an_earlier_get_takes_its_rows():
     world = World.of(Source(Tx(10), Tx(20), Tx(30)))
     offset_range = OffsetRange(world.subscribe(), GroupPosition({"s0": world.sources[0].ends[2]}, 3))
     first, spanning, second = (
@@ -163,7 +161,7 @@ def test_a_client_without_a_consumer_hides_none_that_has_one():
         world.offset_range(OffsetRange(replace(begin, shards={"s0": first})), "spark")
 
 
-def test_a_reader_from_whose_position_rows_came_goes_on_there_after_it_went():
+def test_a_reader_continues_at_its_position_with_rows_after_a_release():
     world = committing()
     world.ack(world.get("other").batch_id, "other")
     cursor = world.stored["app"].cursor
@@ -176,7 +174,7 @@ def test_a_reader_from_whose_position_rows_came_goes_on_there_after_it_went():
     assert world.subscribe("app").shards["s0"].offset < cursor.shards["s0"].offset
 
 
-def test_a_range_after_what_was_lost_is_given_though_its_reader_has_not_acknowledged():
+def test_a_range_after_a_rewind_is_delivered_without_an_ack():
     """A query keeps its place itself: what it asks for next follows what it had."""
     world = World.of(Source(*[Tx(10 * n) for n in range(1, 5)]))
     begin = world.subscribe()
@@ -191,7 +189,7 @@ def test_a_range_after_what_was_lost_is_given_though_its_reader_has_not_acknowle
     assert numbers(world.result(call)) == [3, 4]
 
 
-def test_who_may_not_go_back_hears_that_and_not_how_far_it_would_be():
+def test_a_client_not_allowed_to_go_back_does_not_learn_the_distance():
     world, first = far_apart()
     with pytest.raises(RolledBack):
         world.offset_range(OffsetRange(first.end), "spark", may_rewind=False)

@@ -1,7 +1,7 @@
 """Client ids without a consumer: held for, or dropped after a while, as numbered stories."""
 
 import pytest
-from builders import Source, Tx, World, places
+from support.group.builders import Source, Tx, World, places
 
 from merge import events as ev
 from merge.calls.consumers import Release, Touch
@@ -56,7 +56,7 @@ def test_it_is_dropped_after_a_while_and_the_rings_are_freed():
     assert asked.cursor.shards["s0"].offset == 104, "its cursor stays"
 
 
-def test_while_nobody_else_consumes_it_holds_up_nobody_and_stays():
+def test_an_only_client_stays_while_inactive_and_delays_no_other():
     world = away(drop_after_us=30 * SECOND)
     release(world, "new")
     world.tick(1_000 * SECOND)
@@ -83,7 +83,7 @@ def test_its_next_call_says_what_happened_and_changes_nothing():
     assert world.group.describe(0) == before
 
 
-def test_it_can_go_on_at_its_cursor_and_everybody_is_rolled_back():
+def test_it_continues_at_its_cursor_and_all_are_rolled_back():
     """The sources are read again from there; the other one gets nothing twice that it acknowledged."""
     world = dropped()
     world.request_subscribe("old", resume=Resume.CURSOR)
@@ -98,7 +98,7 @@ def test_it_can_go_on_at_its_cursor_and_everybody_is_rolled_back():
     assert world.get("new") is None
 
 
-def test_it_can_go_on_where_the_others_are_and_nobody_is_rolled_back():
+def test_it_continues_with_the_others_and_none_is_rolled_back():
     world = dropped()
     generation = world.group.generation
     world.request_subscribe("old", resume=Resume.NOW)
@@ -154,7 +154,7 @@ def test_a_rewind_and_a_restart_do_not_read_back_to_it():
         world.ack(1, "new")
 
 
-def test_who_is_dropped_while_its_lease_is_under_way_goes_on_at_its_cursor():
+def test_a_client_dropped_during_its_lease_write_continues_at_its_cursor():
     world = World.of(Source(Tx(10), Tx(20)), lease_us=1_000_000, drop_after_us=1_000_000)
     world.subscribe("app")
     world.subscribe("old")
@@ -173,7 +173,7 @@ def test_who_is_dropped_while_its_lease_is_under_way_goes_on_at_its_cursor():
     assert len(world.get("old").headers) == 2
 
 
-def test_who_is_dropped_already_keeps_nobody_else_from_being_dropped():
+def test_a_dropped_client_does_not_prevent_dropping_another():
     world = World.of(Source(Tx(10)), lease_us=LEASE, drop_after_us=30 * SECOND)
     for client in ("first", "second", "app"):
         world.subscribe(client)
@@ -187,7 +187,7 @@ def test_who_is_dropped_already_keeps_nobody_else_from_being_dropped():
     assert [client["dropped"] for client in world.group.describe(0)["clients"]] == [True, True, False]
 
 
-def test_who_is_stored_as_dropped_is_not_heard_by_the_next_server_until_it_subscribes():
+def test_a_client_stored_as_dropped_has_to_subscribe_to_the_next_server():
     """1. A dropped client subscribes again and has its lease. 2. Its server dies before that is written."""
     world = World.of(Source(Tx(1)))
     cursor = world.subscribe()

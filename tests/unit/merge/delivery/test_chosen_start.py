@@ -1,7 +1,7 @@
 """A chosen start: where a client id without a cursor begins, and a cursor that an operator moves."""
 
 import pytest
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from merge import events as ev
 from merge.calls.consumers import Release, Touch
@@ -61,7 +61,7 @@ def test_a_new_client_without_a_start_begins_where_the_log_does():
     assert world.get("late") is None
 
 
-def test_a_new_client_begins_at_its_start_and_the_sources_are_read_again_for_it():
+def test_a_new_client_begins_at_its_start_and_sources_are_rewound():
     world = world_of()
     consumed(world)
     cursor = world.subscribe("late", start=after(world, 1, 0))
@@ -100,7 +100,7 @@ def test_a_start_that_the_log_holds_needs_no_rewind():
     world.ack(held.batch_id, "app")
 
 
-def test_a_reader_that_may_not_disturb_others_is_refused_a_start_before_the_log():
+def test_a_reader_that_may_not_rewind_is_refused_a_start_before_the_log():
     world = world_of()
     consumed(world)
     with pytest.raises(AccessDenied, match="another client would be rolled"):
@@ -126,7 +126,7 @@ def test_a_start_that_names_another_instance_is_refused():
         world.result(world.request_subscribe("late", start=GroupPosition({"other": world.sources[0].start})))
 
 
-def test_a_start_that_was_purged_meanwhile_is_told_and_nobody_begins_elsewhere():
+def test_a_start_purged_meanwhile_is_reported_and_not_replaced():
     world = world_of()
     consumed(world)
     call = world.request_subscribe("late", start=after(world, 0, 0))
@@ -164,7 +164,7 @@ def test_an_operator_moves_a_cursor_backwards():
     assert commits(world.get("app")) == [40, 50, 60]
 
 
-def test_an_operator_moves_a_cursor_forwards_and_what_lies_between_is_skipped():
+def test_an_operator_moves_a_cursor_forwards_and_skips_the_rest():
     world = world_of()
     world.subscribe("app")
     read_all(world)
@@ -198,7 +198,7 @@ def test_a_cursor_is_not_moved_while_it_is_being_written():
         world.result(world.request_subscribe("app", "operator", start=after(world, 3, 3), move=True))
 
 
-def test_a_move_whose_write_got_no_answer_is_written_again_until_the_store_has_it():
+def test_a_move_without_an_answer_is_written_again_until_stored():
     world = world_of()
     consumed(world)
     release(world, "app")

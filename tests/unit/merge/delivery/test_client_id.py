@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from actors.group.stored.cursors import CURSORS, StoredCursors
 from actors.http.errors import Malformed
@@ -69,14 +69,14 @@ DOORS = {
 
 @pytest.mark.parametrize("name", STRANGE)
 @pytest.mark.parametrize("door", DOORS)
-def test_what_is_no_client_id_gets_through_nowhere(door: str, name: str):
+def test_a_malformed_client_id_is_refused_everywhere(door: str, name: str):
     assert not is_client_id(name)
     with pytest.raises(UsageError, match=r"not a (client id|text of at most)") as refused:
         DOORS[door](name)
     assert str(refused.value).isprintable()
 
 
-def test_a_client_id_that_somebody_wrote_into_the_file_stops_the_instance_in_a_sentence(tmp_path: Path):
+def test_a_malformed_client_id_in_the_file_stops_the_instance(tmp_path: Path):
     store = FileStore("shop", tmp_path)
     made = Path(store.where(Key(CURSORS, "1001")))
     for name in ("\x1b[2K", "epoch"):

@@ -1,7 +1,7 @@
 """How many headers leave together."""
 
 import pytest
-from builders import Tx, run_of
+from support.group.builders import Tx, run_of
 
 from merge.delivery import cut as cutting
 from merge.values.header import no_headers

@@ -1,7 +1,7 @@
 """Where a client id begins that has no cursor and chose no start: now, or where the instance file says."""
 
 import pytest
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from merge.calls.consumers import Unsubscribe
 from merge.errors import AccessDenied
@@ -33,7 +33,7 @@ def rest(world, client="late"):
     return [] if batch is None else batch.headers["commit_us"].tolist()
 
 
-def test_a_new_client_id_gets_nothing_that_was_committed_before_it_subscribed(world):
+def test_a_new_client_gets_only_later_commits(world):
     cursor = world.subscribe("late", ends=ends(world, 2, 3))
     assert not world.opening, "no source is read again for it"
     assert {name: str(position) for name, position in cursor.shards.items()} == {
@@ -54,7 +54,7 @@ def test_where_it_begins_is_stored_before_it_has_acknowledged_anything(world):
     assert rest(world) == [50]
 
 
-def test_on_a_shard_whose_source_does_not_answer_it_begins_after_what_came_in(world):
+def test_it_begins_after_the_rows_received_from_an_unreachable_source(world):
     world.subscribe("late", ends={"s1": world.sources[1].ends[2]})
     assert rest(world) == [50]
 
@@ -83,7 +83,7 @@ def test_the_first_client_id_gets_what_was_kept_for_it():
     assert rest(world, "app") == [10, 20, 30, 40, 50, 60]
 
 
-def test_the_start_of_the_instance_file_counts_after_another_one_has_acknowledged(world):
+def test_the_configured_start_counts_after_another_client_has_acked(world):
     world.ack(world.get("app").batch_id, "app")
     begin = GroupPosition({"s0": world.sources[0].start})
     world.subscribe("late", start=begin, ends=ends(world, 0, 2) | {"s0": world.sources[0].start})
@@ -91,7 +91,7 @@ def test_the_start_of_the_instance_file_counts_after_another_one_has_acknowledge
     assert rest(world, "app") == [50, 60]
 
 
-def test_the_start_of_the_instance_file_counts_after_every_other_one_has_unsubscribed(world):
+def test_the_configured_start_counts_after_all_others_unsubscribed(world):
     world.ack(world.get("app").batch_id, "app")
     world.tell(_unsubscribed(world, "app"))
     begin = GroupPosition({f"s{shard}": world.sources[shard].start for shard in (0, 1)})
@@ -103,7 +103,7 @@ def _unsubscribed(world, client):
     return Asked(world.call(), Unsubscribe(client, world.epochs[client]), world.now_us)
 
 
-def test_a_start_of_the_instance_file_rolls_nobody_back_for_a_caller_that_may_not(world):
+def test_a_configured_start_rewinds_only_for_a_caller_that_may(world):
     world.ack(world.get("app").batch_id, "app")
     begin = GroupPosition({"s0": world.sources[0].start})
     call = world.request_subscribe("late", start=begin, ends={}, may_disturb=False)
@@ -113,6 +113,6 @@ def test_a_start_of_the_instance_file_rolls_nobody_back_for_a_caller_that_may_no
     assert not world.opening
 
 
-def test_a_cursor_is_continued_whatever_the_ends_are(world):
+def test_a_cursor_is_continued_with_any_ends(world):
     cursor = world.subscribe("late", ends=ends(world, 1, 1))
     assert world.subscribe("late", "h", ends=ends(world, 3, 3)) == cursor

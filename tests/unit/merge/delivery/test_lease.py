@@ -6,7 +6,7 @@ from merge.delivery.lease import Lease
 from merge.errors import ConsumerActive, FencedError, NotSubscribed
 
 
-def test_at_first_nobody_holds_it():
+def test_a_new_lease_has_no_holder():
     lease = Lease("c")
     lease.check_free("anybody", 10, 0)
     with pytest.raises(NotSubscribed):

@@ -1,7 +1,7 @@
 """The ledger's refusals, with their fields; the model test knows the rest."""
 
 import pytest
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from merge.delivery.ledger import Ledger
 from merge.errors import AckOutOfOrder, RolledBack, UnknownBatch

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from builders import Source, Tx, World, places
-from defaults import batch_limits
+from support.defaults import batch_limits
+from support.group.builders import Source, Tx, World, places
 
 from merge import events as ev
 from merge.calls.consumers import Release
@@ -32,7 +32,7 @@ def keys(batch):
     return batch.headers["key_us"].tolist()
 
 
-def test_a_range_is_cut_between_transactions_and_asked_again_it_is_the_same_batch():
+def test_a_range_is_cut_between_transactions_and_repeated_unchanged():
     world, begin = reading(Source(Tx(10, (2, 2)), Tx(30)), Source(Tx(20)))
     world.report_all()
     first = world.offset_range(OffsetRange(begin, rows_max=1))
@@ -105,7 +105,7 @@ def test_a_reader_that_knows_more_than_the_cursor_goes_on_from_there():
     assert keys(world.offset_range(OffsetRange(second.end), may_rewind=False)) == [30]
 
 
-def test_who_goes_with_a_place_that_nobody_has_leaves_the_others_as_they_were():
+def test_a_client_that_leaves_a_purged_position_lets_the_group_continue():
     """1. A reader asks for what its source has purged: every shard waits there. 2. It is told why.
     3. It goes, and the group goes on where it stood.
     """
@@ -152,7 +152,7 @@ def test_a_transaction_that_no_ring_holds_whole_is_named():
         world.offset_range(OffsetRange(begin))
 
 
-def test_a_range_waits_for_as_many_rows_as_it_wants_unless_its_bounds_are_smaller():
+def test_a_range_waits_for_its_rows_unless_its_bounds_are_smaller():
     world, begin = reading(Source(Tx(10, (2,)), Tx(20, (2,)), Tx(30)))
     world.report(0, 1, low_watermark_us=10)
     call = world.request_range(OffsetRange(begin, rows_min=4))
@@ -183,7 +183,7 @@ def test_nothing_is_delivered_until_the_sources_are_read_back_for_a_reader():
     assert call in world.answers
 
 
-def test_a_range_that_was_taken_back_leaves_what_was_consumed_before_it_as_it_was():
+def test_a_rolled_back_range_keeps_what_was_consumed_before_it():
     """1. Shard 1's equal key came out first: a range of shard 0's leaves it there. 2. That range is taken
     back and read again: what it skipped, and what it had, are told apart as before.
     """
@@ -259,7 +259,7 @@ def test_a_query_that_goes_back_before_a_join_has_the_newcomers_rows_again():
 
 @pytest.mark.parametrize("unit", ["headers", "bytes"])
 @pytest.mark.parametrize("size", [3, 4])
-def test_what_a_newcomer_brought_into_a_range_from_before_it_has_to_fit_into_its_ring(size, unit):
+def test_rows_of_a_new_shard_in_an_earlier_range_must_fit_the_ring(size, unit):
     """1. One of s0 alone is read. 2. s1 joins: it committed four times while the range was. 3. The range is
     read again. With room for three, s1 cannot tell what comes after its third: no row of s0 is let out.
     """
@@ -304,14 +304,14 @@ def holey():
     return world, world.offset_range(OffsetRange(begin, first.end))
 
 
-def test_an_acknowledged_range_stays_done_with_where_the_log_holds_others_between_its_headers():
+def test_an_acked_range_stays_done_with_other_headers_between_its_own():
     world, first = holey()
     world.ack(first.batch_id)
     rest = world.offset_range(OffsetRange(first.end))
     assert [(place[0], place[2]) for place in places(rest)] == [(0, 104), (1, 104)]
 
 
-def test_a_range_that_is_taken_back_while_it_is_being_acknowledged_is_done_with_all_the_same():
+def test_a_range_rolled_back_during_its_ack_is_done():
     """1. A range is being acknowledged. 2. Another consumer takes over: what is outstanding is taken back.
     3. The cursor is written: what stood between the offset range's headers comes, and the offset range does
     not.
@@ -327,7 +327,7 @@ def test_a_range_that_is_taken_back_while_it_is_being_acknowledged_is_done_with_
     assert [(place[0], place[2]) for place in places(rest)] == [(0, 104), (1, 104)]
 
 
-def test_a_log_that_begins_inside_a_transaction_is_not_where_a_reader_can_stand_before_it():
+def test_a_log_that_begins_inside_a_transaction_has_no_position_before_it():
     """1. The first fragment of a transaction is acknowledged, and its ring is freed.
     2. An offset range from the cursor has the whole transaction in it: the sources are read again.
     """
@@ -341,7 +341,7 @@ def test_a_log_that_begins_inside_a_transaction_is_not_where_a_reader_can_stand_
     assert world.result(call).headers["rows"].tolist() == [2, 2, 1]
 
 
-def test_who_asks_twice_for_what_is_not_reached_and_goes_leaves_its_cursor_as_it_was():
+def test_a_client_that_repeats_an_unreached_range_keeps_its_cursor():
     world, begin = reading(Source(Tx(10), Tx(20), Tx(30)))
     world.report_all()
     first = world.offset_range(OffsetRange(begin, rows_max=1))
@@ -360,7 +360,7 @@ def test_who_asks_twice_for_what_is_not_reached_and_goes_leaves_its_cursor_as_it
     assert keys(world.get()) == [30]
 
 
-def test_an_outstanding_range_is_no_answer_to_one_of_the_same_places_under_other_numbers():
+def test_an_outstanding_range_does_not_answer_other_numbers():
     """1. A reader counts rows otherwise, as after a change of the filter. 2. It gets the same rows by its own
     numbers; an end that these do not lead to is refused.
     """
@@ -384,7 +384,7 @@ def test_a_range_has_nothing_above_the_key_that_it_may_reach():
     assert keys(world.offset_range(OffsetRange(begin, key_us_max=20, rows_max=1))) == [10]
 
 
-def test_transactions_without_rows_leave_with_the_whole_of_what_follows_them():
+def test_transactions_without_rows_leave_with_all_of_what_follows():
     world, begin = reading(Source(Tx(10, (0,)), Tx(20, (2, 2)), Tx(30, (0,)), Tx(40, (5,)), Tx(50)))
     world.report_all()
     first = world.offset_range(OffsetRange(begin, rows_max=1))
@@ -446,7 +446,7 @@ def test_of_another_server_a_range_is_whole_when_all_its_gtids_are_there():
     assert found(1, 4, before, second) is None
 
 
-def test_a_transaction_is_late_if_it_committed_before_the_greatest_key_of_the_start():
+def test_a_transaction_committed_before_the_starts_greatest_key_is_late():
     headers = Source(Tx(10), Tx(20), Tx(30, (1, 1))).headers
     start = GroupPosition({"s0": Position("a.1", 4, key_us=5), "s1": Position("a.1", 4, key_us=20)})
     arranged = arrange(headers, start)
@@ -472,7 +472,7 @@ def test_of_the_same_server_it_is_the_place_that_tells_what_is_old():
         assert not up_to(run.headers, run.names, Position(file, offset), same_server=False).any()
 
 
-def test_a_digest_of_an_order_tells_transactions_and_not_fragments_files_or_empty_ones():
+def test_an_order_digest_depends_on_transactions_only():
     """The other server has other file names, cuts otherwise, and has a transaction without rows more."""
     one, other = Source(Tx(10, (3,)), Tx(20)), Source(Tx(10, (1, 2)), Tx(20), Tx(30, (0,)), name="other")
     here = order_of(one.headers, one.names, ("s0",))
@@ -526,7 +526,7 @@ def test_of_the_same_server_a_range_needs_no_gtids():
         assert found.tolist() == [True, False][:count]
 
 
-def test_a_range_ends_where_it_is_said_to_though_another_server_has_that_elsewhere():
+def test_a_range_ends_at_its_end_though_another_server_orders_it_elsewhere():
     """So what is noted of it is the same, whoever reads it again."""
     source = Source(*[Tx(10 * n) for n in range(1, 5)])
     uuid = source.names[-1]
@@ -566,7 +566,7 @@ def test_a_range_that_does_not_stand_together_on_another_server_is_refused():
         world.offset_range(OffsetRange(begin, until))
 
 
-def test_a_new_range_ends_where_another_server_has_between_what_was_read_before():
+def test_a_new_range_ends_where_another_server_has_consumed_rows():
     """It is read for the first time: there is nothing that it has to be equal to."""
     source = Source(*[Tx(10 * n) for n in range(1, 6)])
     uuid = source.names[-1]

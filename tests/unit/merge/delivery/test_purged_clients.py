@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from builders import Source, Tx, World
-from purges import (
+from support.group.builders import Source, Tx, World
+from support.group.purges import (
     OPENED_FIRST,
     TRANSACTIONS,
     committing,
@@ -27,7 +27,7 @@ from merge.values.position import GroupPosition
 pytestmark = pytest.mark.usefixtures("opened_first")
 
 
-def test_a_client_whose_position_was_purged_is_set_aside_and_the_others_go_on():
+def test_a_client_at_a_purged_position_is_excluded_and_others_continue():
     """1. The shard cannot be opened for `other`. 2. After a while it is named, and nothing is kept for it.
     3. `app` goes on. 4. `other` is told why with its next get, and only it.
     """
@@ -51,7 +51,7 @@ def test_a_client_whose_position_was_purged_is_set_aside_and_the_others_go_on():
     assert world.get("app") is None
 
 
-def test_a_client_is_set_aside_if_the_source_has_something_else_than_it_has_read():
+def test_a_client_is_excluded_if_the_source_has_another_history():
     """It is the further one: what it has read is compared when the shard is opened for another one."""
     world = committing()
     read_to = world.stored["app"].cursor.shards["s0"]
@@ -79,7 +79,7 @@ def test_a_client_is_set_aside_if_the_source_has_something_else_than_it_has_read
         world.get("app")
 
 
-def test_of_two_clients_at_one_place_of_two_histories_the_one_that_is_refused_is_set_aside():
+def test_of_two_histories_at_one_position_the_refused_client_is_excluded():
     """Only the creation of the file tells their positions apart."""
     world = committing()
     saved = world.stored["app"]
@@ -129,7 +129,7 @@ def test_a_client_that_was_set_aside_may_try_again_at_its_cursor():
     assert numbers(world.get("app")) == [5, 6, 7, 8]
 
 
-def test_as_long_as_nobody_else_is_hurt_a_purged_client_keeps_its_place():
+def test_a_purged_client_keeps_its_cursor_while_it_affects_no_other():
     world = World.of(Source(*[Tx(10 * n) for n in range(1, TRANSACTIONS + 1)]))
     world.subscribe("only")
     world.epoch += 1
@@ -145,7 +145,7 @@ def test_as_long_as_nobody_else_is_hurt_a_purged_client_keeps_its_place():
         world.result(call)
 
 
-def test_a_newcomer_begins_where_the_settings_say_if_all_before_it_are_purged():
+def test_a_new_client_begins_at_the_configured_start_if_all_are_purged():
     world = restarted()
     asked = world.opening[0].position
     for client in ("app", "other"):
@@ -161,7 +161,7 @@ def test_a_newcomer_begins_where_the_settings_say_if_all_before_it_are_purged():
     assert [phase(world, client) for client in ("app", "other", "new")] == ["purged", "purged", "reading"]
 
 
-def test_who_unsubscribes_instead_lets_the_others_go_on():
+def test_an_unsubscribe_instead_lets_the_others_continue():
     world = restarted()
     subscribe(world, "app")
     subscribe(world, "other")
@@ -174,7 +174,7 @@ def test_who_unsubscribes_instead_lets_the_others_go_on():
     assert numbers(world.get("app")) == [5, 6, 7, 8]
 
 
-def test_who_was_set_aside_and_stays_away_is_dropped_for_good():
+def test_an_excluded_client_that_stays_inactive_is_dropped_for_good():
     world = committing(lease_us=1_000_000, drop_after_us=3_000_000)
     world.epoch += 1
     world.restart()
@@ -220,7 +220,7 @@ def test_a_purged_client_that_seeks_what_is_purged_as_well_is_purged_again():
     assert (phase(world, "other"), phase(world, "app"), world.opening) == ("purged", "reading", {})
 
 
-def test_a_source_that_has_the_position_again_in_time_hurts_nobody():
+def test_a_source_that_regains_the_position_in_time_affects_no_client():
     """An address led to another server for a moment."""
     world = restarted()
     subscribe(world, "app")
@@ -238,7 +238,7 @@ def test_a_source_that_has_the_position_again_in_time_hurts_nobody():
     assert world.status(0)["state"] == "open"
 
 
-def test_who_has_acknowledged_nothing_and_sought_what_is_purged_hears_it():
+def test_a_client_without_acks_that_seeks_purged_rows_gets_the_error():
     """It began where the log did; what it asks for then is its own wish, and no beginning anywhere else."""
     world = committing()
     world.ack(world.get("other").batch_id, "other")

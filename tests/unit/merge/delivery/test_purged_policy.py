@@ -4,10 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from builders import Source, Tx, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from purges import TRANSACTIONS, committing, numbers, phase, subscribe
+from support.group.builders import Source, Tx, World
+from support.group.purges import TRANSACTIONS, committing, numbers, phase, subscribe
 
 from merge import events as ev
 from merge.calls.consumers import Touch
@@ -111,7 +111,7 @@ def test_a_lone_client_moves_as_well():
     ids=["reset", "inside a prepared transaction"],
 )
 @pytest.mark.parametrize("policy", list(Purged))
-def test_what_is_no_purge_is_never_moved_over(policy, refusal):
+def test_a_refusal_other_than_a_purge_is_never_moved_over(policy, refusal):
     world = committing(purged=policy)
     restart(world, 2, "app", "other", **refusal)
     wait(world, 2, **refusal)
@@ -201,7 +201,7 @@ def test_a_source_that_purges_again_and_again_is_an_error_in_the_end():
         world.result(call)
 
 
-def test_who_has_acknowledged_may_lose_something_again():
+def test_a_client_with_an_ack_may_lose_rows_again():
     world = World.of(Source(*[Tx(10 * n) for n in range(1, 13)]), purged=Purged.EARLIEST)
     world.subscribe("only")
     restart(world, 2, "only")
@@ -300,7 +300,7 @@ def test_a_write_that_is_under_way_is_awaited():
     assert world.stored["other"].losses
 
 
-def test_who_goes_on_in_between_may_move_any_number_of_times():
+def test_a_client_that_continues_between_may_move_any_number_of_times():
     """Again and again it gets one transaction, and loses the next one."""
     times = MOVES_MAX + 2
     world = World.of(Source(*[Tx(10 * n) for n in range(1, 2 * times + 2)]), purged=Purged.EARLIEST)

@@ -1,8 +1,8 @@
 """Whose position it is that a source has purged, and where a shard begins that nobody needs from there."""
 
 import pytest
-from builders import Source, Tx, World
-from purges import (
+from support.group.builders import Source, Tx, World
+from support.group.purges import (
     OLDEST,
     TRANSACTIONS,
     committing,
@@ -23,7 +23,7 @@ from merge.values.position import GroupPosition, Position
 pytestmark = pytest.mark.usefixtures("opened_first")
 
 
-def test_a_position_that_only_gtids_can_find_is_of_the_client_that_is_furthest_back():
+def test_a_position_only_gtids_can_find_is_the_oldest_clients():
     """1. Two servers committed in other orders: the shard is opened after what both clients have.
     2. That is purged. The one with the smaller key is set aside.
     """
@@ -45,7 +45,7 @@ def test_a_position_that_only_gtids_can_find_is_of_the_client_that_is_furthest_b
     assert world.opening[0].position == two
 
 
-def test_where_a_purged_shard_was_to_begin_and_no_cursor_stands_its_settings_say():
+def test_a_purged_start_without_cursors_is_chosen_by_the_settings():
     """An operator adds a shard at a position that its source does not have any more."""
     world = World.of(Source(Tx(10)))
     world.subscribe("app")
@@ -96,7 +96,7 @@ def test_what_was_brought_once_was_not_purged(first):
     assert (world.group.generation, world.opening) == (1, {})
 
 
-def test_a_client_that_has_no_cursor_yet_needs_no_position_that_others_share():
+def test_a_client_without_a_cursor_needs_no_position_of_others():
     source = Source(Tx(10), Tx(20), Tx(30))
     uuid = source.names[-1]
     world = World.of(source, start=False)
@@ -121,7 +121,7 @@ def test_a_client_that_has_no_cursor_yet_needs_no_position_that_others_share():
     assert [phase(world, client) for client in ("new", "one", "two")] == ["waiting", "purged", "waiting"]
 
 
-def test_a_shard_that_cannot_join_where_it_was_to_rolls_nobody_back():
+def test_a_shard_that_cannot_join_at_its_start_rolls_no_client_back():
     world = World.of(Source(Tx(10)))
     world.subscribe("app")
     source = Source(Tx(10), Tx(20), server=1)
@@ -131,7 +131,7 @@ def test_a_shard_that_cannot_join_where_it_was_to_rolls_nobody_back():
     assert (world.group.generation, world.status(1)["error"]) == (1, "It is gone.")
 
 
-def test_a_shard_that_only_a_purged_client_knew_begins_where_its_settings_say():
+def test_a_shard_known_only_to_a_purged_client_uses_the_settings():
     world = World.of(Source(Tx(10)), Source(Tx(10), server=1), start=False)
     first, purged = world.sources[0].start, Position("bin.000001", 104, server="x")
     world.start(
@@ -145,7 +145,7 @@ def test_a_shard_that_only_a_purged_client_knew_begins_where_its_settings_say():
     assert (world.opening[0].position, world.opening[1].position) == (first, None)
 
 
-def test_while_a_position_is_purged_only_who_needs_it_hears_so():
+def test_a_purged_position_is_reported_only_to_its_clients():
     world = restarted()
     for client in ("app", "other"):
         subscribe(world, client)
@@ -154,7 +154,7 @@ def test_while_a_position_is_purged_only_who_needs_it_hears_so():
         world.get("other")
 
 
-def test_a_position_that_is_refused_for_another_reason_by_now_is_not_purged():
+def test_a_position_refused_for_another_reason_is_not_purged():
     world = restarted()
     subscribe(world, "app")
     error = CorruptEvent("bad")
@@ -177,7 +177,7 @@ def test_how_long_a_position_is_purged_counts_from_when_that_was_heard():
     assert phase(world, "other") == "purged"
 
 
-def test_who_has_acknowledged_something_is_never_begun_anew():
+def test_a_client_with_an_ack_is_never_started_elsewhere():
     """It would miss what lies between, and nobody would hear of it."""
     world = committing()
     world.ack(world.get("other", 1).batch_id, "other")
@@ -202,7 +202,7 @@ def test_a_position_that_all_need_hides_none_that_only_one_needs():
     assert [world.opening[shard].position for shard in (0, 1)] == [shared, new]
 
 
-def test_who_subscribed_long_ago_and_acknowledged_nothing_is_told_what_it_misses():
+def test_an_old_client_without_acks_is_told_what_it_misses():
     """1. A client reads a batch and acknowledges nothing. 2. The ring is lost, and what it is owed is purged.
     3. It does not go on after that in silence.
     """
@@ -216,7 +216,7 @@ def test_who_subscribed_long_ago_and_acknowledged_nothing_is_told_what_it_misses
         world.get("other")
 
 
-def test_a_position_that_only_gtids_find_and_nobody_needs_any_more_is_given_up():
+def test_an_unneeded_position_only_gtids_can_find_is_given_up():
     """1. The shard is opened after what two clients have that read from two servers; both unsubscribe.
     2. It is purged there: whoever comes begins where the settings say.
     """

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from builders import Source, Tx, World, places
-from defaults import batch_limits
+from support.defaults import batch_limits
+from support.group.builders import Source, Tx, World, places
 
 from merge.errors import CoordinatorUnavailable, RolledBack
 from merge.events import ShardReported
@@ -47,7 +47,7 @@ def restarted(world):
     return opened
 
 
-def test_a_cursor_passes_what_the_filter_leaves_out_and_a_restart_begins_there():
+def test_a_cursor_passes_filtered_rows_and_a_restart_begins_there():
     world = running(Source(LEFT_OUT, LEFT_OUT))
     call = world.request_get()
     assert quiet(world)
@@ -122,7 +122,7 @@ def test_it_passes_no_part_of_a_transaction():
     assert stored(world) == {"s0": "bin.000001:204"}
 
 
-def test_it_passes_the_end_of_a_transaction_whose_rows_are_acknowledged():
+def test_it_passes_the_end_of_a_transaction_with_acked_rows():
     world = World.of(Source(Tx(1, (3, 0))), quiet_us=QUIET_US)
     world.subscribe()
     world.report(0, 1)
@@ -211,13 +211,13 @@ def test_an_offset_range_may_be_empty_so_that_its_readers_position_moves():
     assert world.offset_range(OffsetRange(batch.end, may_be_empty=True)) is None
 
 
-def test_the_cursor_of_a_reader_of_offset_ranges_moves_with_its_offset_ranges():
+def test_a_range_readers_cursor_moves_with_its_offset_ranges():
     world, _ = ranged(Source(Tx(1), LEFT_OUT))
     assert not quiet(world)
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_reader_that_was_away_goes_on_at_its_position_after_the_source_purged_it(restarts):
+def test_an_inactive_reader_continues_at_its_position_after_a_purge(restarts):
     world, end = ranged(Source(Tx(1), *[LEFT_OUT] * 3))
     away(world)
     assert stored(world) == {"s0": "bin.000002:104"}
@@ -243,7 +243,7 @@ def test_a_reader_that_was_away_gets_the_rows_that_follow():
     assert stored(world) == {"s0": "bin.000002:104"}
 
 
-def test_an_offset_range_that_was_noted_is_read_again_after_its_beginning_was_passed():
+def test_a_noted_range_is_repeated_after_its_beginning_was_passed():
     """It has rows of one shard, and of the other one only what nothing is kept of."""
     sources = Source(Tx(1), Tx(5)), Source(Tx(3, (0,)), Tx(4, (0,)))
     world = World.of(*sources, quiet_us=QUIET_US, lease_us=100 * QUIET_US)
@@ -294,7 +294,7 @@ def test_a_lost_acknowledgement_and_a_passed_shard_make_no_rewind(noted):
     assert stored(world) == {"s0": "bin.000001:304", "s1": "bin.000001:204"}, "no shard goes back"
 
 
-def test_an_offset_range_without_a_row_that_was_noted_is_read_again_after_all_of_it_was_passed():
+def test_a_noted_range_without_rows_is_repeated_after_it_was_passed():
     world, start = ranged(Source(Tx(1), LEFT_OUT, LEFT_OUT))
     noted = replace(start, shards={"s0": replace(start.shards["s0"], offset=204)})
     away(world)
@@ -308,7 +308,7 @@ def test_an_offset_range_without_a_row_that_was_noted_is_read_again_after_all_of
     assert not world.asked(OpenShard)
 
 
-def test_a_position_from_before_what_was_acknowledged_is_no_quiet_one():
+def test_a_position_before_the_acked_one_is_not_a_quiet_position():
     world, end = ranged(Source(Tx(1), Tx(2), LEFT_OUT))
     away(world)
     world.subscribe()
@@ -324,7 +324,7 @@ def acknowledged_us(world):
     return client["cursor_commit_us"]
 
 
-def test_the_time_of_a_cursor_follows_the_watermark_and_stays_before_what_is_not_acknowledged():
+def test_a_cursors_time_follows_the_watermark_up_to_unacked_rows():
     world = World.of(Source(Tx(10), Tx(20)), Source(Tx(15)), quiet_us=QUIET_US)
     world.subscribe()
     for shard, frontier_us in ((0, 30), (1, 40)):

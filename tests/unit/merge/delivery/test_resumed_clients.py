@@ -1,7 +1,7 @@
 """Where a client goes on that nothing was kept for, whatever the group is just doing."""
 
 import pytest
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from merge import events as ev
 from merge.calls.consumers import Release
@@ -11,7 +11,7 @@ from merge.values.position import GroupPosition
 
 
 @pytest.mark.parametrize("merging", [True, False])
-def test_who_resumes_while_the_shards_are_being_opened_misses_nothing(merging):
+def test_a_client_that_resumes_while_shards_open_misses_nothing(merging):
     """1. `old` is dropped, and the rings forget what it has not acknowledged. 2. A shard is lost, and is to
     be opened where `app` stands. 3. `old` comes back before it is open: it is opened where `old` stands.
     """

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from actors.admission.access import READER, Grant
 from actors.gateway.operator_requests import OperatorRequests
@@ -39,7 +39,7 @@ def two_readers():
     return world, begin, world.get("app", 1)
 
 
-def test_a_range_from_before_the_rings_is_refused_where_another_would_be_rolled_back():
+def test_a_range_before_the_rings_is_refused_if_it_rolls_others_back():
     """The attack: one reader takes back what another one was given, as often as it likes."""
     world, begin, held = two_readers()
     with pytest.raises(
@@ -61,7 +61,7 @@ def test_with_the_grant_it_is_read_again_and_the_other_is_rolled_back():
         world.ack(held.batch_id, "app")
 
 
-def test_who_is_alone_disturbs_nobody():
+def test_an_only_client_may_rewind():
     world, begin, _ = two_readers()
     release(world, "app")
     call = world.request_range(OffsetRange(begin), "spark", may_disturb=False)
@@ -90,7 +90,7 @@ def test_it_asks_for_a_range_twice_and_is_answered_twice():
     assert first.batch_id == again.batch_id
 
 
-def test_while_the_sources_are_read_again_nobody_sends_them_further_back():
+def test_during_a_rewind_no_client_rewinds_further():
     world, begin, _ = two_readers()
     world.lose(0)
     opening = list(world.opening)
@@ -99,7 +99,7 @@ def test_while_the_sources_are_read_again_nobody_sends_them_further_back():
     assert list(world.opening) == opening
 
 
-def test_who_was_dropped_goes_on_where_the_others_are():
+def test_a_dropped_client_continues_with_the_others():
     world, _, _ = two_readers()
     release(world, "app")
     world.tick(30 * SECOND + 1)
@@ -122,7 +122,7 @@ def test_who_was_dropped_goes_on_where_the_others_are():
     assert world.opening, "it is alone"
 
 
-def test_a_newcomer_waits_for_the_end_of_a_huge_transaction_that_another_is_being_given():
+def test_a_new_client_waits_for_the_end_of_anothers_huge_transaction():
     world = World.of(Source(Tx(10, (2, 2, 2)), Tx(20)))
     world.subscribe("one")
     world.report_all()
@@ -188,7 +188,7 @@ def forged(what):
     "what",
     ["a shard that is not there", "a shard left", "a shard left, elsewhere", "a shard joined"],
 )
-def test_a_reader_says_nothing_of_who_belongs_to_the_group(what, may_disturb):
+def test_a_reader_cannot_change_the_groups_members(what, may_disturb):
     """The attack: a shard that a range's start calls left was left for everybody with the next rewind, and
     one that it made up held everybody as one that the settings lack.
     """
@@ -213,7 +213,7 @@ def test_a_reader_says_nothing_of_who_belongs_to_the_group(what, may_disturb):
     assert not world.group.gone
 
 
-def test_a_shard_that_the_settings_lack_is_no_word_of_the_reader():
+def test_a_range_waits_for_a_decision_on_a_shard_missing_in_the_settings():
     """Its offset range waits, as everybody does, until an operator has decided what becomes of the shard."""
     world = World.of(Source(Tx(10)), Source(Tx(20), server=1))
     begin = world.subscribe("spark")
@@ -229,7 +229,7 @@ def test_a_shard_that_the_settings_lack_is_no_word_of_the_reader():
         world.result(call)
 
 
-def test_a_place_that_a_source_refuses_is_the_matter_of_who_made_it_up():
+def test_a_refused_position_concerns_only_the_client_that_made_it_up():
     """`spark` stands inside an event, as it says. The shard cannot be opened there, and `app` goes on."""
     source = Source(Tx(10), Tx(20), Tx(30))
     world = World.of(source)
@@ -277,7 +277,7 @@ class Group:
         (READER, True),
     ],
 )
-def test_a_grant_says_who_may_and_the_request_does_not(grant, may):
+def test_a_grant_decides_and_the_request_does_not(grant, may):
     group = Group()
     operator = OperatorRequests("shop", group, None, dict)
     requests = Requests("shop", 10.0, group, operator, None)

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from builders import Source, Tx, World, places
-from defaults import batch_limits
+from support.defaults import batch_limits
+from support.group.builders import Source, Tx, World, places
 
 from merge import events as ev
 from merge.delivery.read_position import HEADERS_MAX
@@ -29,7 +29,7 @@ def all_rows(world, rows_max=10_000):
     return found
 
 
-def test_a_cursor_tells_when_its_file_was_created_and_a_shard_is_opened_with_it():
+def test_a_cursor_has_its_files_creation_time_and_opens_shards_with_it():
     """From the report of a shard to the store, and from there to the next server's opening."""
     source = Source(Tx(10), Tx(20))
     world = World.of(source)
@@ -53,7 +53,7 @@ def test_a_batch_is_bounded_by_rows_asked_for_rows_allowed_and_bytes():
     assert all_rows(running(*rows, bytes_max=300)) == [[2, 2, 2]] * 2
 
 
-def test_one_header_leaves_however_large_it_is():
+def test_a_single_header_leaves_at_any_size():
     assert all_rows(running(Tx(1, (50,)), Tx(2, (1,)), rows_max=5)) == [[50], [1]]
     assert all_rows(running(Tx(1, bytes_each=999), Tx(2), bytes_max=100)) == [[1], [1]]
 
@@ -98,7 +98,7 @@ def test_many_transactions_without_rows_leave_as_an_empty_batch():
     assert running(*[EMPTY] * 2, empty_headers_max=3).get() is None
 
 
-def test_the_cursor_passes_a_huge_transaction_whose_last_fragment_is_empty():
+def test_the_cursor_passes_a_huge_transaction_with_an_empty_last_part():
     world = World.of(Source(Tx(1, (3, 0))))
     world.subscribe()
     world.report(0, 1)
@@ -122,7 +122,7 @@ def test_a_full_ring_of_transactions_without_rows_goes_on():
     assert seen == 21
 
 
-def test_a_ring_full_of_acknowledged_rows_is_freed_without_an_acknowledgement():
+def test_a_ring_full_of_acked_rows_is_freed_without_another_ack():
     """1. Eight transactions are being acknowledged.
     2. The ring, of four, is lost.
     3. The cursor is written.
@@ -284,7 +284,7 @@ def test_flags_and_keys_of_the_log_are_not_changed_for_one_subscriber():
 
 
 @pytest.mark.parametrize("read_by", ["gets", "offset_ranges"])
-def test_acknowledged_rows_do_not_come_again_because_a_batch_was_acknowledged_in_between(read_by):
+def test_acked_rows_are_not_repeated_after_an_ack_between_them(read_by):
     """A failover to a server that wrote in another order, and two clients.
 
     1. The one ahead is delivered what the other server wrote first, and acknowledges it.

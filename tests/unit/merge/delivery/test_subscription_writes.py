@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from builders import Source, Tx, World
-from defaults import batch_limits
+from support.defaults import batch_limits
+from support.group.builders import Source, Tx, World
 
 from merge import events as ev
 from merge import instructions as do
@@ -64,7 +64,7 @@ def test_a_subscription_that_is_refused_leaves_the_earlier_one_as_it_was():
     assert len(world.get().headers) == 1
 
 
-def test_of_two_subscriptions_that_are_not_written_the_stored_one_is_the_one_that_stays():
+def test_of_two_unwritten_subscriptions_the_stored_one_stays():
     """1. One filter is stored, and no cursor yet. 2. Two others follow; the write of the last is lost."""
     world = World.of(Source(Tx(10)), start=False)
     world.start(ev.ConsumerState("c", "shop.first", None, "", 0))
@@ -119,7 +119,7 @@ def test_a_shard_has_left_when_all_cursors_say_so(first):
     assert world.answers[world.calls]["role"] == "left"
 
 
-def test_how_long_a_shard_has_been_open_does_not_begin_anew_with_what_it_brings():
+def test_a_shards_open_time_does_not_restart_with_its_rows():
     world = World.of(Source(Tx(10), Tx(20)))
     world.now_us = 5 * SECOND
     world.report(0)
@@ -194,7 +194,7 @@ def test_a_range_is_refused_while_a_cursor_is_being_written():
     )
 
 
-def test_who_unsubscribes_holds_nothing_any_more_and_is_released_once():
+def test_an_unsubscribed_client_holds_nothing_and_is_released_once():
     world = World.of(Source(Tx(10)), lease_us=SECOND)
     world.forgets = False
     world.subscribe()
@@ -204,7 +204,7 @@ def test_who_unsubscribes_holds_nothing_any_more_and_is_released_once():
     assert world.asked(do.ReleaseConsumer) == [do.ReleaseConsumer("c")]
 
 
-def test_who_was_silent_for_too_long_may_unsubscribe_until_another_one_takes_over():
+def test_an_expired_client_may_unsubscribe_until_another_takes_over():
     """Else who asks again after a lost answer could not tell whether the first request was granted."""
     world = World.of(Source(Tx(10)), lease_us=SECOND)
     world.subscribe()
@@ -224,7 +224,7 @@ def test_who_was_silent_for_too_long_may_unsubscribe_until_another_one_takes_ove
     assert described(world, "other")["holder"] == "h2"
 
 
-def test_a_shard_that_the_settings_lack_is_let_go_though_a_client_has_no_cursor_yet():
+def test_a_shard_missing_in_the_settings_leaves_without_a_clients_cursor():
     world = World.of(Source(Tx(10)), start=False)
     place = Position("bin.000001", 4)
     cursor = GroupPosition({"s0": place, "gone": place}, 1)
@@ -273,7 +273,7 @@ def test_with_a_rewind_every_shard_has_its_time_anew():
     assert [world.status(shard)["frontier_still_s"] for shard in (0, 1)] == [0, 0]
 
 
-def test_a_newcomer_is_as_old_as_its_beginning_and_tells_nothing_after_it_left():
+def test_a_new_shards_state_begins_with_it_and_ends_when_it_leaves():
     world = World.of(Source(Tx(10)))
     world.subscribe()
     world.now_us = 5 * SECOND
@@ -287,7 +287,7 @@ def test_a_newcomer_is_as_old_as_its_beginning_and_tells_nothing_after_it_left()
     assert (world.status(1)["role"], world.status(1)["error"]) == ("left", None)
 
 
-def test_a_shard_that_was_opened_in_time_is_not_silent_when_merging_begins_without_another():
+def test_a_shard_opened_in_time_is_not_silent_when_merging_begins():
     """1. After a restart one shard is dead, one is open and has nothing, one goes on. 2. The dead one is
     skipped. 3. The one that has nothing has its time from there.
     """
@@ -307,7 +307,7 @@ def test_a_shard_that_was_opened_in_time_is_not_silent_when_merging_begins_witho
     assert world.saving == [], "it is back, and has not joined"
 
 
-def test_a_silent_shard_that_an_operator_resumes_is_waited_for_when_it_is_back():
+def test_a_silent_shard_that_is_resumed_is_awaited_when_it_returns():
     world = World.of(Source(Tx(10)), Source(Tx(20), server=1), dead_shard=DeadShard("skip_after", SECOND))
     world.subscribe()
     world.policy("s1", Policy.SKIP)
@@ -329,7 +329,7 @@ def test_what_a_range_leaves_out_before_it_holds_no_ring():
     assert world.rings[0].freed == 2
 
 
-def test_a_low_watermark_that_is_said_again_is_no_movement():
+def test_a_repeated_low_watermark_is_not_progress():
     world = World.of(Source(Tx(10)))
     world.report(0, 0, low_watermark_us=7)
     world.now_us = 5 * SECOND
@@ -339,7 +339,7 @@ def test_a_low_watermark_that_is_said_again_is_no_movement():
     assert world.status(0)["frontier_still_s"] == 0
 
 
-def test_while_a_shard_is_drained_there_are_no_batches_of_nothing():
+def test_a_draining_shard_causes_no_empty_batches():
     """It is drained as soon as nothing may follow, and leaves when all have acknowledged it."""
     world = World.of(Source(Tx(10)), Source(Tx(20), server=1))
     world.subscribe("one")
@@ -365,7 +365,7 @@ def test_an_unsubscribing_that_waited_for_a_write_is_done_after_it():
     assert world.stored == {}
 
 
-def test_who_waits_for_its_subscription_is_alive_and_who_released_it_has_nothing_outstanding():
+def test_a_pending_client_is_alive_and_a_released_one_holds_nothing():
     world = World.of(Source(Tx(10)), start=False, lease_us=SECOND)
     world.start()
     call = world.request_subscribe()
@@ -406,7 +406,7 @@ def test_a_store_that_does_not_forget_is_asked_once_at_a_time():
     assert (world.answers, described(world)) == (answers, None)
 
 
-def test_nobody_unsubscribes_while_another_one_takes_over():
+def test_an_unsubscribe_is_refused_during_a_takeover():
     world = World.of(Source(Tx(10)))
     world.subscribe()
     taking = world.request_subscribe()
@@ -419,7 +419,7 @@ def test_nobody_unsubscribes_while_another_one_takes_over():
     assert world.result(taking)[0] == 2
 
 
-def test_until_merging_begins_a_shard_is_opened_again_where_it_was_opened_or_asked_to():
+def test_before_merging_a_shard_reopens_where_it_was_opened_or_asked():
     world = World.of(Source(Tx(10)), Source(Tx(10), server=1), start=False)
     world.start()
     world.open(0)
@@ -450,7 +450,7 @@ def test_a_cursor_gets_the_shards_that_joined_when_merging_begins():
     assert world.stored["two"].cursor.shards["s1"] == place
 
 
-def test_a_get_is_answered_though_more_than_is_looked_at_at_once_is_done_with():
+def test_a_get_is_answered_past_more_headers_than_one_look_covers():
     empty, count = Source(Tx(1)), 2 * HEADERS_MAX + 10
     world = World.of(empty)
     world.subscribe()
@@ -468,7 +468,7 @@ def test_a_get_is_answered_though_more_than_is_looked_at_at_once_is_done_with():
     assert world.result(call).headers["sequence"].tolist() == [count - 1]
 
 
-def test_an_acknowledgement_that_cannot_be_is_refused_at_once_also_during_a_write():
+def test_an_impossible_ack_is_refused_at_once_even_during_a_write():
     world = World.of(Source(Tx(10)))
     world.subscribe()
     world.add(Source(Tx(5), server=1))
@@ -524,7 +524,7 @@ def test_two_clients_may_subscribe_at_once():
     assert [asked.number for asked in world.leasing] == calls
 
 
-def test_a_takeover_is_written_when_an_acknowledgement_before_it_is_refused():
+def test_a_takeover_is_written_after_an_earlier_ack_is_refused():
     world = World.of(Source(Tx(10)))
     world.subscribe()
     world.report_all()
@@ -550,7 +550,7 @@ def test_the_keys_of_a_newcomer_go_on_after_its_beginning():
     assert world.get().headers["key_us"].tolist() == [50, 70]
 
 
-def test_nobody_waits_for_a_shard_at_its_end_that_is_to_leave():
+def test_a_leaving_shard_at_its_end_is_not_awaited():
     world = World.of(Source(Tx(10)), Source(Tx(20), server=1))
     world.subscribe()
     world.report(0, low_watermark_us=END_OF_TIME_US)
@@ -573,7 +573,7 @@ def test_a_shard_that_left_is_not_opened_again_and_stands_nowhere():
     assert list(world.opening) == [0]
 
 
-def test_a_range_for_which_there_is_no_room_moves_nobody():
+def test_a_range_without_space_moves_no_client():
     world = World.of(Source(Tx(10), Tx(20), Tx(30)), limits=batch_limits(outstanding_max=1))
     begin = world.subscribe()
     world.report_all()
@@ -587,7 +587,7 @@ def test_a_range_for_which_there_is_no_room_moves_nobody():
 
 
 @pytest.mark.parametrize("answered", [False, True])
-def test_nobody_is_dropped_while_its_cursor_is_being_written(answered):
+def test_a_client_is_not_dropped_while_its_cursor_is_written(answered):
     """Nor while nobody knows whether it was."""
     world = World.of(Source(Tx(10)), lease_us=100 * SECOND, drop_after_us=SECOND)
     world.subscribe("app")
@@ -604,7 +604,7 @@ def test_nobody_is_dropped_while_its_cursor_is_being_written(answered):
     assert described(world, "old")["dropped"]
 
 
-def test_a_shard_that_joins_and_is_open_before_merging_begins_is_a_member_then():
+def test_a_shard_that_opens_before_merging_begins_is_a_member():
     world = World.of(Source(Tx(10)), Source(Tx(10), server=1), start=False)
     world.start(ev.ConsumerState("c", "", GroupPosition({"s0": world.sources[0].start}, 1), "", 0))
     world.open(1)
@@ -615,7 +615,7 @@ def test_a_shard_that_joins_and_is_open_before_merging_begins_is_a_member_then()
     assert world.stored["c"].cursor.joined == {"s1": world.sources[1].start}
 
 
-def test_who_left_is_gone_when_every_cursor_is_known_to_say_so_and_its_name_is_not_given_again():
+def test_a_removed_shard_leaves_after_every_cursor_says_so():
     world = World.of(Source(Tx(10)), Source(Tx(20), server=1))
     world.subscribe()
     assert world.group.gone == []
@@ -639,7 +639,7 @@ def test_an_error_that_answers_no_call_is_raised():
         world.start(ev.ConsumerState("c", "", cursor, "", 0))
 
 
-def test_a_cursor_that_lacks_what_another_one_knows_gets_it_where_the_log_begins():
+def test_a_cursor_gets_a_shard_of_another_cursor_at_the_logs_start():
     world = World.of(Source(Tx(10)), Source(Tx(20), server=1), start=False)
     place, further = world.sources[0].start, world.sources[1].ends[0]
     world.start(
@@ -664,7 +664,7 @@ def test_after_a_restart_a_newcomer_counts_from_where_the_log_begins():
 
 
 @pytest.mark.parametrize("error", [CoordinatorUnavailable("away"), UsageError("no")])
-def test_a_store_that_refuses_is_not_asked_again_at_once_though_more_changed_meanwhile(error):
+def test_a_refusing_store_is_not_retried_at_once_after_more_changes(error):
     """1. A shard joins, and the cursor is written. 2. Another one joins meanwhile. 3. The write is refused:
     the next one follows with the next tick, and has both.
     """
@@ -683,7 +683,7 @@ def test_a_store_that_refuses_is_not_asked_again_at_once_though_more_changed_mea
     assert sorted(world.stored["c"].cursor.shards) == ["s0", "s1", "s2"]
 
 
-def test_who_subscribes_while_a_write_is_refused_is_written_at_once_with_what_it_said():
+def test_a_subscription_during_a_refused_write_is_written_at_once():
     world = World.of(Source(Tx(10)))
     world.subscribe()
     world.add(Source(Tx(5), server=1))
@@ -700,7 +700,7 @@ def test_who_subscribes_while_a_write_is_refused_is_written_at_once_with_what_it
 
 
 @pytest.mark.parametrize("error", [CoordinatorUnavailable("away"), UsageError("no")])
-def test_who_subscribes_again_while_the_first_subscription_is_refused_repeats_it(error):
+def test_a_second_subscription_during_a_refused_write_repeats_it(error):
     """1. A new subscription is being written. 2. Its consumer asks again, and the coordinator is asked for a
     lease. 3. The write is refused, so that the store is asked to forget it. 4. The lease comes.
     """

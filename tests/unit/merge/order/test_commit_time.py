@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from merge.order.dead_shard import DeadShard
 from merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
@@ -22,7 +22,7 @@ def test_only_a_replica_that_is_ordered_by_origins_withholds_something(times, re
     assert times.withheld_us(replicates=replicates) == withheld_us
 
 
-def test_the_status_says_how_far_the_low_watermark_of_an_idle_replica_is_behind():
+def test_the_status_shows_the_lag_of_an_idle_replicas_low_watermark():
     for times, said in ((OF_THE_SERVER_READ, ""), (ORIGIN, " (that of an idle replica is 60 s behind)")):
         world = World.of(Source(Tx(10)), Source(), commit_times=times)
         world.report(0)
@@ -43,7 +43,7 @@ def far_ahead(**settings):
     return world, far_us
 
 
-def test_a_newcomer_that_is_an_idle_replica_has_caught_up_within_the_lag_that_is_allowed_for():
+def test_a_new_idle_replica_has_caught_up_within_the_allowed_lag():
     world, far_us = far_ahead()
     world.add(Source(server=1))
     world.open(1)
@@ -53,7 +53,7 @@ def test_a_newcomer_that_is_an_idle_replica_has_caught_up_within_the_lag_that_is
         assert world.status(1)["catching_up"] is catching_up
 
 
-def test_a_replica_that_was_silent_is_waited_for_again_within_the_lag_that_is_allowed_for():
+def test_a_silent_replica_is_awaited_again_within_the_allowed_lag():
     far_us = 10 * LAG_US
     world = World.of(
         Source(Tx(far_us)), Source(), commit_times=ORIGIN, dead_shard=DeadShard("skip_after", SECOND)

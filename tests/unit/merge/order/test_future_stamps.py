@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from builders import Source, Tx, World, run_of
-from defaults import AHEAD_MAX_US, timeline_of
+from support.defaults import AHEAD_MAX_US, timeline_of
+from support.group.builders import Source, Tx, World, run_of
 
 from merge import events as ev
 from merge.order.timeline import END_OF_TIME_US
@@ -80,7 +80,7 @@ def test_a_later_reading_decides_about_what_came_in_before_it():
     assert flags(out, Flag.FUTURE) == [True, False, False]
 
 
-def test_a_low_watermark_is_a_reading_where_there_is_no_other_and_only_of_what_came_before():
+def test_a_low_watermark_is_a_clock_reading_for_earlier_rows_only():
     timeline = timeline_of([0, 0])
     timeline.append(0, run_of(Tx(NOW), Tx(FAR)))
     timeline.low_watermark(0, NOW + S)
@@ -100,7 +100,7 @@ def test_an_old_low_watermark_says_nothing_of_the_clock():
     assert timeline.frontier_us(0) == FAR
 
 
-def test_the_end_is_no_reading_of_a_clock():
+def test_the_end_is_not_a_clock_reading():
     timeline = timeline_of([0])
     timeline.append(0, run_of(Tx(FAR)))
     timeline.low_watermark(0, END_OF_TIME_US)
@@ -109,7 +109,7 @@ def test_the_end_is_no_reading_of_a_clock():
     assert timeline.frontier_us(0) == END_OF_TIME_US
 
 
-def test_a_low_watermark_of_a_clock_that_was_ahead_is_taken_back_when_that_is_set_right():
+def test_a_low_watermark_of_a_fast_clock_is_withdrawn_when_it_is_set():
     """1. The source's clock is an hour ahead and promises that hour. 2. It is set right. 3. What commits then
     is not held until the hour is over, and is not ahead of what is out.
     """
@@ -138,7 +138,7 @@ def test_what_is_out_is_not_keyed_again():
     assert keys(timeline.advance()) == [FAR]
 
 
-def test_a_shard_stamped_decades_ahead_holds_nobody_and_nothing_of_it_is_lost():
+def test_a_shard_stamped_decades_ahead_delays_no_client_and_loses_none():
     """SET TIMESTAMP in one session; counted and shown."""
     world = World.of(
         Source(Tx(NOW), Tx(FAR), Tx(NOW + 2 * S), Tx(NOW + 3 * S)),
@@ -167,7 +167,7 @@ def test_what_a_removed_shard_stamped_ahead_does_not_end_it(ahead_us):
     assert sorted(world.get().headers["shard"].tolist()) == [0, 0, 0, 1]
 
 
-def test_a_range_that_is_read_again_has_the_same_order_whatever_the_clock_says_by_then():
+def test_a_repeated_range_has_the_same_order_for_any_clock():
     """1. A range has a transaction that is not believed. 2. It is read again after its time has come."""
     world = World.of(
         Source(Tx(NOW), Tx(NOW + 20 * S), Tx(NOW + 2 * S)), Source(Tx(NOW + S), Tx(NOW + 3 * S), server=1)
@@ -187,7 +187,7 @@ def test_a_range_that_is_read_again_has_the_same_order_whatever_the_clock_says_b
     assert again.end.to_json() == first.end.to_json()
 
 
-def test_what_is_not_believed_is_not_late_for_who_has_passed_its_key():
+def test_a_disbelieved_time_is_not_late_for_a_client_past_its_key():
     """1. A client reads as far as a shard promises. 2. The shard is opened again for a client that is behind,
     and brings a transaction that is not believed: nothing but its shard's key says where it belongs.
     """
@@ -208,7 +208,7 @@ def test_what_is_not_believed_is_not_late_for_who_has_passed_its_key():
     assert keys(world.get("behind").headers) == [0, NOW, NOW + 2 * S]
 
 
-def test_only_what_follows_a_transaction_that_is_not_believed_shares_its_fate():
+def test_only_what_follows_a_disbelieved_transaction_is_disbelieved():
     timeline = timeline_of([0])
     source = Source(Tx(NOW), Tx(FAR, (1, 1)), Tx(NOW))
     timeline.read_clock(0, NOW)
@@ -217,7 +217,7 @@ def test_only_what_follows_a_transaction_that_is_not_believed_shares_its_fate():
     assert flags(timeline.advance(), Flag.FUTURE) == [False, True, True, False]
 
 
-def test_a_low_watermark_within_the_bound_stays_where_what_came_after_it_is_not_believed():
+def test_a_low_watermark_in_bounds_stays_before_disbelieved_rows():
     timeline = timeline_of([0, 0], ahead_max_us=S)
     timeline.low_watermark(0, NOW)
     timeline.append(0, run_of(Tx(FAR)))
@@ -237,7 +237,7 @@ def test_a_reading_that_takes_keys_back_takes_the_watermark_back():
     assert timeline.watermark_us == timeline.frontier_us(0) == 0
 
 
-def test_what_was_not_believed_stays_counted_when_the_shards_are_opened_again():
+def test_disbelieved_transactions_stay_counted_after_a_reopening():
     world = World.of(Source(Tx(FAR), Tx(NOW, (2,))), Source(Tx(NOW), server=1))
     world.subscribe()
     for generation in (1, 2, 3):
@@ -249,7 +249,7 @@ def test_what_was_not_believed_stays_counted_when_the_shards_are_opened_again():
         world.open_all()
 
 
-def test_a_removed_shard_is_taken_up_to_what_its_clock_said_when_that_was_asked_for():
+def test_a_removed_shard_is_read_up_to_its_clock_at_the_request():
     """1. It is to leave. 2. That is said once more. 3. Fifty seconds later its clock is read."""
     source = Source(Tx(NOW + S), Tx(NOW + 2 * S), Tx(NOW + 4 * S), Tx(NOW + 9 * S))
     world = World.of(source, Source(Tx(NOW), server=1))
@@ -264,7 +264,7 @@ def test_a_removed_shard_is_taken_up_to_what_its_clock_said_when_that_was_asked_
     assert batch.headers["commit_us"].tolist() == [NOW, NOW + S, NOW + 2 * S]
 
 
-def test_a_clock_that_is_read_before_merging_begins_is_no_news():
+def test_a_clock_read_before_merging_begins_is_ignored():
     world = World.of(Source(Tx(NOW)), Source(Tx(NOW)), start=False)
     world.start()
     world.open(0)
@@ -273,7 +273,7 @@ def test_a_clock_that_is_read_before_merging_begins_is_no_news():
     assert world.status(0)["frontier_still_s"] == 3
 
 
-def test_an_answer_that_was_long_on_its_way_tells_the_clock_of_when_it_was_asked():
+def test_a_slow_answer_tells_the_clock_at_the_time_of_the_question():
     """1. A reading that was asked for before the shard was to leave does not count. 2. One that was asked for
     after that does, as of when it was asked for.
     """
@@ -288,7 +288,7 @@ def test_an_answer_that_was_long_on_its_way_tells_the_clock_of_when_it_was_asked
     assert world.get().headers["commit_us"].tolist() == [NOW, NOW + 4 * S]
 
 
-def test_a_shard_that_joins_ahead_of_what_is_out_and_brought_nothing_has_nothing_to_take_back():
+def test_a_shard_that_joins_ahead_without_rows_withdraws_nothing():
     timeline = timeline_of([0])
     timeline.join(1, FAR)
     timeline.read_clock(1, NOW)
@@ -297,7 +297,7 @@ def test_a_shard_that_joins_ahead_of_what_is_out_and_brought_nothing_has_nothing
 
 
 @pytest.mark.parametrize("how", ["source_us", "low_watermark_us"])
-def test_a_shard_whose_clock_was_not_known_leaves_when_it_is(how):
+def test_a_shard_with_an_unknown_clock_leaves_when_it_is_known(how):
     world = World.of(Source(Tx(NOW + 4 * S)), Source(Tx(NOW), server=1))
     world.subscribe()
     world.remove("s0")
@@ -309,7 +309,7 @@ def test_a_shard_whose_clock_was_not_known_leaves_when_it_is(how):
 
 
 @pytest.mark.parametrize(("first_us", "then_us", "future"), [(NOW, FAR, True), (FAR, NOW, False)])
-def test_a_clock_that_is_read_inside_a_transaction_says_nothing_of_its_rest(first_us, then_us, future):
+def test_a_clock_read_inside_a_transaction_does_not_cover_its_rest(first_us, then_us, future):
     timeline, source = timeline_of([0]), Source(Tx(FAR, (1, 1)))
     timeline.read_clock(0, first_us)
     timeline.append(0, source.run(0, 1))
@@ -321,7 +321,7 @@ def test_a_clock_that_is_read_inside_a_transaction_says_nothing_of_its_rest(firs
     assert keys(begun) == keys(rest)
 
 
-def test_a_time_that_is_out_is_believed_of_who_has_it_too():
+def test_a_delivered_time_is_believed_of_other_shards():
     """Its transaction waits for another shard's, which is out in part."""
     timeline = timeline_of([0, 0])
     timeline.append(0, Source(Tx(FAR, (1, 1))).run(0, 1))

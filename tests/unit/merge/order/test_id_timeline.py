@@ -1,8 +1,8 @@
 """The rules of a timeline that is ordered by ids, one by one."""
 
 import pytest
-from builders import Source, Tx, run_of
-from defaults import AHEAD_MAX_US
+from support.defaults import AHEAD_MAX_US
+from support.group.builders import Source, Tx, run_of
 
 from merge.order.id_timeline import IdTimeline
 from merge.values.commit_time import END_OF_TIME_US
@@ -35,7 +35,7 @@ def test_ids_order_transactions_against_their_commit_times():
     assert came_out(timeline) == [(0, 40, 40)]
 
 
-def test_an_idle_shard_delays_an_id_by_the_time_in_which_a_smaller_one_may_come():
+def test_an_idle_shard_delays_an_id_as_long_as_a_smaller_may_come():
     timeline = timeline_of(2)
     timeline.append(0, run_of(tx(100, 7)))
     timeline.low_watermark(1, 100 + WITHIN_US)
@@ -45,7 +45,7 @@ def test_an_idle_shard_delays_an_id_by_the_time_in_which_a_smaller_one_may_come(
     assert came_out(timeline) == [(0, 7, 7)]
 
 
-def test_a_shard_that_is_busy_without_ids_delays_no_longer_than_an_idle_one():
+def test_a_busy_shard_without_ids_delays_no_longer_than_an_idle_one():
     timeline = timeline_of(2)
     timeline.append(0, run_of(tx(100, 7)))
     timeline.append(1, run_of(tx(105), tx(101 + WITHIN_US)))
@@ -76,7 +76,7 @@ def test_a_transaction_without_an_id_follows_its_shards_previous_one():
     assert came_out(timeline) == [(0, 5, 5), (0, 0, 5), (1, 6, 6), (0, 9, 9)]
 
 
-def test_a_smaller_id_of_the_same_shard_keeps_the_shards_order_and_is_not_late():
+def test_a_smaller_id_of_the_same_shard_keeps_its_order_and_is_not_late():
     timeline = timeline_of(1)
     timeline.append(0, run_of(tx(1, 9), tx(2, 4), tx(3, 12)))
     assert came_out(timeline) == [(0, 9, 9), (0, 4, 9), (0, 12, 12)]

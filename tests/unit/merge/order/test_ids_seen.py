@@ -16,7 +16,7 @@ def below(seen, *frontiers_us):
     return seen.below(np.array(frontiers_us, dtype=np.int64)).tolist()
 
 
-def test_an_id_counts_when_the_frontier_is_further_than_the_contract_allows():
+def test_an_id_counts_once_the_frontier_exceeds_the_contract():
     seen = IdsSeen(10)
     assert below(seen, 0, 1000) == [0, 0]
     add(seen, (100, 7), (105, 5), (110, 9))

@@ -1,8 +1,8 @@
 """Shards that join and leave a stream that goes on, as numbered stories."""
 
 import pytest
-from builders import Source, Tx, World, places
-from defaults import group_settings
+from support.defaults import group_settings
+from support.group.builders import Source, Tx, World, places
 
 from merge import events as ev
 from merge import instructions as do
@@ -35,7 +35,7 @@ def running(*sources, **settings):
 # ---- joining -----------------------------------------------------------------------------------------------
 
 
-def test_a_newcomer_is_raised_to_what_is_out_and_its_cursor_is_written_before_it_is_one():
+def test_a_new_shards_cursor_is_written_at_the_frontier_before_it_joins():
     """1. Rows are out up to 50. 2. A shard joins from its beginning: what it has is older.
     3. Its rows come late, under raised keys. 4. Every cursor holds it in a write of its own.
     """
@@ -65,7 +65,7 @@ def test_a_newcomer_is_raised_to_what_is_out_and_its_cursor_is_written_before_it
     assert keys(world.get()) == [65], "the newcomer is waited for by now"
 
 
-def test_nobody_waits_for_a_newcomer_until_it_has_caught_up():
+def test_a_new_shard_is_not_awaited_until_it_has_caught_up():
     far = 100 * SECOND
     world = running(Source(*[Tx(far + n) for n in range(5)]))
     world.report(0, 2)
@@ -121,7 +121,7 @@ def test_batches_from_before_the_join_keep_the_newcomers_place():
     assert before.batch_id < again.batch_id
 
 
-def test_an_acknowledgement_that_meets_the_write_of_a_join_is_answered_after_it():
+def test_an_ack_during_a_joins_write_is_answered_after_it():
     world = running(Source(Tx(10)))
     world.report(0)
     batch = world.get()
@@ -164,7 +164,7 @@ def test_a_join_that_could_not_be_written_is_written_later():
     assert "s1" in world.stored["c"].cursor.shards
 
 
-def test_an_acknowledgement_after_a_join_that_could_not_be_written_takes_it_along():
+def test_an_ack_after_a_failed_joins_write_includes_it():
     """1. A shard joins; the write of it is lost, or its answer. 2. An acknowledgement follows, whose answer
     is lost as well: the join is not written yet, as far as is known. 3. It is repeated, with the join in it.
     """
@@ -189,7 +189,7 @@ def test_an_acknowledgement_after_a_join_that_could_not_be_written_takes_it_alon
     assert stored.joined == {"s1": source.start}
 
 
-def test_a_shard_that_leaves_during_a_doubtful_acknowledgement_is_let_go_with_it():
+def test_a_shard_leaving_during_an_unconfirmed_ack_is_removed_with_it():
     """1. Nobody knows whether an acknowledgement is written. 2. A shard is removed: that is answered, and its
     actor ends, when the cursor without it is written: by the repeated write.
     """
@@ -239,7 +239,7 @@ def test_a_shard_that_joins_while_the_others_are_opened_does_not_keep_them():
     assert world.status(1)["role"] == "member"
 
 
-def test_a_newcomer_that_catches_up_is_not_waited_for_after_a_rewind_either():
+def test_a_new_shard_catching_up_is_not_awaited_after_a_rewind():
     """1. A shard joins far behind. 2. Another one is lost: all are opened again.
     3. The others go on, and it counts once it has caught up.
     """
@@ -269,7 +269,7 @@ def test_a_newcomer_that_catches_up_is_not_waited_for_after_a_rewind_either():
     assert keys(world.get()) == [far + 20]
 
 
-def test_before_anybody_ever_began_a_newcomer_is_one_of_them():
+def test_before_the_first_client_a_new_shard_is_a_member():
     world = World.of(Source(Tx(10)), start=False)
     world.start()
     world.add(Source(Tx(5), server=1))
@@ -281,7 +281,7 @@ def test_before_anybody_ever_began_a_newcomer_is_one_of_them():
     assert keys(world.get()) == [5, 10]
 
 
-def test_a_shard_that_the_stored_cursors_lack_joins_after_a_restart_and_nobody_waits_for_it():
+def test_a_shard_missing_in_the_cursors_joins_unawaited_after_a_restart():
     """1. The instance file has one more shard. 2. The server restarts: the others go on at once.
     3. It joins when it answers, and the cursors hold it.
     """
@@ -302,7 +302,7 @@ def test_a_shard_that_the_stored_cursors_lack_joins_after_a_restart_and_nobody_w
     assert "s1" in world.stored["c"].cursor.shards
 
 
-def test_a_client_whose_cursor_does_not_know_of_a_join_yet_misses_nothing_of_the_newcomer():
+def test_a_client_with_a_cursor_before_a_join_misses_nothing():
     """1. A shard joins, and two cursors are to follow. 2. One does, and goes on; the other's write is lost.
     3. The next server reads the newcomer from where it joined.
     """
@@ -418,7 +418,7 @@ def test_a_removed_shard_owes_what_a_clock_that_was_set_forward_stamped():
     assert world.closed == [1]
 
 
-def test_a_removed_shard_owes_what_was_committed_before_its_clock_was_set_back():
+def test_a_removed_shard_delivers_commits_before_its_clock_was_set_back():
     """1. Its clock is read, and a transaction commits. 2. It is set back. 3. The shard is removed before the
     transaction was reported: it stands at a later time than the clock does.
     """
@@ -445,7 +445,7 @@ def test_a_clock_that_was_set_back_long_ago_does_not_hold_a_removed_shard():
     assert world.status(1)["role"] == "left"
 
 
-def test_a_low_watermark_from_before_a_clock_was_set_back_does_not_tell_how_far_a_removed_shard_comes():
+def test_a_low_watermark_before_a_clock_change_does_not_end_a_removal():
     """1. Its clock is read. 2. It makes a low watermark, commits a transaction, and is set back. 3. A report
     brings that low watermark with a reading of now. 4. The shard is removed before the transaction came.
     """
@@ -460,7 +460,7 @@ def test_a_low_watermark_from_before_a_clock_was_set_back_does_not_tell_how_far_
     assert keys(world.get()) == [10, 250]
 
 
-def test_a_removed_shard_that_is_at_its_end_leaves_though_it_says_nothing_more():
+def test_a_removed_shard_at_its_end_leaves_without_another_report():
     world = running(Source(Tx(10)), Source(Tx(20)))
     world.report(0, low_watermark_us=30)
     world.report(1, low_watermark_us=END_OF_TIME_US)
@@ -497,7 +497,7 @@ def test_a_rewind_while_a_shard_leaves_drains_it_again():
     assert world.closed == [1]
 
 
-def test_a_shard_removed_at_once_says_what_is_dropped_and_nothing_of_it_comes():
+def test_a_shard_removed_at_once_reports_what_it_drops():
     """1. A row of it is acknowledged, another outstanding. 2. It is removed now: the answer, after the write,
     says where each cursor left it. 3. What was outstanding is rolled back, and comes without its rows.
     """
@@ -604,7 +604,7 @@ def restarted(world, *names, sources):
         world.open(shard)
 
 
-def test_a_shard_that_the_cursors_hold_and_the_settings_lack_stops_the_stream_until_it_is_let_go():
+def test_a_shard_only_in_the_cursors_stops_the_stream_until_removed():
     world = running(Source(Tx(10)), Source(Tx(20)))
     s0 = world.sources[0]
     restarted(world, "s0", sources=[s0])
@@ -672,7 +672,7 @@ def test_one_cursor_that_says_so_is_enough_for_all():
     }
 
 
-def test_who_left_is_part_of_the_text_only_where_somebody_did():
+def test_a_text_has_removed_shards_only_if_there_are_some():
     assert GroupPosition().to_json() == '{"sequence":0,"shards":{}}'
     left = GroupPosition(retired=("a", "b"))
     assert left.to_json() == '{"retired":["a","b"],"sequence":0,"shards":{}}'
@@ -706,7 +706,7 @@ def test_each_shard_that_the_settings_lack_is_let_go_by_its_name():
     assert caught.value.hint == "The shards are a."
 
 
-def test_what_a_client_says_of_who_belongs_to_the_group_is_left_out():
+def test_a_clients_list_of_members_is_ignored():
     """1. nobody joined or left by its word; 2. who left did so in its position too."""
     members = Membership(("a", "b", "c"))
     members.leave("b")
@@ -715,7 +715,7 @@ def test_what_a_client_says_of_who_belongs_to_the_group_is_left_out():
     assert members.said(said) == GroupPosition({"a": place}, 7, ("b",))
 
 
-def test_where_who_left_joined_is_forgotten():
+def test_the_join_of_a_removed_shard_is_forgotten():
     """1. It leaves. 2. A cursor of before still says where it joined."""
     members = Membership(("a", "b"))
     place = Source().start

@@ -3,7 +3,7 @@
 from merge.order.shard_state import ShardState
 
 
-def test_the_furthest_reading_of_a_clock_counts_until_the_shard_has_caught_up():
+def test_the_greatest_clock_reading_counts_until_the_shard_catches_up():
     """1. The first reading counts whatever it is. 2. A clock that is set back does not. 3. Then it does."""
     state = ShardState()
     state.read_clock(70, 100)

@@ -1,6 +1,6 @@
 """What is told of a stream and its shards."""
 
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from merge import events as ev
 from merge.errors import CorruptEvent

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from builders import Source, Tx, brief, run_of
-from defaults import timeline_of
+from support.defaults import timeline_of
+from support.group.builders import Source, Tx, brief, run_of
 
 from merge.values.commit_time import END_OF_TIME_US
 from merge.values.header import Flag, HeaderRun, no_headers
@@ -234,7 +234,7 @@ def test_a_rest_that_has_not_ended_leaves_its_transaction_open():
     assert timeline.open_shard == 0
 
 
-def test_who_has_a_transaction_out_in_part_holds_the_others_whoever_is_furthest_behind():
+def test_a_partly_delivered_transaction_holds_the_other_shards():
     timeline = timeline_of([0, 0])
     timeline.append(0, run_of(Tx(10)))
     timeline.append(1, Source(Tx(10, (1, 1))).run(0, 1))
@@ -243,7 +243,7 @@ def test_who_has_a_transaction_out_in_part_holds_the_others_whoever_is_furthest_
     assert timeline.held_by() == 1
 
 
-def test_nobody_waits_for_a_shard_that_joins_in_a_place_that_was_kept_for_it():
+def test_a_shard_joining_at_a_reserved_key_is_not_awaited():
     timeline = timeline_of([0, 0])
     timeline.join(1, 7)
     timeline.validate()
@@ -259,7 +259,7 @@ def test_a_low_watermark_inside_a_transaction_does_not_make_its_rest_late():
     assert late(timeline.advance()) == [False, False]
 
 
-def test_to_wait_again_for_who_was_waited_for_changes_nothing():
+def test_a_second_wait_for_a_shard_changes_nothing():
     timeline = timeline_of([0, 0])
     for shard in (0, 1):
         timeline.append(shard, run_of(Tx(20)))

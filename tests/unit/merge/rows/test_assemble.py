@@ -1,63 +1,28 @@
 """Batches of two shards, spelled out: what typed and envelope make of them."""
 
-import json
 from decimal import Decimal
 
-import numpy as np
 import pyarrow as pa
 import pytest
-from statement_rows import statement_row
+from support.ddl.statement_rows import statement_row
+from support.rows.batch_rows import UUID, batch, column, headers, one_shard, table
 
 from merge.errors import SchemaMismatch
 from merge.rows.assemble import BatchRows, Places, ShardRows, ShardTable
 from merge.rows.envelope import ENVELOPE, envelope
 from merge.rows.typed import TYPED, typed
-from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, STATEMENTS, Op, TableName, rows_schema
-from merge.values.header import HEADER, WHOLE, Flag, no_headers
+from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, STATEMENTS, Op, TableName
+from merge.values.header import WHOLE, Flag, no_headers
 
-UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
-NAMES = ("bin.000001", UUID, "mysql-bin.000007", "0-2", f"{UUID}:tag")
 ORDERS, ITEMS = TableName("shop", "orders"), TableName("shop", "items")
-
-
-def column(name, kind, mysql_type=""):
-    return pa.field(name, kind, metadata={MYSQL_TYPE: mysql_type})
 
 
 ORDERS_COLUMNS = [column("id", pa.int64(), "bigint"), column("total", pa.decimal128(10, 2), "decimal(10,2)")]
 
 
-def headers(*records):
-    """Headers in merged order, from dicts; whole transactions of one row unless they say otherwise."""
-    order = np.zeros(len(records), dtype=HEADER)
-    order["flags"], order["row_end"] = WHOLE, 1
-    for place, record in enumerate(records):
-        for name, value in record.items():
-            order[name][place] = value
-    return order
-
-
-def table(name, columns, changes, key=("id",)):
-    """A ShardTable from (sequence, row, op, before, after)."""
-    schema = rows_schema(columns, json.dumps(key).encode())
-    schema = schema.set(0, pa.field("_sequence", pa.int64()))
-    names = ("_sequence", "_row", "_op", "before", "after")
-    rows = [dict(zip(names, change, strict=True)) for change in changes]
-    return ShardTable(name, pa.Table.from_pylist(rows, schema=schema))
-
-
 def statements(*found):
     schema = STATEMENTS.set(0, pa.field("_sequence", pa.int64()))
     return pa.Table.from_pylist([statement_row(*one, at="_sequence") for one in found], schema=schema)
-
-
-def batch(order, *shards, first=100):
-    names = ("north", "south", "west")[: len(shards)]
-    return BatchRows(order, tuple(shards), names, NAMES, first)
-
-
-def one_shard(*tables, rows=1):
-    return batch(headers({"row_end": rows}), ShardRows(tables))
 
 
 NORTH = ShardRows(
@@ -372,7 +337,7 @@ def test_a_shard_may_leave_out_images_that_no_row_has(before):
     assert envelope(one_shard(thin, rows=3)) == envelope(one_shard(whole, rows=3))
 
 
-def test_a_withheld_statement_is_left_out_and_the_others_keep_their_numbers():
+def test_a_withheld_statement_is_left_out_and_others_keep_their_numbers():
     order = ORDER.copy()
     order["flags"][2], order["rows"][2] = WHOLE | Flag.WITHHELD, 0
     whole, without = envelope(BATCH).to_pylist(), envelope(batch(order, NORTH, SOUTH)).to_pylist()

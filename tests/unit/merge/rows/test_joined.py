@@ -6,13 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.rows.batch_rows import batch, column, headers, table
 
 from merge.errors import SchemaMismatch
 from merge.rows.assemble import BatchRows, ShardRows
 from merge.rows.joined import Definition, conflicts, joined, said_by_shard
 from merge.rows.typed import typed
 from merge.values.chunk import Op, TableName
-from tests.unit.merge.rows.test_assemble import batch, column, headers, table
 
 ORDERS = TableName("shop", "orders")
 

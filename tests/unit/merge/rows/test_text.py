@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from number_texts import NUMBERS, double_text
+from support.rows.number_texts import NUMBERS, double_text
 
 from merge.rows.text import text
 
@@ -181,7 +181,7 @@ def test_vectors_are_json(values):
     assert read == values
 
 
-def test_timestamps_are_in_utc_whatever_the_columns_zone():
+def test_timestamps_are_in_utc_for_any_column_zone():
     noon = datetime(2024, 6, 1, 12, tzinfo=UTC)
     column = pa.array([noon], pa.timestamp("us", "Europe/Berlin"))
     assert text(column, "timestamp").to_pylist() == ["2024-06-01 12:00:00"]

@@ -48,7 +48,7 @@ def test_texts_of_a_slice_are_its_own():
     assert printed(strings([0], None)) == []
 
 
-def test_a_null_has_no_text_whatever_its_memory_holds():
+def test_a_null_has_no_text_for_any_memory():
     moments = buffer(0, -(1 << 63), kind=np.int64)
     assert printed(Values("datetime", 2, 0, [pa.py_buffer(b"\x01"), moments])) == ["1970-01-01 00:00:00", ""]
     places = buffer(0, 1 << 30)

@@ -1,6 +1,6 @@
 """Runs of headers, cut where a shard that leaves ends."""
 
-from builders import Tx, chunk_of, run_of
+from support.group.builders import Tx, chunk_of, run_of
 
 from merge.values.commit_time import END_OF_TIME_US
 

@@ -72,7 +72,7 @@ def test_a_long_gtid_set_is_left_out_but_counted():
 
 
 @pytest.mark.parametrize("value", [{}, {"shard": "a", "number": -1}, [], "x"])
-def test_what_is_no_loss_is_refused(value):
+def test_a_malformed_loss_is_refused(value):
     with pytest.raises(UsageError):
         from_dicts([value])
 

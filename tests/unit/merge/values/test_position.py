@@ -42,7 +42,7 @@ def test_positions_of_two_sources_do_not_compare():
     "file",
     ["", "mysql-bin", "mysql-bin.", ".000001", "mysql-bin.00001x", "mysql-bin.000001\n", "mysql-bin.00٣"],
 )
-def test_other_names_are_no_binlog_files(file):
+def test_other_names_are_not_binlog_files(file):
     with pytest.raises(UsageError, match="not a binlog file name"):
         file_order(file)
 
@@ -77,7 +77,7 @@ def test_a_group_position_is_one_json_text():
     assert GroupPosition.from_json(position.to_json().encode()) == position
 
 
-def test_when_its_file_was_created_is_kept_and_does_not_count_for_its_place():
+def test_a_files_creation_time_is_kept_and_does_not_order_positions():
     """A cursor of before it was kept has none, and its text stays what it was."""
     known, unknown = Position("bin.000002", 8, created_s=1700000000), Position("bin.000002", 8)
     assert Position.from_dict(known.to_dict()) == known
@@ -140,7 +140,7 @@ def test_what_a_position_does_not_say_is_unknown():
         {"file": "bin.000001", "offset": 4, "last": {**LAST, "begin_offset": -1}},
     ],
 )
-def test_other_objects_are_no_positions(value):
+def test_other_objects_are_not_positions(value):
     with pytest.raises(UsageError):
         Position.from_dict(value)
     with pytest.raises(UsageError):
@@ -153,7 +153,7 @@ def test_other_objects_are_no_positions(value):
      '{"sequence":"x","shards":{}}', '{"sequence":1.5,"shards":{}}', '{"sequence":-1,"shards":{}}',
       '{"sequence":0,"shards":7}', '{"sequence":0,"shards":{"a":7}}'],
 )  # fmt: skip
-def test_other_texts_are_no_group_positions(text):
+def test_other_texts_are_not_group_positions(text):
     with pytest.raises(UsageError):
         GroupPosition.from_json(text)
 
@@ -174,7 +174,7 @@ def test_with_shard_leaves_the_original_as_it_was():
         ("0-1-7,1-1-1", "0-2-7", "0-1-7"),
     ],
 )
-def test_of_two_servers_that_committed_in_other_orders_the_oldest_is_what_both_have(one, other, shared):
+def test_the_oldest_of_two_servers_in_other_orders_is_what_both_have(one, other, shared):
     """No place of either is before both: only GTIDs can find that."""
     first = Position("a.000001", 900, parse_gtid_set(one), commit_us=7, key_us=30, server="a")
     second = Position("b.000007", 400, parse_gtid_set(other), 5, 20, 3, server="b", created_s=9)
@@ -187,7 +187,7 @@ def test_of_two_servers_that_committed_in_other_orders_the_oldest_is_what_both_h
         assert Position.from_dict(found.to_dict()) == found
 
 
-def test_of_two_servers_the_oldest_is_the_one_whose_transactions_all_have():
+def test_the_oldest_of_two_servers_has_transactions_that_all_have():
     first = Position("a.000001", 900, parse_gtid_set(f"{A}:1-3"), key_us=10, server="a")
     second = Position("b.000007", 400, parse_gtid_set(f"{A}:1-2"), key_us=20, server="b")
     assert oldest([first, second]) == second
@@ -199,7 +199,7 @@ def test_where_one_has_no_gtids_the_oldest_has_the_smallest_key():
     assert oldest([first, second]) == second
 
 
-def test_where_shards_joined_is_part_of_a_group_position_and_goes_with_them():
+def test_joins_are_part_of_a_group_position():
     joined = Position("a.000001", 4)
     position = GroupPosition({"s0": joined, "s1": joined}, 5, joined={"s1": joined})
     assert GroupPosition.from_json(position.to_json()) == position
@@ -218,7 +218,7 @@ def test_a_server_that_is_not_known_may_be_any():
     ]
 
 
-def test_shards_that_left_are_named_in_order_and_their_greatest_key_stays_passed():
+def test_removed_shards_are_named_in_order_and_their_greatest_key_stays():
     group = GroupPosition(
         {name: Position("a.1", 4, key_us=key) for name, key in (("c", 7), ("a", 5), ("b", 9))},
         3,
@@ -240,7 +240,7 @@ def test_a_position_without_gtids_is_not_the_oldest_for_that():
     assert oldest([first, second]) == oldest([second, first]) == first
 
 
-def test_on_one_server_the_oldest_is_the_first_place_whatever_the_keys_are():
+def test_the_oldest_on_one_server_is_the_first_position_for_any_keys():
     first, second = Position("a.000001", 100, key_us=20), Position("a.000001", 900, key_us=10)
     assert oldest([first, second]) == oldest([second, first]) == first
 
@@ -252,14 +252,14 @@ def test_of_positions_at_one_offset_the_oldest_has_the_smaller_key():
     assert oldest([first, second, later]) == oldest([later, second, first]) == second
 
 
-def test_of_two_servers_with_the_same_transactions_the_oldest_has_the_smaller_key():
+def test_the_oldest_of_equal_servers_has_the_smaller_key():
     gtids = parse_gtid_set(f"{A}:1-3")
     first = Position("a.000001", 900, gtids, key_us=20, server="a")
     second = Position("b.000007", 400, gtids, key_us=10, server="b")
     assert oldest([first, second]) == oldest([second, first]) == second
 
 
-def test_of_positions_that_only_gtids_describe_the_oldest_is_within_the_others():
+def test_the_oldest_of_positions_known_by_gtids_is_within_the_others():
     """An operator chose GTIDs for two client ids: both have the file that the source had first."""
     first, second = (
         Position("a.000001", 0, parse_gtid_set(f"{A}:1-{last}"), server=ANY_SERVER) for last in (3, 9)
@@ -308,7 +308,7 @@ def test_what_is_further_is_so_in_every_part():
         assert (found.sequence, found.retired_key_us) == (3, 9)
 
 
-def test_an_error_does_not_repeat_all_of_what_is_no_position():
+def test_an_error_does_not_repeat_all_of_a_malformed_position():
     for wrong in ("x" * 1_000_000, "[" + "1," * 100_000 + "1]", b"\0" * 1_000_000):
         with pytest.raises(UsageError, match="is not a group position") as caught:
             GroupPosition.from_json(wrong)

@@ -1,7 +1,7 @@
 """Where a group stands after some more headers."""
 
-from builders import Source, Tx, run_of
-from defaults import timeline_of
+from support.defaults import timeline_of
+from support.group.builders import Source, Tx, run_of
 
 from merge.values.header import Flag, no_headers
 from merge.values.position import GroupPosition, Position
@@ -90,7 +90,7 @@ def test_a_source_without_gtids_has_none():
     assert not Progress.at(START).past(run.headers, run.names, SHARDS).ack.shards["a"].gtid_set
 
 
-def test_after_a_fragment_without_rows_it_stands_inside_though_both_positions_are_equal():
+def test_after_a_fragment_without_rows_it_is_inside_at_an_equal_position():
     headers, names = merged(Source(Tx(10, (0, 3))), Source(Tx(50, (1,)), server=1))
     first = Progress.at(START).past(headers[:1], names, SHARDS)
     assert first.inside

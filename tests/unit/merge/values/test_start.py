@@ -87,7 +87,7 @@ def test_places_of_one_server_are_starts_of_a_shard_only(text, start):
         ("binlog.000003:x", "'binlog.000003:x' is not a start."),
     ],
 )
-def test_what_is_no_start_of_a_shard_is_refused_with_a_sentence(text, sentence):
+def test_a_malformed_start_of_a_shard_is_refused_with_a_sentence(text, sentence):
     with pytest.raises(ConfigError) as told:
         parse_shard_start(text, NOW)
     assert told.value.message == sentence

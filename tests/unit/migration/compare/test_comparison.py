@@ -59,7 +59,7 @@ def test_equal_streams_are_equal_to_their_end():
     assert compared(mine, others) == (3, 5, 5, {}, None)
 
 
-def test_canal_s_stream_may_be_another_group_s_with_ends_where_the_next_begins():
+def test_canals_stream_may_be_another_groups_with_ends_at_the_next():
     mine = [item for each in THREE for item in ours(*each)]
     assert compared(mine, mine) == (3, 5, 5, {}, None)
 

@@ -80,7 +80,7 @@ def test_each_shard_s_stream_is_compared_with_its_part_of_the_merged_one():
     )
 
 
-def test_tables_that_are_left_out_are_counted_and_texts_of_rows_are_not_among_them():
+def test_filtered_tables_and_row_texts_are_counted_apart():
     text = pb.RowChange(eventType=pb.QUERY, sql="INSERT INTO orders VALUES (1)").SerializeToString()
     begin, rows, end = transaction(100, 200, row(), inside=30)
     theirs = [begin, entry(ROWS, 150, text), entry(ROWS, 155, row(), "crm", "people"), rows, end]
@@ -105,6 +105,6 @@ def test_what_is_not_sent_means_canal_s_defaults():
 
 
 @pytest.mark.parametrize("message", [b"\xff\xff", entry(ROWS, 4, b"\xff\xff")])
-def test_bytes_that_are_no_entry_are_refused(message):
+def test_malformed_entries_are_refused(message):
     with pytest.raises(CorruptEvent, match="is no entry of canal's"):
         list(items_of(message))

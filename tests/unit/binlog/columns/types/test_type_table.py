@@ -35,7 +35,7 @@ def column(kind, **changes):
     return Column(kind, **{"size": 2, **COLUMNS.get(kind, {}), **changes})
 
 
-def test_a_geometry_of_no_known_kind_is_called_one():
+def test_a_geometry_of_unknown_kind_is_called_geometry():
     """Files of old servers do not say which, and no definition does."""
     assert TYPES[ColumnType.GEOMETRY].sql(column(ColumnType.GEOMETRY)).split()[0] == "geometry"
     point = column(ColumnType.GEOMETRY, geometry="point")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from defaults import address_of
+from support.defaults import address_of
 
 from binlog.server.dump.dumps import DumpServer, OwnDumps, dumps_of
 from binlog.server.dump.own_dump import OwnDump

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from defaults import chunk_limits
+from support.defaults import chunk_limits
 
 from binlog.files.binlog_files import BinlogFiles
 from binlog.formats.events import CHECKSUM_NONE, MAGIC

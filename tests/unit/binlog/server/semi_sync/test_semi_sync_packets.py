@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from defaults import chunk_limits
 from hypothesis import given
 from hypothesis import strategies as st
+from support.defaults import chunk_limits
 
 from binlog.grammar.binlog_decoder import BinlogDecoder
 from binlog.grammar.chunk_builder import ChunkBuilder
@@ -82,7 +82,7 @@ def test_an_event_without_them_is_refused(payload):
 
 
 @pytest.mark.parametrize("payload", [b"\xffbye", b"\xfe", b""])
-def test_what_is_no_event_lacks_them(payload):
+def test_other_packets_have_no_semi_sync_bytes(payload):
     assert receive(PacketBuffer(semi_sync=True), packet(1, payload)) == [payload]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from defaults import address_of
+from support.defaults import address_of
 
 from binlog.server.packets import PacketReader
 from binlog.server.semi_sync.modes import semi_sync_of
@@ -199,7 +199,7 @@ def test_a_reply_that_cannot_be_sent_is_a_lost_connection(ends):
         packets.reply(b"x")
 
 
-def test_a_reply_that_nobody_takes_is_a_lost_connection(ends):
+def test_an_unread_reply_is_a_lost_connection(ends):
     packets, _ = ends
     with pytest.raises(SourceUnavailable, match="A reply could not be sent"):
         packets.reply(bytes(1 << 22))

@@ -37,7 +37,7 @@ def test_without_an_anchor_what_was_committed_up_to_its_time_is_counted():
     assert search(binlog, 150, origin_id=STANDBY) == Found(START, 0, 3)
 
 
-def test_another_servers_transaction_of_that_time_is_no_anchor():
+def test_another_servers_transaction_of_that_time_is_not_an_anchor():
     assert search([logged(0, 100), logged(1, 101, 7)], 101).begin == START
 
 

@@ -7,7 +7,7 @@ import struct
 from types import SimpleNamespace
 
 import pytest
-from defaults import address_of
+from support.defaults import address_of
 
 from binlog.formats.event_types import EventType
 from binlog.server.dump.dump_request import OFFSET_MAX

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from merge.errors import ConfigError
 from merge.order.ddl import policy as module
@@ -292,7 +292,7 @@ def test_decisions_of_another_rule_are_not_used():
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version":2}', '{"version":1,"rule":"last","rounds":3}'])
-def test_stored_decisions_that_are_none_are_refused_with_a_hint(text):
+def test_malformed_stored_decisions_are_refused_with_a_hint(text):
     with pytest.raises(ConfigError, match=r"decisions of merge\.ddl cannot be read"):
         DdlPolicy(DdlRule.LAST, text)
 

@@ -15,7 +15,7 @@ import json
 import struct
 from collections.abc import Callable
 
-from number_texts import json_double_text
+from support.rows.number_texts import json_double_text
 
 from merge.errors import CorruptEvent
 from merge.values.types.table import ColumnType

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from certificates import Pair
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from support.security.certificates import Pair
 
 #: CLIENT_PROTOCOL_41, _TRANSACTIONS, _SECURE_CONNECTION, _PLUGIN_AUTH, _CONNECT_ATTRS, _PLUGIN_AUTH_LENENC...
 _CAPABILITIES = 0x200 | 0x2000 | 0x8000 | 0x80000 | 0x100000 | 0x200000

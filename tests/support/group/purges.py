@@ -1,6 +1,6 @@
 """A world whose source has purged transactions that some of its clients have not read."""
 
-from builders import Source, Tx, World
+from support.group.builders import Source, Tx, World
 
 from merge import events as ev
 from merge.calls.consumers import Touch

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from certificates import Pair
 from pyarrow import flight
+from support.security.certificates import Pair
 
 from actors.admission.access import Grant, Grants
 from actors.admission.connection_guard import ConnectionGuard

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 import numpy as np
-from defaults import group_settings
+from support.defaults import group_settings
 
 from merge import events as ev
 from merge import instructions as do

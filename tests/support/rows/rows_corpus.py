@@ -1,6 +1,7 @@
-"""Rows events of the fixtures, each with the schema of its table; `python tests/rows_corpus.py` damages them.
+"""Rows events of the fixtures, each with the schema of its table.
 
-As a program it needs only the decoder: `make asan` runs it under AddressSanitizer.
+As a program, `python -m support.rows.rows_corpus`, it damages them. That needs only the decoder: `make asan`
+runs it under AddressSanitizer.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from binlog.formats.event_types import ROWS, EventType
 from merge.errors import CorruptEvent, UnsupportedEvent
 from merge.values.chunk import TableName
 
-FIXTURES = Path(__file__).parent / "fixtures" / "mysql-9.7.4"
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "mysql-9.7.4"
 #: longer events are damaged at every n-th byte
 _EVERY_BYTE_MAX = 1000
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import requests
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 #: seconds that a server may take to answer
 STARTED_S = 30.0
 

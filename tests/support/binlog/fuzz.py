@@ -1,7 +1,8 @@
 """Fuzzing: real binlogs with random damage must be decoded or refused, without any other outcome.
 
-As a program it runs for some minutes: `python tests/fuzz.py MINUTES [SEED]`, which is `make fuzz MINUTES=n`.
-Every try has its own seed; a failure prints it, and `python tests/fuzz.py 0 SEED` repeats it.
+As a program it runs for some minutes: `python -m support.binlog.fuzz MINUTES [SEED]`, with `tests` in the
+PYTHONPATH, is what `make fuzz MINUTES=n` runs first. Every try has its own seed; a failure prints it, and
+`python -m support.binlog.fuzz 0 SEED` repeats it.
 
 The complete file parser reads each damaged file. Its errors must be ours, with file and offset, and its
 arrays must be valid. Most checksums are corrected after the damage, because otherwise no code after the
@@ -19,15 +20,15 @@ import zlib
 from functools import cache
 from pathlib import Path
 
-from binlog_bytes import events_of
-from defaults import chunk_limits
+from support.binlog.binlog_bytes import events_of
+from support.defaults import chunk_limits
 
 from binlog.files.binlog_files import BinlogFiles
 from binlog.formats.event_types import EventType
 from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
 from merge.values.chunk import TableName
 
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 #: larger files would take as long as many small ones
 _FILE_BYTES_MAX = 40_000
 _HEADER = 19

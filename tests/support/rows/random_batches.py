@@ -7,7 +7,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
-from statement_rows import statement_row
+from support.ddl.statement_rows import statement_row
 
 from merge.rows.assemble import BatchRows, ShardRows, ShardTable
 from merge.values.chunk import MYSQL_TYPE, STATEMENTS, Op, TableName, rows_schema

@@ -1,0 +1,10 @@
+"""A stored history and what was added to it."""
+
+from __future__ import annotations
+
+
+def continued(stored, news):
+    """Return what is stored after news."""
+    if news is None:
+        return stored
+    return news.text if news.whole else stored + news.text

@@ -1,0 +1,23 @@
+"""A shard with a primary and a standby."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from integration.shop import Shop
+
+FAST = {"detecting": {"interval_s": 0.2, "threshold": 2}, "read_timeout_s": 2}
+
+
+class Pair(Shop):
+    """One shard with two servers."""
+
+    def hosts(self, servers: list[Any]) -> dict[str, Any]:
+        (shard,) = self.settings().model_dump(mode="json", exclude_defaults=True)["shards"]
+        hosts = [f"127.0.0.1:{server.address().port}" for server in servers]
+        return {**{key: shard[key] for key in ("name", "user", "password_file")}, "hosts": hosts}
+
+
+def same(servers: list[Any]) -> bool:
+    one, other = (server.execute("SELECT COUNT(*), SUM(id) FROM shop_0.orders") for server in servers)
+    return one == other
