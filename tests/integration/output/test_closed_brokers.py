@@ -64,7 +64,7 @@ def test_kafka_s_controller_asks_for_the_password(kafka: KafkaBroker):
             assert stranger.recv(4096) == b"", "it ends the connection"
 
 
-def test_rabbitmq_refuses_whoever_lacks_the_password(rabbit: RabbitBroker):
+def test_rabbitmq_refuses_a_client_without_the_password(rabbit: RabbitBroker):
     pika.BlockingConnection(rabbit.client).close()
     for user, password in (("guest", "guest"), (USER, USER), (USER, ""), ("guest", PASSWORD)):
         login = pika.PlainCredentials(user, password)

@@ -27,7 +27,7 @@ def test_only_its_owner_can_read_a_secret_file(tmp_path):
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_that_others_could_read_is_closed_when_a_secret_replaces_its_content(tmp_path):
+def test_a_readable_file_becomes_private_with_its_secret(tmp_path):
     file = tmp_path / "secret"
     file.write_text("a longer text")
     file.chmod(0o644)
@@ -36,7 +36,7 @@ def test_a_file_that_others_could_read_is_closed_when_a_secret_replaces_its_cont
 
 
 @pytest.mark.usefixtures("open_umask")
-def test_the_demo_keeps_its_password_in_a_private_file_and_its_zookeeper_s_nodes_to_itself(tmp_path):
+def test_the_demo_keeps_its_password_and_nodes_private(tmp_path):
     (server,) = make(Engine.MARIADB, 1)
     settings = settings_for([server], tmp_path)
     server.close()

@@ -44,5 +44,5 @@ def test_privileges_are_on_one_thing(server, text, privileges, everywhere):
         "",
     ],
 )
-def test_what_grants_no_privilege_is_none(text):
+def test_a_grant_without_a_privilege_gives_none(text):
     assert read_grant(text, MARIADB) is None

@@ -166,7 +166,7 @@ def test_only_a_write_that_may_have_arrived_is_repeated(phase):
     assert writes.phase is phase
 
 
-def test_a_repeated_write_is_that_of_the_same_batch_and_call_with_the_latest_version():
+def test_a_repeated_write_keeps_batch_and_call():
     writes = unsure()
     writes.changed()
     write = writes.repeat()
@@ -206,7 +206,7 @@ def test_the_changes_in_an_unsure_write_are_not_known_to_be_stored():
     assert not writes.lacks_changes
 
 
-def test_a_subscription_that_the_store_does_not_know_is_written_for_its_call_only():
+def test_an_unknown_subscription_is_written_for_its_call_only():
     writes = CursorWrites("c")
     writes.changed()
     assert writes.store() is None

@@ -59,7 +59,7 @@ def test_a_purged_start_without_cursors_is_chosen_by_the_settings():
     assert world.opening[1].position is None
 
 
-def test_a_client_that_read_nothing_is_told_what_was_purged_after_it_subscribed():
+def test_a_new_client_is_told_what_was_purged_since():
     """It goes on where the next log starts, and has a loss: its consumer was told an earlier position."""
     world = World.of(Source(*[Tx(10 * n) for n in range(1, TRANSACTIONS + 1)]))
     source, start = world.sources[0], world.sources[0].start

@@ -156,9 +156,7 @@ def mode(semi_sync, ring=None):
     ("semi_sync", "server", "replied"),
     [("off", "1", []), ("ring", "1", [("bin.1", 100)]), ("ring", "2", []), ("cursor", "1", [("bin.1", 100)])],
 )
-def test_a_connection_begins_with_a_reply_to_what_was_handed_over_if_its_source_waits(
-    ends, semi_sync, server, replied
-):
+def test_a_connection_begins_with_a_reply_if_its_source_waits(ends, semi_sync, server, replied):
     packets, theirs = ends
     dump = SimpleNamespace(packets=packets, server="1")
     replies = mode(semi_sync, Ring()).replies(dump, Position("bin.1", 100, server=server))
@@ -176,7 +174,7 @@ def test_only_what_waits_for_a_ring_is_woken_by_it():
     wake.close()
 
 
-def test_a_stream_replays_what_the_ring_holds_of_its_server_unless_it_was_purged():
+def test_a_stream_replays_the_ring_of_its_server_unless_purged():
     ring = Ring(stored=3)
     opened, start = Position("bin.1", 100, server="1"), FromPlace(Position("bin.2", 50, server="1"))
     for semi_sync in ("off", "ring"):

@@ -132,7 +132,7 @@ def test_a_dump_server_begins_at_places_only():
 
 
 @pytest.mark.parametrize("start", [FromPlace(AT), AfterGtids(AT), LookingBack(AT, "bin.000002", FromPlace)])
-def test_a_lost_connection_is_for_whoever_waits(start):
+def test_a_lost_connection_is_raised_to_its_caller(start):
     with pytest.raises(SourceUnavailable, match="broke"):
         recovered(start, SourceUnavailable("It broke."))
 
