@@ -54,11 +54,11 @@ def _zeros(words: tuple[int, ...]) -> tuple[int, int]:
     """Return where the first of the longest runs of zeros begins, and its length."""
     best = (0, 0)
     begin = 0
-    for place in range(_WORDS):
-        if words[place]:
-            begin = place + 1
-        elif place + 1 - begin > best[1]:
-            best = begin, place + 1 - begin
+    for index in range(_WORDS):
+        if words[index]:
+            begin = index + 1
+        elif index + 1 - begin > best[1]:
+            best = begin, index + 1 - begin
     return best
 
 

@@ -114,13 +114,13 @@ class Known(NoLookup):
 
 
 FACTS = [
-    ColumnFacts("id", unsigned=True, collation=63, values=(), key_place=1),
-    ColumnFacts("name", unsigned=False, collation=45, values=(), key_place=0),
-    ColumnFacts("code", unsigned=False, collation=8, values=(), key_place=0),
+    ColumnFacts("id", unsigned=True, collation=63, values=(), key_ordinal=1),
+    ColumnFacts("name", unsigned=False, collation=45, values=(), key_ordinal=0),
+    ColumnFacts("code", unsigned=False, collation=8, values=(), key_ordinal=0),
     *(ColumnFacts(name, False, 63, (), 0) for name in ("ts", "dtm", "tm", "da", "y")),
-    ColumnFacts("en", unsigned=False, collation=45, values=("x", "y"), key_place=0),
-    ColumnFacts("bl", unsigned=False, collation=63, values=(), key_place=0),
-    ColumnFacts("de", unsigned=False, collation=63, values=(), key_place=0),
+    ColumnFacts("en", unsigned=False, collation=45, values=("x", "y"), key_ordinal=0),
+    ColumnFacts("bl", unsigned=False, collation=63, values=(), key_ordinal=0),
+    ColumnFacts("de", unsigned=False, collation=63, values=(), key_ordinal=0),
 ]
 
 

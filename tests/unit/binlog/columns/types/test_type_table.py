@@ -124,7 +124,5 @@ def test_a_definition_says_which_numbers_have_no_sign(name):
 
 
 def test_a_type_that_is_not_known_is_refused_and_never_taken_for_text():
-    with pytest.raises(
-        UnsupportedEvent, match=r"Column c of app\.t is of type xmltype, which is not known\."
-    ):
+    with pytest.raises(UnsupportedEvent, match=r"Column c of app\.t is of type xmltype, which is unknown\."):
         type_of("xmltype")
