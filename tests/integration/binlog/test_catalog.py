@@ -50,7 +50,7 @@ KEYS = (
 )
 #: what nobody writes, and the servers have strange rules for, makes a table unknown
 UNKNOWN = re.compile(
-    "is no text in the new charset"
+    "is not a text in the new charset"
     "|is defined while its table is converted"
     "|is converted to a charset, and has another default"
     # MariaDB does not say it of a CREATE that it logs for one like a temporary table.

@@ -62,7 +62,7 @@ def test_what_a_table_comes_from_follows_it(statements, table, expected, known):
     ("text", "options"),
     [("`app`.`t`, `app`.`u`", {"left_out": True}), ("RENAME TABLE t TO u", {"failed": True})],
 )
-def test_a_statement_whose_effect_is_not_known_may_have_renamed_what_it_names(text, options):
+def test_a_statement_of_unknown_effect_may_have_renamed_its_tables(text, options):
     made = played(CREATE)
     made.apply(Statement(text, "app", SERVERS["9.7.4"], **options))
     assert origins(made, "u") == {"app.t"}
