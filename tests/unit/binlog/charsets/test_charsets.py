@@ -35,7 +35,7 @@ def test_every_charset_is_decoded(name):
     assert ord("A").to_bytes(width, order).decode(codec, errors) == "A"
 
 
-def test_binary_is_no_text():
+def test_binary_is_not_text():
     with pytest.raises(UnsupportedEvent, match="binary"):
         text_decoder(charset_of(BINARY_COLLATION))
 

@@ -31,7 +31,7 @@ MYSQL = ServerVersion.parse("9.7.4")
         # A parenthesis of armscii8 closes nothing, and swe7 has letters where ASCII has brackets.
         (b"(a\xa5\xa4)", ARMSCII8, "(a\udca5\udca4)"),
         (b"`[a]`", SWE7, "`\udc5ba\udc5d`"),
-        # What is no text in the charset.
+        # Bytes that are not text in the charset.
         (b"'\xe9t\xe9'", UTF8MB4, "'\udce9t\udce9'"),
         (b"'\xe9'", ASCII, "'\udce9'"),
         (b"'\x81", GBK, "'\udc81"),
@@ -41,7 +41,7 @@ def test_bytes_of_a_client(data, collation, text):
     assert statement_text(data, collation) == text
 
 
-def test_bytes_that_are_no_characters_are_shown_as_numbers():
+def test_bytes_that_are_not_characters_are_shown_as_numbers():
     text = statement_text(b"a \xe9 b", UTF8MB4)
     assert not is_whole(text)
     assert printable(text) == r"a \xe9 b"

@@ -60,8 +60,8 @@ def test_a_length_that_contradicts_log_pos_ends_the_reading_after_the_rows_befor
     data[begins[-2] + LENGTH_AT + 1] ^= 32
     path = tmp_path / "mysql-bin.000009"
     path.write_bytes(data)
-    found, error = read([path, path])
-    assert found == [0, 1]
+    ids, error = read([path, path])
+    assert ids == [0, 1]
     assert isinstance(error, CorruptEvent)
     assert f"The event's length of {len(events[-1]) + 8192} bytes" in error.message
     assert f"at mysql-bin.000009:{begins[-2]}" in error.message
@@ -94,7 +94,7 @@ def test_a_file_in_use_that_ends_between_transactions_has_no_tail(tmp_path):
     assert not files.tails
 
 
-def test_places_of_a_relay_log_are_no_contradiction(tmp_path):
+def test_offsets_of_a_relay_log_do_not_contradict(tmp_path):
     file = File("5.5.62", flags=IN_USE | RELAY).query("CREATE TABLE t (id INT)", log_pos=99_000)
     path = tmp_path / "relay-bin.000001"
     path.write_bytes(file.data[:-3])

@@ -84,7 +84,7 @@ def test_rows_of_old_servers(tmp_path, version, checksum):
     rows = changes_of(file)
     assert [row[:3] for row in rows] == [("INSERT", "app.t", None)] * 2
     after = rows[0][3]
-    assert [after[f"@{place}"] for place in range(1, 11)] == VALUES
+    assert [after[f"@{ordinal}"] for ordinal in range(1, 11)] == VALUES
     assert str(after["@11"]) == "123.45"
 
 

@@ -188,7 +188,7 @@ def test_what_was_altered_since_is_not_learned():
 
 
 def test_a_table_that_was_changed_while_it_was_asked_is_not_learned():
-    """Whether the answer has the statement nobody knows; a statement on another table changes nothing."""
+    """Whether the answer has the statement is unknown; a statement on another table changes nothing."""
     for sql, known in (("ALTER TABLE t ADD b INT", False), ("ALTER TABLE u ADD b INT", True)):
         history = begun(tables=["CREATE TABLE t (a INT)", "CREATE TABLE u (a INT)"], read=False)
         history.insert(history.touching(change(150, sql)))
@@ -525,7 +525,7 @@ def test_a_drop_is_kept_although_an_empty_catalog_knows_nothing_of_it():
 
 
 def test_a_schema_has_no_default_before_a_change_of_it():
-    """A table that is created before the change has the earlier default; what that was, nobody knows."""
+    """A table that is created before the change has the earlier default, which is unknown."""
     steps = [
         change(200, "CREATE TABLE t (a VARCHAR(9))"),
         change(300, "ALTER DATABASE app CHARACTER SET latin2"),

@@ -1,4 +1,4 @@
-"""Which names are tables', views' or nobody's after statements, and what the record says of it."""
+"""Which names are tables', views' or free after statements, and the record of it."""
 
 from __future__ import annotations
 
