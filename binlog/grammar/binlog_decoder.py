@@ -336,7 +336,7 @@ class BinlogDecoder:
                 hint="Remove binlog_storage_engine from the server's configuration and restart it.",
             )
         if kind in _HEARTBEATS and not self._on_disk:
-            self._transactions.found_idle(self.offset)
+            self._transactions.end_when_idle(self.offset)
             return kind
         begin, self.offset = self._offsets(header)
         self._last = type_name(kind), begin

@@ -205,7 +205,7 @@ class Transactions:
             self._rests.pop()
         return False
 
-    def found_idle(self, offset: int) -> None:
+    def end_when_idle(self, offset: int) -> None:
         """End a transaction that may have ended: a source that is idle has sent whole transactions only."""
         if self._leaving or self._may_have_ended:
             self._end_at(offset)

@@ -44,10 +44,10 @@ def _inet6(value: bytes) -> str:
     begin, size = _zeros(words)
     if words[:6] == _MAPPED or (words[:6] == _COMPATIBLE and words[6]):
         return ("::ffff:" if words[5] else "::") + _inet4(value[12:])
-    shown = [f"{word:x}" for word in words]
+    groups = [f"{word:x}" for word in words]
     if not size:
-        return ":".join(shown)
-    return ":".join(shown[:begin]) + "::" + ":".join(shown[begin + size :])
+        return ":".join(groups)
+    return ":".join(groups[:begin]) + "::" + ":".join(groups[begin + size :])
 
 
 def _zeros(words: tuple[int, ...]) -> tuple[int, int]:

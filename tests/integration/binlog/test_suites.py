@@ -65,7 +65,7 @@ UNKNOWN = {
     r"renames \S+, whose definition is not known": "MariaDB logs a RENAME of a temporary table as any",
     r"bytes that are not characters of": "a name in another charset than the session's",
     r"charset filename is unknown": "the servers' encoding of file names is no charset of rows",
-    r"hexadecimal is not a text|cannot be converted to the connection's charset": "a value that is not a text",
+    r"hexadecimal is not a text|cannot be converted to the connection's charset": "a value that is not text",
     r"is not a text in the new charset": "a value of ENUM or SET that a conversion damages",
     r"is defined while its table is converted": "which text MySQL makes of it depends on its old definition",
     r"is converted to a charset, and has another default": "two charsets in one statement",

@@ -164,7 +164,7 @@ def test_doubles_in_json_print_as_select_prints_them(value, text):
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
-def test_what_is_no_number_is_damaged_json(value):
+def test_an_invalid_number_is_damaged_json(value):
     with pytest.raises(ValueError, match="bad_json"):
         images.json_text(b"\x0b" + struct.pack("<d", value))
 

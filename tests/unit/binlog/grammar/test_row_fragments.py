@@ -151,7 +151,7 @@ def test_the_bound_is_the_largest_event_that_is_joined():
         RowFragments(len(event) - 1).add(fragments(event, [1000])[0])
 
 
-def test_a_crash_between_fragments_is_no_error_for_the_next_file(tmp_path):
+def test_a_crash_between_fragments_is_not_an_error_for_the_next_file(tmp_path):
     """The server rolled the transaction back: what was read of it is dropped."""
     first = File("12.3.1-MariaDB", checksum=True, flags=1).query("BEGIN").table_map(COLUMNS)
     first.add(EventType.MARIADB_PARTIAL_ROW_DATA, WHOLE[0])
@@ -177,8 +177,8 @@ def test_damaged_fragments_are_refused_or_joined(data):
     bodies = fragments(rows_event(checksum=True), data.draw(st.lists(st.integers(1, 40), max_size=6)))
     at = data.draw(st.integers(0, len(bodies) - 1))
     body = bytearray(bodies[at])
-    for place in data.draw(st.lists(st.integers(0, len(body) - 1), min_size=1, max_size=3)):
-        body[place] = data.draw(st.integers(0, 255))
+    for offset in data.draw(st.lists(st.integers(0, len(body) - 1), min_size=1, max_size=3)):
+        body[offset] = data.draw(st.integers(0, 255))
     bodies[at] = bytes(body[: data.draw(st.integers(0, len(body)))])
     joiner = RowFragments(1 << 16)
     try:

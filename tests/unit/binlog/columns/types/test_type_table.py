@@ -45,9 +45,9 @@ def test_a_geometry_of_no_known_kind_is_called_one():
 def type_of(name, **changes):
     """Return the type of a column that a definition has."""
     whole = ColumnDefinition("c", name, length=9, precision=12, scale=3, values=("a", "b"))
-    (found,) = described(TableDefinition("app", "t", (replace(whole, **changes),))).columns
-    assert found.name == "c"
-    return found.type
+    (logged,) = described(TableDefinition("app", "t", (replace(whole, **changes),))).columns
+    assert logged.name == "c"
+    return logged.type
 
 
 def test_every_type_has_a_row():
