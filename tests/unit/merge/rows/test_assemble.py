@@ -9,7 +9,7 @@ import pytest
 from statement_rows import statement_row
 
 from merge.errors import SchemaMismatch
-from merge.rows.assemble import BatchRows, Places, ShardRows, ShardTable
+from merge.rows.assemble import BatchRows, RowNumbers, ShardRows, ShardTable
 from merge.rows.envelope import ENVELOPE, envelope
 from merge.rows.typed import TYPED, typed
 from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, STATEMENTS, Op, TableName, rows_schema
@@ -31,9 +31,9 @@ def headers(*records):
     """Headers in merged order, from dicts; whole transactions of one row unless they say otherwise."""
     order = np.zeros(len(records), dtype=HEADER)
     order["flags"], order["row_end"] = WHOLE, 1
-    for place, record in enumerate(records):
+    for index, record in enumerate(records):
         for name, value in record.items():
-            order[name][place] = value
+            order[name][index] = value
     return order
 
 
@@ -46,9 +46,9 @@ def table(name, columns, changes, key=("id",)):
     return ShardTable(name, pa.Table.from_pylist(rows, schema=schema))
 
 
-def statements(*found):
+def statements(*rows):
     schema = STATEMENTS.set(0, pa.field("_sequence", pa.int64()))
-    return pa.Table.from_pylist([statement_row(*one, at="_sequence") for one in found], schema=schema)
+    return pa.Table.from_pylist([statement_row(*one, at="_sequence") for one in rows], schema=schema)
 
 
 def batch(order, *shards, first=100):
@@ -143,9 +143,9 @@ def test_envelope_is_everything_in_merged_order():
     result = envelope(BATCH)
     assert result.schema == ENVELOPE
     result.validate(full=True)
-    found = result.to_pydict()
+    columns = result.to_pydict()
     first, changed = [("id", "1"), ("total", "9.50")], [("id", "2"), ("total", None)]
-    assert found == {
+    assert columns == {
         "seq": [100, 101, 102, 104, 105, 106],
         "shard": ["north", "north", "north", "south", "north", "north"],
         "schema": ["shop"] * 6,
@@ -214,15 +214,15 @@ def test_rows_without_their_header_are_refused():
 
 def test_a_gap_in_a_shards_sequences_is_refused():
     with pytest.raises(AssertionError, match="gap"):
-        Places(batch(headers({"sequence": 1}, {"sequence": 3}), ShardRows()))
+        RowNumbers(batch(headers({"sequence": 1}, {"sequence": 3}), ShardRows()))
 
 
 def versions(*column_lists, values):
     """One row for each version of a table, in this order."""
-    order = headers(*({"sequence": place} for place in range(len(column_lists))))
+    order = headers(*({"sequence": index} for index in range(len(column_lists))))
     tables = [
-        table(ORDERS, columns, [(place, 0, Op.INSERT, None, row)])
-        for place, (columns, row) in enumerate(zip(column_lists, values, strict=True))
+        table(ORDERS, columns, [(index, 0, Op.INSERT, None, row)])
+        for index, (columns, row) in enumerate(zip(column_lists, values, strict=True))
     ]
     return batch(order, ShardRows(tuple(tables)))
 
