@@ -15,7 +15,7 @@ from actors.transport.ray_errors import translated
 from merge.calls.consumers import ColumnTypes
 from merge.errors import ServerUnavailable, UsageError
 from merge.rows.chosen_types import ChosenTypes
-from merge.rows.joined import Definition, conflicts, joined, said_by_shard
+from merge.rows.joined import Definition, conflicts, joined, types_by_shard
 from merge.rows.row_key import RowKey
 from merge.values.chunk import TableName
 from merge.values.position import GroupPosition, Position
@@ -101,7 +101,7 @@ class ShardQuestions:
                     "name": column.name,
                     "type": None if column.name.lower() in torn else str(column.type),
                     "chosen": chosen.tables.get(name, {}).get(column.name.lower()),
-                    "shards": said_by_shard(definitions, column.name),
+                    "shards": types_by_shard(definitions, column.name),
                 }
                 for column in whole
             ],

@@ -80,7 +80,7 @@ _REPLACED = {
     "sjis": ("shift_jis", {"\uff3c": "\\"}),
     "gb18030": ("gb18030", {"\ue7c7": "\u1e3f"}),
 }
-#: half-width katakana, which are left alone; triples; pairs; pairs of the user's own
+#: half-width katakana, which stay as they are; triples; pairs; pairs of the user's own
 _EUC_PARTS = re.compile(
     rb"\x8e[\xa1-\xdf]|\x8f([\xa1-\xfe]{2})|((?:[\xa1-\xf4][\xa1-\xfe])+)|((?:[\xf5-\xfe][\xa1-\xfe])+)"
 )
@@ -155,15 +155,15 @@ def _euc(*, windows: bool) -> Decode:
         for part in _EUC_PARTS.finditer(source):
             triple, pairs, own = part.groups()
             if own or (triple and triple[0] >= _EUC_OWN):
-                found = _private(own, _PRIVATE) if own else _private(triple, _PRIVATE_TRIPLES)
+                text = _private(own, _PRIVATE) if own else _private(triple, _PRIVATE_TRIPLES)
             elif windows and pairs:
-                found = _shifted(pairs).decode("cp932", errors)
+                text = _shifted(pairs).decode("cp932", errors)
             elif windows and triple:
-                found = _triple(triple)
+                text = _triple(triple)
             else:
                 continue
-            if found:
-                parts += [rest(source[at : part.start()], errors), found]
+            if text:
+                parts += [rest(source[at : part.start()], errors), text]
                 at = part.end()
         parts.append(rest(source[at:], errors))
         return "".join(parts), len(source)
@@ -176,8 +176,8 @@ def _euc(*, windows: bool) -> Decode:
 
 
 def _private(pairs: bytes, begin: int) -> str:
-    places = zip(pairs[::2], pairs[1::2], strict=True)
-    return "".join(chr(begin + (row - _EUC_OWN) * _CELLS + cell - _EUC_FIRST) for row, cell in places)
+    cells = zip(pairs[::2], pairs[1::2], strict=True)
+    return "".join(chr(begin + (row - _EUC_OWN) * _CELLS + cell - _EUC_FIRST) for row, cell in cells)
 
 
 def _triple(pair: bytes) -> str:
@@ -190,14 +190,14 @@ def _triple(pair: bytes) -> str:
 
 def _shifted(pairs: bytes) -> bytes:
     """Return pairs of EUC-JP in Shift-JIS: two rows of 94 cells there are one of 188."""
-    found = bytearray()
+    shifted = bytearray()
     for row, cell in zip(pairs[::2], pairs[1::2], strict=True):
         half, odd = divmod(row - _EUC_FIRST, 2)
-        place = cell - _EUC_FIRST + odd * _CELLS
+        trail = cell - _EUC_FIRST + odd * _CELLS
         # Lead bytes leave out what half-width katakana take, trail bytes leave out DEL.
         lead = half + (0x81 if half < 0xA0 - 0x81 else 0xE0 - (0xA0 - 0x81))
-        found += bytes([lead, place + (0x40 if place < 0x7F - 0x40 else 0x41)])
-    return bytes(found)
+        shifted += bytes([lead, trail + (0x40 if trail < 0x7F - 0x40 else 0x41)])
+    return bytes(shifted)
 
 
 def _search(name: str) -> codecs.CodecInfo | None:
@@ -222,11 +222,11 @@ def characters_of(codec: str, width: int) -> frozenset[str]:
     single, high = [bytes([byte]) for byte in range(256)], range(0x80, 256)
     pairs = [bytes([lead, byte]) for lead in high for byte in range(256)] if width > 1 else []
     triples = [b"\x8f" + pair for pair in pairs] if width > 2 else []  # noqa: PLR2004 - bytes
-    found: set[str] = set()
+    characters: set[str] = set()
     for each in [*single, *pairs, *triples]:
         with contextlib.suppress(UnicodeDecodeError):
-            found |= set(each.decode(codec))
-    return frozenset(found)
+            characters |= set(each.decode(codec))
+    return frozenset(characters)
 
 
 def _encode(text: str, _errors: str = "strict") -> tuple[bytes, int]:

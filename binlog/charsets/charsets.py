@@ -17,7 +17,7 @@ from binlog.charsets.charset_codecs import PREFIX
 from merge.errors import UnsupportedEvent
 
 BINARY_COLLATION = 63
-#: bytes that "surrogateescape" has kept
+#: bytes that "surrogateescape" keeps
 _ESCAPED = re.compile("[\udc80-\udcff]")
 _NOPAD = 1024
 _UCA14 = 2048
@@ -169,13 +169,13 @@ def charset_of(collation: int) -> Charset:
         index = (collation - _UCA14) // 256
         if index < len(_UCA14_CHARSETS):
             return _CHARSETS[_UCA14_CHARSETS[index]]
-    found = _BY_COLLATION.get(collation - _NOPAD if collation > _NOPAD else collation)
-    if found is None:
+    charset = _BY_COLLATION.get(collation - _NOPAD if collation > _NOPAD else collation)
+    if charset is None:
         raise UnsupportedEvent(
             f"Collation number {collation} is unknown.",
             hint="Convert the column to utf8mb4, or leave its table out.",
         )
-    return found
+    return charset
 
 
 def collation_of(charset: str) -> int:

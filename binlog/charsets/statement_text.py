@@ -5,7 +5,7 @@ of gbk, sjis or big5 may be that of a backslash. So the text is decoded before i
 
 Bytes that are not text in the charset are kept as lone surrogates, as Python's `surrogateescape` does. So are
 those whose character would look like a symbol of SQL though the lexer does not take it for one. No name and
-no value may hold one: what they say is not known then. They do no harm in a comment. `printable` shows them.
+no value may hold one: its text is unknown then. They do no harm in a comment. `printable` shows them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def statement_text(data: bytes, collation: int | None) -> str:
         return codecs.charmap_decode(data, "strict", _table(charset))[0]
     codec, pair = _WIDE_BACKSLASH.get(charset.name, (charset.codec, b""))
     text = data.decode(codec, _ESCAPES)
-    return text.replace(pair.decode(codec), _kept(pair)) if pair else text
+    return text.replace(pair.decode(codec), _surrogates(pair)) if pair else text
 
 
 def is_generated(text: str) -> bool:
@@ -82,12 +82,12 @@ def charset_of_client(collation: int | None) -> Charset:
 
 
 def is_whole(text: str) -> bool:
-    """Return whether a text has no bytes in it that are not known as characters."""
+    """Return whether a text consists of characters only, without bytes that could not be decoded."""
     return text.isascii() or _ESCAPED.search(text) is None
 
 
 def printable(text: str) -> str:
-    r"""Return a text in which bytes that are no characters stand as `\xe9`."""
+    r"""Return a text in which bytes that are not characters appear as `\xe9`."""
     return text if is_whole(text) else _ESCAPED.sub(lambda match: rf"\x{ord(match[0]) & 0xFF:02x}", text)
 
 
@@ -104,10 +104,10 @@ def _upper(byte: int, charset: Charset) -> str:
         char = bytes([byte]).decode(codec, errors)
     except UnicodeDecodeError:
         char = ""
-    return _kept(bytes([byte])) if not char or char.isascii() else char
+    return _surrogates(bytes([byte])) if not char or char.isascii() else char
 
 
-def _kept(data: bytes) -> str:
+def _surrogates(data: bytes) -> str:
     return "".join(chr(_SURROGATE + byte) for byte in data)
 
 
@@ -118,7 +118,7 @@ def _keep_bytes(error: UnicodeError) -> tuple[str, int]:
     if error.encoding == "big5" and ETEN_FIRST <= pair <= ETEN_LAST:
         return pair.decode("cp950"), error.start + 2
     # What follows the first byte is read again: it may be a character of its own.
-    return _kept(pair[:1]), error.start + 1
+    return _surrogates(pair[:1]), error.start + 1
 
 
 codecs.register_error(_ESCAPES, _keep_bytes)

@@ -83,7 +83,7 @@ class Reading:
     text: TextRule | None = None
     #: ENUM's values; index 0 is the empty string, for a value that the ENUM does not have
     dictionary: Any = None
-    #: what prints its values; None: they are what is stored
+    #: prints its values; None: the stored values are its values
     printer: Callable[[bytes], str] | None = None
 
     @classmethod
@@ -134,7 +134,7 @@ def array_of(reading: Reading, rows: int, buffers: ColumnBuffers, losses: Losses
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """A selected table in one schema version: what its rows are called and what they become."""
+    """A selected table in one schema version: its name for consumers, and the schema of its rows."""
 
     name: TableName
     map: TableMap
@@ -155,9 +155,9 @@ class TableSchema:
         """Return the schema of a table map's rows under the name that consumers see.
 
         Args:
-            name: it.
+            name: that name.
             table: the table map.
-            lineage: where the values come from; None: nothing is known.
+            lineage: where the values come from; None: unknown.
 
         Raises:
             UnsupportedEvent: a column's charset cannot be decoded, or its metadata fit no type.

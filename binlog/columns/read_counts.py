@@ -1,4 +1,4 @@
-"""Read counts: what a reader has read, and what was lost or changed in decoding it."""
+"""Read counts: how much a reader has read, and what was lost or changed in decoding it."""
 
 from __future__ import annotations
 

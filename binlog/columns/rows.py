@@ -122,7 +122,7 @@ class RowsBuilder(RowBuffers):
             )
         if fault == "bad_list":
             row = next(_LISTS[column.type] for column in table.columns if column.type in _LISTS)
-            what = f"hold a {row.name.upper()} whose size is no multiple of {row.unit}"
+            what = f"hold a {row.name.upper()} whose size is not a multiple of {row.unit}"
             hint = _LIST_HINT.format(list=row.name.upper())
         else:
             vague = any(column.type in moments.OLD and not column.decimals for column in table.columns)

@@ -25,18 +25,18 @@ _MOMENTS = {ColumnType.TIMESTAMP, ColumnType.TIMESTAMP2}
 
 def special_of(columns: Iterable[Column]) -> SpecialColumns | None:
     """Return the special columns among those of a table; None if it has none."""
-    named = [(each.name, each.role) for each in columns if each.role is not Role.PLAIN]
-    if not named:
+    roles = [(each.name, each.role) for each in columns if each.role is not Role.PLAIN]
+    if not roles:
         return None
     return SpecialColumns(
-        hashes=tuple(name for name, role in named if role is Role.HASH),
-        implicit_period=tuple(name for name, role in named if role in _IMPLICIT),
-        row_end=next((name for name, role in named if role in _ROW_ENDS), ""),
+        hashes=tuple(name for name, role in roles if role is Role.HASH),
+        implicit_period=tuple(name for name, role in roles if role in _IMPLICIT),
+        row_end=next((name for name, role in roles if role in _ROW_ENDS), ""),
     )
 
 
 def named_hashes(columns: Sequence[Column]) -> frozenset[str]:
-    """Return the names of a table's columns that are hashes, as far as names and types say it."""
+    """Return the names of a table's columns that are hashes by name and type."""
     last = itertools.takewhile(
         lambda column: column.type is ColumnType.LONGLONG and _HASH.fullmatch(column.name), reversed(columns)
     )
@@ -53,7 +53,7 @@ def may_be_special(table: TableMap) -> bool:
         return True
     moments = {
         column.name
-        for place, column in enumerate(table.columns)
-        if column.type in _MOMENTS and not table.nullable[place >> 3] >> (place & 7) & 1
+        for index, column in enumerate(table.columns)
+        if column.type in _MOMENTS and not table.nullable[index >> 3] >> (index & 7) & 1
     }
     return len(moments) > 1 and (not table.primary_key or not moments.isdisjoint(table.primary_key))

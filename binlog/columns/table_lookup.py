@@ -1,4 +1,4 @@
-"""Table lookup: answers what a table map does not say; see `unnamed_tables`."""
+"""Table lookup: describes tables where a table map is incomplete; see `unnamed_tables`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from merge.values.chunk import Lineage, TableName
 
 
 class ColumnFacts(NamedTuple):
-    """What a server says about a column."""
+    """A column as a server describes it."""
 
     name: str
     unsigned: bool
@@ -20,8 +20,8 @@ class ColumnFacts(NamedTuple):
     collation: int
     #: ENUM's or SET's values in the order of their definition
     values: tuple[str, ...]
-    #: place in the primary key, from 1; 0: not in it
-    key_place: int
+    #: ordinal in the primary key, from 1; 0: not in it
+    key_ordinal: int
     #: uuid, inet4, inet6, vector, time ...: the type's name, without size
     type: str = ""
     #: digits of a fraction of a second
@@ -35,24 +35,24 @@ class TableLookup(Protocol):
     """Describes tables as they are now, or were when their rows were written."""
 
     def columns(self, table: TableMap) -> Sequence[ColumnFacts] | None:
-        """Return a table's columns in order; None if the table is not known.
+        """Return a table's columns in order; None if the table is unknown.
 
         Raises:
-            DataError: it is known that these are not the columns that the table map has.
+            DataError: these cannot be the columns that the table map has.
         """
 
     def origins(self, schema: str, table: str) -> tuple[TableName, ...]:
         """Return names that a table had, and those of tables that it was made like; see `Lineage`."""
 
     def lineage(self, schema: str, table: str) -> Lineage:
-        """Return where the values of a table come from, as far as that is known.
+        """Return where the values of a table come from, or the known part of it.
 
         Raises:
-            UnsupportedEvent: it is not known, and the table's rows must not go out without it.
+            UnsupportedEvent: it is unknown, and the table's rows must not go out without it.
         """
 
     def redefine(self, query: Query, file: str, end: int) -> None:
-        """Note a statement that defines something.
+        """Apply a statement that defines something.
 
         Args:
             query: the statement.
@@ -61,7 +61,7 @@ class TableLookup(Protocol):
         """
 
     def lose(self, query: Query | None, file: str, end: int) -> None:
-        """Note a statement that is left out: what it defines is not known from now on. Never raises for it.
+        """Apply that a statement is left out: its definitions are unknown from now on. Never raises for it.
 
         Args:
             query: the statement; None: it cannot be read, and may define anything.
@@ -70,7 +70,7 @@ class TableLookup(Protocol):
         """
 
     def tables(self) -> Collection[tuple[str, str]] | None:
-        """Return the schema and name of each selected table, where reading is; None: not known."""
+        """Return the schema and name of each selected table at the read position; None: unknown."""
 
 
 class NoLookup:
@@ -84,7 +84,7 @@ class NoLookup:
         return ()
 
     def lineage(self, _schema: str, _table: str) -> Lineage:
-        """Return that nothing is known."""
+        """Return an empty lineage."""
         return Lineage()
 
     def redefine(self, _query: Query, _file: str, _end: int) -> None:

@@ -1,4 +1,4 @@
-"""Table maps: what a TABLE_MAP event says about the rows that follow it.
+"""Table maps: the table and the columns of the rows that follow a TABLE_MAP event.
 
 With `binlog_row_metadata=FULL` the event names the columns, their signs, charsets, ENUM and SET values and
 the primary key, as they were when the rows were written. `unnamed_tables` adds what table maps cannot say,
@@ -32,7 +32,7 @@ class TableMap:
     signs_known: bool = True
     #: whether it says which charsets strings have
     charsets_known: bool = True
-    #: which columns may be null: a bit for each, the lowest first; empty: not known
+    #: which columns may be null: a bit for each, the lowest first; empty: unknown
     nullable: bytes = b""
 
 
@@ -58,7 +58,7 @@ def parse_table_map(body: bytes, *, mariadb: bool, post_header_size: int = 8) ->
         post_header_size: as the format description says.
 
     Raises:
-        UnsupportedEvent: a column's type is not known.
+        UnsupportedEvent: a column's type is unknown.
         CorruptEvent: lengths do not fit, a column's size is impossible for its type, or two columns have one
             name.
     """

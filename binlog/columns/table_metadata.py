@@ -79,38 +79,38 @@ def read_metadata(cursor: ByteCursor) -> TableMetadata:  # noqa: C901, PLR0912 -
     Raises:
         CorruptEvent: lengths do not fit.
     """
-    found = TableMetadata()
+    metadata = TableMetadata()
     while cursor:
         kind, size = cursor.u8(), cursor.packed()
         part = ByteCursor(cursor.take(size))
         match kind:
             case _Field.SIGNEDNESS:
-                found.signs = part.data
+                metadata.signs = part.data
             case _Field.DEFAULT_CHARSET:
-                found.collations, found.charsets_known = _default_collations(part), True
+                metadata.collations, metadata.charsets_known = _default_collations(part), True
             case _Field.COLUMN_CHARSET:
                 exceptions = dict(enumerate(_integers(part)))
-                found.collations, found.charsets_known = _Collations(exceptions=exceptions), True
+                metadata.collations, metadata.charsets_known = _Collations(exceptions=exceptions), True
             case _Field.ENUM_AND_SET_DEFAULT_CHARSET:
-                found.enum_collations = _default_collations(part)
+                metadata.enum_collations = _default_collations(part)
             case _Field.ENUM_AND_SET_COLUMN_CHARSET:
-                found.enum_collations = _Collations(exceptions=dict(enumerate(_integers(part))))
+                metadata.enum_collations = _Collations(exceptions=dict(enumerate(_integers(part))))
             case _Field.COLUMN_NAME:
                 while part:
-                    found.names.append(part.text())
+                    metadata.names.append(part.text())
             case _Field.SET_STR_VALUE:
-                found.set_values = list(_value_lists(part))
+                metadata.set_values = list(_value_lists(part))
             case _Field.ENUM_STR_VALUE:
-                found.enum_values = list(_value_lists(part))
+                metadata.enum_values = list(_value_lists(part))
             case _Field.GEOMETRY_TYPE:
-                found.geometries = list(_integers(part))
+                metadata.geometries = list(_integers(part))
             case _Field.SIMPLE_PRIMARY_KEY:
-                found.primary_key = list(_integers(part))
+                metadata.primary_key = list(_integers(part))
             case _Field.PRIMARY_KEY_WITH_PREFIX:
-                found.primary_key = list(_integers(part))[::2]
+                metadata.primary_key = list(_integers(part))[::2]
             case _:  # visibility and later additions describe the table, not its rows
                 pass
-    return found
+    return metadata
 
 
 def _integers(part: ByteCursor) -> Iterator[int]:
@@ -138,8 +138,8 @@ def described(columns: list[Column], metadata: TableMetadata, *, mariadb: bool) 
         mariadb: whether MariaDB wrote it.
     """
     if len(metadata.names) == len(columns):
-        named = zip(columns, metadata.names, strict=True)
-        columns = [replace(column, name=name) for column, name in named]
+        pairs = zip(columns, metadata.names, strict=True)
+        columns = [replace(column, name=name) for column, name in pairs]
     character = _CHARACTER[Vendor.MARIADB if mariadb else Vendor.MYSQL]
     columns = _with_unsigned(columns, metadata.signs)
     columns = _with_collations(columns, character, metadata.collations)
@@ -161,8 +161,8 @@ def _with_collations(
 ) -> list[Column]:
     whole = list(columns)
     having = [index for index, column in enumerate(columns) if column.type in kinds]
-    for place, index in enumerate(having):
-        whole[index] = replace(columns[index], collation=collations[place])
+    for rank, index in enumerate(having):
+        whole[index] = replace(columns[index], collation=collations[rank])
     return whole
 
 

@@ -1,4 +1,4 @@
-"""Unnamed tables: adds what table maps do not say, above all column names.
+"""Unnamed tables: completes table maps from a lookup, above all with column names.
 
 Before MySQL 8.0 and MariaDB 10.5, and with `binlog_row_metadata` other than FULL, table maps hold no column
 names, no keys and no values of ENUM and SET columns. NO_LOG and older servers leave out signs and charsets.
@@ -7,7 +7,7 @@ operator may name a lookup. Without one:
 
 - columns are called @1, @2 and so on, as mysqlbinlog calls them;
 - numbers without a known sign are signed;
-- ENUM and SET without their values are numbers: an ENUM's place in its list, a SET's bits;
+- ENUM and SET without their values are numbers: an ENUM's index in its list, a SET's bits;
 - strings without a known charset are binary, which loses nothing.
 
 MariaDB's table maps never say that a BINARY column is a UUID, an INET4 or an INET6, that a VARBINARY column
@@ -50,7 +50,7 @@ def completed(table: TableMap, lookup: TableLookup, *, mariadb: bool, names_need
 
     Args:
         table: a table map, with names or without.
-        lookup: answers what the map does not say. For a map without names, an answer with another number of
+        lookup: describes the table. For a map without names, an answer with another number of
             columns describes another version of the table, and is not used.
         mariadb: whether MariaDB wrote it.
         names_needed: whether a map without names, or one that may have special columns, is refused if the
@@ -66,7 +66,7 @@ def completed(table: TableMap, lookup: TableLookup, *, mariadb: bool, names_need
         special = may_be_special(table)
         if not special and not any(map(_is_vague, table.columns)):
             return table
-        return _told_apart(table, lookup, needed=special and names_needed)
+        return _with_facts_by_name(table, lookup, needed=special and names_needed)
     facts = lookup.columns(table)
     if facts is not None and len(facts) == len(table.columns):
         if mariadb:
@@ -79,15 +79,15 @@ def completed(table: TableMap, lookup: TableLookup, *, mariadb: bool, names_need
             hint="SET GLOBAL binlog_row_metadata = FULL; and start after what is logged already.",
         )
     columns = (
-        _bare(column, f"@{place}", charsets_known=table.charsets_known)
-        for place, column in enumerate(table.columns, start=1)
+        _bare(column, f"@{ordinal}", charsets_known=table.charsets_known)
+        for ordinal, column in enumerate(table.columns, start=1)
     )
     return replace(table, columns=tuple(columns), named=True)
 
 
-def _told_apart(table: TableMap, lookup: TableLookup, *, needed: bool) -> TableMap:
-    found = lookup.columns(table)
-    if found is None and needed:
+def _with_facts_by_name(table: TableMap, lookup: TableLookup, *, needed: bool) -> TableMap:
+    columns_now = lookup.columns(table)
+    if columns_now is None and needed:
         raise UnsupportedEvent(
             f"{table.schema}.{table.table} may be system-versioned, or have hidden columns. MariaDB does not "
             "log that, and the definition of that time is not known.",
@@ -95,7 +95,7 @@ def _told_apart(table: TableMap, lookup: TableLookup, *, needed: bool) -> TableM
             "the table otherwise, or leave the table out. The account needs SELECT or REFERENCES on it.",
             table=f"{table.schema}.{table.table}",
         )
-    facts = {fact.name: fact for fact in found or ()}
+    facts = {fact.name: fact for fact in columns_now or ()}
     hashes = named_hashes(table.columns) - facts.keys()
     columns = (
         replace(_sharpened(column, facts[column.name]), role=facts[column.name].role)
@@ -119,7 +119,7 @@ def _with_facts(table: TableMap, facts: Sequence[ColumnFacts]) -> TableMap:
             role=fact.role,
         )
         columns.append(_bare(whole, fact.name, charsets_known=True))
-    in_key = sorted((fact for fact in facts if fact.key_place), key=lambda fact: fact.key_place)
+    in_key = sorted((fact for fact in facts if fact.key_ordinal), key=lambda fact: fact.key_ordinal)
     key = tuple(fact.name for fact in in_key)
     return replace(table, columns=tuple(columns), primary_key=key, named=True)
 

@@ -2,7 +2,7 @@
 
 A time means the same as on a server: where the first transaction begins, in the order of the files, that was
 committed at or after it. The creation times of the files say from which one to scan. They are compared in
-order, from the first file, and one that is unknown is passed over. So nothing after the time is left out,
+order, from the first file, and an unknown one is skipped. So nothing after the time is omitted,
 even if the clock that stamped the files was set back.
 """
 
@@ -31,20 +31,20 @@ _SECOND_US = 1_000_000
 def beginning(
     start: ShardStart,
     shard: str,
-    place: str,
+    where: str,
     files: Sequence[Path],
     stopped: Callable[[], bool],
     *,
     original_times: bool = False,
 ) -> Position | None:
-    """Return the position of a start; None if `stopped` said so during the scan for a time.
+    """Return the position of a start; None if `stopped` ended the scan for a time.
 
     Args:
         start: what to look for.
         shard: the shard's name, for messages.
-        place: the file, folder or pattern that the settings name, for messages.
+        where: the file, folder or pattern that the settings name, for messages.
         files: the files there, in order; at least one.
-        stopped: whether to give up, asked for each chunk of a scan.
+        stopped: called for each chunk of a scan; the scan ends if it returns True.
         original_times: whether a time is that of the servers that committed first, see `BinlogFiles`.
 
     Raises:
@@ -58,7 +58,7 @@ def beginning(
         case At(time_us):
             return _at_time(time_us, shard, files, stopped, original_times=original_times)
         case InFile():
-            return _at_place(start, shard, place, files)
+            return _at_offset(start, shard, where, files)
         case _:
             raise SourceUnfit(
                 f"Shard {shard} reads files, where {start} cannot be found.",
@@ -67,18 +67,18 @@ def beginning(
             )
 
 
-def _at_place(start: InFile, shard: str, place: str, files: Sequence[Path]) -> Position:
-    """Return the position at an offset; the GTIDs before it are known only at a file's start."""
-    found = next((path for path in files if path.name == start.file), None)
-    if found is None:
+def _at_offset(start: InFile, shard: str, where: str, files: Sequence[Path]) -> Position:
+    """Return the position at an offset; the GTIDs before it are known at a file's start only."""
+    file = next((path for path in files if path.name == start.file), None)
+    if file is None:
         raise PositionPurged(
-            f"{place} does not hold {start.file}, where shard {shard} starts.",
+            f"{where} does not hold {start.file}, where shard {shard} starts.",
             hint=f"The oldest file there is {files[0].name}.",
             shard=shard,
             file=start.file,
             oldest_file=files[0].name,
         )
-    gtids = gtids_before(found) if start.offset == len(MAGIC) else NO_GTIDS
+    gtids = gtids_before(file) if start.offset == len(MAGIC) else NO_GTIDS
     return Position(start.file, start.offset, gtid_set=gtids)
 
 
@@ -107,16 +107,16 @@ def _at_time(
         headers = chunk.headers
         least_us = time_us - time_us % _SECOND_US if scan.whole_seconds else time_us
         begins = (headers["flags"] & Flag.BEGIN) != 0
-        found = np.flatnonzero(begins & (headers["commit_us"] >= least_us))
-        before = headers[: found[0]] if len(found) else headers
+        matches = np.flatnonzero(begins & (headers["commit_us"] >= least_us))
+        before = headers[: matches[0]] if len(matches) else headers
         ends = np.flatnonzero(before["flags"] & Flag.END)
         gtids = gtids_after(gtids, before, ends, chunk.names)
         if len(ends):
             last = before[ends[-1]]
             file, offset = chunk.names[last["file"]], int(last["end_offset"])
             commit_us = int(last["commit_us"])
-        if len(found):
-            first = headers[found[0]]
+        if len(matches):
+            first = headers[matches[0]]
             file, offset = chunk.names[first["file"]], int(first["begin_offset"])
             break
     created_s = scan.created.get(file, 0)

@@ -8,7 +8,7 @@ How a file may end:
 
 - with a ROTATE or STOP event, or after any other whole event between transactions: the next file follows;
 - inside an event or a transaction, while its format description says that it is in use: the server is still
-  writing it, or crashed. The incomplete part did not happen, or not yet; `tails` names it. An event whose
+  writing it, or crashed. The incomplete part did not happen, or not yet; `tails` lists it. An event whose
   length contradicts its offset is an error nevertheless, see `file_tail`;
 - inside an event or a transaction otherwise: it was cut off. That is an error, raised after everything before
   it was yielded.
@@ -52,7 +52,7 @@ def files_in(folder: Path) -> list[Path]:
     """Return the binlog files of a folder in their server's order.
 
     A name counts if at least one of its numbered files begins like a binlog. All numbered files of that name
-    are returned; one that is no binlog raises an error when it is read. Other files are left out.
+    are returned; one that is not a binlog raises an error when it is read. Other files are left out.
 
     Raises:
         UsageError: there are none, or they have more than one name: two logs, or two servers.
@@ -76,9 +76,9 @@ def require_one_name(where: str, names: Sequence[str]) -> None:
     """
     if len(names) == 1:
         return
-    found = f"binlogs of {len(names)} names: {', '.join(names)}" if names else "no binlogs"
+    content = f"binlogs of {len(names)} names: {', '.join(names)}" if names else "no binlogs"
     raise UsageError(
-        f"{where} holds {found}.",
+        f"{where} holds {content}.",
         hint="Expected binlog files of one name, such as mysql-bin.000001 and mysql-bin.000002.",
         found=len(names),
     )
@@ -92,7 +92,7 @@ def gap_in(files: Sequence[Path], begin: int = 0) -> int | None:
         begin: index of the first file to compare.
     """
     numbers = [file_order(path.name)[1] for path in files]
-    gaps = (place for place in range(begin + 1, len(files)) if numbers[place] != numbers[place - 1] + 1)
+    gaps = (index for index in range(begin + 1, len(files)) if numbers[index] != numbers[index - 1] + 1)
     return next(gaps, None)
 
 
@@ -117,7 +117,7 @@ class BinlogFiles:
             refused.
         original_times: see `Decoding`.
         skips: the events to leave out; None: none.
-        shard: whose files they are, for errors; empty: nobody's.
+        shard: the shard that reads the files, for errors; empty: none.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class BinlogFiles:
         self._unusual: Counter[int] = Counter()
         self._count_packed = count_packed
         self._tails: list[FileTail] = []
-        #: bytes of the files that were read so far
+        #: number of bytes of the files that were read
         self.read_bytes = 0
         self._files = files
         self._builder = ChunkBuilder(limits)
@@ -239,14 +239,14 @@ class BinlogFiles:
                     while decoder.go_on():
                         yield from self._flush_full()
             if in_use:
-                self._note_tail(file.fileno())
+                self._add_tail(file.fileno())
             elif decoder.offset < os.fstat(file.fileno()).st_size:
                 self._refuse(CorruptEvent("The file ends inside an event: it was cut off."))
         if decoder.in_transaction and not (in_use or decoder.relay_log):
             self._refuse(CorruptEvent("The file ends inside a transaction: it was cut off."))
         return in_use
 
-    def _note_tail(self, file: int) -> None:
+    def _add_tail(self, file: int) -> None:
         """Record the incomplete end of a file that is in use."""
         decoder = self._decoder
         try:
@@ -286,7 +286,7 @@ class BinlogFiles:
         raise self._decoder.located(error, "beginning of file")
 
     def _next_event(self, arrived: FileBuffer, file: RawIOBase) -> bytes | None:
-        """Return the next event; b"": a block was read instead; None: no whole event is left in the file."""
+        """Return the next event; b"" if a block was read instead, None if no whole event is left."""
         try:
             event = arrived.take()
         except ValueError as error:

@@ -1,6 +1,6 @@
-"""File lookup: what the statements of files say of where tables come from, beside what a lookup says.
+"""File lookup: the origins of tables by the statements of files, beside the facts of another lookup.
 
-Known is what was read since the reader began: no history of files is stored.
+It knows the statements that were read since the reader began: no history of files is stored.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from binlog.statements.logged_statement import statement_of
 from merge.errors import CorruptEvent
 from merge.values.chunk import Lineage, TableName
 
-#: as whose statements they are read: which executable comments it has does not matter for names
+#: the version that the statements are parsed for: which executable comments it has does not matter for names
 _VERSION = ServerVersion(True, 10, 11)
 
 
 class FileLookup(NoLookup):
-    """Adds the names that tables had to what a lookup says.
+    """Adds the names that tables had to the facts of a lookup.
 
     Args:
         lookup: describes tables.
@@ -37,11 +37,11 @@ class FileLookup(NoLookup):
         self._catalog.forget_all("Files do not show it.")
 
     def columns(self, table: TableMap) -> Sequence[ColumnFacts] | None:  # type: ignore[override]
-        """Return what the lookup says."""
+        """Return the columns that the lookup has."""
         return self._lookup.columns(table)
 
     def redefine(self, query: Query, file: str, end: int) -> None:
-        """Note what a statement does to names."""
+        """Apply what a statement does to names."""
         self._lookup.redefine(query, file, end)
         try:
             self._catalog.apply(statement_of(query, _VERSION))
@@ -49,7 +49,7 @@ class FileLookup(NoLookup):
             return
 
     def lose(self, query: Query | None, file: str, end: int) -> None:
-        """Note a statement that is left out: any of its tables may be another one now."""
+        """Apply that a statement is left out: any of its tables may be another one now."""
         self._lookup.lose(query, file, end)
         statement = lost(query, _VERSION)
         if statement is not None:

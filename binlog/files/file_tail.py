@@ -1,4 +1,4 @@
-"""File tail: the bytes at the end of a binlog file that are no whole event.
+"""File tail: the bytes at the end of a binlog file that are not a whole event.
 
 The server that writes a file marks it as in use. After its last whole event comes an event that is being
 written, or that a crash left incomplete; it did not happen, or not yet. A damaged length looks the same: the
@@ -37,7 +37,7 @@ class FileTail:
     in_transaction: bool
 
     def __str__(self) -> str:
-        """Return where the file ends, and why that is no damage, as sentences."""
+        """Return where the file ends, and why that is not damage, as sentences."""
         where = f"{self.file} is marked in use and ends at {self.offset + self.size}"
         if not self.size:
             what = f"{where} inside a transaction"

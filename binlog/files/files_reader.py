@@ -81,7 +81,7 @@ class FilesSource:
 
 
 class FilesReader:
-    """Reads files; see the module's rules.
+    """Reads files, and hands their transactions to a listener.
 
     Args:
         source: the files.
@@ -89,7 +89,7 @@ class FilesReader:
         limits: when a chunk is full.
         listener: receives what is read.
         begin: where a run without a position begins: `earliest`, a time, or a file and offset.
-        skips: what is left out; asked whenever the files are read.
+        skips: what is left out; called whenever the files are read.
     """
 
     #: empty: files do not name their server
@@ -115,13 +115,13 @@ class FilesReader:
         self._stopped = threading.Event()
         #: the incomplete ends of files that were in use when they were last read
         self._tails: Sequence[FileTail] = ()
-        #: where to continue: after the last chunk that was handed over; None if it is not known yet
+        #: where to continue: after the last chunk that was handed over; None if it is unknown yet
         self.position: Position | None = None
         #: creation times of the files that were read, seconds since 1970, by name
         self.created: dict[str, int] = {}
-        #: what was read so far, see `Reader`
+        #: bytes and losses of what was read, see `Reader`
         self.counts = ReadCounts()
-        #: what is read now; None: nothing is
+        #: the files that are read now; None: none are
         self._files: BinlogFiles | None = None
 
     def run(self, start: Position | None) -> None:
@@ -152,7 +152,7 @@ class FilesReader:
         return None if files is None else files.reading
 
     def source_now_us(self) -> int | None:
-        """Return this machine's time of day: the clock that stamped the files is not known."""
+        """Return this machine's time of day: the clock that stamped the files is unknown."""
         return time.time_ns() // 1000
 
     def _read_all(self) -> None:
@@ -251,9 +251,9 @@ def locate(source: FilesSource, start: ShardStart) -> Position:
     Raises:
         As `files_of`, and `binlog.files.beginning`.
     """
-    found = _beginning(start, source, files_of(source, None), lambda: False)
-    assert found is not None, "nobody gives up"
-    return found
+    position = _beginning(start, source, files_of(source, None), lambda: False)
+    assert position is not None, "the scan is not stopped"
+    return position
 
 
 def _beginning(
@@ -272,7 +272,7 @@ def files_of(source: FilesSource, position: Position | None) -> list[Path]:
 
     Raises:
         SourceUnavailable: there are none yet, and the reader follows.
-        SourceUnfit: there are none, they are no sequence, or a number is missing.
+        SourceUnfit: there are none, their names differ, or a number is missing.
         PositionPurged: the position's file is not among them.
     """
     try:
@@ -309,7 +309,7 @@ def _with_remaining(
         latest = beginning(At(END_OF_TIME_US), source.name, source.files, files, lambda: False)
     with contextlib.suppress(CanalGroupError):
         earliest = beginning("earliest", source.name, source.files, files, lambda: False)
-        assert earliest is not None, "nobody gives up"
+        assert earliest is not None, "nothing is scanned"
         return telling(refused, earliest, latest)
     return refused
 
@@ -343,8 +343,8 @@ def listed(files: str) -> list[Path]:
         return [path]
     if path.is_dir():
         return files_in(path)
-    found = [Path(each) for each in glob.glob(files)]  # noqa: PTH207 - the pattern may be absolute
-    numbered = [each for each in found if each.suffix[1:].isdecimal() and each.is_file()]
+    paths = [Path(each) for each in glob.glob(files)]  # noqa: PTH207 - the pattern may be absolute
+    numbered = [each for each in paths if each.suffix[1:].isdecimal() and each.is_file()]
     bases = sorted({each.stem for each in numbered})
     require_one_name(files, bases)
     folders = sorted({str(each.parent) for each in numbered})

@@ -9,9 +9,9 @@ _PACKED_SIZES = {252: 2, 253: 3, 254: 8}
 
 
 class ByteCursor:
-    """Reads numbers and strings from bytes. A cursor is true while bytes are left.
+    """Reads numbers and strings from bytes. A cursor is true while bytes remain.
 
-    Every read raises CorruptEvent if too few bytes are left.
+    Every read raises CorruptEvent if too few bytes remain.
 
     Args:
         data: the bytes to read.

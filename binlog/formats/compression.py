@@ -23,8 +23,8 @@ def unpack(packed: bytes) -> bytes:
     """Return the unpacked bytes of a compressed query or rows event of MariaDB.
 
     Raises:
-        CorruptEvent: the bytes are no zlib stream, or not as long as they say.
-        UnsupportedEvent: the algorithm is not known.
+        CorruptEvent: the bytes are not a zlib stream, or their length is not the announced one.
+        UnsupportedEvent: the algorithm is unknown.
     """
     head, width = packed[0], packed[0] & 0x07
     if head & 0x70:

@@ -1,7 +1,7 @@
 """Event types: every number a binlog may hold, and what this reader does with it.
 
 A type is handled (see `binlog_decoder`), skipped on purpose with its reason, or refused with a hint. A type
-that is not named here is refused, unless the server marked the event as one that a reader may ignore
+that is not listed here is refused, unless the server marked the event as one that a reader may ignore
 (`IGNORABLE_FLAG`); such events are counted.
 
 Numbers: `mysql::binlog::event::Log_event_type` in MySQL's binlog_event.h (0-42), `enum Log_event_type` in

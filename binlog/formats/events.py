@@ -97,9 +97,9 @@ def verify_checksum(event: bytes) -> None:
         CorruptEvent: it is not that of the bytes before.
     """
     (expected,) = _U32.unpack_from(event, len(event) - CHECKSUM_SIZE)
-    found = zlib.crc32(memoryview(event)[:-CHECKSUM_SIZE])
-    if found != expected:
-        raise CorruptEvent(f"Checksum {expected:#010x} does not fit the event's bytes ({found:#010x}).")
+    actual = zlib.crc32(memoryview(event)[:-CHECKSUM_SIZE])
+    if actual != expected:
+        raise CorruptEvent(f"Checksum {expected:#010x} does not fit the event's bytes ({actual:#010x}).")
 
 
 class Rotate(NamedTuple):
@@ -139,7 +139,7 @@ def parse_query(body: bytes, *, packed: bool = False, loads: bool = False, flags
 
     Raises:
         CorruptEvent: its lengths exceed the event, it cannot be unpacked, or its schema's name is not UTF-8.
-        UnsupportedEvent: its client's charset is not known.
+        UnsupportedEvent: its client's charset is unknown.
     """
     schema_size = body[8]
     (error,), (status_size,) = _U16.unpack_from(body, 9), _U16.unpack_from(body, 11)

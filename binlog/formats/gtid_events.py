@@ -124,7 +124,7 @@ def parse_tagged_gtid(body: bytes, *, original: bool = False) -> TransactionStar
 
     Raises:
         CorruptEvent: it ends inside a field, or lacks uuid or number.
-        UnsupportedEvent: it holds a field that must be understood and is not known.
+        UnsupportedEvent: it holds an unknown field that must be understood.
     """
     fields = Fields(body)
     source, tag, number = b"", "", 0

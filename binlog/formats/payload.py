@@ -24,7 +24,7 @@ from binlog.formats.event_types import EventType, type_name
 from binlog.formats.events import HEADER_SIZE, Event, parse_header
 from merge.errors import CorruptEvent, UnsupportedEvent
 
-#: unpacked bytes of a transaction's events; they are never held at once
+#: unpacked bytes of a transaction's events; they are never in memory at once
 PAYLOAD_BYTES_MAX = 16 << 30
 #: most unpacked bytes for each packed byte of zstd: a block of 128 KiB takes 4 bytes or more
 RATIO_MAX = 1 << 15
@@ -64,17 +64,17 @@ class Payload(NamedTuple):
         """Yield the events one by one, each with its header and without checksum.
 
         Raises:
-            CorruptEvent: the bytes cannot be unpacked, or are not as long as they say.
-            UnsupportedEvent: they hold more events than the bound for so many bytes.
+            CorruptEvent: the bytes cannot be unpacked, or their length is not the announced one.
+            UnsupportedEvent: they hold more events than the bound for this number of bytes.
         """
         read = _Unpacked(self)
-        left = bound = EVENTS_FREE + EVENTS_PER_BYTE * len(self.data)
+        remaining = bound = EVENTS_FREE + EVENTS_PER_BYTE * len(self.data)
         while True:
             header = read.take(HEADER_SIZE)
             if not header:
                 break
-            left -= 1
-            if left < 0:
+            remaining -= 1
+            if remaining < 0:
                 raise UnsupportedEvent(
                     f"A compressed transaction of {len(self.data)} bytes holds more than {bound} events.",
                     hint=_TOO_MUCH_HINT,
@@ -118,7 +118,7 @@ def parse_payload(body: bytes) -> Payload:
 
     Raises:
         CorruptEvent: its lengths do not fit, or exceed what the compression can produce of so few bytes.
-        UnsupportedEvent: the compression is not known, or there are more bytes than PAYLOAD_BYTES_MAX.
+        UnsupportedEvent: the compression is unknown, or there are more bytes than PAYLOAD_BYTES_MAX.
     """
     fields = {_COMPRESSION: _NONE}
     cursor = ByteCursor(body)

@@ -1,7 +1,7 @@
 """Status variables: the settings of a session that decide what its statements mean, in a QUERY event.
 
 Each variable is a code byte and a value, whose size depends on the code. `VARIABLES` has all that the servers
-write, and what each is used for, or why it cannot matter. Reading ends at a code that is not known, as the
+write, and what each is used for, or why it cannot matter. Reading ends at an unknown code, as the
 servers' own replicas do; servers write those that old replicas know first.
 
 Layout: `Query_event` in MySQL's statement_events.h, `Query_log_event` in MariaDB's sql/log_event.h.
@@ -60,7 +60,7 @@ FLAGS = {
     28: "MariaDB: IF EXISTS is added on a replica: says nothing of what happened at the source",
     35: "MariaDB: system_versioning_insert_history: of rows",
 }
-#: of MariaDB's GTID flags: the second phase of an ALTER, whose first one is named by a number
+#: of MariaDB's GTID flags: the second phase of an ALTER, whose first one has a number
 _SECOND_PHASE = 0x04 | 0x08
 #: number of schemas that stands for more than can be listed
 _MANY_SCHEMAS = 254
@@ -184,13 +184,13 @@ def parse_status(status: bytes, *, mariadb: bool) -> QueryStatus:
     """
     cursor = ByteCursor(status, 0)
     variables = VARIABLES[mariadb]
-    found = QueryStatus()
+    status_values = QueryStatus()
     while cursor:
         variable = variables.get(cursor.u8())
         if variable is None:
             break
-        found = variable.take(cursor, found)
-    return found
+        status_values = variable.take(cursor, status_values)
+    return status_values
 
 
 def client_collation(status: bytes) -> int | None:

@@ -53,8 +53,8 @@ class RowFragments:
         """Take the next fragment; return the header and body of the rows event after its last one, else None.
 
         Raises:
-            CorruptEvent: a fragment is missing, repeated or out of order, or the parts are no rows event of
-                the announced size.
+            CorruptEvent: a fragment is missing, repeated or out of order, or the parts are not a rows
+                event of the announced size.
             UnsupportedEvent: the event is larger than `bytes_max`.
         """
         count, number, flags = _HEAD.unpack_from(body)

@@ -13,7 +13,7 @@ An event may hold more rows than a chunk should (a compressed transaction, the c
     while decoder.go_on():
         if builder.full: ...
 
-`feed` first reads what is left of the previous event.
+`feed` first reads the rest of the previous event.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class BinlogDecoder:
         select: which tables to decode.
         builder: gathers what was read.
         checksum: of the events before the first format description: 0 none, 1 CRC32.
-        lookup: answers what table maps do not say; None: no lookup.
+        lookup: describes tables where table maps are incomplete; None: no lookup.
         names_needed: whether table maps without column names are refused if the lookup does not know them.
         verbatim: see `Transactions`.
         skips: the events to leave out; None: none.
@@ -142,7 +142,7 @@ class BinlogDecoder:
 
     @property
     def reading(self) -> Reading:
-        """Which event is being read, or up to where everything was read; may be asked in any thread."""
+        """Which event is being read, or up to where everything was read; any thread may read it."""
         (event, begin), since_s = self._last, self._busy_s
         return Reading(self.file, begin, event, since_s) if since_s else Reading(self.file, self.offset)
 
@@ -250,7 +250,7 @@ class BinlogDecoder:
         self._fast_path.until = self._skips.next(self.file, self.offset)
 
     def close_chunk(self) -> Chunk | None:
-        """Return what was gathered so far as a chunk; None if nothing was.
+        """Return the gathered transactions as a chunk; None if there are none.
 
         Raises:
             DataError: rows that were read cannot become a chunk.
@@ -262,36 +262,37 @@ class BinlogDecoder:
 
     def located(self, error: DataError, name: str = "rows before") -> DataError:
         """Return an error that was raised outside the reading of an event, with shard, file and offset."""
-        return self._with_place(error, name, self.offset)
+        return self._with_location(error, name, self.offset)
 
     def _located(self, read: Callable[[], _T]) -> _T:
         self._busy_s = time.monotonic()
         try:
             return read()
         except DataError as error:
-            raise self._with_place(error, *self._last) from error
+            raise self._with_location(error, *self._last) from error
         except UnicodeDecodeError as error:
-            raise self._with_place(CorruptEvent("A name in the event is not UTF-8."), *self._last) from error
+            corrupt = CorruptEvent("A name in the event is not UTF-8.")
+            raise self._with_location(corrupt, *self._last) from error
         except (struct.error, IndexError) as error:
             corrupt = CorruptEvent(f"The event is too short ({error}).")
-            raise self._with_place(corrupt, *self._last) from error
+            raise self._with_location(corrupt, *self._last) from error
         except CanalGroupError:
             raise
-        except Exception as error:  # whatever it is, an operator has to know at which event
+        except Exception as error:  # an operator has to know the event, whatever the error
             _log.exception("an event cannot be read", extra={"shard": self._shard})
             defect = UnsupportedEvent(
                 f"Reading the event failed with {type(error).__name__}.",
                 hint="This is a defect of canal-group; the shard's log holds the traceback.",
                 defect=type(error).__name__,
             )
-            raise self._with_place(defect, *self._last) from error
+            raise self._with_location(defect, *self._last) from error
         finally:
             self._busy_s = 0.0
 
-    def _with_place(self, error: DataError, name: str, offset: int) -> DataError:
+    def _with_location(self, error: DataError, name: str, offset: int) -> DataError:
         if "skippable" in error.details:  # another stream has read ahead for this one, up to that event
             return error
-        place: dict[str, Detail] = {
+        location: dict[str, Detail] = {
             "shard": self._shard,
             "file": self.file,
             "offset": offset,
@@ -299,7 +300,7 @@ class BinlogDecoder:
         }
         cut = isinstance(error, CorruptEvent | UnsupportedEvent) or "xid" in error.details
         if cut and self._skippable and (name, offset) == self._last:
-            place |= {
+            location |= {
                 "skippable": 1,
                 "part": self._transactions.part,
                 "created_s": self.created.get(self.file, 0),
@@ -309,7 +310,7 @@ class BinlogDecoder:
         return type(error)(
             f"{error.message} ({shard}{name} at {self.file}:{offset})",
             hint=error.hint,
-            **{**error.details, **place},
+            **{**error.details, **location},
         )
 
     def _feed(self, event: bytes) -> int:
@@ -331,9 +332,9 @@ class BinlogDecoder:
                 hint="Remove binlog_storage_engine from the server's configuration and restart it.",
             )
         if kind in _HEARTBEATS and not self._on_disk:
-            self._transactions.found_idle(self.offset)
+            self._transactions.end_when_idle(self.offset)
             return kind
-        begin, self.offset = self._place(header)
+        begin, self.offset = self._offsets(header)
         self._last = type_name(kind), begin
         if kind == EventType.ROTATE:
             self._on_rotate(header, body)
@@ -389,14 +390,14 @@ class BinlogDecoder:
     def _skipped(self, event: bytes, header: EventHeader) -> bool:
         """Leave an event out if an operator has asked for that; return whether it was.
 
-        It may be damaged: then it begins where the one before ends, and its length is all that is known of
-        it. Errors that came before its place was read name that one too.
+        It may be damaged: then it begins where the one before ends, and only its length is known.
+        Errors that were raised before its header was read have that offset too.
         """
         kind = header.event_type
         if kind in _HEARTBEATS or kind == EventType.ROTATE or self._artificial(header):
             return False
         try:
-            begin, end = self._place(header)
+            begin, end = self._offsets(header)
         except CorruptEvent:
             begin, end = self.offset, self.offset + len(event)
         skip = self._skips_at(begin).get(0) or self._skips_at(self.offset).get(0)
@@ -441,7 +442,7 @@ class BinlogDecoder:
         sent = header.log_pos == 0 or bool(header.flags & ARTIFICIAL_FLAG)
         return header.event_type == EventType.ROTATE and sent
 
-    def _place(self, header: EventHeader) -> tuple[int, int]:
+    def _offsets(self, header: EventHeader) -> tuple[int, int]:
         """Return where an event begins and ends in the file.
 
         `log_pos` has 32 bits, but files may be longer: the counted offset is used, and `log_pos` checks it.
@@ -470,7 +471,7 @@ class BinlogDecoder:
         """
         begin = header.log_pos - header.size if header.log_pos else self.offset
         if self._on_disk:
-            begin, self.offset = self._place(header)
+            begin, self.offset = self._offsets(header)
         elif self.offset == len(MAGIC) and header.log_pos:
             begin, self.offset = len(MAGIC), header.log_pos
         self._last = type_name(header.event_type), begin
@@ -514,7 +515,7 @@ class BinlogDecoder:
         return size == _TABLE_HEAD if kind == EventType.TABLE_MAP else size >= _TABLE_HEAD
 
     def _on_rotate(self, header: EventHeader, body: bytes) -> None:
-        """Continue in the file that is named; the ROTATE that opens a stream only repeats the request.
+        """Continue in the file that the event names; the ROTATE that opens a stream only repeats the request.
 
         On a disk, the owner opens the next file. A relay log also holds ROTATE events of its source, which do
         not apply to it.

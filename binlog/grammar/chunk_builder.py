@@ -2,9 +2,9 @@
 
 A chunk is full at about `bytes_max` bytes of rows events, at `rows_max` rows or at `headers_max` headers; its
 owner may close it at any time. It never holds a part of a rows event. A transaction that is open when its
-chunk is closed continues in the next chunk. Its part so far is a *fragment*: a header of its own with the
-transaction's commit time, GTID and beginning, the ordinals of its rows, and the end of the last event read as
-its end.
+chunk is closed continues in the next chunk. Its part up to there is a *fragment*: a header of its own with
+the transaction's commit time, GTID and beginning, the ordinals of its rows, and the end of the last event
+read as its end.
 
 Only rows of selected tables get ordinals: rows events of other tables are not opened. Ordinals are therefore
 stable as long as the selection does not change.
@@ -45,13 +45,13 @@ class Limits:
     bytes_max: int
     #: rows of selected tables
     rows_max: int
-    #: characters of the longest statement that is read; of a longer one it is known only what it names
+    #: characters of the longest statement that is read; of a longer one only the names in it are known
     statement_chars_max: int
     #: headers, the only cost of a transaction without a selected row
     headers_max: int = 8_192
 
 
-#: of what reads a binlog for no shard: searches, and files that a command shows
+#: for reading a binlog without a shard: searches, and files that a command shows
 SEARCH_LIMITS: Final = Limits(bytes_max=4 << 20, rows_max=32_768, statement_chars_max=1 << 20)
 
 #: name, table map and columns of a table; columns, because a lookup may answer differently for one table map
@@ -59,13 +59,13 @@ _Key: TypeAlias = tuple[TableName, bytes, tuple[bytes, ...]]
 
 
 @dataclass(slots=True)
-class _Gathered:
+class _OpenChunk:
     """The chunk that is being gathered, without its headers."""
 
     names: dict[str, int] = field(default_factory=dict)
     tables: dict[_Key, tuple[TableSchema, RowsBuilder]] = field(default_factory=dict)
     statements: list[dict[str, Any]] = field(default_factory=list)
-    #: what each statement is in the source
+    #: table and kind of each statement in the source
     statement_sources: list[StatementSource] = field(default_factory=list)
     #: by header: definitions of tables
     ddls: dict[int, DdlMark] = field(default_factory=dict)
@@ -79,9 +79,9 @@ class _Gathered:
         header, ordinal = (rows.column(each).to_numpy() for each in ("_header", "_row"))
         dropped = np.zeros(len(header), bool)
         for index, begin, end in self.undone:
-            found = (header == index) & (ordinal >= begin) & (ordinal < end)
-            headers["rows"][index] -= np.count_nonzero(found & ~dropped)
-            dropped |= found
+            undone = (header == index) & (ordinal >= begin) & (ordinal < end)
+            headers["rows"][index] -= np.count_nonzero(undone & ~dropped)
+            dropped |= undone
         return filtered(rows, ~dropped)
 
 
@@ -96,7 +96,7 @@ class ChunkBuilder:
         self.accumulator = Accumulator(limits.bytes_max, limits.rows_max, limits.headers_max)
         #: reads the usual events
         self.fast_path = FastPath(self.accumulator)
-        self._chunk = _Gathered()
+        self._chunk = _OpenChunk()
         #: tables of the previous chunk: the next chunk is expected to have about as many rows of each
         self._last: dict[_Key, tuple[TableSchema, RowsBuilder]] = {}
 
@@ -174,14 +174,15 @@ class ChunkBuilder:
         """
         accumulator = self._opened()
         key = (table.name, version, table.described)
-        found = self._chunk.tables.get(key)
-        if found is None:
-            found = self._chunk.tables[key] = (table, RowsBuilder(table, self.losses))
+        entry = self._chunk.tables.get(key)
+        if entry is None:
+            entry = self._chunk.tables[key] = (table, RowsBuilder(table, self.losses))
             last = self._last.get(key)
             if last is not None:
-                found[1].expect_as_many(last[1])
+                entry[1].expect_as_many(last[1])
+        builder = entry[1]
         skip = max(0, accumulator.skip - accumulator.row)
-        count = found[1].add(
+        count = builder.add(
             event_type,
             body,
             post_header_size=post_header_size,
@@ -190,22 +191,22 @@ class ChunkBuilder:
             skip=skip,
         )
         accumulator.add(count, max(0, count - skip), len(body))
-        self.fast_path.gather(body, version, found[1])
+        self.fast_path.gather(body, version, builder)
 
     def add_statement(self, statement: Mapping[str, Any], source: StatementSource) -> None:
         """Add a statement to the open transaction; it takes one ordinal, like a row.
 
         Args:
             statement: the columns of `STATEMENTS` from `schema` on.
-            source: what it is in the source.
+            source: its table and kind in the source.
         """
         accumulator = self._opened()
         ordinal = accumulator.row
-        kept = ordinal >= accumulator.skip
-        if kept:
+        is_new = ordinal >= accumulator.skip
+        if is_new:
             self._chunk.statements.append({"_header": len(accumulator), "_row": ordinal, **statement})
             self._chunk.statement_sources.append(source)
-        accumulator.add(1, int(kept), len(statement["sql"]))
+        accumulator.add(1, int(is_new), len(statement["sql"]))
 
     def add_mark(self, sql: str) -> None:
         """Add the mark of an event that is left out to the open transaction; it takes one ordinal.
@@ -227,7 +228,7 @@ class ChunkBuilder:
         """
         accumulator = self._opened()
         if since == accumulator.row or accumulator.row < accumulator.skip:
-            return True  # the reader that got so far has left them out
+            return True  # they were left out when they were read first
         if since < accumulator.row_begin:
             return False
         self._chunk.undone.append((len(accumulator), since, accumulator.row))
@@ -237,7 +238,7 @@ class ChunkBuilder:
         """Declare the open transaction a change of definitions.
 
         Args:
-            mark: what is known of it; None: it concerns no table.
+            mark: its table and statement; None: it concerns no table.
         """
         accumulator = self._opened()
         accumulator.mark_ddl()
@@ -260,7 +261,7 @@ class ChunkBuilder:
         return True
 
     def restart(self) -> bool:
-        """Remove what the open transaction has; it stays open.
+        """Remove the content of the open transaction, which stays open.
 
         Returns:
             False, and nothing was changed, if rows of it were handed over before.
@@ -293,7 +294,7 @@ class ChunkBuilder:
         return True
 
     def close(self, end_offset: int) -> Chunk | None:
-        """Return what was gathered as a chunk and begin the next one; None if nothing was gathered.
+        """Return the gathered transactions as a chunk and begin the next one; None if nothing was gathered.
 
         An open transaction that has rows is split here.
 
@@ -306,7 +307,7 @@ class ChunkBuilder:
         if not len(accumulator):
             return None
         headers = np.frombuffer(bytearray(accumulator.take()), dtype=HEADER)
-        self._chunk, self._last = _Gathered(), chunk.tables
+        self._chunk, self._last = _OpenChunk(), chunk.tables
         self.fast_path.begin_chunk()
         names = tuple(chunk.names)
         if accumulator.is_open:

@@ -1,4 +1,4 @@
-"""DDL identity: a number that statements share which say the same of tables with one routed name.
+"""DDL identity: a number that equal statements on tables with one routed name share.
 
 What does not count: comments, blanks, the case of words, quotes of names, a semicolon at the end, and the
 names of the source. The table's own name, with or without its schema, becomes the routed one. So does another
@@ -41,12 +41,12 @@ def statement_id(op: str, name: TableName, source: TableName, statement: Stateme
     """
     try:
         return _number((op, *name), _words(Words(statement), source, statement.schema, route))
-    except Exception:  # noqa: BLE001 - whatever a text does to its reader, the text is not understood
+    except Exception:  # noqa: BLE001 - any error of its reader means that the text is not understood
         return _number((op, *name), [statement.sql.strip()])
 
 
 def _number(head: Iterable[str], words: Iterable[str]) -> int:
-    """Return the number of what is hashed."""
+    """Return the number of an operation and a statement's words."""
     digest = hashlib.blake2b(digest_size=8)
     between = ""
     for each in itertools.chain(head, words):
@@ -56,7 +56,7 @@ def _number(head: Iterable[str], words: Iterable[str]) -> int:
 
 
 def _words(words: Words, source: TableName, schema: str, route: Route) -> Iterator[str]:
-    """Yield what counts of a statement's tokens."""
+    """Yield the text of each token that counts."""
     last, own = "", False
     while not words.ended:
         token = words.take()
@@ -68,27 +68,27 @@ def _words(words: Words, source: TableName, schema: str, route: Route) -> Iterat
         qualified = words.sees(".") and words.peek(1).kind in _NAMES
         if qualified:
             words.take()
-        found = TableName(token.text, words.take().text) if qualified else TableName(schema, token.text)
-        if _same(found, source) and (qualified or not own):
+        name = TableName(token.text, words.take().text) if qualified else TableName(schema, token.text)
+        if _same(name, source) and (qualified or not own):
             own = True
             last = ""
             yield ""
-        elif qualified and _folded(found.schema) == _folded(source.table):
+        elif qualified and _folded(name.schema) == _folded(source.table):
             # A column with its table.
-            yield found.table.upper()
+            yield name.table.upper()
         elif qualified or last in _BEFORE_NAMES:
-            yield _routed(found, source.schema if qualified else found.schema, route)
+            yield _routed(name, source.schema if qualified else name.schema, route)
             last = ""
         else:
-            last = found.table.upper()
+            last = name.table.upper()
             yield last
 
 
-def _routed(found: TableName, schema: str, route: Route) -> str:
+def _routed(name: TableName, schema: str, route: Route) -> str:
     """Return a name as consumers see it; without its schema if no route changes it and it is of `schema`."""
-    name = route(*found) or found
-    unchanged = name == found and _folded(found.schema) == _folded(schema)
-    return found.table.upper() if unchanged else str(name).upper()
+    routed = route(*name) or name
+    unchanged = routed == name and _folded(name.schema) == _folded(schema)
+    return name.table.upper() if unchanged else str(routed).upper()
 
 
 def _same(one: TableName, other: TableName) -> bool:

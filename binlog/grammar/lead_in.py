@@ -40,7 +40,7 @@ class LeadIn:
             self._leaving = True
 
     def take(self, event: Event) -> None:
-        """Skip one event, or keep what it says about XA transactions.
+        """Skip one event, or keep the part of it that concerns XA transactions.
 
         Raises:
             CorruptEvent, UnsupportedEvent: rows of an XA transaction cannot be read, or are too many.

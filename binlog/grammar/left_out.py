@@ -1,6 +1,6 @@
-"""What is left out: what can be told of an event that an operator has left out, whose bytes may be damaged.
+"""Left out: the facts about an event that an operator has left out, whose bytes may be damaged.
 
-Nothing here raises because of what the bytes say.
+Nothing here raises because of those bytes.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from merge.values.skips.skipped_event import SkippedEvent, Unit
 STATEMENTS: Final = frozenset(
     {EventType.QUERY, EventType.MARIADB_QUERY_COMPRESSED, EventType.EXECUTE_LOAD_QUERY}
 )
-#: characters of a statement that is read once more, for what it concerns; a longer one may concern anything
+#: characters of a statement that is read once more, for its table; a longer one may concern any table
 READ_CHARS_MAX: Final = 16_384
-#: what damaged bytes raise
+#: errors that damaged bytes raise
 DAMAGED: Final = (DataError, ArithmeticError, LookupError, ValueError, struct.error)
 _FIRST_WORDS: Final = frozenset(words[0] for words in BEGINNINGS)
 _VERB_CHARS: Final = 20
 
 
 class LeftOutStatement(NamedTuple):
-    """What can be told of a statement."""
+    """The facts about a statement."""
 
     #: None: its event cannot be read
     query: Query | None = None
@@ -46,11 +46,11 @@ class LeftOutStatement(NamedTuple):
 
 
 def statement_left_out(event: Event, tables: Tables, *, intact: bool = True) -> LeftOutStatement:
-    """Return what can be told of an event that is a statement.
+    """Return the facts about an event that is a statement.
 
     Args:
-        event: it.
-        tables: what is known of the tables.
+        event: the event.
+        tables: the tables of its file.
         intact: whether its checksum is right; a damaged one is believed if it begins as a statement does.
     """
     try:
@@ -73,12 +73,12 @@ def statement_left_out(event: Event, tables: Tables, *, intact: bool = True) -> 
 
 
 def _read(query: Query, verb: str, tables: Tables) -> LeftOutStatement:
-    """Return what can be told of a statement's text."""
+    """Return the facts that a statement's text holds."""
     if len(query.sql) > READ_CHARS_MAX:
         return LeftOutStatement(query, verb=verb)
     try:
         reading = read_statement(tables.statement(query))
-    except Exception:  # noqa: BLE001 - whatever the reader of statements cannot read is why it is left out
+    except Exception:  # noqa: BLE001 - a statement may be left out because its reader fails
         return LeftOutStatement(query, verb=verb)
     if reading.kind in (Kind.BEGIN, Kind.COMMIT, Kind.ROLLBACK):
         return LeftOutStatement(query, reading, defines=False)
@@ -88,7 +88,7 @@ def _read(query: Query, verb: str, tables: Tables) -> LeftOutStatement:
 
 
 def xa_left_out(query: Query | None) -> XaStatement | None:
-    """Return what a statement says of an XA transaction; None: nothing that can be read."""
+    """Return a statement about an XA transaction; None if it is another one, or cannot be read."""
     try:
         return None if query is None else parse_xa_statement(query.sql)
     except DataError:
@@ -96,19 +96,19 @@ def xa_left_out(query: Query | None) -> XaStatement | None:
 
 
 def mark_of(
-    event: Event, skip: SkippedEvent, said: LeftOutStatement, unit: Unit, tables: Tables, gtid: str
+    event: Event, skip: SkippedEvent, statement: LeftOutStatement, unit: Unit, tables: Tables, gtid: str
 ) -> str:
     """Return the mark in place of an event, as a statement.
 
     Args:
         event: what is left out.
-        skip: who asked for it.
-        said: what can be told of it, if it is a statement.
-        unit: what is left out with it.
+        skip: the operator's request.
+        statement: the facts about it, if it is a statement.
+        unit: whether the event or its whole transaction is left out.
         tables: the table maps of its file.
         gtid: of its transaction; empty: none.
     """
-    verb, table = (said.verb, said.table) if said.query else _rows_left_out(event, tables)
+    verb, table = (statement.verb, statement.table) if statement.query else _rows_left_out(event, tables)
     return SkipMark(
         shard=skip.shard,
         server=skip.server,
@@ -126,7 +126,7 @@ def mark_of(
 
 
 def _rows_left_out(event: Event, tables: Tables) -> tuple[str, str]:
-    """Return what rows did, and to which table; empty where the event is another, or that cannot be told."""
+    """Return the verb and the table of a rows event; empty for another event, or where they are unknown."""
     kind = UNPACKED_ROWS.get(event.type, event.type)
     verb = ""
     if kind in ROWS:

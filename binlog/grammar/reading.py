@@ -1,4 +1,4 @@
-"""Reading: which event a decoder is busy with, and since when, for whoever asks while it is busy."""
+"""Reading: which event a decoder is busy with, and since when; other threads read this."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Reading(NamedTuple):
 
     file: str
     offset: int
-    #: type of the event that is being read; empty: none is, and everything before the offset was read
+    #: type of the event that is being read; empty: no event is, and everything before the offset was read
     event: str = ""
     #: when that began, `time.monotonic`
     since_s: float = 0.0

@@ -1,4 +1,4 @@
-"""Statements: which statements of a transaction are handed on as text, which are refused, and what is undone.
+"""Statements: which statements of a transaction are handed on as text or refused, and which rows are undone.
 
 Definitions are handed on. Some statements cannot be followed. They are refused, or handed on as text if the
 reader wants them `verbatim`:
@@ -44,7 +44,7 @@ _HANDED_OVER_HINT = (
     "Load its tables again, and start after it."
 )
 _LOAD_HINT = "Load the transaction's tables again, and start after it."
-#: instead of the progress at a savepoint
+#: the progress at a savepoint that was not set
 _NOT_SET = -1
 _RENAME = "RENAME"
 #: of the tables of a RENAME, in turns
@@ -60,9 +60,9 @@ class Statements:
     Args:
         select: which statements are handed on, and under which name; called with an empty table name for a
             statement that concerns no table.
-        tables: what is known of the tables.
-        builder: gathers them.
-        verbatim: see the module.
+        tables: the tables of the current file.
+        builder: gathers the statements.
+        verbatim: whether to hand on the statements that cannot be followed, else they are refused.
     """
 
     def __init__(self, select: Select, tables: Tables, builder: ChunkBuilder, *, verbatim: bool) -> None:
@@ -82,13 +82,13 @@ class Statements:
 
         Args:
             statement: the statement.
-            reading: what it is.
+            reading: its kind and its changes.
             alone: whether it is its whole transaction; CREATE TABLE ... SELECT shares one with its rows.
         """
         kind = _KINDS.get(reading.kind, StatementKind.QUERY)
-        kept = self._add(statement.sql, statement.schema, reading.changes, kind)
-        if alone and kept:
-            change, name = kept[0]
+        selection = self._add(statement.sql, statement.schema, reading.changes, kind)
+        if alone and selection:
+            change, name = selection[0]
             source = TableName(change.schema, change.table)
             mark = self._tables.mark(statement, change.op, name, source) if change.table else None
             self._builder.mark_ddl(mark)
@@ -104,7 +104,7 @@ class Statements:
         names = [f"{change.schema}.{change.table}" for change in reading.changes]
         title = f"{statement.title} on {names[0]}" if names else statement.title
         if reading.kind is Kind.UNKNOWN:
-            what, hint = f"is not known, and may change rows: {title}", _UNKNOWN_HINT
+            what, hint = f"is unknown, and may change rows: {title}", _UNKNOWN_HINT
         else:
             what, hint = f"changes rows: {title}", REFUSED[EventType.EXECUTE_LOAD_QUERY]
         raise UnsupportedEvent(
@@ -175,43 +175,43 @@ class Statements:
         Args:
             sql: its text.
             schema: the session's database; a statement about no table is selected by it.
-            changes: what it does.
-            kind: what it is to a filter.
+            changes: its changes.
+            kind: the kind by which filters select it.
         """
         about_none = not changes
         changes = changes or (Change("QUERY", schema, ""),)
         names = [self._select(each.schema, each.table) for each in changes]
-        kept = [(each, name) for each, name in zip(changes, names, strict=True) if name is not None]
-        if not kept:
+        selection = [(each, name) for each, name in zip(changes, names, strict=True) if name is not None]
+        if not selection:
             return []
-        shown = [name or TableName(*each[1:]) for each, name in zip(changes, names, strict=True)]
+        labels = [name or TableName(*each[1:]) for each, name in zip(changes, names, strict=True)]
         renames = changes[0].op == _RENAME
-        first = shown[1 if renames else 0]
+        first = labels[1 if renames else 0]
         tables = [
             {
                 "schema": each.schema,
                 "table": each.table,
-                "role": _ROLES[place % len(_ROLES)] if renames else "",
+                "role": _ROLES[index % len(_ROLES)] if renames else "",
                 "kept": name is not None,
             }
-            for place, (each, name) in enumerate(zip(shown, names, strict=True))
+            for index, (each, name) in enumerate(zip(labels, names, strict=True))
         ]
         columns = {
             "schema": first.schema,
             "table": first.table,
             "op": changes[0].op,
             "sql": printable(sql),
-            "ddl_schema": self._session(schema, kept),
+            "ddl_schema": self._session(schema, selection),
             "tables": [] if about_none else tables,
         }
-        sources = tuple(TableName(*each[1:]) for each, _ in kept)
+        sources = tuple(TableName(*each[1:]) for each, _ in selection)
         source = StatementSource(sources, kind, tuple(self._tables.origins(*each) for each in sources))
         self._builder.add_statement(columns, source)
-        return kept
+        return selection
 
-    def _session(self, schema: str, kept: Sequence[tuple[Change, TableName]]) -> str:
-        """Return what consumers call the session's database: as a concerned table of it is routed, if any."""
-        routed = next((name.schema for each, name in kept if each.schema == schema), None)
+    def _session(self, schema: str, selection: Sequence[tuple[Change, TableName]]) -> str:
+        """Return the session's database as consumers see it: routed as the first selected table of it."""
+        routed = next((name.schema for each, name in selection if each.schema == schema), None)
         if routed is None and schema:
             routed = (self._select(schema, "") or TableName(schema, "")).schema
         return printable(routed or "")

@@ -52,7 +52,7 @@ class Tables:
 
     Args:
         select: which tables are decoded and under which name.
-        lookup: answers what a table map does not say; None: no lookup.
+        lookup: describes tables where a table map is incomplete; None: no lookup.
         names_needed: whether a table map without column names is refused if the lookup does not know them.
     """
 
@@ -85,12 +85,12 @@ class Tables:
         self._tables.clear()
 
     def redefine(self, query: Query, file: str, end: int) -> None:
-        """Note a statement that defines something: the lookup may answer differently from now on."""
+        """Apply a statement that defines something: the lookup may answer differently from now on."""
         self._lookup.redefine(query, file, end)
         self._tables.clear()
 
     def lose(self, query: Query | None, file: str, end: int) -> None:
-        """Note a statement that is left out, see `TableLookup.lose`."""
+        """Apply that a statement is left out, see `TableLookup.lose`."""
         self._lookup.lose(query, file, end)
         self._tables.clear()
 
@@ -99,7 +99,7 @@ class Tables:
         self._tables[table_id(body, self.post_header_size(EventType.TABLE_MAP))] = _Table(b"", None)
 
     def name(self, event_type: int, body: bytes) -> TableName | None:
-        """Return what consumers call the table of a TABLE_MAP or rows event; None: it cannot be told."""
+        """Return the consumers' name of the table of a TABLE_MAP or rows event; None if it is unknown."""
         try:
             head = self.post_header_size(event_type)
             if event_type == EventType.TABLE_MAP:
@@ -110,7 +110,7 @@ class Tables:
         return None if table is None or table.schema is None else table.schema.name
 
     def selected(self, schema: str, table: str) -> TableName | None:
-        """Return what consumers call a table; None: it is left out."""
+        """Return the consumers' name of a table; None if it is left out."""
         return self._select(schema, table)
 
     def origins(self, schema: str, table: str) -> tuple[TableName, ...]:
@@ -118,27 +118,27 @@ class Tables:
         return self._lookup.origins(schema, table) if table else ()
 
     def statement(self, query: Query) -> Statement:
-        """Return a statement with what decides its meaning, as far as its event says that."""
+        """Return a statement with the settings that decide its meaning, as far as its event holds them."""
         version = ServerVersion(self.mariadb, *self._version)
         try:
             return statement_of(query, version)
-        except CorruptEvent:  # its text was read, and is what is handed on
+        except CorruptEvent:  # its text was read, and is handed on
             return Statement(query.sql, query.schema, version)
 
     def mark(self, statement: Statement, op: str, name: TableName, source: TableName) -> DdlMark:
-        """Return what the control plane has to know of a definition, after `redefine`.
+        """Return the mark of a definition for the control plane, after `redefine`.
 
         Args:
-            statement: it.
+            statement: the statement.
             op: canal's EventType.
             name: its table, as consumers see it.
             source: the same in the source.
         """
         number = statement_id(op, name, source, statement, self._select)
-        known = self._lookup.tables()
-        tables = (
-            0 if known is None else len({source, *(each for each in known if self._select(*each) == name)})
-        )
+        source_tables = self._lookup.tables()
+        tables = 0
+        if source_tables is not None:
+            tables = len({source, *(each for each in source_tables if self._select(*each) == name)})
         return DdlMark(number, op, str(name), str(source), tables)
 
     def post_header_size(self, event_type: int) -> int:
@@ -163,8 +163,8 @@ class Tables:
         """
         head = self.post_header_size(EventType.TABLE_MAP)
         number, version = table_id(body, head), body[head:]
-        known = self._tables.get(number)
-        if known is None or known.version != version or (read and known.unread):
+        table = self._tables.get(number)
+        if table is None or table.version != version or (read and table.unread):
             self._tables[number] = self._read(version, body) if read else _Table(version, None, body)
 
     def _read(self, version: bytes, body: bytes) -> _Table:

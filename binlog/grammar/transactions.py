@@ -19,7 +19,7 @@ transactions without rows.
 
 An event that an operator has left out takes part in this as far as its bytes tell: rows and statements are
 dropped, what begins or ends a transaction still does so. A mark comes in its place. If the bytes do not tell
-whether they begin a transaction, its rows are dropped too: nobody knows what they belong to.
+whether they begin a transaction, its rows are dropped too: their transaction is unknown.
 
 An event may hold more rows than fit a chunk. `take` reads its beginning, and `go_on` reads the rest step by
 step; the owner closes full chunks in between.
@@ -126,9 +126,9 @@ class Transactions:
         self.part = 0
         #: whether the rest of the open transaction is left out; whether an event was that may have ended it
         self._leaving = self._may_have_ended = False
-        #: what to leave out of the compressed transaction that is being read
+        #: the events to leave out of the compressed transaction that is being read
         self._parts: Parts = {}
-        #: what is left to read of the last event; the innermost one last
+        #: the unread parts of the last event; the innermost one last
         self._rests: list[Iterator[None]] = []
         self._handlers: dict[int, Callable[[Event], None]] = {
             EventType.GTID: self._on_gtid,
@@ -170,8 +170,8 @@ class Transactions:
         """Read one event; `go_on` reads the rest of it.
 
         Args:
-            event: it.
-            parts: what to leave out of it, if it is a compressed transaction.
+            event: the event.
+            parts: the events to leave out of it, if it is a compressed transaction.
 
         Raises:
             CorruptEvent: its bytes contradict themselves, or it is not allowed here.
@@ -205,8 +205,8 @@ class Transactions:
             self._rests.pop()
         return False
 
-    def found_idle(self, offset: int) -> None:
-        """Note that the source has nothing more to send: whole transactions are all that it has sent."""
+    def end_when_idle(self, offset: int) -> None:
+        """End a transaction that may have ended: a source that is idle has sent whole transactions only."""
         if self._leaving or self._may_have_ended:
             self._end_at(offset)
 
@@ -450,7 +450,7 @@ class Transactions:
             except DataError:
                 if skip is None:
                     raise
-                self.leave_out(event, skip)  # what cannot be unpacked is the rest
+                self.leave_out(event, skip)  # the rest cannot be unpacked
                 return
             if inner is None:
                 return
@@ -469,20 +469,20 @@ class Transactions:
         """Leave an event out, or all that its transaction has, and hand on a mark in its place.
 
         Args:
-            event: it; its bytes may be anything.
-            skip: what was asked for.
+            event: the event; its bytes may be anything.
+            skip: the operator's request.
             intact: whether its checksum is right. Of a damaged event no GTID is believed: with a wrong one in
                 a position, a transaction that has it would be lost.
         """
         if self._of != self._accumulator.begun:
             self._forget_last()
-        said = LeftOutStatement()
+        statement = LeftOutStatement()
         if event.type in STATEMENTS:
-            said = statement_left_out(event, self._tables, intact=intact)
+            statement = statement_left_out(event, self._tables, intact=intact)
         alone = event.type not in BEGINS and self._state == _State.IDLE
         self._begin_for(event, intact=intact)
-        whole = skip.unit is Unit.TRANSACTION or self._hides_begin(event, said)
-        decides = said.control is not None and said.control.kind is Kind.XA
+        whole = skip.unit is Unit.TRANSACTION or self._hides_begin(event, statement)
+        decides = statement.control is not None and statement.control.kind is Kind.XA
         if whole:
             self._builder.restart()
             if self._xa.reading:
@@ -491,14 +491,14 @@ class Transactions:
         unit = Unit.TRANSACTION if whole or decides else Unit.EVENT
         if event.type == EventType.TRANSACTION_PAYLOAD:
             self._builder.pass_handed_over()
-        self._builder.add_mark(mark_of(event, skip, said, unit, self._tables, self._builder.gtid))
+        self._builder.add_mark(mark_of(event, skip, statement, unit, self._tables, self._builder.gtid))
         self._builder.losses.skipped_events[type_name(event.type)] += 1
-        self._pass_by(event, said)
+        self._pass_by(event, statement)
         if alone and self._state == _State.ANNOUNCED:
             self._end(event)
 
     def _begin_for(self, event: Event, *, intact: bool) -> None:
-        """See that a transaction is open for a mark."""
+        """Open a transaction for a mark, if none is open."""
         if event.type in BEGINS:
             if self.open:
                 self._end_at(event.begin)
@@ -514,16 +514,18 @@ class Transactions:
             self._begin(None, event)
             self._state = _State.ANNOUNCED
 
-    def _hides_begin(self, event: Event, said: LeftOutStatement) -> bool:
+    def _hides_begin(self, event: Event, statement: LeftOutStatement) -> bool:
         """Return whether an event begins a transaction, or may do so."""
         if event.type in BEGINS:
             return True
         if event.type not in STATEMENTS or self._state != _State.ANNOUNCED:
             return False
-        return said.query is None or (said.control is not None and said.control.kind is Kind.BEGIN)
+        return statement.query is None or (
+            statement.control is not None and statement.control.kind is Kind.BEGIN
+        )
 
-    def _pass_by(self, event: Event, said: LeftOutStatement | None = None) -> None:
-        """Do with an event that is left out what it does to its transaction; its content is dropped."""
+    def _pass_by(self, event: Event, statement: LeftOutStatement | None = None) -> None:
+        """Apply to its transaction an event that is left out; its content is dropped."""
         match event.type:
             case EventType.XID | EventType.TRANSACTION_PAYLOAD | EventType.ROTATE:
                 self._end(event)
@@ -533,7 +535,7 @@ class Transactions:
                 self._tables.leave_out(event.body)
                 self._fast_path.begin_file()
             case kind if kind in STATEMENTS:
-                self._pass_by_statement(event, said or statement_left_out(event, self._tables))
+                self._pass_by_statement(event, statement or statement_left_out(event, self._tables))
             case _:
                 pass
 
@@ -546,14 +548,14 @@ class Transactions:
             if self._xa.reading:
                 self._xa.prepare(xid)
         except DAMAGED:
-            pass  # nobody knows its xid: a commit of it finds no rows
+            pass  # its xid is unknown: a commit of it finds no rows
         self._end(event)
 
-    def _pass_by_statement(self, event: Event, said: LeftOutStatement) -> None:
-        if said.defines:
-            self._tables.lose(said.query, event.file, event.end)
+    def _pass_by_statement(self, event: Event, statement: LeftOutStatement) -> None:
+        if statement.defines:
+            self._tables.lose(statement.query, event.file, event.end)
             self._fast_path.begin_file()
-        match said.control and said.control.kind:
+        match statement.control and statement.control.kind:
             case Kind.BEGIN:
                 self._state = _State.INSIDE
             case Kind.COMMIT if self._xa.reading:
@@ -561,8 +563,8 @@ class Transactions:
             case Kind.COMMIT | Kind.ROLLBACK:
                 self._end(event)
             case Kind.XA:
-                self._pass_by_xa(event, xa_left_out(said.query))
-            case None if said.query is None:
+                self._pass_by_xa(event, xa_left_out(statement.query))
+            case None if statement.query is None:
                 self._may_have_ended = True
             case None if self._state == _State.ANNOUNCED:
                 self._end(event)  # it is its whole transaction

@@ -124,7 +124,7 @@ class RowsEvent(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Held:
+class _XaRows:
     rows: list[RowsEvent] = field(default_factory=list)
     bytes: int = 0
 
@@ -138,8 +138,8 @@ class XaTransactions:
     def __init__(self, xids_max: int = XIDS_MAX, bytes_max: int = XA_BYTES_MAX) -> None:
         self._xids_max = xids_max
         self._bytes_max = bytes_max
-        self._open: _Held | None = None
-        self._prepared: dict[Xid, _Held] = {}
+        self._open: _XaRows | None = None
+        self._prepared: dict[Xid, _XaRows] = {}
         self._bytes = 0
 
     @property
@@ -154,13 +154,13 @@ class XaTransactions:
 
     @property
     def events(self) -> int:
-        """How many rows events the transaction being read has so far."""
+        """How many rows events of the transaction being read were read."""
         return len(self._open.rows) if self._open else 0
 
     def begin(self) -> None:
         """Begin an XA transaction: the rows that follow belong to it."""
         self.drop()
-        self._open = _Held()
+        self._open = _XaRows()
 
     def hold(self, rows: RowsEvent) -> None:
         """Keep a rows event.
@@ -180,19 +180,19 @@ class XaTransactions:
         self._bytes += size
 
     def undo(self, since: int) -> None:
-        """Forget what was read of the transaction after its first `since` rows events: it was rolled back."""
+        """Forget the rows events of the transaction after its first `since` ones: they were rolled back."""
         assert self._open is not None, "no XA transaction is being read"
-        undone = self._open.rows[since:]
+        events = self._open.rows[since:]
         del self._open.rows[since:]
-        size = sum(len(rows.body) + XA_EVENT_BYTES for rows in undone)
+        size = sum(len(rows.body) + XA_EVENT_BYTES for rows in events)
         self._open.bytes -= size
         self._bytes -= size
 
     def take(self) -> list[RowsEvent]:
         """Return the rows of the transaction being read, which commits in one phase."""
-        held, self._open = self._open or _Held(), None
-        self._bytes -= held.bytes
-        return held.rows
+        xa_rows, self._open = self._open or _XaRows(), None
+        self._bytes -= xa_rows.bytes
+        return xa_rows.rows
 
     def drop(self) -> None:
         """Forget the transaction being read: it was rolled back, or its file ends inside it."""
@@ -211,15 +211,15 @@ class XaTransactions:
                 f"More than {self._xids_max} XA transactions are prepared.",
                 hint="Commit or roll back what XA RECOVER lists on the source.",
             )
-        self._prepared[xid], self._open = self._open or _Held(), None
+        self._prepared[xid], self._open = self._open or _XaRows(), None
 
     def decide(self, xid: Xid) -> list[RowsEvent] | None:
         """Return the rows of a prepared transaction and forget it; None if its PREPARE was not read."""
-        held = self._prepared.pop(xid, None)
-        if held is None:
+        xa_rows = self._prepared.pop(xid, None)
+        if xa_rows is None:
             return None
-        self._bytes -= held.bytes
-        return held.rows
+        self._bytes -= xa_rows.bytes
+        return xa_rows.rows
 
     def commit(self, statement: XaStatement) -> list[RowsEvent]:
         """Return the rows that an XA COMMIT commits, and forget them.
@@ -234,7 +234,7 @@ class XaTransactions:
             raise PositionPurged(
                 f"XA transaction {statement.xid} commits here, but its rows were logged before the oldest "
                 "binlog that is read.",
-                hint="Read from a file that holds its XA PREPARE; if none is left, load its tables anew.",
+                hint="Read from a file that holds its XA PREPARE; if there is none, load its tables again.",
                 xid=str(statement.xid),
             )
         return rows

@@ -1,4 +1,4 @@
-"""Facts: what a schema history is made of, each at its place in a server's binlog."""
+"""Facts: the statements and definitions of a schema history, each at its position in a server's binlog."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from binlog.schema.statement import Statement
 from merge.values.position import file_order
 
 _STATEMENT_FIELDS = {field.name for field in fields(Statement)} - {"server"}
-#: what facts of one server are sorted by: the binlog file, the offset there, and 0 for a statement
+#: the sort key of facts of one server: the binlog file, the offset there, and 0 for a statement
 Order: TypeAlias = tuple[tuple[str, int], int, int]
 
 
 class Place(NamedTuple):
-    """A place in a server's binlog, between two events. Only places of one server can be compared."""
+    """A position in a server's binlog, between two events. Only positions of one server can be compared."""
 
     server: str
     file: str
     offset: int
 
     def reaches(self, other: Place) -> bool:
-        """Return whether it is at or after another place of the same server's binlog."""
+        """Return whether it is at or after another position of the same server's binlog."""
         (base, number), (other_base, other_number) = file_order(self.file), file_order(other.file)
         same = (self.server, base) == (other.server, other_base)
         return same and (number, self.offset) >= (other_number, other.offset)
@@ -41,50 +41,50 @@ class Change(NamedTuple):
     #: where its event ends
     end: Place
     statement: Statement
-    #: None: not known yet
+    #: None: unknown yet
     touches: Touches | None = None
-    #: why only what it touches is known; its text is its beginning then, and is not read. Empty: it is read
+    #: why only its touches are known; its text is its beginning then, and is not read. Empty: it is read
     unread: str = ""
 
     @property
     def order(self) -> Order:
-        """What facts of one server are sorted by."""
+        """The sort key of facts of one server."""
         return file_order(self.end.file), self.end.offset, 0
 
     def apply(self, catalog: Catalog) -> Applied:
-        """Apply it to a catalog; what is unread makes unknown what it touches. Never raises."""
+        """Apply it to a catalog; an unread statement makes unknown what it touches. Never raises."""
         if not self.unread:
             return catalog.apply(self.statement)
-        assert self.touches is not None, "what it touches is known"
+        assert self.touches is not None, "its touches are known"
         touches = self.touches
         if touches.all:
             return catalog.forget_all(self.unread)
         return catalog.forget(touches.names, touches.schemas, touches.gone, self.unread)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as a JSON object; what is as usual is left out."""
-        said = self.statement
-        usual = Statement("", "", said.server)
-        known = {name: getattr(said, name) for name in _STATEMENT_FIELDS}
-        known = {name: value for name, value in known.items() if value != getattr(usual, name)}
-        if said.default_collations is not None:
-            known["default_collations"] = dict(said.default_collations)
+        """Return it as a JSON object, without the fields that have their usual value."""
+        statement = self.statement
+        usual = Statement("", "", statement.server)
+        values = {name: getattr(statement, name) for name in _STATEMENT_FIELDS}
+        values = {name: value for name, value in values.items() if value != getattr(usual, name)}
+        if statement.default_collations is not None:
+            values["default_collations"] = dict(statement.default_collations)
         touches = {} if self.touches is None else {"touches": self.touches.to_json()}
         unread = {"unread": self.unread} if self.unread else {}
         at = [self.end.file, self.end.offset]
-        return {"at": at, "server": list(said.server), **known, **touches, **unread}
+        return {"at": at, "server": list(statement.server), **values, **touches, **unread}
 
 
 class Learned(NamedTuple):
-    """What the source showed of a table, which it is from a place on."""
+    """A table's definition as the source showed it, and the position from which it holds."""
 
-    #: where that is known to hold
+    #: the position from which it is known to hold
     end: Place
     held: Held
 
     @property
     def order(self) -> Order:
-        """What facts of one server are sorted by: after the statement that ends at the same place."""
+        """The sort key of facts of one server: after the statement that ends at the same position."""
         return file_order(self.end.file), self.end.offset, 1
 
     def to_json(self) -> dict[str, Any]:
@@ -96,18 +96,18 @@ Fact: TypeAlias = Change | Learned
 
 
 class Present(NamedTuple):
-    """What a server lists at one moment, and the statements that lead from a place to that moment."""
+    """The names that a server lists at one moment, and the statements from a position to that moment."""
 
     tables: Sequence[SourceName]
     views: Sequence[View]
-    #: default collations; None: not known
+    #: default collations; None: unknown
     schemas: Mapping[str, int | None]
     changes: Sequence[Change]
 
 
-def through(place: Place) -> Order:
-    """Return what sorts as the last fact at a place."""
-    return file_order(place.file), place.offset, 1
+def through(position: Place) -> Order:
+    """Return the sort key of the last fact at a position."""
+    return file_order(position.file), position.offset, 1
 
 
 def fact_from_json(server: str, data: Mapping[str, Any]) -> Fact:
@@ -121,7 +121,7 @@ def fact_from_json(server: str, data: Mapping[str, Any]) -> Fact:
     end = Place(server, str(file), int(offset))
     if "table" in data:
         return Learned(end, held_from_json(data["table"]))
-    said = {name: data[name] for name in _STATEMENT_FIELDS & set(data)}
-    statement = Statement(**{"sql": "", "schema": "", **said}, server=version_from_json(data["server"]))
+    values = {name: data[name] for name in _STATEMENT_FIELDS & set(data)}
+    statement = Statement(**{"sql": "", "schema": "", **values}, server=version_from_json(data["server"]))
     touches = Touches.from_json(data["touches"]) if "touches" in data else None
     return Change(end, statement, touches, str(data.get("unread", "")))

@@ -16,9 +16,9 @@ BEYOND = re.compile("[\U00010000-\U0010ffff]")
 
 @dataclass(slots=True)
 class Followed:
-    """A definition that nothing but statements speaks for."""
+    """A definition that follows from statements only."""
 
-    #: what messages call the last one that changed the table, and where it ends
+    #: the last statement that changed the table, as messages call it, and where it ends
     statement: str
     since: Place
     #: where the first rows were read with it; None: none were
@@ -31,10 +31,10 @@ def contradiction(
     """Return the error that says how a definition differs from the source's; None if rows mean the same.
 
     Args:
-        followed: what led to the definition.
+        followed: the statement that led to the definition.
         held: the definition.
-        shown: what the source shows, at a place that no later statement on the table comes before.
-        until: where reading is.
+        shown: the source's definition, at a position that no later statement on the table comes before.
+        until: the read position.
     """
     differing = differences(held, shown)
     if not differing:
@@ -53,26 +53,26 @@ def contradiction(
         "wrongly: please report it.",
         table=name,
         statement=followed.statement,
-        followed=said(held),
-        shown=said(shown),
+        followed=on_one_line(held),
+        shown=on_one_line(shown),
         rows_from="" if followed.rows_from is None else str(followed.rows_from),
         rows_until=str(until),
     )
 
 
 def differences(held: TableDefinition, shown: TableDefinition) -> list[str]:
-    """Return what of a table's rows two definitions disagree on, a phrase each, at most five."""
+    """Return the differences of two definitions that matter for rows, a phrase each, at most five."""
     ours, theirs = held.logged, shown.logged
-    found = [
-        f"column {place} is {_column(one)}, and the source shows {_column(other)}{_other_values(one, other)}"
-        for place, (one, other) in enumerate(zip(ours, theirs, strict=False), start=1)
+    phrases = [
+        f"column {index} is {_column(one)}, and the source shows {_column(other)}{_other_values(one, other)}"
+        for index, (one, other) in enumerate(zip(ours, theirs, strict=False), start=1)
         if _meaning(one) != _meaning(other)
     ]
     if len(ours) != len(theirs):
-        found.append(f"it has {len(ours)} columns, and the source shows {len(theirs)}")
+        phrases.append(f"it has {len(ours)} columns, and the source shows {len(theirs)}")
     if held.row_key != shown.row_key:
-        found.append(f"its key is {_listed(held.row_key)}, and the source shows {_listed(shown.row_key)}")
-    return found[:5]
+        phrases.append(f"its key is {_listed(held.row_key)}, and the source shows {_listed(shown.row_key)}")
+    return phrases[:5]
 
 
 def shows_all(table: TableDefinition) -> bool:
@@ -80,7 +80,7 @@ def shows_all(table: TableDefinition) -> bool:
     return not any(BEYOND.search(value) for column in table.columns for value in column.values)
 
 
-def said(table: TableDefinition) -> str:
+def on_one_line(table: TableDefinition) -> str:
     """Return a definition on one line."""
     return f"({', '.join(_column(column) for column in table.logged)}) key {_listed(table.row_key)}"
 

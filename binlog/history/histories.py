@@ -1,4 +1,4 @@
-"""Histories: what is kept of a source's schema, one history for each server that it was read from."""
+"""Histories: the schema histories of a source, one for each server that it was read from."""
 
 from __future__ import annotations
 
@@ -30,67 +30,67 @@ class Histories:
 
     def __init__(self, *, text_max: int = TEXT_MAX, added_min: int = ADDED_MIN) -> None:
         self._text_max, self._added_min = text_max, added_min
-        self._kept: list[SchemaHistory] = []
+        self._histories: list[SchemaHistory] = []
         #: whether the text has to be written as a whole, its characters when it was, and those added since
         self._rewritten = True
         self._whole_chars = self._added_chars = 0
 
     def __iter__(self) -> Iterator[SchemaHistory]:
-        return iter(self._kept)
+        return iter(self._histories)
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._histories)
 
     def of(self, server: str) -> SchemaHistory | None:
         """Return a server's history; None if there is none."""
-        return next((each for each in self._kept if each.beginning.server == server), None)
+        return next((each for each in self._histories if each.beginning.server == server), None)
 
     def keep(self, history: SchemaHistory) -> None:
         """Keep a history that has begun, instead of an earlier one of its server."""
         self.drop(history.beginning.server)
-        self._kept = [*self._kept, history][-SERVERS_MAX:]
+        self._histories = [*self._histories, history][-SERVERS_MAX:]
 
     def drop(self, server: str) -> None:
         """Forget a server's history."""
-        self._kept = [each for each in self._kept if each.beginning.server != server]
+        self._histories = [each for each in self._histories if each.beginning.server != server]
         self._rewritten = True
 
     def clear(self) -> None:
         """Forget everything."""
-        self._kept = []
+        self._histories = []
         self._rewritten = True
 
     def rewrite(self) -> None:
-        """Let the next text be whole: what is stored is not what it continues."""
+        """Let the next text be whole: it does not continue the stored one."""
         self._rewritten = True
 
-    def covering(self, place: Place) -> SchemaHistory | None:
-        """Return the history that covers a place of its server; None if none does."""
-        history = self.of(place.server)
-        return history if history is not None and history.covers(place) else None
+    def covering(self, position: Place) -> SchemaHistory | None:
+        """Return the history that covers a position of its server; None if none does."""
+        history = self.of(position.server)
+        return history if history is not None and history.covers(position) else None
 
     def take_text(self, *, read_to: bool = True) -> HistoryText:
-        """Return what has to be stored; after that it counts as stored.
+        """Return the text that has to be stored; after that it counts as stored.
 
         Args:
-            read_to: whether up to where the binlog was read has changed.
+            read_to: whether the end of the part of the binlog that was read has changed.
 
         Raises:
             DataError: it is too long.
         """
         with contextlib.ExitStack() as locks:
-            for each in self._kept:
+            for each in self._histories:
                 locks.enter_context(each.lock)
             return self._taken(read_to=read_to)
 
     def _taken(self, *, read_to: bool) -> HistoryText:
-        whole = self._rewritten or any(each.rewritten for each in self._kept)
+        whole = self._rewritten or any(each.rewritten for each in self._histories)
         if not whole:
-            text = added_text(self._kept, read_to=read_to)
+            text = added_text(self._histories, read_to=read_to)
             self._added_chars += len(text)
             whole = self._added_chars > max(self._added_min, self._whole_chars)
         if whole:
-            text = whole_text(self._kept)
+            text = whole_text(self._histories)
             self._whole_chars, self._added_chars, self._rewritten = len(text), 0, False
         if self._whole_chars > self._text_max:
             raise DataError(
@@ -98,7 +98,7 @@ class Histories:
                 hint="Spread the tables over more servers. On MySQL, binlog_row_metadata = FULL"
                 " makes a history unnecessary.",
             )
-        for each in self._kept:
+        for each in self._histories:
             each.added, each.rewritten = [], False
         return HistoryText(text, whole)
 
@@ -109,7 +109,7 @@ class Histories:
             DataError: it is not valid.
         """
         try:
-            self._kept = read_text(text, make)
+            self._histories = read_text(text, make)
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError, UsageError) as error:
             raise DataError(
                 f"The stored schema history cannot be read ({type(error).__name__}: {error}).",

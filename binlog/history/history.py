@@ -1,16 +1,16 @@
-"""History: the definitions of a source's tables at each place of one server's binlog.
+"""History: the definitions of a source's tables at each position of one server's binlog.
 
 It begins with the tables, views and schemas that the server lists at one moment, and with the statements
-between the place where reading begins and that moment. From them follows what is known at the beginning:
+between the position where reading begins and that moment. From them follow the definitions at the beginning:
 
-- a name that no statement touches is what it is at present;
+- a name that no statement touches has its present definition;
 - a table that a statement creates is known from there on;
 - a table that is altered, and not created before, is known after the last statement that touches it only;
 - a name that is not listed, and that no statement touches, is free.
 
-What a table of the list is, is read later, and holds from the last statement before that touches it.
+The definition of a table of the list is read later, and holds from the last statement before that touches it.
 
-Statements, and what was learned of a table, are facts. They are kept in the order of the binlog, also those
+Statements, and learned definitions of tables, are facts. They are kept in the order of the binlog, also those
 that were read and those that are still to be read, so that reading can go back: to where a lost connection,
 or a rewind, begins again. Beyond `FACTS_MAX` or `FACTS_CHARS_MAX`, the older half of those that were read is
 folded into the beginning, and reading cannot go back before it any more.
@@ -39,7 +39,7 @@ FACTS_CHARS_MAX = 16 << 20
 
 
 class SchemaHistory:
-    """The definitions of one source's tables, as one server wrote them; see the module's rules.
+    """The definitions of one source's tables, as one server wrote them, from a position of its binlog on.
 
     Not safe by itself: see `lock`.
 
@@ -59,7 +59,7 @@ class SchemaHistory:
         #: returns an empty catalog
         self.make = make
         self._facts_max, self._facts_chars_max = facts_max, facts_chars_max
-        #: held by whoever changes it, or reads it in another thread than the stream's
+        #: held to change it, and to read it in another thread than the stream's
         self.lock = threading.RLock()
         #: up to where the binlog was read with this history: no statement before it is missing; None: unknown
         self.read_to: Position | None = None
@@ -67,7 +67,7 @@ class SchemaHistory:
         self.added: list[Held | Fact] = []
         #: whether it has to be stored as a whole
         self.rewritten = True
-        #: tables that the server lists, and that have not been read; by what names are compared by
+        #: tables that the server lists, and that have not been read; by the name that is compared
         self.unread: dict[SourceName, SourceName] = {}
         #: definitions at the beginning, and after the facts that were applied
         self._first = make()
@@ -77,9 +77,9 @@ class SchemaHistory:
         self._last = LastTouches(make().key)
         self._applied = 0
         self._chars = 0
-        #: tables whose definition only statements speak for
+        #: tables whose definition follows from statements only
         self._followed: dict[SourceName, Followed] = {}
-        #: what the source was found to contradict: trying again does not mend that
+        #: the first contradiction by the source: trying again does not mend it
         self._contradicted: DefinitionContradicted | None = None
 
     # ---- where it begins
@@ -92,7 +92,7 @@ class SchemaHistory:
 
     @property
     def first(self) -> Catalog:
-        """What is known where it begins."""
+        """The definitions where it begins."""
         return self._first
 
     @property
@@ -100,8 +100,8 @@ class SchemaHistory:
         """The facts, in the order of the binlog."""
         return self._facts
 
-    def begin(self, place: Place, present: Present) -> None:
-        """Begin at a place; everything that was known before is forgotten."""
+    def begin(self, position: Place, present: Present) -> None:
+        """Begin at a position; everything that was known before is forgotten."""
         first = self.make()
         for schema, collation in present.schemas.items():
             first.set_schema(schema, collation)
@@ -109,16 +109,16 @@ class SchemaHistory:
             first.set(UnknownTable(*name, ""))
         for view in present.views:
             first.set(view)
-        self.set(place, first, self._forgotten(first, present.changes))
+        self.set(position, first, self._forgotten(first, present.changes))
         self.unread = {first.key(name): name for name in present.tables}
 
-    def begin_with(self, place: Place, catalog: Catalog) -> None:
-        """Begin at a place where a catalog is right; everything that was known before is forgotten."""
-        self.set(place, catalog.copy(), [])
+    def begin_with(self, position: Place, catalog: Catalog) -> None:
+        """Begin at a position where a catalog is right; everything that was known before is forgotten."""
+        self.set(position, catalog.copy(), [])
 
-    def extend(self, place: Place, changes: Sequence[Change]) -> None:
-        """Begin at an earlier place, from which these statements lead to the beginning."""
-        first, known = self._first.copy(), self._facts
+    def extend(self, position: Place, changes: Sequence[Change]) -> None:
+        """Begin at an earlier position, from which these statements lead to the beginning."""
+        first, later = self._first.copy(), self._facts
         facts: list[Fact] = [*self._forgotten(first, changes)]
         last = LastTouches(first.key)
         for change in facts:
@@ -129,15 +129,15 @@ class SchemaHistory:
             if end is not None and not isinstance(held, UnknownTable):
                 facts.append(Learned(end, held))
         unread = self.unread
-        self.set(place, first, [*facts, *known])
+        self.set(position, first, [*facts, *later])
         self.unread = unread
 
     def set(self, begin: Place, first: Catalog, facts: Iterable[Fact]) -> None:
-        """Begin at a place with what is known there, and with facts after it."""
+        """Begin at a position with the definitions there, and with facts after it."""
         self._begin, self._first = begin, first
         # A fact that was stored twice, because the answer to the first write was lost, counts once.
-        known = {(fact.order, fact.held.name if isinstance(fact, Learned) else None): fact for fact in facts}
-        self._facts = sorted(known.values(), key=lambda fact: fact.order)
+        unique = {(fact.order, fact.held.name if isinstance(fact, Learned) else None): fact for fact in facts}
+        self._facts = sorted(unique.values(), key=lambda fact: fact.order)
         self._last = LastTouches(first.key)
         for fact in self._facts:
             if isinstance(fact, Change):
@@ -149,14 +149,14 @@ class SchemaHistory:
         self.added, self.rewritten = [], True
 
     def _forgotten(self, first: Catalog, changes: Iterable[Change]) -> list[Change]:
-        """Forget what statements touch of what was right after them; return those that touch anything."""
-        found = []
+        """Forget the definitions that statements touch; return the statements that touch anything."""
+        touching = []
         for each in changes:
             change = self.touching(each)
             touches = change.touches
             if not touches:
                 continue
-            found.append(change)
+            touching.append(change)
             reason = f"{change.statement.title} has changed it since."
             if touches.all:
                 first.forget_all(reason)
@@ -164,33 +164,33 @@ class SchemaHistory:
                 first.forget_schema(schema, reason)
             for schema in touches.schemas:
                 first.set_schema(schema, None)
-            # A table that was created only if it was not there is what it is now, if it was there.
+            # A table that was created only if it did not exist has its present definition if it existed.
             for name in touches.names - touches.conditional:
                 first.set(UnknownTable(*name, reason))
-        return found
+        return touching
 
     def touching(self, change: Change) -> Change:
-        """Return a statement with what it touches."""
+        """Return a statement with its touches."""
         if change.touches is not None:
             return change
         return change._replace(touches=touches_of(self.make, change.statement))
 
-    # ---- where reading is
+    # ---- the read position
 
-    def covers(self, place: Place) -> bool:
-        """Return whether reading may continue at a place, if every statement up to there is known."""
-        return self._begin is not None and place.reaches(self._begin)
+    def covers(self, position: Place) -> bool:
+        """Return whether reading may continue at a position, if every statement up to there is known."""
+        return self._begin is not None and position.reaches(self._begin)
 
-    def go_to(self, place: Place) -> None:
-        """Go back, or on, to a place that it covers."""
-        assert self.covers(place), "reading may continue there"
+    def go_to(self, position: Place) -> None:
+        """Go back, or on, to a position that it covers."""
+        assert self.covers(position), "reading may continue there"
         self._rest()
-        for _ in self._advance(through(place)):
+        for _ in self._advance(through(position)):
             pass
 
-    def catalog_at(self, place: Place) -> Catalog:
-        """Return the definitions at a place that it covers."""
-        self.go_to(place)
+    def catalog_at(self, position: Place) -> Catalog:
+        """Return the definitions at a position that it covers."""
+        self.go_to(position)
         return self._catalog.copy()
 
     def apply(self, change: Change) -> bool:
@@ -209,16 +209,16 @@ class SchemaHistory:
         self._fold()
         return new
 
-    def pass_to(self, place: Place) -> None:
-        """Say that reading has come to a place, and apply the facts up to there.
+    def pass_to(self, position: Place) -> None:
+        """Move the read position on, and apply the facts up to there.
 
         Raises:
             DefinitionContradicted: the source shows a table otherwise than statements have left it.
         """
-        self._require_none(self._advance(through(place)))
+        self._require_none(self._advance(through(position)))
 
     def insert(self, fact: Fact) -> None:
-        """Add a fact, unless it is a statement that is known; a Learned may be of a place that was passed.
+        """Add a fact, unless it is a statement that is known; a Learned may be of a position that was passed.
 
         Raises:
             DefinitionContradicted: the source shows a table otherwise than statements have left it.
@@ -236,13 +236,13 @@ class SchemaHistory:
             self._require_none(self._take(fact))
 
     def _knows(self, change: Change) -> bool:
-        place = bisect.bisect_left(self._facts, change.order, key=lambda fact: fact.order)
-        return place < len(self._facts) and self._facts[place].order == change.order
+        index = bisect.bisect_left(self._facts, change.order, key=lambda fact: fact.order)
+        return index < len(self._facts) and self._facts[index].order == change.order
 
     # ---- tables
 
     def table(self, schema: str, table: str) -> TableDefinition | UnknownTable | None:
-        """Return a table's definition here, why it is not known, or None: there is no such table."""
+        """Return a table's definition here, or why it is unknown; None if there is no such table."""
         return self._catalog.table(schema, table)
 
     def origins(self, name: SourceName) -> tuple[SourceName, ...]:
@@ -258,7 +258,7 @@ class SchemaHistory:
         return self._catalog.count()
 
     def known_after(self, schema: str, table: str) -> Place | None:
-        """Return from where on a table is known, if that has not been read yet."""
+        """Return the position from which a table is known, if it has not been read yet."""
         key = self._catalog.key(SourceName(schema, table))
         for fact in self._facts[self._applied :]:
             if isinstance(fact, Learned) and self._catalog.key(fact.held.name) == key:
@@ -266,14 +266,14 @@ class SchemaHistory:
         return None
 
     def learn(self, shown: ShownTable, before: Place) -> bool:
-        """Take what the source showed of a table; every statement up to its answer is a fact.
+        """Take a table as the source showed it; every statement up to its answer is a fact.
 
         Args:
-            shown: what it showed.
+            shown: the table as the source showed it.
             before: where its binlog ended before the question.
 
         Returns:
-            Whether it is known from where on this holds: no statement touched the table meanwhile.
+            Whether the position from which this holds is known: no statement touched the table meanwhile.
         """
         key = self._catalog.key(shown.name)
         last = self._last.of(shown.name)
@@ -290,7 +290,7 @@ class SchemaHistory:
         return True
 
     def hide(self, name: SourceName) -> None:
-        """Note that the source does not show a table."""
+        """Record that the source does not show a table."""
         self.unread.pop(self._catalog.key(name), None)
 
     def postpone(self, name: SourceName) -> None:
@@ -299,7 +299,7 @@ class SchemaHistory:
         self.unread[self._catalog.key(name)] = name
 
     def last_touch(self, name: SourceName) -> Place | None:
-        """Return where the last statement ends, of those that are known, that touches a name."""
+        """Return the end of the last known statement that touches a name."""
         return self._last.of(name)
 
     # ---- tables that were followed
@@ -308,44 +308,44 @@ class SchemaHistory:
         """Return the tables that the source has not confirmed, in the order of their last statements."""
         return list(self._followed)
 
-    def read_rows(self, name: SourceName, place: Place) -> None:
-        """Note that rows of a table are read at a place."""
+    def read_rows(self, name: SourceName, position: Place) -> None:
+        """Record that rows of a table are read at a position."""
         followed = self._followed.get(self._catalog.key(name))
         if followed is not None and followed.rows_from is None:
-            followed.rows_from = place
+            followed.rows_from = position
 
     def is_followed(self, name: SourceName) -> bool:
         """Return whether the source has not confirmed a table's definition."""
         return self._catalog.key(name) in self._followed
 
     def confirm(self, shown: ShownTable, here: Place) -> DefinitionContradicted | None:
-        """Take what the source showed of a followed table; return how that contradicts its definition.
+        """Take a followed table as the source showed it; return how that contradicts its definition.
 
         Args:
-            shown: what it showed.
-            here: where reading is: no statement touches the table between the question and this place.
+            shown: the table as the source showed it.
+            here: the read position: no statement touches the table between the question and it.
         """
-        found = self._contradiction(shown, here)
-        if found is None:
+        error = self._contradiction(shown, here)
+        if error is None:
             self.insert(Learned(here, shown))
             self.pass_to(here)
         else:
-            self._contradicted = found
-        return found
+            self._contradicted = error
+        return error
 
-    def _require_none(self, found: Iterable[DefinitionContradicted]) -> None:
-        """Return if the source contradicts nothing, now or before; all of `found` is gone through.
+    def _require_none(self, contradictions: Iterable[DefinitionContradicted]) -> None:
+        """Return if the source contradicts nothing, now or before; all `contradictions` are taken.
 
         Raises:
             DefinitionContradicted: it does.
         """
-        for each in list(found):
+        for each in list(contradictions):
             self._contradicted = self._contradicted or each
         if self._contradicted is not None:
             raise self._contradicted
 
     def _contradiction(self, shown: Held, until: Place) -> DefinitionContradicted | None:
-        """Return how what the source shows of a followed table differs from its definition here."""
+        """Return how the source's definition of a followed table differs from its definition here."""
         followed = self._followed.get(self._catalog.key(shown.name))
         held = self._catalog.resolved(shown.name)
         if followed is None or not isinstance(held, TableDefinition):
@@ -362,7 +362,7 @@ class SchemaHistory:
         self._catalog, self._applied, self._followed = self._first.copy(), 0, {}
 
     def _advance(self, order: Order) -> Iterable[DefinitionContradicted]:
-        """Apply the facts up to a place in their order; yield what the source contradicts."""
+        """Apply the facts up to a position in their order; yield what the source contradicts."""
         while self._applied < len(self._facts) and self._facts[self._applied].order <= order:
             fact = self._facts[self._applied]
             self._applied += 1
@@ -370,12 +370,12 @@ class SchemaHistory:
 
     def _take(self, fact: Fact) -> Iterable[DefinitionContradicted]:
         if isinstance(fact, Learned):
-            found = self._contradiction(fact.held, fact.end)
-            if found is not None:
-                yield found
+            error = self._contradiction(fact.held, fact.end)
+            if error is not None:
+                yield error
             held = self._catalog.resolved(fact.held.name)
             better = isinstance(held, TableDefinition) and not shows_all(held)
-            if isinstance(self._catalog.read(fact.held), TableDefinition) and (found or not better):
+            if isinstance(self._catalog.read(fact.held), TableDefinition) and (error or not better):
                 # The source is right, also of what has no meaning for rows: defaults of columns to come.
                 self._catalog.set(fact.held)
             self._followed.pop(self._catalog.key(fact.held.name), None)
@@ -395,16 +395,16 @@ class SchemaHistory:
         if not self._applied or within:
             return
         count = max(1, self._applied // 2)
-        folded = self._facts[:count]
-        for fact in folded:
+        oldest = self._facts[:count]
+        for fact in oldest:
             if isinstance(fact, Learned):
                 self._first.set(fact.held)
             else:
                 fact.apply(self._first)
-        self._begin = folded[-1].end
+        self._begin = oldest[-1].end
         del self._facts[:count]
         self._applied -= count
-        self._chars -= sum(map(_chars, folded))
+        self._chars -= sum(map(_chars, oldest))
         self.added, self.rewritten = [], True
 
 

@@ -23,7 +23,7 @@ from binlog.schema.catalog import Catalog
 from binlog.schema.held import Held, held_from_json
 from merge.values.position import Position
 
-#: what of the text a later version of it has to differ in
+#: the version of the text; a later one has to be another number
 _VERSION = 2
 #: the first line of a text that is whole
 WHOLE = '{"version":2}\n'
@@ -35,22 +35,22 @@ def whole_text(histories: Iterable[SchemaHistory]) -> str:
 
 
 def added_text(histories: Iterable[SchemaHistory], *, read_to: bool) -> str:
-    """Return what was added to histories since they were stored.
+    """Return the text of what was added to histories since they were stored.
 
     Args:
         histories: none of them is rewritten.
-        read_to: whether it says up to where they were read.
+        read_to: whether it includes up to where they were read.
     """
     return "".join(map(_line, (each for history in histories for each in _added(history, read_to=read_to))))
 
 
 def read_text(text: str, make: Callable[[], Catalog]) -> list[SchemaHistory]:
-    """Return the histories of a text that is whole, and of what continues it.
+    """Return the histories of a text that is whole, and of the texts that continue it.
 
     Raises:
         ValueError, KeyError, TypeError, AttributeError, UsageError: it is not valid.
     """
-    found: dict[str, _Reading] = {}
+    readings: dict[str, _Reading] = {}
     reading: _Reading | None = None
     *lines, _ = text.split("\n")
     if text and not lines:
@@ -59,17 +59,17 @@ def read_text(text: str, make: Callable[[], Catalog]) -> list[SchemaHistory]:
         data = json.loads(line)
         if "version" in data:
             if data["version"] != _VERSION:
-                raise ValueError(f"its version is {data['version']!r:.20}, which is not known")
-            found = {}
+                raise ValueError(f"its version is {data['version']!r:.20}, which is unknown")
+            readings = {}
         elif number == 0:
             raise ValueError("its beginning is missing")
         elif "of" in data:
-            reading = found.setdefault(str(data["of"]), _Reading(str(data["of"]), make))
+            reading = readings.setdefault(str(data["of"]), _Reading(str(data["of"]), make))
         elif reading is None:
-            raise ValueError("a line says nothing of which server it is")
+            raise ValueError("a line belongs to no server")
         else:
             reading.take(data)
-    return [each.history() for each in found.values()]
+    return [each.history() for each in readings.values()]
 
 
 class _Reading:
@@ -113,11 +113,11 @@ def _whole(history: SchemaHistory) -> Iterator[dict[str, Any]]:
 
 
 def _added(history: SchemaHistory, *, read_to: bool) -> Iterator[dict[str, Any]]:
-    said = read_to and history.read_to is not None
-    if history.added or said:
+    adds_read_to = read_to and history.read_to is not None
+    if history.added or adds_read_to:
         yield {"of": history.beginning.server}
     yield from map(_addition, history.added)
-    if said and history.read_to is not None:
+    if adds_read_to and history.read_to is not None:
         yield {"read_to": history.read_to.to_dict()}
 
 

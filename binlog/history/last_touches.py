@@ -1,4 +1,4 @@
-"""Last touches: where the last statement ends that touches a table, of those that are known."""
+"""Last touches: the end of the last known statement that touches a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class LastTouches:
     """Knows the last statement on each table; statements may be added in any order.
 
     Args:
-        key: returns what names are compared by.
+        key: returns the name by which a name is compared.
     """
 
     def __init__(self, key: Callable[[SourceName], SourceName]) -> None:
@@ -24,7 +24,7 @@ class LastTouches:
     def add(self, change: Change) -> None:
         """Add a statement, with what it touches."""
         touches = change.touches
-        assert touches is not None, "what it touches is known"
+        assert touches is not None, "its touches are known"
         for name in touches.names - touches.conditional:
             key = self._key(name)
             self._names[key] = _later(self._names.get(key), change.end)
@@ -35,12 +35,12 @@ class LastTouches:
             self._all = _later(self._all, change.end)
 
     def of(self, name: SourceName) -> Place | None:
-        """Return where the last statement ends that touches a table; None: none does."""
+        """Return the end of the last statement that touches a table; None if none does."""
         key = self._key(name)
-        found = self._names.get(key)
+        last = self._names.get(key)
         for other in (self._schemas.get(key.schema), self._all):
-            found = found if other is None else _later(found, other)
-        return found
+            last = last if other is None else _later(last, other)
+        return last
 
 
 def _later(one: Place | None, other: Place) -> Place:

@@ -21,15 +21,15 @@ from merge.values.types.table import BY_NAME, TypeRow
 
 
 def facts_of(definition: TableDefinition) -> list[ColumnFacts]:
-    """Return what a table's definition says of each column that is logged, in order."""
-    key = {name: place for place, name in enumerate(definition.row_key, start=1)}
+    """Return the facts of each logged column of a table's definition, in order."""
+    key = {name: ordinal for ordinal, name in enumerate(definition.row_key, start=1)}
     return [
         ColumnFacts(
             name=column.name,
             unsigned=column.unsigned,
             collation=column.collation,
             values=column.values,
-            key_place=key.get(column.name, 0),
+            key_ordinal=key.get(column.name, 0),
             type=column.type,
             decimals=column.decimals,
             size=_list_size(column),
@@ -45,10 +45,10 @@ def reads_of(definition: TableDefinition) -> dict[str, tuple[str, ...]]:
 
 
 def table_of(definition: TableDefinition) -> TableMap:
-    """Return a table map with all that is known of the columns of a table.
+    """Return a table map with all facts about the columns of a table.
 
     Raises:
-        UnsupportedEvent: a column's type is not known.
+        UnsupportedEvent: a column's type is unknown.
     """
     name = f"{definition.schema}.{definition.table}"
     table = TableMap(
@@ -60,7 +60,7 @@ def table_of(definition: TableDefinition) -> TableMap:
         signs_known=False,
         charsets_known=False,
     )
-    # Only MariaDB has the types that its table maps do not tell apart.
+    # Only MariaDB has types that its table maps do not distinguish.
     return completed(table, _Facts(facts_of(definition)), mariadb=True)
 
 
@@ -68,11 +68,11 @@ class _Facts(NoLookup):
     """Answers for one table."""
 
     def __init__(self, facts: Sequence[ColumnFacts]) -> None:
-        self._found = facts
+        self._facts = facts
 
     def columns(self, _table: TableMap) -> Sequence[ColumnFacts]:  # type: ignore[override]
         """Return the facts."""
-        return self._found
+        return self._facts
 
 
 def _role(column: ColumnDefinition) -> Role:
@@ -85,11 +85,11 @@ def _role(column: ColumnDefinition) -> Role:
 
 
 def _stored(defined: ColumnDefinition, table: str) -> Column:
-    """Return how a column's values are stored, as the first part of a table map says it."""
+    """Return how a column's values are stored, as the first part of a table map has it."""
     row = BY_NAME.get(defined.type)
     if row is None:
         raise UnsupportedEvent(
-            f"Column {defined.name} of {table} is of type {defined.type}, which is not known.",
+            f"Column {defined.name} of {table} is of type {defined.type}, which is unknown.",
             hint="The server may be newer than this version: leave the table out.",
         )
     decimals = defined.scale if row.storage is Storage.DECIMAL else defined.decimals

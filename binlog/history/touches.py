@@ -1,7 +1,7 @@
-"""Touches: which tables and schemas a statement says something of, whatever is held of them.
+"""Touches: the tables and schemas that a statement concerns, whatever a catalog holds of them.
 
-They are what it reports of a catalog in which nothing is known: there everything that it names may be a
-table, and nothing that it does depends on what is there.
+They are its report on a catalog in which every table is unknown: there every name in it may be a table, and
+its effect does not depend on the catalog.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from binlog.schema.statement import Statement
 
 
 class Touches(NamedTuple):
-    """What a statement touches."""
+    """The tables and schemas that a statement touches."""
 
     names: frozenset[SourceName] = frozenset()
     #: those of them that it has created, or has left as they were
@@ -24,7 +24,7 @@ class Touches(NamedTuple):
     schemas: frozenset[str] = frozenset()
     #: schemas that it drops with all that is in them
     gone: frozenset[str] = frozenset()
-    #: tables that have exchanged rows: nothing else is said of them
+    #: tables that have exchanged rows, and that nothing else touches
     exchanged: frozenset[SourceName] = frozenset()
     #: whether it may touch anything
     all: bool = False
@@ -49,7 +49,7 @@ class Touches(NamedTuple):
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Touches:
-        """Return what `to_json` made.
+        """Return the touches of an object that `to_json` made.
 
         Raises:
             ValueError, TypeError: it is not valid.
@@ -63,11 +63,11 @@ class Touches(NamedTuple):
 
 
 def touches_of(make: Callable[[], Catalog], statement: Statement) -> Touches:
-    """Return what a statement touches.
+    """Return the tables and schemas that a statement touches.
 
     Args:
         make: returns an empty catalog.
-        statement: it.
+        statement: the statement.
     """
     catalog = make()
     catalog.forget_all("Nothing is known.")

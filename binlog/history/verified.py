@@ -1,7 +1,7 @@
-"""Verification: a table's definition held against the table map of its rows.
+"""Verification: a table's definition compared with the table map of its rows.
 
-A definition that was followed through statements could be wrong. A table map says the number of columns, how
-each is stored, and which may be null; that must agree, or no row is read.
+A definition that was followed through statements could be wrong. A table map has the number of columns, how
+each is stored, and which may be null; these must agree, or no row is read.
 """
 
 from __future__ import annotations
@@ -32,22 +32,26 @@ def require_agreement(table: TableMap, definition: TableDefinition) -> None:
             f"has {len(table.columns)} columns",
             f"{len(columns)}: {', '.join(each.name for each in columns)}",
         )
-    for place, (column, defined) in enumerate(zip(table.columns, columns, strict=True)):
+    for index, (column, defined) in enumerate(zip(table.columns, columns, strict=True)):
         if not _agree(column, defined):
             raise _contradiction(
-                table, f"stores column {place + 1} as {_stored(column)}", f"{defined.name} {_said(defined)}"
+                table,
+                f"stores column {index + 1} as {_stored(column)}",
+                f"{defined.name} {_declared(defined)}",
             )
-        # Whether MariaDB's hidden columns may be null is not followed, and does not matter.
+        # Whether MariaDB's hidden columns may be null is not tracked, and does not matter.
         checked = table.nullable and defined.visibility is not Visibility.HIDDEN
-        if checked and bool(table.nullable[place >> 3] >> (place & 7) & 1) != defined.nullable:
+        if checked and bool(table.nullable[index >> 3] >> (index & 7) & 1) != defined.nullable:
             may = "may" if not defined.nullable else "may not"
             raise _contradiction(
-                table, f"says that column {place + 1} {may} be null", f"{defined.name} {_said(defined)}"
+                table,
+                f"says that column {index + 1} {may} be null",
+                f"{defined.name} {_declared(defined)}",
             )
 
 
 def _agree(column: Column, defined: ColumnDefinition) -> bool:
-    """Return whether values of a defined column are stored as a table map says."""
+    """Return whether values of a defined column are stored as a table map has it."""
     row = BY_NAME.get(defined.type)
     if row is None:
         return False
@@ -100,16 +104,17 @@ def _stored(column: Column) -> str:
     return f"{column.type.name}({', '.join(str(size) for size in sizes if size)})"
 
 
-def _said(defined: ColumnDefinition) -> str:
+def _declared(defined: ColumnDefinition) -> str:
     sizes = (defined.length, defined.precision, defined.scale, defined.decimals)
     listed = f" of {len(defined.values)} values" if defined.values else ""
     null = "NULL" if defined.nullable else "NOT NULL"
     return f"{defined.type}({', '.join(str(size) for size in sizes if size)}){listed} {null}"
 
 
-def _contradiction(table: TableMap, stored: str, said: str) -> CorruptEvent:
+def _contradiction(table: TableMap, stored: str, declared: str) -> CorruptEvent:
     return CorruptEvent(
-        f"A table map of {table.schema}.{table.table} {stored}, but by its definition the table has {said}.",
+        f"A table map of {table.schema}.{table.table} {stored}, "
+        f"but by its definition the table has {declared}.",
         hint="The definition was followed from the server's SHOW CREATE TABLE through the statements of the "
         "binlog. If no statement has altered the table since, `canal-group schema rebuild` takes what the "
         "server shows now. SET GLOBAL binlog_row_metadata = FULL; makes it log what is needed from then on. "

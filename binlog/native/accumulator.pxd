@@ -1,9 +1,9 @@
-"""What `fast_path` sees of `accumulator`."""
+"""The part of `accumulator` that `fast_path` uses."""
 
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t
 
 
-#: where the reading stands between transactions
+#: the state of reading
 cdef enum:
     IDLE = 0
     ANNOUNCED = 1
@@ -58,5 +58,5 @@ cdef class Accumulator:
     cdef void start(
         self, uint32_t file, int64_t begin_offset, int64_t commit_us, uint32_t source, int64_t number
     ) noexcept nogil
-    cdef void count_rows(self, int64_t rows, int64_t kept, int64_t size) noexcept nogil
+    cdef void count_rows(self, int64_t rows, int64_t added, int64_t size) noexcept nogil
     cdef bint close_header(self, int64_t end_offset, bint last) noexcept nogil

@@ -1,4 +1,4 @@
-"""What callers see of `accumulator.pyx`."""
+"""The interface of `accumulator.pyx`."""
 
 import builtins
 
@@ -6,15 +6,15 @@ import builtins
 HEADER_BYTES: int
 
 class Accumulator:
-    """Counts what a chunk holds, tracks the open transaction, and writes the headers.
+    """Counts the content of a chunk, tracks the open transaction, and writes the headers.
 
     The grammar in Python and the fast path share this state. Files and GTID sources are indices into the
     chunk's names.
 
     Args:
         bytes_max: bytes of rows events with which the chunk is full.
-        rows_max: likewise for rows.
-        headers_max: likewise for headers.
+        rows_max: rows with which the chunk is full.
+        headers_max: headers with which the chunk is full.
     """
 
     bytes_max: int
@@ -28,7 +28,7 @@ class Accumulator:
     phase: int
     #: index of the file that is read; -1 if it is not among the chunk's names yet
     current_file: int
-    #: how many transactions began so far
+    #: number of transactions that began
     begun: int
     is_open: bool
     #: of the open transaction: its file and where it begins, its GTID's source and number, ordinals of its
@@ -62,20 +62,20 @@ class Accumulator:
     ) -> None:
         """Open a transaction; see `ChunkBuilder.begin`."""
 
-    def add(self, rows: int, kept: int, size: int) -> None:
+    def add(self, rows: int, added: int, size: int) -> None:
         """Count rows of the open transaction.
 
         Args:
             rows: ordinals that they take.
-            kept: how many of them the chunk holds.
-            size: bytes that they count for; 0 is counted if none is kept.
+            added: number of them that the chunk gets.
+            size: bytes that they count for; 0 is counted if none is added.
         """
 
     def mark_ddl(self) -> None:
         """Flag the open transaction's next header as a definition."""
 
     def end_header(self, end_offset: int, last: bool) -> None:
-        """Write the header of the open transaction's rows so far; `last` closes the transaction.
+        """Write the header of the open transaction's new rows; `last` closes the transaction.
 
         Raises:
             MemoryError: nothing was changed.

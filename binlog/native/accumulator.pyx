@@ -1,6 +1,6 @@
 """Accumulator: the headers of a chunk, and the transaction that is open, for both ways of reading events.
 
-`accumulator.pyi` says what callers see.
+`accumulator.pyi` describes its interface.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -64,15 +64,15 @@ cdef class Accumulator:
         self.row = self.row_begin = self.skip = self.open_rows = self.open_bytes = 0
         self.cut = self.ddl = False
 
-    def add(self, int64_t rows, int64_t kept, int64_t size):
-        self.count_rows(rows, kept, size)
+    def add(self, int64_t rows, int64_t added, int64_t size):
+        self.count_rows(rows, added, size)
 
-    cdef void count_rows(self, int64_t rows, int64_t kept, int64_t size) noexcept nogil:
+    cdef void count_rows(self, int64_t rows, int64_t added, int64_t size) noexcept nogil:
         self.row += rows
-        if kept:
-            self.open_rows += kept
+        if added:
+            self.open_rows += added
             self.open_bytes += size
-            self.rows += kept
+            self.rows += added
             self.bytes += size
 
     def mark_ddl(self):
@@ -83,7 +83,7 @@ cdef class Accumulator:
             raise MemoryError
 
     cdef bint close_header(self, int64_t end_offset, bint last) noexcept nogil:
-        """Write the header of what was gathered of the open transaction; False if there is no memory for it."""
+        """Write the header of the gathered part of the open transaction; False if there is no memory for it."""
         cdef size_t capacity
         cdef void* moved
         cdef Header* header
@@ -132,11 +132,11 @@ cdef class Accumulator:
         return self.cut
 
     def take(self):
-        cdef bytes taken = PyBytes_FromStringAndSize(<const char*>self.headers, self.count * sizeof(Header))
+        cdef bytes headers = PyBytes_FromStringAndSize(<const char*>self.headers, self.count * sizeof(Header))
         self.count = 0
         self.rows = self.bytes = 0
         self.current_file = -1
-        return taken
+        return headers
 
     def rename(self, uint32_t file, uint32_t source):
         self.file, self.source = file, source

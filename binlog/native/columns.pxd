@@ -1,6 +1,6 @@
 """Columns: how one column's values are stored, and the buffers they go to.
 
-A `Plan` says how values are stored, for every row; a `Target` holds the buffers, one for each image of a row.
+A `Plan` describes how values are stored, for every row; a `Target` holds the buffers, one for each image of a row.
 Values of fixed size are in `slots`, `width` bytes a row. Values of any size are in `data`, one after the other,
 and `slots` has their offsets, int32, one more than rows. `valid` is Arrow's validity bitmap; bits of later rows
 are 1.
@@ -52,7 +52,7 @@ cdef struct Plan:
     size_t size
     #: DECIMAL: digits after the point
     size_t scale
-    #: SET: its members' text, one after the other, and where each ends; kept by the plan's owner
+    #: SET: its members' text, one after the other, and where each ends; owned by the plan's owner
     const uint8_t* members
     const uint32_t* ends
 

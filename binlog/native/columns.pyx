@@ -1,4 +1,4 @@
-"""Columns: the bodies of what `columns.pxd` declares and describes."""
+"""Columns: the bodies of the functions that `columns.pxd` declares and describes."""
 
 from libc.stdint cimport INT32_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport realloc
@@ -181,7 +181,7 @@ cdef inline int put_sized(const Plan* plan, Target* target, size_t row, Reader* 
 cdef int put_value(
     const Plan* plan, Target* target, size_t row, Reader* reader, size_t* zero_dates
 ) noexcept nogil:
-    """Read the next value into a column's slot; a date that is none is null, and stays in its slot, and is counted."""
+    """Read the next value into a column's slot; an invalid date is null, and stays in its slot, and is counted."""
     cdef const uint8_t* data = reader.at
     cdef uint8_t* slot = target.slots + row * plan.width
     cdef bint is_date = True

@@ -1,11 +1,11 @@
 """CRC32, the checksum of binlog events (polynomial 0xEDB88320, as in zlib).
 
-By tables: eight bytes a step; the n-th table has what a byte does to the checksum with n zero bytes after it.
+By tables: eight bytes a step; the n-th table has the effect of a byte on the checksum with n zero bytes after it.
 
 By carry-less products, on processors that have them: 64 bytes a step are folded onto the next 64, which leaves
-the remainder of the whole as it is. What is left in the end, 16 bytes, goes through the tables like a message of
+the remainder of the whole as it is. The remaining 16 bytes go through the tables like a message of
 its own. Method: Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction"; the
-factors are remainders of powers of x, by how far a half is moved, bits reflected. What it gains over zlib's is in
+factors are remainders of powers of x, by how far a half is moved, bits reflected. Its gain over zlib's is in
 docs/adr/0007-one-grammar-and-a-fast-path.md; `make bench ARGS=checksum` measures it.
 """
 

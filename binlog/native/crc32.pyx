@@ -1,4 +1,4 @@
-"""CRC32: the bodies of what `crc32.pxd` declares and describes."""
+"""CRC32: the bodies of the functions that `crc32.pxd` declares and describes."""
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 

@@ -1,14 +1,14 @@
 """Decimals: MySQL's packed DECIMAL to Arrow's decimals, little-endian two's complement of 16 or 32 bytes.
 
 Layout (`decimal2bin` in MySQL's strings/decimal.cc): groups of nine digits in 4 bytes, big-endian, counted from
-the point; what is left over at both ends in as few bytes as hold it. The first bit is 1 for numbers from 0 on;
+the point; the digits left over at both ends take as few bytes as hold them. The first bit is 1 for numbers from 0 on;
 of negative ones every bit is inverted.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 
-#: digits at most: what 32 bytes hold
+#: the largest number of digits, which 32 bytes hold
 cdef enum:
     DIGITS_MAX = 76
     PACKED_MAX = 40

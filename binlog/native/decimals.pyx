@@ -1,4 +1,4 @@
-"""Decimals: the bodies of what `decimals.pxd` declares and describes."""
+"""Decimals: the bodies of the functions that `decimals.pxd` declares and describes."""
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
@@ -26,7 +26,7 @@ cdef uint32_t power10(size_t digits) noexcept nogil:
 
 
 cdef size_t packed_size(size_t whole, size_t fraction) noexcept nogil:
-    """Return the bytes of a number with so many digits before and after the point."""
+    """Return the bytes of a number with these numbers of digits before and after the point."""
     return whole // 9 * 4 + group_size(whole % 9) + fraction // 9 * 4 + group_size(fraction % 9)
 
 

@@ -1,4 +1,4 @@
-"""What callers see of `fast_path.pyx`."""
+"""The interface of `fast_path.pyx`."""
 
 from collections.abc import Iterable
 
@@ -17,7 +17,7 @@ class FastPath:
     not know its table, GTID source or file yet, its offset does not fit, its checksum or rows are wrong, or
     it would fill the chunk. State is shared with the grammar: see `Accumulator`.
 
-    The grammar reads such an event and tells the fast path what it learned (`learn_table`, `leave_out`,
+    The grammar reads such an event and tells the fast path about it (`learn_table`, `leave_out`,
     `gather`, `learn_source`), so that the next event like it is usual.
     """
 
@@ -45,7 +45,7 @@ class FastPath:
         """Forget all tables, and the file's index in the chunk's names."""
 
     def begin_chunk(self) -> None:
-        """Forget where rows are gathered, and which sources are among the chunk's names."""
+        """Forget the buffers of rows, and which sources are among the chunk's names."""
 
     def learn_table(self, body: bytes) -> None:
         """Learn a table from the body of a TABLE_MAP event that the grammar has read."""
@@ -54,12 +54,12 @@ class FastPath:
         """Learn that the table of a rows event is not selected."""
 
     def gather(self, body: bytes, version: bytes, rows: RowBuffers) -> None:
-        """Learn where rows of a table are gathered.
+        """Learn the buffers of a table's rows.
 
         Args:
             body: body of a rows event of the table.
             version: its table map's bytes after id and flags.
-            rows: what gathers them in this chunk.
+            rows: the buffers that gather them in this chunk.
         """
 
     def learn_source(self, kind: int, body: bytes, server: int) -> None:

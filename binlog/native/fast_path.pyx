@@ -1,6 +1,6 @@
 """FastPath: reads the usual events, one after the other, without a step of Python for each.
 
-`fast_path.pyi` says what callers see. Layout of an event's header: see `binlog.formats.events`. Layouts of
+`fast_path.pyi` describes its interface. Layout of an event's header: see `binlog.formats.events`. Layouts of
 bodies: in the modules that the grammar reads them with, see `binlog.grammar.transactions`.
 """
 
@@ -26,7 +26,7 @@ from binlog.native.known cimport (
     Sources,
     Table,
     is_version,
-    place_of,
+    slot_of,
     source_of,
     table_of,
 )
@@ -94,20 +94,20 @@ cdef class FastPath:
     cdef bint checksum
     cdef bint gaps
     cdef bint busy
-    cdef uint8_t taken[256]
-    #: how many events of each type `run` took
+    cdef uint8_t usual[256]
+    #: number of events of each type that `run` took
     cdef uint64_t passed[256]
     cdef Table* tables
     #: references that keep versions and rows alive, by a table's slot
     cdef list versions
-    cdef dict kept
+    cdef dict rows
     cdef Sources sources
 
     def __cinit__(self, Accumulator accumulator not None):
         self.accumulator = accumulator
         self.until = NOWHERE
         self.versions = [None] * TABLES
-        self.kept = {}
+        self.rows = {}
         self.tables = <Table*>calloc(TABLES, sizeof(Table))
         if self.tables == NULL:
             raise MemoryError
@@ -117,41 +117,41 @@ cdef class FastPath:
 
     def describe(self, kinds, bint checksum, bint gaps):
         cdef uint8_t kind
-        memset(self.taken, 0, sizeof(self.taken))
+        memset(self.usual, 0, sizeof(self.usual))
         for kind in kinds:
-            self.taken[kind] = 1
+            self.usual[kind] = 1
         self.checksum, self.gaps = checksum, gaps
 
     def begin_file(self):
         self._require_rest()
         memset(self.tables, 0, TABLES * sizeof(Table))
         self.versions = [None] * TABLES
-        self.kept = {}
+        self.rows = {}
         self.accumulator.current_file = -1
 
     def begin_chunk(self):
-        cdef size_t place
+        cdef size_t slot
         self._require_rest()
-        for place in self.kept:
-            self.tables[place].known = MAPPED
-            self.tables[place].rows = NULL
-        self.kept = {}
+        for slot in self.rows:
+            self.tables[slot].known = MAPPED
+            self.tables[slot].rows = NULL
+        self.rows = {}
         self.sources.count = self.sources.last = 0
 
     # ---- what the grammar learned -------------------------------------------------------------------------
 
     def learn_table(self, bytes body not None):
         cdef const uint8_t* data = <const uint8_t*>PyBytes_AS_STRING(body)
-        cdef size_t size = PyBytes_GET_SIZE(body), place
+        cdef size_t size = PyBytes_GET_SIZE(body), slot
         cdef Table* table = table_of(self.tables, data, size)
         self._require_rest()
         if size < TABLE_HEAD or (table != NULL and is_version(table, data + TABLE_HEAD, size - TABLE_HEAD)):
             return
-        place = place_of(data)
-        table = &self.tables[place]
+        slot = slot_of(data)
+        table = &self.tables[slot]
         version = body[TABLE_HEAD:]
-        self.versions[place] = version
-        self.kept.pop(place, None)
+        self.versions[slot] = version
+        self.rows.pop(slot, None)
         table.id = load_little(data, ID_SIZE)
         table.version = <const uint8_t*>PyBytes_AS_STRING(version)
         table.version_size = size - TABLE_HEAD
@@ -171,7 +171,7 @@ cdef class FastPath:
         if table != NULL and is_version(
             table, <const uint8_t*>PyBytes_AS_STRING(version), PyBytes_GET_SIZE(version)
         ):
-            self.kept[place_of(data)] = rows
+            self.rows[slot_of(data)] = rows
             table.known, table.rows = GATHERED, <void*>rows
 
     def learn_source(self, int kind, bytes body not None, uint32_t server):
@@ -183,7 +183,7 @@ cdef class FastPath:
         ):
             return
         if source_of(&self.sources, &start) == NULL:
-            source = &self.sources.found[self.sources.count]
+            source = &self.sources.entries[self.sources.count]
             memcpy(source.key, start.key, start.key_size)
             source.key_size, source.name = start.key_size, self.accumulator.source
             self.sources.count += 1
@@ -193,17 +193,17 @@ cdef class FastPath:
     def take(self, bytes event not None):
         cdef const uint8_t* data = <const uint8_t*>PyBytes_AS_STRING(event)
         cdef size_t size = PyBytes_GET_SIZE(event)
-        cdef bint taken
+        cdef bint is_taken
         if not self.is_open or size <= HEADER_SIZE:
             return 0
         self._enter()
         if size < UNLOCKED_BYTES:
-            taken = self._take(data, size)
+            is_taken = self._take(data, size)
         else:
             with nogil:
-                taken = self._take(data, size)
+                is_taken = self._take(data, size)
         self.busy = False
-        return data[4] if taken else 0
+        return data[4] if is_taken else 0
 
     def run(self, ReceiveBuffer arrived not None):
         if not self.is_open:
@@ -245,7 +245,7 @@ cdef class FastPath:
         cdef size_t end
         cdef int64_t begin
         cdef uint32_t gap
-        if size < HEADER_SIZE + CHECKSUM_SIZE or not self.taken[event[4]]:
+        if size < HEADER_SIZE + CHECKSUM_SIZE or not self.usual[event[4]]:
             return False
         if load32(event + 9) != size or load16(event + 17) & ARTIFICIAL or not load32(event + 13):
             return False

@@ -1,4 +1,4 @@
-"""Faults: what can be wrong with the bytes of a rows event. `images.FAULTS` has their names."""
+"""Faults: the errors that the bytes of a rows event can have. `images.FAULTS` has their names."""
 
 cdef enum Fault:
     FINE
@@ -13,14 +13,14 @@ cdef enum Fault:
     BAD_HEAD
     BAD_DECIMAL
     BAD_ENUM
-    #: a list whose size is no multiple of its elements' size
+    #: a list whose size is not a multiple of its elements' size
     BAD_LIST
     BAD_JSON
     #: a JSON difference that cannot be read, or that does not fit its document
     BAD_DIFFERENCE
     #: a JSON difference without the document it is about
     NO_DOCUMENT
-    #: values are stored in a way that is not known
+    #: values are stored in an unknown way
     VALUE_OPTIONS
     BAD_MOMENT
     BAD_PACKED

@@ -1,4 +1,4 @@
-"""What callers see of `file_events.pyx`."""
+"""The interface of `file_events.pyx`."""
 
 from binlog.native.receive_buffer import ReceiveBuffer
 

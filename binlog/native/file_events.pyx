@@ -1,6 +1,6 @@
 """File events: a file's bytes, and the events in them, which follow each other without gaps.
 
-`file_events.pyi` says what callers see. Layout: an event's header, see `binlog.formats.events`.
+`file_events.pyi` describes its interface. Layout: an event's header, see `binlog.formats.events`.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -31,13 +31,13 @@ cdef class FileBuffer(ReceiveBuffer):
 
     cdef const uint8_t* next_event(self, size_t* size) noexcept nogil:
         cdef const uint8_t* event = self.data + self.at
-        cdef size_t held = self.end - self.at, wanted
+        cdef size_t held = self.end - self.at, event_size
         if held < HEADER_SIZE:
             return NULL
-        wanted = load32(event + 9)
-        if wanted < HEADER_SIZE or held < wanted:
+        event_size = load32(event + 9)
+        if event_size < HEADER_SIZE or held < event_size:
             return NULL
-        size[0] = wanted
+        size[0] = event_size
         return event
 
     cdef void pass_event(self, size_t size) noexcept nogil:

@@ -1,4 +1,4 @@
-"""GTIDs: the bodies of what `gtids.pxd` declares and describes."""
+"""GTIDs: the bodies of the functions that `gtids.pxd` declares and describes."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy

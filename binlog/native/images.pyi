@@ -1,4 +1,4 @@
-"""What callers see of `images.pyx`."""
+"""The interface of `images.pyx`."""
 
 from collections.abc import Sequence
 from typing import Self
@@ -29,7 +29,7 @@ FAULTS: dict[int, str]
 class RowBuffers:
     """The rows of one table, as columns. Not thread-safe.
 
-    Rows may be added until the first `take_` method is called; what is taken is no longer held here.
+    Rows may be added until the first `take_` method is called; a part that is taken is no longer held here.
     """
 
     #: dates in the gathered rows that do not fit their type and became null
@@ -50,7 +50,7 @@ class RowBuffers:
             id_size: bytes of the table id that opens it.
             header: index of the transaction's header, 0 or more.
             row_begin: ordinal of its first row.
-            skip: rows at its beginning that are read and not kept.
+            skip: rows at its beginning that are read and dropped.
 
         Returns:
             How many rows the event holds, skipped ones too.
@@ -61,7 +61,7 @@ class RowBuffers:
         """
 
     def refusal(self, fault: str, offset: int) -> Exception:
-        """Return the error to raise: `fault` is one of FAULTS, found at `offset` in the event's body."""
+        """Return the error to raise: `fault` is one of FAULTS, at `offset` in the event's body."""
 
     def expect_as_many(self, other: RowBuffers) -> None:
         """Make room at once for as many rows as `other`, of the same table, has gathered, and some more.

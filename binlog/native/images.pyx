@@ -1,6 +1,6 @@
 """Images: decodes the rows of one table from rows events into column buffers.
 
-`images.pyi` says what callers see. Layout of a rows event: `Rows_event` in MySQL's
+`images.pyi` describes its interface. Layout of a rows event: `Rows_event` in MySQL's
 libs/mysql/binlog/event/rows_event.h; version 1 has no extra data.
 """
 
@@ -28,10 +28,10 @@ if sys.byteorder != "little":
 cdef enum:
     #: from this many bytes on other threads run meanwhile; below, letting go of the lock would take longer
     UNLOCKED_BYTES = 1024
-    #: fewer rows have their memory soon; more are expected to come with one part of so many in addition
+    #: fewer rows have their memory soon; more are expected, with one more for each such number
     MANY_ROWS = 1024
     SPARE = 16
-    #: what is expected of a column's data at most
+    #: the most bytes that are expected of a column's data
     EXPECTED_BYTES_MAX = 1 << 24
 
 FAULTS = {
@@ -86,7 +86,7 @@ cdef class Layout:
         free(self.plans)
 
     cdef bint _describe(self, Plan* plan, str kind, int size, int scale, tuple members) except -1:
-        """Fill in a plan; False if there is no such column. What is accepted here is safe to decode."""
+        """Fill in a plan; False if there is no such column. A plan that is accepted here is safe to decode."""
         if kind == "plain" and size in _PLAIN:
             plan.kind, plan.stored, plan.width = _PLAIN[size], size, size
         elif kind in _FIXED:
@@ -277,10 +277,10 @@ cdef class RowBuffers:
         self.is_whole = version < 3
         self.partial.before.count = self.partial.after.count = 0
         if op != INSERT:
-            self.is_whole &= p.note_present(&self.partial.before, reader.at, columns)
+            self.is_whole &= p.set_present(&self.partial.before, reader.at, columns)
             reader.at += width
         if op != DELETE:
-            self.is_whole &= p.note_present(&self.partial.after, reader.at, columns)
+            self.is_whole &= p.set_present(&self.partial.after, reader.at, columns)
             reader.at += width
         if not self.partial.before.count + self.partial.after.count and remaining(reader):
             return f.BAD_HEAD  # rows of zero bytes would never end
@@ -325,7 +325,7 @@ cdef class RowBuffers:
         cdef size_t rows = other.rows + other.rows // SPARE
         if self.rows or self.layout.columns != other.layout.columns:
             raise ValueError("rows were read already, or are of another table")
-        # Where there is no memory for what may come, that is said when it does come.
+        # If there is no memory for the expected rows, the error comes with the rows.
         if other.rows >= MANY_ROWS and self._make_room(rows) == f.FINE:
             self._expect(&self.before, &other.before, rows)
             self._expect(&self.after, &other.after, rows)

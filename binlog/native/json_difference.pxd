@@ -6,7 +6,7 @@ MySQL's sql/json_diff.cc; paths as `Json_path_leg::to_string` in sql/json_path.c
 
 A document stays as bytes, except for the objects and arrays that paths lead through: those become nodes, one for
 each of their values. Bytes are counted as in `json_text`, so that crafted offsets cannot print without end. A path
-may contain escaped names of inserted members; such a name is kept unescaped in `names`, which is never moved.
+may contain escaped names of inserted members; such a name is stored unescaped in `names`, which is never moved.
 """
 
 from libc.stdint cimport uint8_t, uint32_t
@@ -23,7 +23,7 @@ cdef enum Operation:
 cdef enum State:
     #: a value, whose type is known and whose bytes are not looked at
     STORED
-    #: likewise, inside the entry of the container it is in: those bytes are spent
+    #: such a value inside the entry of its container: those bytes are spent
     INLINED
     #: an object or array whose values are nodes
     OPEN

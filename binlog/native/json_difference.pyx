@@ -102,7 +102,7 @@ cdef inline int take_cell(Span* path, Leg* leg) noexcept nogil:
 
 
 cdef inline int hex_digit(uint8_t byte) noexcept nogil:
-    """Return a digit's value; 16 if it is no digit."""
+    """Return a digit's value; 16 if it is not a digit."""
     if 48 <= byte <= 57:
         return byte - 48
     byte |= 0x20
@@ -213,9 +213,9 @@ cdef inline int open_node(Document* document, uint32_t index) noexcept nogil:
     """Make nodes of an object's or array's values; see `json_text.put_container` for its layout."""
     cdef Node node = node_of(document, index)[0]
     cdef Node* child
-    cdef bint large = node.kind == LARGE_OBJECT or node.kind == LARGE_ARRAY, named = is_object(&node)
+    cdef bint large = node.kind == LARGE_OBJECT or node.kind == LARGE_ARRAY, has_names = is_object(&node)
     cdef size_t width = 4 if large else 2
-    cdef size_t name_entry = width + 2 if named else 0, count, each, nth, at
+    cdef size_t name_entry = width + 2 if has_names else 0, count, each, nth, at
     cdef const uint8_t* entry
     cdef uint32_t added = 0, last = 0
     cdef int fault
@@ -237,7 +237,7 @@ cdef inline int open_node(Document* document, uint32_t index) noexcept nogil:
         if fault:
             return fault
         child = node_of(document, added)
-        if named:
+        if has_names:
             entry = node.data + 2 * width + nth * name_entry
             at = load32(entry) if large else load16(entry)
             child.name_size = load16(entry + width)
@@ -274,15 +274,15 @@ cdef inline bint is_before(const Node* node, const Leg* leg) noexcept nogil:
 
 
 cdef inline int find(
-    Document* document, uint32_t container, const Leg* leg, uint32_t* before, uint32_t* found
+    Document* document, uint32_t container, const Leg* leg, uint32_t* before, uint32_t* member
 ) noexcept nogil:
     """Find a value in an open container.
 
-    `found` is 0 if there is none. `before` is the value before it, or before where it would be; 0: none, it is the first.
+    `member` is its node, 0 if there is none. `before` is the node before it, or before its insertion point; 0: none.
     """
     cdef Node* node = node_of(document, container)
     cdef uint32_t index = node.first, last = 0, position
-    before[0] = found[0] = 0
+    before[0] = member[0] = 0
     if is_object(node) == leg.is_cell:
         return BAD_DIFFERENCE
     if leg.is_cell:
@@ -294,12 +294,12 @@ cdef inline int find(
             before[0] = index
             index = node_of(document, index).next
             position -= 1
-        found[0] = index if leg.index < node_of(document, container).count else 0
+        member[0] = index if leg.index < node_of(document, container).count else 0
         return FINE
     while index:
         node = node_of(document, index)
         if node.name_size == leg.name_size and memcmp(node.name, leg.name, leg.name_size) == 0:
-            before[0], found[0] = last, index
+            before[0], member[0] = last, index
             return FINE
         if is_before(node, leg):
             before[0] = index
@@ -335,52 +335,52 @@ cdef inline int insert(
     return FINE
 
 
-cdef inline void remove(Document* document, uint32_t container, uint32_t before, uint32_t found) noexcept nogil:
+cdef inline void remove(Document* document, uint32_t container, uint32_t before, uint32_t member) noexcept nogil:
     if before:
-        node_of(document, before).next = node_of(document, found).next
+        node_of(document, before).next = node_of(document, member).next
     else:
-        node_of(document, container).first = node_of(document, found).next
+        node_of(document, container).first = node_of(document, member).next
     node_of(document, container).count -= 1
 
 
 cdef inline int apply(Document* document, int operation, Span* path, const Span* value) noexcept nogil:
     """Change a document at a path; refuse if a required value is missing, or one exists that must not."""
     cdef Leg leg
-    cdef uint32_t container = 0, found = 0, before = 0
+    cdef uint32_t container = 0, member = 0, before = 0
     cdef int fault
     if path.at == path.end or path.at[0] != 0x24:
         return BAD_DIFFERENCE
     path.at += 1
-    if path.at == path.end:  # a document as a whole is no difference
+    if path.at == path.end:  # a document as a whole is not a difference
         return BAD_DIFFERENCE
     while True:
         fault = take_leg(document, path, &leg)
         fault = fault or open_node(document, container)
-        fault = fault or find(document, container, &leg, &before, &found)
+        fault = fault or find(document, container, &leg, &before, &member)
         if fault or path.at == path.end:
             break
-        if not found:
+        if not member:
             return BAD_DIFFERENCE
-        container = found
+        container = member
     if fault:
         return fault
     if operation == INSERT_INTO:
-        if found and not leg.is_cell:
+        if member and not leg.is_cell:
             return BAD_DIFFERENCE
         return insert(document, container, &leg, before, value)
-    if not found:
+    if not member:
         return BAD_DIFFERENCE
     if operation == REPLACE:
-        fill(node_of(document, found), value)
+        fill(node_of(document, member), value)
     else:
-        remove(document, container, before, found)
+        remove(document, container, before, member)
     return FINE
 
 
 cdef inline int put_node(Document* document, uint32_t index, int depth) noexcept nogil:
     """Print a node."""
     cdef Node node = node_of(document, index)[0]
-    cdef bint named = is_object(&node)
+    cdef bint has_names = is_object(&node)
     cdef int fault
     if depth > DEPTH_MAX:
         return BAD_JSON
@@ -388,19 +388,19 @@ cdef inline int put_node(Document* document, uint32_t index, int depth) noexcept
         return put_scalar(&document.json, node.kind, node.data)
     if node.state == STORED:
         return put_value(&document.json, node.kind, node.data, node.size, depth)
-    fault = append(document.json.out, b"{" if named else b"[", 1)
+    fault = append(document.json.out, b"{" if has_names else b"[", 1)
     index = node.first
     while index and fault == FINE:
         if index != node.first:
             fault = append(document.json.out, b", ", 2)
-        if named and fault == FINE:
+        if has_names and fault == FINE:
             fault = put_quoted(
                 &document.json, node_of(document, index).name, node_of(document, index).name_size
             )
             fault = fault or append(document.json.out, b": ", 2)
         fault = fault or put_node(document, index, depth + 1)
         index = node_of(document, index).next
-    return fault or append(document.json.out, b"}" if named else b"]", 1)
+    return fault or append(document.json.out, b"}" if has_names else b"]", 1)
 
 
 cdef int put_changed(Document* document, Bytes* out, const Span* value, Span* differences) noexcept nogil:

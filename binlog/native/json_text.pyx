@@ -110,7 +110,7 @@ cdef int put_quoted(Json* json, const uint8_t* data, size_t size) noexcept nogil
 cdef inline int put_base64(Json* json, int kind, const uint8_t* data, size_t size) noexcept nogil:
     """Print an opaque value as "base64:typeN:...", with a line break, escaped, after every 76 characters."""
     cdef const char* alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-    cdef size_t index, left, line = 0
+    cdef size_t index, rest, line = 0
     cdef uint32_t three
     cdef uint8_t* to
     cdef int fault = put(json, b'"base64:type')
@@ -130,16 +130,16 @@ cdef inline int put_base64(Json* json, int kind, const uint8_t* data, size_t siz
             to += 2
             line = 0
         line += 4
-        left = size - index
+        rest = size - index
         three = <uint32_t>data[index] << 16
-        if left > 1:
+        if rest > 1:
             three |= <uint32_t>data[index + 1] << 8
-        if left > 2:
+        if rest > 2:
             three |= data[index + 2]
         to[0] = alphabet[three >> 18]
         to[1] = alphabet[three >> 12 & 63]
-        to[2] = alphabet[three >> 6 & 63] if left > 1 else 0x3D
-        to[3] = alphabet[three & 63] if left > 2 else 0x3D
+        to[2] = alphabet[three >> 6 & 63] if rest > 1 else 0x3D
+        to[3] = alphabet[three & 63] if rest > 2 else 0x3D
         to += 4
         index += 3
     to[0] = 0x22

@@ -42,13 +42,13 @@ cdef struct Source:
 
 
 cdef struct Sources:
-    Source found[SOURCES]
+    Source entries[SOURCES]
     size_t count
-    #: the one that was asked for last
+    #: index of the last one that was looked up
     size_t last
 
 
-cdef size_t place_of(const uint8_t* body) noexcept nogil
+cdef size_t slot_of(const uint8_t* body) noexcept nogil
 
 
 cdef Table* table_of(Table* tables, const uint8_t* body, size_t size) noexcept nogil

@@ -1,4 +1,4 @@
-"""Packed values: the bodies of what `packed.pxd` declares and describes."""
+"""Packed values: the bodies of the functions that `packed.pxd` declares and describes."""
 
 from libc.stdint cimport uint8_t, uint64_t
 

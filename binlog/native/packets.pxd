@@ -1,4 +1,4 @@
-"""What other modules see of `packets`."""
+"""The part of `packets` that other modules use."""
 
 from libc.stdint cimport uint8_t
 

@@ -1,4 +1,4 @@
-"""What callers see of `packets.pyx`."""
+"""The interface of `packets.pyx`."""
 
 from binlog.native.receive_buffer import ReceiveBuffer
 
@@ -6,8 +6,8 @@ class PacketBuffer(ReceiveBuffer):
     """Holds the bytes that have arrived of a stream of packets.
 
     With `semi_sync`, two more bytes stand before each event: a mark, and whether the source waits for a
-    reply. They are left out of what is taken. After a packet for which it waits, the source counts from 1
-    again.
+    reply. They are left out of the packets that are taken. After a packet for which it waits, the source
+    counts from 1 again.
 
     Args:
         sequence: number of the first packet.
@@ -24,18 +24,18 @@ class PacketBuffer(ReceiveBuffer):
 
         Raises:
             ValueError: its number is out of sequence, and it holds no error.
-            LookupError: it lacks the bytes that `semi_sync` requires; the argument is what it has, in hex.
+            LookupError: it lacks the bytes that `semi_sync` requires; the argument has its bytes, in hex.
         """
 
     def take_run(self, offset: int) -> tuple[bytes, int]:
-        """Return the next packets with usual events, numbered 0, and where the last event ends.
+        """Return the next packets with usual events, numbered 0, and the end of the last event.
 
         The run ends before an event that has not arrived whole or comes in several packets, a ROTATE, a
-        format description, a heartbeat, an event that is not in the file or ends before `offset`, and what is
-        no event.
+        format description, a heartbeat, an event that is not in the file or ends before `offset`, and a
+        packet that is not an event.
 
         Args:
-            offset: where the event before ends, bytes from the beginning of the file.
+            offset: the end of the event before, bytes from the beginning of the file.
 
         Returns:
             The packets, perhaps none, and the offset after them.

@@ -1,6 +1,6 @@
 """Packets: bytes that have arrived, and the packets in them.
 
-`packets.pyi` says what callers see. Layouts: "MySQL Packets" in the client/server protocol, "Semi-Sync Replication"
+`packets.pyi` describes its interface. Layouts: "MySQL Packets" in the client/server protocol, "Semi-Sync Replication"
 in MariaDB's replication protocol.
 """
 
@@ -30,7 +30,7 @@ cdef enum:
     FLAGS = 17
     EVENT_HEAD = 19
     ARTIFICIAL = 0x20
-    #: types that say where the stream is
+    #: types that move the read position
     ROTATE = 4
     FORMAT_DESCRIPTION = 15
     HEARTBEAT = 27

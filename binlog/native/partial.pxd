@@ -1,4 +1,4 @@
-"""What `images` sees of `partial`."""
+"""The part of `partial` that `images` uses."""
 
 from libc.stdint cimport uint8_t
 
@@ -11,7 +11,7 @@ from binlog.native.memory cimport Bytes
 cdef struct Present:
     #: a bit for each column, the lowest first; valid while the event is read
     const uint8_t* bits
-    #: how many are set
+    #: number of bits that are set
     size_t count
 
 
@@ -30,7 +30,7 @@ cdef struct Partial:
 
 
 cdef void free_partial(Partial* partial) noexcept
-cdef bint note_present(Present* present, const uint8_t* bits, size_t columns) noexcept nogil
+cdef bint set_present(Present* present, const uint8_t* bits, size_t columns) noexcept nogil
 cdef void take_back_absent(Partial* partial, size_t columns, size_t rows) noexcept nogil
 cdef int read_before(
     const Plan* plans, Side* side, Partial* partial, Reader* reader, size_t* zero_dates

@@ -50,8 +50,8 @@ cdef inline bint has_bit(const uint8_t* bitmap, size_t index) noexcept nogil:
     return bitmap[index >> 3] >> (index & 7) & 1
 
 
-cdef bint note_present(Present* present, const uint8_t* bits, size_t columns) noexcept nogil:
-    """Note which columns images have; return whether it is all of them."""
+cdef bint set_present(Present* present, const uint8_t* bits, size_t columns) noexcept nogil:
+    """Set which columns images have; return whether they have all."""
     cdef size_t index
     present.bits, present.count = bits, 0
     for index in range(columns):

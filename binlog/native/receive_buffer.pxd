@@ -1,11 +1,11 @@
-"""What other modules see of `receive_buffer`."""
+"""The part of `receive_buffer` that other modules use."""
 
 from libc.stdint cimport uint8_t
 
 
 cdef class ReceiveBuffer:
     cdef uint8_t* data
-    #: where the bytes begin and end that are held
+    #: begin and end of the bytes that are held
     cdef size_t at
     cdef size_t end
     cdef size_t capacity

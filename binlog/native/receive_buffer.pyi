@@ -1,4 +1,4 @@
-"""What callers see of `receive_buffer.pyx`."""
+"""The interface of `receive_buffer.pyx`."""
 
 from typing_extensions import Buffer
 

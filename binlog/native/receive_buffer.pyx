@@ -1,6 +1,6 @@
 """Receive buffer: bytes that have arrived, which hold events.
 
-`receive_buffer.pyi` says what callers see. Subclasses know how to find an event in the bytes.
+`receive_buffer.pyi` describes its interface. Subclasses know how to find an event in the bytes.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -35,7 +35,7 @@ cdef class ReceiveBuffer:
         self.exports -= 1
 
     def make_room(self):
-        cdef size_t held = self.end - self.at, wanted
+        cdef size_t held = self.end - self.at, target
         cdef void* moved
         if self.exports:
             raise BufferError("the receive_buffer is being filled")
@@ -43,17 +43,17 @@ cdef class ReceiveBuffer:
             memmove(self.data, self.data + self.at, held)
             self.at, self.end = 0, held
         # Allocate twice what is held, so that an event of many packets is moved only a few times.
-        wanted = RECEIVE_BUFFER_BYTES if held < RECEIVE_BUFFER_BYTES // 2 else held * 2
-        if wanted > BYTES_MAX:
-            wanted = BYTES_MAX
-        if held >= wanted:
+        target = RECEIVE_BUFFER_BYTES if held < RECEIVE_BUFFER_BYTES // 2 else held * 2
+        if target > BYTES_MAX:
+            target = BYTES_MAX
+        if held >= target:
             raise OverflowError
-        if wanted != self.capacity:
-            moved = realloc(self.data, wanted)
+        if target != self.capacity:
+            moved = realloc(self.data, target)
             if moved == NULL:
                 raise MemoryError
             self.data = <uint8_t*>moved
-            self.capacity = wanted
+            self.capacity = target
 
     def received(self, Py_ssize_t size):
         if size < 0 or <size_t>size > self.capacity - self.end:
@@ -61,7 +61,7 @@ cdef class ReceiveBuffer:
         self.end += size
 
     cdef const uint8_t* next_event(self, size_t* size) noexcept nogil:
-        """Return the next event; NULL if it has not arrived whole, or the next thing is no event."""
+        """Return the next event; NULL if it has not arrived whole, or the next bytes are not an event."""
         return NULL
 
     cdef void pass_event(self, size_t size) noexcept nogil:

@@ -14,16 +14,16 @@ from binlog.native.images import Block
 #:     date                            to days, int32
 #:     time datetime timestamp         as before MySQL 5.6, to microseconds, int64
 #:     time2 datetime2 timestamp2      size: digits of the fraction, to microseconds, int64
-#:     time_hires and the like          as in old MariaDB; size: digits of the fraction, likewise
+#:     time_hires and the like         as in old MariaDB; size: digits of the fraction, to microseconds, int64
 #:     year                            to int16
 #:     bit                             size: bits, to uint64
 #:     enum                            size in bytes, to int32; members: values, only their count is used
 #:     set                             size in bytes, to text; members: its values in UTF-8
 #:     string                          size: bytes of the length before the value
-#:     binary                          likewise; scale: bytes it is padded to with zeros
-#:     packed                          likewise; the value is compressed, see `native.packed`
-#:     json                            likewise, to text
-#:     list                            likewise; scale: bytes of an element
+#:     binary                          size: as of string; scale: bytes to which zeros pad it
+#:     packed                          size: as of string; the value is compressed, see `native.packed`
+#:     json                            size: as of string, to text
+#:     list                            size: as of string; scale: bytes of an element
 ColumnPlan: TypeAlias = tuple[str, int, int, tuple[bytes, ...]]
 
 #: validity bitmap (None: no nulls), nulls, slots (fixed values, or rows + 1 int32 offsets), data of values of

@@ -1,4 +1,4 @@
-"""What callers see of `sql_lexer.pyx`."""
+"""The interface of `sql_lexer.pyx`."""
 
 from enum import Enum
 
@@ -69,7 +69,7 @@ class Lexer:
         """Go to the beginning of a token that was taken."""
 
     def trim(self) -> None:
-        """Read all, to know that it can be read; let the semicolons at the end be left out from now on."""
+        """Read the whole statement, to check it; from then on leave out the semicolons at its end."""
 
     def skip_group(self) -> None:
         """Take everything up to the parenthesis that closes one that was taken.

@@ -11,7 +11,7 @@ from enum import Enum
 cdef enum:
     END, WORD, NAME, TEXT, BYTES, NUMBER, SYMBOL
 
-#: characters of the longest keyword, with some to spare: a longer word is no keyword
+#: characters of the longest keyword, with some to spare: a longer word is not a keyword
 cdef enum:
     KEYWORD_CHARS_MAX = 64
 
@@ -97,7 +97,7 @@ cdef str hexadecimal(str literal):
 
 
 cdef Py_UCS4 escaped(Py_UCS4 char) noexcept nogil:
-    """Return what a character means after a backslash."""
+    """Return the meaning of a character after a backslash."""
     if char == c'0':
         return 0
     if char == c'b':
@@ -114,12 +114,12 @@ cdef Py_UCS4 escaped(Py_UCS4 char) noexcept nogil:
 
 
 cdef str unquoted(str sql, Py_ssize_t begin, Py_ssize_t end, bint escapes):
-    """Return what stands between two quotes."""
+    """Return the text between two quotes, without its escapes."""
     cdef int width = PyUnicode_KIND(sql)
     cdef void* data = PyUnicode_DATA(sql)
     cdef Py_UCS4 quote = PyUnicode_READ(width, data, begin), char
     cdef Py_ssize_t at = begin + 1, count = 0
-    cdef Py_UCS4* found
+    cdef Py_UCS4* chars
     end -= 1
     while at < end:
         char = PyUnicode_READ(width, data, at)
@@ -128,8 +128,8 @@ cdef str unquoted(str sql, Py_ssize_t begin, Py_ssize_t end, bint escapes):
         at += 1
     if at == end:
         return sql[begin + 1 : end]
-    found = <Py_UCS4*>PyMem_Malloc((end - begin) * sizeof(Py_UCS4))
-    if not found:
+    chars = <Py_UCS4*>PyMem_Malloc((end - begin) * sizeof(Py_UCS4))
+    if not chars:
         raise MemoryError
     try:
         at = begin + 1
@@ -139,18 +139,18 @@ cdef str unquoted(str sql, Py_ssize_t begin, Py_ssize_t end, bint escapes):
                 at += 1
                 char = PyUnicode_READ(width, data, at)
                 if char == c'%' or char == c'_':
-                    found[count] = c'\\'
+                    chars[count] = c'\\'
                     count += 1
                 else:
                     char = escaped(char)
             elif char == quote:
                 at += 1
-            found[count] = char
+            chars[count] = char
             count += 1
             at += 1
-        return PyUnicode_FromKindAndData(PyUnicode_4BYTE_KIND, found, count)
+        return PyUnicode_FromKindAndData(PyUnicode_4BYTE_KIND, chars, count)
     finally:
-        PyMem_Free(found)
+        PyMem_Free(chars)
 
 
 cdef class Lexer:

@@ -1,8 +1,8 @@
 """Temporal values: MySQL's stored dates and times to Arrow's days and microseconds since 1970.
 
 Layouts: `my_time_packed_to_binary` and its like in MySQL's mysys/my_time.cc. Fractions of a second follow in
-(digits + 1) / 2 bytes, big-endian. Functions return False for what is no date: a zero or impossible part. They
-write which one it is then, so that conditions order it as the server does: see `merge.values.rows.moments`.
+(digits + 1) / 2 bytes, big-endian. Functions return False for an invalid date: one with a zero or impossible part. They
+write its parts all the same, so that conditions order it as the server does: see `merge.values.rows.moments`.
 
 Before MySQL 5.6 there were no fractions. MariaDB had them before (`mysql56_temporal_format=OFF`, and up to
 10.0): a date and time is one big-endian number, counted in units of the last digit of the fraction. Layouts:

@@ -1,4 +1,4 @@
-"""Text: the bodies of what `text.pxd` declares and describes."""
+"""Text: the bodies of the functions that `text.pxd` declares and describes."""
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 

@@ -1,8 +1,8 @@
-"""Altered tables: what the clauses of one ALTER TABLE make of a table.
+"""Altered tables: the table that results from the clauses of one ALTER TABLE.
 
 The clauses of one statement are applied as the servers do it, not one after another. First columns go, or are
-replaced where they are; then columns that have a new position, and new ones, are put in their places, in the
-statement's order. So AFTER names columns as they are called afterwards.
+replaced where they are; then columns that have a new position, and new ones, are inserted, in the statement's
+order. So AFTER names columns as they are called afterwards.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Dropped:
 
 @dataclass(slots=True)
 class AlterWords:
-    """What an ALTER TABLE says."""
+    """The clauses of an ALTER TABLE."""
 
     charset: CharsetClauses
     placed: list[Placed] = field(default_factory=list)
@@ -61,7 +61,7 @@ class AlterWords:
     #: the columns of each period that is added, unless there is one of the name
     periods: dict[str, tuple[str, ...]] = field(default_factory=dict)
     dropped_periods: list[str] = field(default_factory=list)
-    #: None: CONVERT TO comes not; else its clauses
+    #: the clauses of CONVERT TO; None: there is none
     convert: CharsetClauses | None = None
     versioned: bool | None = None
     #: in upper case; empty: it names none
@@ -86,9 +86,9 @@ class AlterWords:
         return not self.others
 
     def is_void(self, draft: Draft) -> bool:
-        """Return whether nothing is left to do: what IF EXISTS names is not there, or IF NOT EXISTS is.
+        """Return whether nothing has to be done: no name of IF EXISTS exists, and each of IF NOT EXISTS does.
 
-        The server then leaves the table as it is, with what any other change would make it forget.
+        The server then leaves the table as it is, with the facts that any other change makes it forget.
         """
         there = {folded(column.name) for column in draft.columns}
         return (
@@ -107,16 +107,16 @@ class AlterWords:
 
         Args:
             draft: the table.
-            default_collation: what DEFAULT means in CONVERT TO.
+            default_collation: the meaning of DEFAULT in CONVERT TO.
             words: the statement.
 
         Raises:
             UnreadableError: it does not fit the table.
         """
         if self.convert is None:
-            draft.collation = self.charset.chosen(draft.collation, default_collation)
+            draft.collation = self.charset.collation_or(draft.collation, default_collation)
         else:
-            if self.charset.said:
+            if self.charset.any:
                 raise UnreadableError("a table is converted to a charset, and has another default")
             draft.collation = self._converted_to(default_collation)
         draft.versioned = draft.versioned if self.versioned is None else self.versioned
@@ -138,7 +138,7 @@ class AlterWords:
         assert clauses is not None
         if clauses.to_default:  # unlike elsewhere, MySQL takes the collation for it as well as the charset
             clauses = replace(clauses, charset=default, to_default=False)
-        collation = clauses.chosen(None)
+        collation = clauses.collation_or(None)
         if collation is None:
             raise UnreadableError("the default collation of the schema is not known")
         return collation
@@ -163,15 +163,15 @@ class AlterWords:
         for column in before:
             if folded(column.name) not in gone:
                 by = replaced.get(folded(column.name))
-                kept = self._kept(draft, column, by, words=words)
-                draft.columns.append(kept)
-                draft.keep_key_bytes(column, kept)
+                after = self._after(draft, column, by, words=words)
+                draft.columns.append(after)
+                draft.keep_key_bytes(column, after)
         for placed in self.placed:
             name = folded(placed.column.name)
             moved = placed.position is not None and folded(placed.old) in replaced
             if moved if placed.old else not (placed.if_not_exists and name in existing):
                 if moved:
-                    # Until here it had its old place, and clauses before this one could name it.
+                    # Until here it had its old position, and clauses before this one could name it.
                     draft.columns = [column for column in draft.columns if folded(column.name) != name]
                 existing.add(name)
                 gone -= set() if placed.old else {name}  # A key goes on with a new column of the name.
@@ -195,21 +195,21 @@ class AlterWords:
                 replaced[folded(placed.old)] = placed
         return replaced
 
-    def _kept(
+    def _after(
         self, draft: Draft, column: ColumnDefinition, by: Placed | None, *, words: Words
     ) -> ColumnDefinition:
-        """Return what stands in a column's place: itself with what changes of it, or what replaces it."""
+        """Return a column with its changes, or the column that replaces it."""
         lower = folded(column.name)
         if by is None:
-            kept = self._converted(draft, column, words=words)
-            kept = replace(kept, name=self.renamed.get(lower, kept.name))
+            after = self._converted(draft, column, words=words)
+            after = replace(after, name=self.renamed.get(lower, after.name))
         else:
-            kept = self._new(draft, by, words=words)
+            after = self._new(draft, by, words=words)
         if lower in self.visible:
             visibility = Visibility.VISIBLE if self.visible[lower] else Visibility.INVISIBLE
-            kept = replace(kept, visibility=visibility)
-        # Rows that are there keep what the default before has given them.
-        return replace(kept, reads=(*kept.reads, *self.reads.get(lower, ())))
+            after = replace(after, visibility=visibility)
+        # Existing rows keep the values of the default before.
+        return replace(after, reads=(*after.reads, *self.reads.get(lower, ())))
 
     def _converted(self, draft: Draft, column: ColumnDefinition, *, words: Words) -> ColumnDefinition:
         if self.convert is None or draft.collation is None:

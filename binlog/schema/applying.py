@@ -1,4 +1,4 @@
-"""Applying: what one statement does to the tables and schemas of a catalog.
+"""Applying: the effect of one statement on the tables and schemas of a catalog.
 
 A statement that is not understood makes the tables unknown that it names. If it may change a table, and which
 one cannot be read, all are unknown.
@@ -60,10 +60,10 @@ class Applying:
     """Applies one statement.
 
     Args:
-        statement: it.
-        holdings: what it changes.
+        statement: the statement.
+        holdings: the holdings that it changes.
         server_collation: the default of schemas that name none.
-        utf8_is_utf8mb3: what `utf8` means.
+        utf8_is_utf8mb3: the meaning of `utf8`.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Applying:
         self._concerned: list[SourceName] = []
 
     def run(self) -> None:
-        """Apply the statement; what is not understood makes tables unknown."""
+        """Apply the statement; tables become unknown if it is not understood."""
         words = None
         if self._statement.left_out:
             self._lose()
@@ -97,7 +97,7 @@ class Applying:
             else:
                 self._dispatch(words)
             self._holdings.pass_over(words.passed_over)
-        except Exception as error:  # noqa: BLE001 - whatever a text does to its reader, the text is not understood
+        except Exception as error:  # noqa: BLE001 - any error of its reader means that the text is not understood
             self._forget(words, error)
 
     def _forget(self, words: Words | None, error: Exception) -> None:
@@ -115,14 +115,14 @@ class Applying:
         self._forget_names(concerned, reason)
 
     def _lose(self) -> None:
-        """Hold as not known what a statement may have changed that an operator has left out."""
+        """Hold as unknown the tables that a statement may have changed, which an operator has left out."""
         names = all_names(Words(self._statement))
         self._forget_names(names, _LEFT_OUT)
         if not names:
             self._holdings.forget_all(_LEFT_OUT)
 
     def _forget_names(self, names: list[SourceName], reason: str) -> None:
-        """Hold names as not known; any of them may have become the next one, or be made like it."""
+        """Hold names as unknown; any of them may have become the next one, or be made like it."""
         for name in names:
             self._holdings.forget(name, reason)
         for one, two in itertools.pairwise(names):
@@ -149,7 +149,7 @@ class Applying:
         """Return the table of a CREATE TABLE statement, without applying it.
 
         Raises:
-            UnreadableError: it is not understood, or no such statement.
+            UnreadableError: it is not understood, or is another statement.
         """
         words = Words(self._statement, shown=True)
         words.expect("CREATE", "TABLE")
@@ -197,7 +197,7 @@ class Applying:
     def _creates(self, name: SourceName, *, if_not_exists: bool, or_replace: bool) -> bool:
         """Return whether a table or sequence is created under a name.
 
-        If it is not known, because one may have been there, the name is not known either.
+        If that is unknown, because one may have been there, the name becomes unknown.
         """
         held = self._holdings.get(name)
         if or_replace or not if_not_exists or self._statement.took_effect:
@@ -297,13 +297,13 @@ class Applying:
         self._read_schema(words, name, self._server_collation)
 
     def _read_schema(self, words: Words, name: str, default: int | None) -> None:
-        """Read a schema's options; if one is not understood, its collation is not known."""
+        """Read a schema's options; if one is not understood, its collation is unknown."""
         charset = CharsetClauses(self._charsets)
         try:
             while not words.ended:
                 if not charset.read(words):
                     words.take()
-            self._holdings.set_schema(name, charset.chosen(default, self._server_collation))
+            self._holdings.set_schema(name, charset.collation_or(default, self._server_collation))
         except UnreadableError:
             self._holdings.set_schema(name, None)
 
@@ -313,10 +313,10 @@ class Applying:
         if words.skip("TABLE"):
             self._alter_table(words)
         elif words.skip_any("DATABASE", "SCHEMA"):
-            named = words.peek().kind is Kind.NAME or not words.sees_any(
+            has_name = words.peek().kind is Kind.NAME or not words.sees_any(
                 "DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "ENCRYPTION", "READ", "COMMENT"
             )
-            name = words.name() if named else self._statement.schema
+            name = words.name() if has_name else self._statement.schema
             self._read_schema(words, name, self._holdings.schema_collation(name))
         elif not words.sees("SEQUENCE") and not is_without_rows(words):
             raise words.unexpected()
@@ -347,7 +347,7 @@ class Applying:
             self._holdings.rename([(name, alter.target)], self._statement.title, if_exists=if_exists)
 
     def _move_rows(self, name: SourceName, alter: AlterWords) -> None:
-        """Note which tables have rows of others after a change of partitions."""
+        """Record which tables have rows of others after a change of partitions."""
         for other in alter.split_off:
             self._holdings.derive(other, name)
         for other in alter.taken_in:
@@ -356,7 +356,7 @@ class Applying:
             self._holdings.mix(name, other)
 
     def _convert_default(self, name: SourceName) -> int | None:
-        """Return what CONVERT TO CHARACTER SET DEFAULT means; None: not known.
+        """Return the collation that CONVERT TO CHARACTER SET DEFAULT means; None if it is unknown.
 
         On MySQL it is the collation of the schema that the statement ran in. On MariaDB it is the default
         collation of the charset of the table's own schema.
@@ -419,7 +419,7 @@ class Applying:
                 self._holdings.drop(name)
 
     def _drop_named(self, name: SourceName, *, if_exists: bool, view: bool) -> None:
-        """Drop a table, or a view: with IF EXISTS, what is of the other kind stays."""
+        """Drop a table, or a view: with IF EXISTS, one of the other kind stays."""
         held = self._holdings.get(name)
         if isinstance(held, View if view else TableDefinition) or not if_exists:
             self._holdings.drop(name)
@@ -481,7 +481,7 @@ class Applying:
 
 
 def _like(words: Words) -> SourceName | None:
-    """Take the table that another one is made like; None if none comes."""
+    """Take the table after LIKE, as which another one is made; None if there is no LIKE."""
     in_parentheses = words.skip("(", "LIKE")
     if not in_parentheses and not words.skip("LIKE"):
         return None

@@ -2,8 +2,8 @@
 
 It begins with what the source shows: the text of SHOW CREATE TABLE. That is better than
 `information_schema.COLUMNS`. One parser reads it and the binlog's statements. It has the table's default
-collation, the keys with their prefixes, and says what MariaDB does not show as columns: whether rows have a
-period, and which keys are hashed.
+collation, the keys with their prefixes, and the facts that MariaDB does not show as columns: whether rows
+have a period, and which keys are hashed.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ READ_MAX = 1024
 
 
 class Catalog:
-    """Knows the definitions of tables, which names are views', and the default collations of schemas.
+    """Knows the definitions of tables, the names of views, and the default collations of schemas.
 
-    A name is that of a table whose definition is known, or not known, or of a view, or free. It stays not
-    known until a statement creates a table or view of the name, or drops it, or `set` says what it is.
+    A name is that of a table whose definition is known, or unknown, or of a view, or free. It stays unknown
+    until a statement creates a table or view of the name, or drops it, or `set` is called for it.
 
     Args:
         collation: the server's default, for statements that do not say `server_collation`.
@@ -49,20 +49,20 @@ class Catalog:
         self._holdings = Holdings(folded if lower_case_table_names else str, read)
 
     def apply(self, statement: Statement) -> Applied:
-        """Apply a statement that the server has executed; never raises because of what it says."""
+        """Apply a statement that the server has executed; never raises because of its text."""
         self._holdings.begin()
         self._applying(statement).run()
         return self._holdings.applied
 
     def table(self, schema: str, table: str) -> TableDefinition | UnknownTable | None:
-        """Return a table's definition, why it is unknown, or None: there is no such table."""
-        found = self._holdings.get(SourceName(schema, table))
-        return found if isinstance(found, TableDefinition | UnknownTable) else None
+        """Return a table's definition, or why it is unknown; None if there is no such table."""
+        resolved = self._holdings.get(SourceName(schema, table))
+        return resolved if isinstance(resolved, TableDefinition | UnknownTable) else None
 
     def tables(self) -> list[TableDefinition | UnknownTable]:
         """Return all tables, in the order of their names; this reads all that were shown."""
-        found = (self._holdings.get(each.name) for _, each in sorted(self._holdings.tables.items()))
-        return [each for each in found if isinstance(each, TableDefinition | UnknownTable)]
+        resolved = (self._holdings.get(each.name) for _, each in sorted(self._holdings.tables.items()))
+        return [each for each in resolved if isinstance(each, TableDefinition | UnknownTable)]
 
     def names(self) -> list[SourceName]:
         """Return the names of all tables, also of those that are unknown, in order."""
@@ -75,23 +75,23 @@ class Catalog:
         return sum(isinstance(each, tables) for each in self._holdings.tables.values())
 
     def held(self) -> Iterable[Held]:
-        """Return all that is held, in the order of names."""
+        """Return all holdings, in the order of names."""
         return [each for _, each in sorted(self._holdings.tables.items())]
 
     def resolved(self, name: SourceName) -> Resolved | None:
-        """Return what a name is; None: it is free."""
+        """Return the table or view of a name; None if the name is free."""
         return self._holdings.get(name)
 
     def read(self, held: Held) -> Resolved | None:
-        """Return what something is that may be held, without holding it."""
+        """Return the table or view that a holding means, without holding it."""
         return self._holdings.read(held)
 
     def key(self, name: SourceName) -> SourceName:
-        """Return what a name is compared by."""
+        """Return the name by which a name is compared."""
         return self._holdings.key(name)
 
     def set(self, held: Held) -> None:
-        """Say what a name is, whatever was known of it before."""
+        """Hold a table, a view or a free name, instead of an earlier one of its name."""
         self._holdings.put(held)
 
     def copy(self) -> Catalog:
@@ -114,17 +114,17 @@ class Catalog:
         return self._applying(statement).show()
 
     def schema_collation(self, schema: str) -> int | None:
-        """Return a schema's default collation; None if it is not known."""
+        """Return a schema's default collation; None if it is unknown."""
         return self._holdings.schema_collation(schema)
 
     def set_schema(self, schema: str, collation: int | None) -> None:
-        """Say that a schema exists, and its default collation; None: it is not known."""
+        """Hold a schema, with its default collation; None: unknown."""
         self._holdings.set_schema(schema, collation)
 
     def forget(
         self, names: Iterable[SourceName], collations: Iterable[str], schemas: Iterable[str], reason: str
     ) -> Applied:
-        """Hold something as not known because of a statement that is not read.
+        """Hold names and schemas as unknown because of a statement that is not read.
 
         Args:
             names: of tables.
@@ -142,11 +142,11 @@ class Catalog:
         return self._holdings.applied
 
     def forget_schema(self, schema: str, reason: str) -> None:
-        """Hold every name of a schema, and its default collation, as not known."""
+        """Hold every name of a schema, and its default collation, as unknown."""
         self._holdings.forget_schema(schema, reason)
 
     def forget_all(self, reason: str) -> Applied:
-        """Hold every name, and every schema's default collation, as not known."""
+        """Hold every name, and every schema's default collation, as unknown."""
         self._holdings.begin()
         self._holdings.forget_all(reason)
         return self._holdings.applied
@@ -156,7 +156,7 @@ class Catalog:
         return self._holdings.origins.get(self.key(name), ())
 
     def schemas_to_json(self) -> dict[str, Any]:
-        """Return what is known besides what names hold, as a JSON object; `load_schemas` takes it."""
+        """Return schemas, unknown names and origins as a JSON object; `load_schemas` takes it."""
         held = self._holdings
         data = {
             "collations": held.schemas,
@@ -167,7 +167,7 @@ class Catalog:
         return {name: value for name, value in data.items() if value}
 
     def load_schemas(self, data: Mapping[str, Any]) -> None:
-        """Take what is known besides from an object that `schemas_to_json` made.
+        """Take schemas, unknown names and origins from an object that `schemas_to_json` made.
 
         Raises:
             ValueError, TypeError, AttributeError: it is not valid.
@@ -186,12 +186,12 @@ class Catalog:
     def _read(self, shown: ShownTable) -> TableDefinition | UnknownTable:
         """Read a table that was shown."""
         try:
-            found = self.show(Statement(shown.text, shown.schema, shown.server))
-        except Exception as error:  # noqa: BLE001 - whatever a text does to its reader, the text is not understood
+            definition = self.show(Statement(shown.text, shown.schema, shown.server))
+        except Exception as error:  # noqa: BLE001 - any error of its reader means that the text is not understood
             reason = f"What the source shows of it is not understood: {error}."
             return UnknownTable(shown.schema, shown.table, reason)
         # The text may have a name that the table had before.
-        return replace(found, schema=shown.schema, table=shown.table)
+        return replace(definition, schema=shown.schema, table=shown.table)
 
     def _applying(self, statement: Statement) -> Applying:
         collation = statement.server_collation

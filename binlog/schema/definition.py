@@ -1,9 +1,9 @@
-"""Definitions: what a table's columns are at one point of a binlog.
+"""Definitions: a table's columns at one position of a binlog.
 
-A table map says how values are stored. A definition says what it leaves out: names, signs, charsets, values
+A table map says how values are stored. A definition adds what it omits: names, signs, charsets, values
 of ENUM and SET, the key, and MariaDB's own types.
 
-Which columns a rows event has was found out at MariaDB 10.11 and MySQL 9.7. Both log generated columns, also
+The columns of a rows event were observed at MariaDB 10.11 and MySQL 9.7. Both log generated columns, also
 virtual ones, and invisible ones. MySQL logs no hidden column of a functional index. MariaDB logs columns that
 no statement shows, after all others: the period of a row where the table is system-versioned, then a hash for
 each UNIQUE key that is too long for an index (`TableDefinition.logged`).
@@ -86,7 +86,7 @@ class ColumnDefinition:
     reads: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the column as a JSON object that leaves out what is a field's default."""
+        """Return the column as a JSON object without the fields that have their default."""
         return _without_defaults(self)
 
     @staticmethod
@@ -125,7 +125,7 @@ class Key:
         return not self.prefixes
 
     def to_json(self) -> dict[str, Any]:
-        """Return the key as a JSON object that leaves out what is a field's default."""
+        """Return the key as a JSON object without the fields that have their default."""
         return _without_defaults(self)
 
     @staticmethod
@@ -138,7 +138,7 @@ class Key:
         plain = _checked(Key, data, {"columns", "prefixes"})
         prefixes = tuple(_objects(data.get("prefixes", ())))
         if not all(type(prefix) is int for prefix in prefixes):
-            raise ValueError("Field prefixes holds what is no number.")
+            raise ValueError("Field prefixes holds a value that is not a number.")
         return Key(**plain, columns=tuple(_texts(data.get("columns", ()))), prefixes=prefixes)
 
 
@@ -182,7 +182,7 @@ class TableDefinition:
 
     @property
     def logged(self) -> tuple[ColumnDefinition, ...]:
-        """The columns of its table maps, in order: `columns`, and what MariaDB adds without showing it."""
+        """The columns of its table maps, in order: `columns`, and those that MariaDB adds unseen."""
         added: list[ColumnDefinition] = []
         if self.versioned and self._row_end is None:
             added = [_ROW_START, _ROW_END]
@@ -252,7 +252,7 @@ class TableDefinition:
 
 @dataclass(frozen=True, slots=True)
 class UnknownTable:
-    """A name whose table's definition is not known; there may be no table of the name, or a view."""
+    """A name whose table's definition is unknown; there may be no table of the name, or a view."""
 
     schema: str
     table: str
@@ -271,7 +271,9 @@ class UnknownTable:
 
 def _without_defaults(value: Any) -> dict[str, Any]:
     return {
-        field.name: found for field in fields(value) if (found := getattr(value, field.name)) != field.default
+        field.name: content
+        for field in fields(value)
+        if (content := getattr(value, field.name)) != field.default
     }
 
 
@@ -279,20 +281,22 @@ def _checked(kind: type, data: Any, others: set[str]) -> dict[str, Any]:
     """Return the fields that are plain values, each of its type; `others` are the caller's to read."""
     if not isinstance(data, Mapping):
         raise ValueError(f"A {type(data).__name__} is not an object.")  # noqa: TRY004 - one error for all bad input
-    known = {field.name: field for field in fields(kind)}
-    missing = {name for name, field in known.items() if field.default is MISSING} - set(data)
-    if missing or set(data) - set(known):
-        raise ValueError(f"Fields {sorted(missing)} are missing, {sorted(set(data) - set(known))} unknown.")
+    by_name = {field.name: field for field in fields(kind)}
+    missing = {name for name, field in by_name.items() if field.default is MISSING} - set(data)
+    if missing or set(data) - set(by_name):
+        raise ValueError(f"Fields {sorted(missing)} are missing, {sorted(set(data) - set(by_name))} unknown.")
     plain = {name: value for name, value in data.items() if name not in others}
     for name, value in plain.items():
-        if type(value).__name__ != known[name].type:
-            raise ValueError(f"Field {name} is a {type(value).__name__}, which is no {known[name].type}.")
+        if type(value).__name__ != by_name[name].type:
+            raise ValueError(
+                f"Field {name} is a {type(value).__name__}, which is not a {by_name[name].type}."
+            )
     return plain
 
 
 def _texts(values: Any) -> list[str]:
     if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
-        raise ValueError("A list of texts is none.")
+        raise ValueError("A list of texts is not one.")
     return list(values)
 
 

@@ -17,7 +17,7 @@ from binlog.schema.resolving import is_geometry, is_text
 from merge.values.types.kinds import Storage
 from merge.values.types.table import BY_NAME, TABLE
 
-#: what MySQL calls an index of an expression
+#: MySQL's name of an index of an expression
 _OF_EXPRESSION = "functional_index"
 #: the period of a system-versioned table
 _SYSTEM_TIME = "system_time"
@@ -36,10 +36,10 @@ class Draft:
     columns: list[ColumnDefinition] = field(default_factory=list)
     primary_key: list[str] = field(default_factory=list)
     keys: list[Key] = field(default_factory=list)
-    #: None: not known
+    #: None: unknown
     collation: int | None = None
     versioned: bool = False
-    #: in upper case; empty: as InnoDB, or not known
+    #: in upper case; empty: as InnoDB, or unknown
     engine: str = ""
     #: names of columns that a period makes NOT NULL
     filled: set[str] = field(default_factory=set)
@@ -68,7 +68,7 @@ class Draft:
         )
 
     def index_of(self, name: str) -> int | None:
-        """Return where a column is; None if there is none of the name."""
+        """Return the index of a column; None if there is none of the name."""
         lower = folded(name)
         return next((at for at, each in enumerate(self.columns) if folded(each.name) == lower), None)
 
@@ -86,7 +86,7 @@ class Draft:
             self.columns.insert(self.require(position) + 1, column)
 
     def require(self, name: str) -> int:
-        """Return where a column is.
+        """Return the index of a column.
 
         Raises:
             UnreadableError: there is none of the name.
@@ -119,13 +119,13 @@ class Draft:
         """Remove columns, whose names are `folded`, from keys; a key without columns goes."""
         gone = set(dropped)
         self.primary_key = [name for name in self.primary_key if folded(name) not in gone]
-        kept = []
+        keys = []
         for key in self.keys:
             parts = [part for part in _parts(key) if folded(part.column) not in gone]
             if parts:
                 columns, prefixes = (part.column for part in parts), (part.prefix for part in parts)
-                kept.append(replace(key, columns=tuple(columns), prefixes=tuple(prefixes)))
-        self.keys = kept
+                keys.append(replace(key, columns=tuple(columns), prefixes=tuple(prefixes)))
+        self.keys = keys
 
     def keep_key_bytes(self, before: ColumnDefinition, after: ColumnDefinition) -> None:
         """Change the keys of a column that was an ENUM or a SET and becomes a string.
@@ -201,7 +201,7 @@ class Draft:
         return any(folded(key.name) == folded(name) for key in self.keys)
 
     def drop_key(self, name: str) -> None:
-        """Remove an index; one that is not known is not UNIQUE, so it does not matter.
+        """Remove an index; an unknown one is not UNIQUE, so it does not matter.
 
         Raises:
             UnreadableError: it may be a UNIQUE key that is known under another name.
@@ -210,7 +210,7 @@ class Draft:
         self.keys = [key for key in self.keys if folded(key.name) != folded(name)]
 
     def rename_key(self, name: str, new: str) -> None:
-        """Give an index another name; one that is not known is not UNIQUE, so it does not matter.
+        """Give an index another name; an unknown one is not UNIQUE, so it does not matter.
 
         Raises:
             UnreadableError: it may be a UNIQUE key that is known under another name.
@@ -265,7 +265,7 @@ class Draft:
         )
 
     def _completed(self, key: Key) -> Key:
-        """Return a key with what follows from its columns: which prefixes cover them, whether it is hashed.
+        """Return a key with the facts that follow from its columns: its prefixes, and whether it is hashed.
 
         Raises:
             UnreadableError: a column of it does not exist.
@@ -302,11 +302,11 @@ class Draft:
 
     def _add_foreign(self, words: KeyWords) -> None:
         if any(self.index_of(part.column) is None for part in words.parts):
-            return  # MariaDB shows foreign keys whose columns were dropped while nobody checked them.
+            return  # MariaDB shows foreign keys whose columns were dropped while checks were off.
         columns = tuple(self.columns[self.require(part.column)].name for part in words.parts)
         lower = [folded(name) for name in columns]
-        for served in (tuple(self.primary_key), *(key.columns for key in self.keys)):
-            if [folded(name) for name in served[: len(lower)]] == lower:
+        for names in (tuple(self.primary_key), *(key.columns for key in self.keys)):
+            if [folded(name) for name in names[: len(lower)]] == lower:
                 return
         self.keys.append(Key(words.name or self._new_name(columns[0]), columns))
 

@@ -1,7 +1,7 @@
-"""What is held under a name: a table that is known, or shown and not read yet, or not known, or a view.
+"""What is held under a name: a table that is known, or shown and not read yet, or unknown, or a view.
 
-A name under which nothing is held is that of no table and no view, unless its schema, or everything, is not
-known. Nothing that is not known counts as absent.
+A name under which nothing is held is that of no table and no view, unless its schema, or everything, is
+unknown. An unknown table does not count as absent.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from binlog.schema.statement import ServerVersion
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
-    """What is held under a name at the source."""
+class _Holding:
+    """A holding under a name at the source."""
 
     schema: str
     table: str
@@ -28,7 +28,7 @@ class _Named:
 
 
 @dataclass(frozen=True, slots=True)
-class View(_Named):
+class View(_Holding):
     """A name that is a view's."""
 
     def to_json(self) -> dict[str, Any]:
@@ -37,8 +37,8 @@ class View(_Named):
 
 
 @dataclass(frozen=True, slots=True)
-class NoTable(_Named):
-    """A name that is known to be free, where others are not known."""
+class NoTable(_Holding):
+    """A name that is known to be free, where others are unknown."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -46,7 +46,7 @@ class NoTable(_Named):
 
 
 @dataclass(frozen=True, slots=True)
-class ShownTable(_Named):
+class ShownTable(_Holding):
     """A table as its source shows it. The text is read when it is needed: most tables' never is."""
 
     #: what SHOW CREATE TABLE returned
@@ -59,12 +59,12 @@ class ShownTable(_Named):
 
 
 Held: TypeAlias = TableDefinition | ShownTable | UnknownTable | View | NoTable
-#: what a name turns out to be when it is looked at
+#: a holding, after a table that was shown is read
 Resolved: TypeAlias = TableDefinition | UnknownTable | View
 
 
 def held_from_json(data: Mapping[str, Any]) -> Held:
-    """Return what `to_json` of one of them made.
+    """Return the holding of an object that `to_json` made.
 
     Raises:
         ValueError, KeyError, TypeError: it is not valid.
@@ -82,7 +82,7 @@ def held_from_json(data: Mapping[str, Any]) -> Held:
 
 
 def version_from_json(data: Any) -> ServerVersion:
-    """Return the version of a list that JSON has of one.
+    """Return the version of a JSON list.
 
     Raises:
         ValueError, TypeError: it is not valid.

@@ -1,4 +1,4 @@
-"""Holdings: the tables, views and schemas of a catalog, and a record of what a statement does to them."""
+"""Holdings: the tables, views and schemas of a catalog, and a record of a statement's changes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ ORIGINS_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a statement did to a catalog."""
+    """The changes that a statement made to a catalog."""
 
-    #: tables whose definition is another now
+    #: tables whose definition has changed
     changed: tuple[SourceName, ...] = ()
     #: tables that did not exist before, or were replaced
     created: tuple[SourceName, ...] = ()
     dropped: tuple[SourceName, ...] = ()
     #: (old name, new name) of each RENAME, in order
     renamed: tuple[tuple[SourceName, SourceName], ...] = ()
-    #: tables that have exchanged rows, and whose definitions are what they were
+    #: tables that have exchanged rows, and whose definitions have not changed
     exchanged: tuple[SourceName, ...] = ()
-    #: names whose table's definition is not known because of this statement
+    #: names whose table's definition is unknown because of this statement
     unknown: tuple[SourceName, ...] = ()
     #: those of them under which the statement has created a table, or has done nothing
     conditional: tuple[SourceName, ...] = ()
@@ -45,14 +45,14 @@ class Applied:
 
     @property
     def names(self) -> frozenset[SourceName]:
-        """The names that it says anything of."""
+        """The names that it concerns."""
         pairs = (name for pair in self.renamed for name in pair)
         return frozenset((*self.changed, *self.created, *self.dropped, *self.unknown, *pairs))
 
 
 @dataclass(slots=True)
 class _Record:
-    """What `Applied` has, while a statement is applied."""
+    """The content of `Applied`, while a statement is applied."""
 
     changed: list[SourceName] = field(default_factory=list)
     created: list[SourceName] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Holdings:
     """Holds tables and views by name.
 
     Args:
-        fold: returns what a name is compared by.
+        fold: returns the name by which a name is compared.
         read: reads a table that was shown.
     """
 
@@ -82,7 +82,7 @@ class Holdings:
         self._fold = fold
         self._read = read
         self.tables: dict[SourceName, Held] = {}
-        #: default collations, None: not known; a schema that is missing does not exist
+        #: default collations, None: unknown; a schema that is missing does not exist
         self.schemas: dict[str, int | None] = {}
         #: why a name of a schema may be one of a table though nothing is held under it
         self.unsure: dict[str, str] = {}
@@ -120,38 +120,38 @@ class Holdings:
         )
 
     def copy_from(self, other: Holdings) -> None:
-        """Hold what another one holds."""
+        """Take the content of another one."""
         self.tables, self.schemas, self.unsure = dict(other.tables), dict(other.schemas), dict(other.unsure)
         self.all_unknown, self.origins = other.all_unknown, dict(other.origins)
 
     def derive(self, name: SourceName, other: SourceName) -> None:
-        """Note that a table was made like another one, or has rows of it."""
+        """Record that a table was made like another one, or has rows of it."""
         own, others = (self.origins.get(self.key(each), ()) for each in (name, other))
-        found = [each for each in (*own, *others, other) if self.key(each) != self.key(name)]
+        names = [each for each in (*own, *others, other) if self.key(each) != self.key(name)]
         # The last of each name counts; a rotation that makes a new name each day forgets the oldest.
-        latest = tuple(dict.fromkeys(reversed(found)))[:ORIGINS_MAX]
+        latest = tuple(dict.fromkeys(reversed(names)))[:ORIGINS_MAX]
         self.origins[self.key(name)] = latest[::-1]
 
     def mix(self, one: SourceName, two: SourceName) -> None:
-        """Note that two tables have exchanged rows."""
+        """Record that two tables have exchanged rows."""
         self.derive(one, two)
         self.derive(two, one)
         self._record.exchanged += (one, two)
 
     def key(self, name: SourceName) -> SourceName:
-        """Return what a table is held under."""
+        """Return the name under which a table is held."""
         return SourceName(self._fold(name.schema), self._fold(name.table))
 
     def get(self, name: SourceName) -> Resolved | None:
-        """Return what is held under a name; None: there is no table or view of it."""
+        """Return the table or view of a name; None if there is none."""
         key = self.key(name)
-        found = self.tables.get(key)
-        if found is None and (reason := self._unsure(key)):
+        held = self.tables.get(key)
+        if held is None and (reason := self._unsure(key)):
             return UnknownTable(name.schema, name.table, reason)
-        return self.read(found)
+        return self.read(held)
 
     def read(self, held: Held | None) -> Resolved | None:
-        """Return what something that is held is; None: nothing is, or its name is free."""
+        """Return the table or view of a holding; None if there is none, or its name is free."""
         if isinstance(held, ShownTable):
             return self._read(held)
         return None if isinstance(held, NoTable) else held
@@ -161,7 +161,7 @@ class Holdings:
         return self.unsure.get(key.schema, self.all_unknown)
 
     def put(self, held: Held) -> None:
-        """Hold something under its name, whatever was held before; the record does not say it."""
+        """Hold a table, a view or a free name, instead of an earlier one; the record leaves it out."""
         self.tables[self.key(held.name)] = held
 
     def create(self, name: SourceName, table: TableDefinition) -> None:
@@ -177,13 +177,13 @@ class Holdings:
             self._record.created.append(name)
 
     def change(self, name: SourceName, table: TableDefinition | UnknownTable) -> None:
-        """Hold another definition of a table; one that is not known is another one all the same."""
+        """Hold another definition of a table; an unknown one always counts as another one."""
         if isinstance(table, UnknownTable) or self.get(name) != table:
             self.tables[self.key(name)] = table
             self._record.changed.append(name)
 
     def drop(self, name: SourceName) -> None:
-        """Hold a table or view no more."""
+        """Remove a table or view."""
         key = self.key(name)
         self.origins.pop(key, None)
         if self.get(name) is None:
@@ -202,15 +202,15 @@ class Holdings:
 
         Args:
             pairs: old and new names.
-            statement: what renames them, for messages.
-            if_exists: whether a table that is not there is passed over; else it is there, and not known.
+            statement: the title of the statement, for messages.
+            if_exists: whether a table that does not exist is skipped; else it exists, and is unknown.
         """
         for old, new in pairs:
-            found = self.get(old)
-            if found is None and if_exists:
+            held = self.get(old)
+            if held is None and if_exists:
                 continue
             reason = f"{statement} renames {old}, whose definition is not known."
-            maybe = isinstance(found, UnknownTable) and if_exists
+            maybe = isinstance(held, UnknownTable) and if_exists
             if not maybe:
                 self.origins.pop(self.key(new), None)
             self.derive(new, old)
@@ -219,19 +219,19 @@ class Holdings:
             if maybe:
                 # It may not be there, and then the new name stays what it is.
                 self.forget(new, reason)
-            elif found is None or isinstance(found, UnknownTable):
+            elif held is None or isinstance(held, UnknownTable):
                 self.drop(old)
-                self.forget(new, reason if found is None or not found.reason else found.reason)
+                self.forget(new, reason if held is None or not held.reason else held.reason)
             else:
                 self._free(self.key(old), old)
-                self.tables[self.key(new)] = replace(found, schema=new.schema, table=new.table)
+                self.tables[self.key(new)] = replace(held, schema=new.schema, table=new.table)
             self._record.renamed.append((old, new))
 
     def forget(self, name: SourceName, reason: str, *, conditional: bool = False) -> None:
-        """Hold a name as that of a table that is not known.
+        """Hold a name as that of an unknown table.
 
         Args:
-            name: it.
+            name: the name.
             reason: why, a sentence.
             conditional: whether a table was created just now, or was there already.
         """
@@ -242,7 +242,7 @@ class Holdings:
         self._record.reason = reason
 
     def forget_schema(self, name: str, reason: str) -> None:
-        """Hold every name of a schema as not known."""
+        """Hold every name of a schema as unknown."""
         folded = self._fold(name)
         gone = {key: held for key, held in self.tables.items() if key.schema == folded}
         for key, held in gone.items():
@@ -252,7 +252,7 @@ class Holdings:
         self.schemas[folded] = None
 
     def forget_all(self, reason: str) -> None:
-        """Hold every name, and every schema, as not known."""
+        """Hold every name, and every schema, as unknown."""
         self.all_unknown = reason
         self.tables.clear()
         self.unsure.clear()
@@ -260,25 +260,25 @@ class Holdings:
         self._record.any_unknown, self._record.reason = True, reason
 
     def has_schema(self, name: str) -> bool:
-        """Return whether a schema exists, as far as is known."""
+        """Return whether a schema exists, or may exist."""
         return self._fold(name) in self.schemas or bool(self.all_unknown)
 
     def schema_collation(self, name: str) -> int | None:
-        """Return a schema's default collation; None if it is not known."""
+        """Return a schema's default collation; None if it is unknown."""
         return self.schemas.get(self._fold(name))
 
     def set_schema(self, name: str, collation: int | None) -> None:
-        """Set a schema's default collation; None: it is not known."""
+        """Set a schema's default collation; None: unknown."""
         folded = self._fold(name)
         if folded not in self.schemas or self.schemas[folded] != collation:
             self.schemas[folded] = collation
             self._record.schemas.append(name)
 
     def drop_schema(self, name: str) -> None:
-        """Hold nothing of a schema any more."""
+        """Remove a schema with all its tables and views."""
         folded = self._fold(name)
-        known = self.schemas.pop(folded, self) is not self
-        known |= bool(self.unsure.pop(folded, self.all_unknown))
+        existed = self.schemas.pop(folded, self) is not self
+        existed |= bool(self.unsure.pop(folded, self.all_unknown))
         self.origins = {key: names for key, names in self.origins.items() if key.schema != folded}
         gone = {key: held for key, held in self.tables.items() if key.schema == folded}
         for key, held in gone.items():
@@ -286,5 +286,5 @@ class Holdings:
             self._record.dropped.append(held.name)
         if self.all_unknown:
             self.unsure[folded] = ""
-        if gone or known:
+        if gone or existed:
             self._record.gone.append(name)

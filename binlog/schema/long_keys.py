@@ -1,6 +1,6 @@
 """Long keys: which UNIQUE keys MariaDB cannot index as they are; it keeps a hash of them in a hidden column.
 
-How long a key may be depends on the table's engine. Found out at MariaDB 10.11.
+How long a key may be depends on the table's engine. Observed at MariaDB 10.11.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from merge.values.types.table import BY_NAME, TypeRow
 #: bytes of a key in InnoDB, and in engines that are not listed
 _BYTES_MAX = 3072
 _BYTES_MAX_OF = {"MYISAM": 1000}
-#: engines whose indexes are hashes themselves, or that refuse what is too long
+#: engines whose indexes are hashes themselves, or that refuse a key that is too long
 _WITHOUT_HASHES = {"MEMORY", "ARIA"}
 #: engines that differ from InnoDB in this
 UNLIKE_INNODB = {*_BYTES_MAX_OF, *_WITHOUT_HASHES}
@@ -27,7 +27,7 @@ _BYTES_USUAL = 8
 
 
 def may_hash(engine: str) -> bool:
-    """Return whether UNIQUE keys of an engine's tables may be hashed; empty: the engine is not known."""
+    """Return whether UNIQUE keys of an engine's tables may be hashed; empty: the engine is unknown."""
     return engine not in _WITHOUT_HASHES
 
 
@@ -36,7 +36,7 @@ def is_long(parts: Iterable[tuple[ColumnDefinition, int]], engine: str) -> bool:
 
     Args:
         parts: its columns, each with the key's prefix of it in characters or bytes; 0: all of it.
-        engine: in upper case; empty: not known.
+        engine: in upper case; empty: unknown.
     """
     size = 0
     for column, prefix in parts:

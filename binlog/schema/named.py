@@ -19,7 +19,7 @@ NAMES_MAX = 1000
 
 @dataclass(slots=True)
 class Named:
-    """What a definition names."""
+    """The tables and schemas that a definition names."""
 
     tables: set[SourceName] = field(default_factory=set)
     #: schemas that it defines
@@ -47,104 +47,104 @@ class Named:
 
 
 def named_in(statement: Statement) -> Named:
-    """Return what a definition names; never raises."""
-    found = Named()
+    """Return the tables and schemas that a definition names; never raises."""
+    names = Named()
     try:
-        _read(FirstWords(statement), found)
-    except Exception:  # noqa: BLE001 - whatever a text does to its reader, the text is not understood
-        found.any = True
-    return found
+        _read(FirstWords(statement), names)
+    except Exception:  # noqa: BLE001 - any error of its reader means that the text is not understood
+        names.any = True
+    return names
 
 
-def _read(words: Words, found: Named) -> None:
+def _read(words: Words, names: Named) -> None:
     if words.skip("SET", "STATEMENT"):
         words.skip_to("FOR", flat=True)
         words.take()
     if words.skip("CREATE"):
-        _create(words, found)
+        _create(words, names)
     elif words.skip("ALTER"):
-        _alter(words, found)
+        _alter(words, names)
     elif words.skip("DROP"):
-        _drop(words, found)
+        _drop(words, names)
     elif words.skip("RENAME", "TABLE") or words.skip("RENAME", "TABLES"):
-        _pairs(words, found)
+        _pairs(words, names)
     elif not words.skip("RENAME", "USER") and not words.sees_any(*IDLE) and words.peek().kind is not Kind.END:
         raise words.unexpected("no such statement is known")
 
 
-def _create(words: Words, found: Named) -> None:
+def _create(words: Words, names: Named) -> None:
     words.skip("OR", "REPLACE")
     if words.skip("TEMPORARY"):
         return
     skip_modifiers(words)
     if words.skip_any("TABLE", "SEQUENCE", "VIEW"):
         words.skip_if_exists()
-        found.add(words.table_name())
+        names.add(words.table_name())
     elif words.skip_any("DATABASE", "SCHEMA"):
         words.skip_if_exists()
-        found.schemas.add(words.name())
+        names.schemas.add(words.name())
     elif words.sees_any(*INDEX_WORDS) and not words.sees("SPATIAL", "REFERENCE"):
-        _indexed(words, found)
+        _indexed(words, names)
     elif not is_without_rows(words):
         raise words.unexpected()
 
 
-def _indexed(words: Words, found: Named) -> None:
+def _indexed(words: Words, names: Named) -> None:
     """Read the table of CREATE INDEX or DROP INDEX; that of a temporary table changes no other."""
     if not words.skip_to("ON"):
         raise words.unexpected("ON should come")
     words.take()
     if not words.statement.thread_specific:
-        found.add(words.table_name())
+        names.add(words.table_name())
 
 
-def _alter(words: Words, found: Named) -> None:
+def _alter(words: Words, names: Named) -> None:
     while words.skip_any("ONLINE", "OFFLINE", "IGNORE"):
         pass
     if words.skip("TABLE"):
         if words.statement.thread_specific:
             return
         words.skip_if_exists()
-        found.add(words.table_name())
+        names.add(words.table_name())
         # Another name that it gets, a table that becomes a partition, or one that a partition becomes.
         while words.skip_to("RENAME", "TABLE"):
             words.take()
             words.skip_any("TO", "AS", "=")
             if words.peek().kind in (Kind.WORD, Kind.NAME):
-                found.add(words.table_name())
+                names.add(words.table_name())
     elif words.skip_any("DATABASE", "SCHEMA"):
-        found.schemas |= {words.statement.schema, words.peek().text}
+        names.schemas |= {words.statement.schema, words.peek().text}
     elif not words.sees("SEQUENCE") and not is_without_rows(words):
         raise words.unexpected()
 
 
-def _drop(words: Words, found: Named) -> None:
+def _drop(words: Words, names: Named) -> None:
     if words.skip("TEMPORARY"):
         return
     if words.skip_any("TABLE", "TABLES", "SEQUENCE", "VIEW"):
         words.skip_if_exists()
-        found.add(words.table_name())
+        names.add(words.table_name())
         while words.skip(","):
-            found.add(words.table_name())
+            names.add(words.table_name())
     elif words.skip_any("DATABASE", "SCHEMA"):
         words.skip_if_exists()
-        found.dropped.add(words.name())
+        names.dropped.add(words.name())
     elif words.sees("INDEX") or words.sees("ONLINE", "INDEX") or words.sees("OFFLINE", "INDEX"):
-        _indexed(words, found)
+        _indexed(words, names)
     elif not is_without_rows(words):
         raise words.unexpected()
 
 
-def _pairs(words: Words, found: Named) -> None:
+def _pairs(words: Words, names: Named) -> None:
     words.skip_if_exists()
-    names = 0
+    count = 0
     while True:
-        found.add(words.table_name())
-        names += 1
+        names.add(words.table_name())
+        count += 1
         if words.skip("WAIT"):
             words.take()
         words.skip("NOWAIT")
         if not words.skip("TO") and not words.skip(","):
             break
-    if words.statement.thread_specific and names == 2:  # noqa: PLR2004 - one temporary table, and its new name
-        found.tables.clear()
+    if words.statement.thread_specific and count == 2:  # noqa: PLR2004 - one temporary table, and its new name
+        names.tables.clear()

@@ -1,4 +1,4 @@
-"""Resolving: what a column's type is once the collation of its table is known.
+"""Resolving: a column's type, once the collation of its table is known.
 
 A text of charset `binary` is a type of bytes. A text with a length is of the smallest type that can hold it.
 """
@@ -20,12 +20,12 @@ from merge.values.types.table import BY_NAME, TABLE
 #: texts without a length, with their largest number of bytes
 _TEXTS = {row.name: row.bytes_max for row in TABLE if row.bytes_max}
 _BYTES_OF_TEXT = {row.name: row.of_bytes for row in TABLE if row.of_bytes}
-#: what MariaDB makes of a type of bytes that has a collation
+#: MariaDB's type for a type of bytes that has a collation
 _TEXT_OF_BYTES = {data: text for text, data in _BYTES_OF_TEXT.items()}
 _CHARACTER_TYPES = {row.name for row in TABLE if row.has_charset}
 _UNLIMITED = {row.name for row in TABLE if row.is_unlimited}
 _GEOMETRIES = {row.name for row in TABLE if row.geometry is not None}
-#: bytes of a character of gb18030, which has all that Unicode has
+#: bytes of a character of gb18030, which has all characters of Unicode
 _WIDTH_OF_ALL = 4
 #: of a VARCHAR, by whether it is MariaDB's
 _VARCHAR_BYTES_MAX = {False: 65535, True: 65532}
@@ -38,18 +38,18 @@ class Type:
     #: as in `ColumnDefinition`; of a text without its charset
     name: str
     unsigned: bool = False
-    #: None: not given
+    #: None: without one
     length: int | None = None
     precision: int = 0
     scale: int = 0
     decimals: int = 0
-    #: ENUM's or SET's; bytes where they are given as such
+    #: ENUM's or SET's; bytes where they are written as such
     values: tuple[str | bytes, ...] = ()
-    #: the charset that values given as texts had in the session, as a collation; None: UTF-8
+    #: the charset that values written as texts had in the session, as a collation; None: UTF-8
     connection: int | None = None
     #: the default collation of its charset; None: the table's collation
     charset: int | None = None
-    #: the name of its collation, which may refer to its charset; empty: none is given
+    #: the name of its collation, which may refer to its charset; empty: none
     collation: str = ""
     #: whether BINARY asks for the collation that compares by code
     by_code: bool = False
@@ -57,16 +57,16 @@ class Type:
     serial: bool = False
 
 
-def chosen(kind: Type, table_collation: int | None, charsets: Charsets) -> tuple[Type, int]:
+def with_collation(kind: Type, table_collation: int | None, charsets: Charsets) -> tuple[Type, int]:
     """Return a type and its collation; one of bytes that has a collation is a text.
 
     Args:
         kind: the type.
-        table_collation: the table's default; None: not known.
-        charsets: what names mean.
+        table_collation: the table's default; None: unknown.
+        charsets: the meaning of names.
 
     Raises:
-        UnreadableError: it is not known.
+        UnreadableError: the collation is unknown.
     """
     base = table_collation if kind.charset is None else kind.charset
     if kind.name in _CHARACTER_TYPES or kind.collation:
@@ -90,7 +90,7 @@ def resolved(kind: Type, collation: int, *, strict: bool, mariadb: bool) -> Colu
         mariadb: whether the server is MariaDB.
 
     Raises:
-        UnreadableError: a value is no text of its charset.
+        UnreadableError: a value is not a text of its charset.
     """
     name, length = kind.name, kind.length or 0
     varchar_bytes_max = None if strict else _VARCHAR_BYTES_MAX[mariadb]
@@ -119,8 +119,8 @@ def in_charset(kind: Type, collation: int, *, mariadb: bool) -> Type:
     """Return the type of a column that is added by a statement which converts the table as well.
 
     Raises:
-        UnreadableError: it is a blob or a text on MySQL, which makes it another type then: which one depends
-            on more than is known here.
+        UnreadableError: it is a blob or a text on MySQL, which changes its type then, by facts
+            that are unknown here.
     """
     own_bytes = kind.charset == BINARY_COLLATION or kind.collation.lower() == "binary"
     if kind.collation and not own_bytes:
@@ -128,8 +128,8 @@ def in_charset(kind: Type, collation: int, *, mariadb: bool) -> Type:
     if not mariadb and BY_NAME[kind.name].storage is Storage.BLOB:
         raise UnreadableError("a blob or text is defined while its table is converted")
     by_code = kind.by_code and kind.charset is None and not kind.collation
-    kept = kind.collation if kind.collation.upper() == "DEFAULT" else ""
-    return kind if own_bytes else replace(kind, charset=collation, collation=kept, by_code=by_code)
+    own = kind.collation if kind.collation.upper() == "DEFAULT" else ""
+    return kind if own_bytes else replace(kind, charset=collation, collation=own, by_code=by_code)
 
 
 def converted(column: ColumnDefinition, collation: int, *, strict: bool, mariadb: bool) -> ColumnDefinition:
@@ -140,7 +140,7 @@ def converted(column: ColumnDefinition, collation: int, *, strict: bool, mariadb
     keep the bytes of ENUM's and SET's values, which may be other characters in the new charset.
 
     Raises:
-        UnreadableError: they are no characters.
+        UnreadableError: they are not characters.
     """
     if column.type not in _CHARACTER_TYPES or column.collation == BINARY_COLLATION:
         return column
@@ -202,11 +202,11 @@ def _reread(value: str, old: int, new: int) -> str:
             data.decode("ascii") if new == BINARY_COLLATION else data.decode(*text_decoder(charset_of(new)))
         )
     except (UnicodeError, LookupError, UnsupportedEvent) as error:
-        raise UnreadableError("a value is no text in the new charset") from error
+        raise UnreadableError("a value is not a text in the new charset") from error
 
 
 def _value(value: str | bytes, collation: int, connection: int | None) -> str:
-    """Return a value of ENUM or SET as the server keeps it: trailing blanks are no part of it."""
+    """Return a value of ENUM or SET as the server keeps it: trailing blanks are not part of it."""
     if isinstance(value, str) and collation == BINARY_COLLATION and connection is not None:
         # Its bytes are those that the connection's charset has.
         value = value.encode(text_decoder(charset_of(connection))[0], "replace")
@@ -217,12 +217,12 @@ def _value(value: str | bytes, collation: int, connection: int | None) -> str:
             codec, errors = text_decoder(charset_of(collation))
             value = value.decode(codec, errors)
         except (UnsupportedEvent, UnicodeError) as error:
-            raise UnreadableError("a value given in hexadecimal is no text") from error
+            raise UnreadableError("a value given in hexadecimal is not a text") from error
     if collation == BINARY_COLLATION:
         return value
     charset = charset_of(collation)
     codec, _ = text_decoder(charset)
-    # A server takes a question mark for what the charset lacks.
+    # A server takes a question mark for a character that the charset lacks.
     if codec.startswith(PREFIX):  # these only decode
         if charset.width < _WIDTH_OF_ALL:
             letters = characters_of(codec, charset.width)

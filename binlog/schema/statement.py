@@ -1,4 +1,4 @@
-"""A statement with what decides its meaning: the server, the schema it ran in, and the session's settings."""
+"""A statement with its context: the server, the schema that it ran in, and the session's settings."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ _VERB_CHARS_MAX = 16
 
 
 class ServerVersion(NamedTuple):
-    """Whose server wrote a statement, and its version."""
+    """The vendor and the version of a server that wrote a statement."""
 
     mariadb: bool
     major: int
@@ -105,10 +105,10 @@ class ServerVersion(NamedTuple):
         Raises:
             ValueError: it has no numbers.
         """
-        found = _VERSION.search(text)
-        if found is None:
+        match = _VERSION.search(text)
+        if match is None:
             raise ValueError(f"{text!r:.100} is not a server's version.")
-        return ServerVersion("mariadb" in text.lower(), *map(int, found.groups()))
+        return ServerVersion("mariadb" in text.lower(), *map(int, match.groups()))
 
     @property
     def number(self) -> int:
@@ -149,7 +149,7 @@ class Statement:
     #: charset -> its default collation, where the session has set one: `default_collation_for_utf8mb4` of
     #: MySQL, `character_set_collations` of MariaDB; None: the default of the server's version
     default_collations: Mapping[str, int] | None = None
-    #: whether the server logged it with an error: it may have done a part of what it says
+    #: whether the server logged it with an error: it may have taken effect in part
     failed: bool = False
     #: `character_set_client` and `collation_connection` of the session; None: UTF-8
     client_collation: int | None = None
@@ -204,15 +204,15 @@ class Statement:
 
     @property
     def title(self) -> str:
-        """What messages call it: its first keywords, such as ALTER TABLE; nothing that its author chose."""
+        """Its name in messages: its first keywords, such as ALTER TABLE, without names and values."""
         lexer = self.lexer(BEGINNING_CHARS)
-        found: list[str] = []
+        words: list[str] = []
         with suppress(UnreadableError):
-            while len(found) < _TITLE_WORDS_MAX:
+            while len(words) < _TITLE_WORDS_MAX:
                 word = lexer.next().word
                 # A verb comes first, also one that is not known.
-                verb = not found and word.isalpha() and word.isascii() and len(word) <= _VERB_CHARS_MAX
+                verb = not words and word.isalpha() and word.isascii() and len(word) <= _VERB_CHARS_MAX
                 if not verb and word not in _TITLE_WORDS:
                     break
-                found.append(word)
-        return " ".join(found) or "a statement"
+                words.append(word)
+        return " ".join(words) or "a statement"

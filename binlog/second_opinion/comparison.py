@@ -18,7 +18,7 @@ from binlog.files.binlog_files import BinlogFiles
 from binlog.grammar.chunk_builder import SEARCH_LIMITS
 from binlog.grammar.tables import Select
 from binlog.second_opinion.values import CHARSETS, DIFFERENT, EQUAL, compared
-from binlog.second_opinion.witness import Image, Place, Row, Unread, Witness
+from binlog.second_opinion.witness import EventPosition, Image, Row, Unread, Witness
 from merge.values.chunk import Chunk, Op, StatementKind, TableName, mysql_type_of
 from merge.values.header import Flag
 from merge.values.rows.absent import absent_in
@@ -33,8 +33,8 @@ _STATEMENTS: Final = "statements, whose rows are in no event"
 class Difference:
     """The first row or value that the two decoders do not agree on."""
 
-    #: where the event begins, or the transaction if mysql-replication has no such row
-    place: Place
+    #: the begin of the event, or of the transaction if mysql-replication has no such row
+    place: EventPosition
     #: empty where not a single value differs
     table: str
     column: str
@@ -45,7 +45,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Opinion:
-    """What was compared."""
+    """The result of a comparison."""
 
     transactions: int = 0
     rows: int = 0
@@ -71,10 +71,10 @@ class _Ours:
     absent: dict[str, frozenset[str]]
 
 
-class _Differs(Exception):  # noqa: N818 - ends the comparison; no error
-    def __init__(self, found: Difference) -> None:
+class _Differs(Exception):  # noqa: N818 - ends the comparison; not an error
+    def __init__(self, difference: Difference) -> None:
         super().__init__()
-        self.found = found
+        self.difference = difference
 
 
 def second_opinion(
@@ -85,7 +85,7 @@ def second_opinion(
     Args:
         files: in the order in which they were written.
         select: which tables are compared, under which name.
-        lookup: answers what table maps do not say, see `unnamed_tables`.
+        lookup: describes tables where table maps are incomplete, see `unnamed_tables`.
         witnessed: the files that mysql-replication reads; default: the same.
 
     Raises:
@@ -97,7 +97,7 @@ def second_opinion(
             comparison.add(chunk)
         comparison.end()
     except _Differs as differs:
-        comparison.opinion.difference = differs.found
+        comparison.opinion.difference = differs.difference
     return comparison.opinion
 
 
@@ -116,7 +116,7 @@ class _Comparison:
             if source.kind is StatementKind.ROWS:
                 self.opinion.rows_left[_STATEMENTS] += 1
         for index, header in enumerate(chunk.headers):
-            begin = Place(chunk.names[int(header["file"])], int(header["begin_offset"]))
+            begin = EventPosition(chunk.names[int(header["file"])], int(header["begin_offset"]))
             end = int(header["end_offset"])
             if int(header["flags"]) & Flag.BEGIN:
                 self._pass_until(begin)
@@ -124,50 +124,52 @@ class _Comparison:
                 self._compare(begin, end, row)
             if int(header["flags"]) & Flag.END:
                 self.opinion.transactions += 1
-                self._end_transaction(Place(begin.file, end))
+                self._end_transaction(EventPosition(begin.file, end))
 
     def end(self) -> None:
-        """Return if mysql-replication has no rows left either."""
+        """Return if mysql-replication has no more rows either."""
         self._pass_until(None)
 
-    def _pass_until(self, place: Place | None) -> None:
-        """Pass what comes before a transaction of ours: events without rows of ours."""
-        while self._next is not None and (place is None or self._key(self._next.place) < self._key(place)):
+    def _pass_until(self, position: EventPosition | None) -> None:
+        """Pass the events before a transaction of ours, which have no rows of ours."""
+        while self._next is not None and (
+            position is None or self._key(self._next.position) < self._key(position)
+        ):
             if isinstance(self._next, Row):
                 raise _Differs(_extra(self._next))
             self._advance()
 
-    def _end_transaction(self, end: Place) -> None:
-        while self._next is not None and self._key(self._next.place) < self._key(end):
+    def _end_transaction(self, end: EventPosition) -> None:
+        while self._next is not None and self._key(self._next.position) < self._key(end):
             if isinstance(self._next, Row) and not self._unread:
                 raise _Differs(_extra(self._next))
             self._advance()
         self._unread = ""
 
-    def _key(self, place: Place) -> tuple[int, int]:
-        return self._order[place.file], place.offset
+    def _key(self, position: EventPosition) -> tuple[int, int]:
+        return self._order[position.file], position.offset
 
     def _advance(self) -> None:
         self._next = next(self._witness, None)
 
-    def _compare(self, begin: Place, end: int, ours: _Ours) -> None:
+    def _compare(self, begin: EventPosition, end: int, ours: _Ours) -> None:
         theirs = self._next
         opinion = self.opinion
         if isinstance(theirs, Unread) and (
-            end <= begin.offset or self._key(theirs.place) < self._key(Place(begin.file, end))
+            end <= begin.offset or self._key(theirs.position) < self._key(EventPosition(begin.file, end))
         ):
             self._unread = theirs.why
         if self._unread:
             opinion.rows_left[self._unread] += 1
             return
         past = theirs is None or (
-            end > begin.offset and self._key(theirs.place) >= self._key(Place(begin.file, end))
+            end > begin.offset and self._key(theirs.position) >= self._key(EventPosition(begin.file, end))
         )
         if past or not isinstance(theirs, Row):
-            raise _Differs(Difference(begin, str(ours.name), "", _told_row(ours.op), "no row"))
+            raise _Differs(Difference(begin, str(ours.name), "", _row_text(ours.op), "no row"))
         if (theirs.name, theirs.op) != (ours.name, ours.op):
-            said = f"{_told_row(theirs.op)} of {theirs.name}"
-            raise _Differs(Difference(theirs.place, str(ours.name), "", _told_row(ours.op), said))
+            their_row = f"{_row_text(theirs.op)} of {theirs.name}"
+            raise _Differs(Difference(theirs.position, str(ours.name), "", _row_text(ours.op), their_row))
         self._images(theirs, ours, "before", ours.before, theirs.before)
         self._images(theirs, ours, "after", ours.after, theirs.after)
         opinion.rows += 1
@@ -184,7 +186,7 @@ class _Comparison:
         if len(theirs.values) != len(ours) or set(names) != set(ours):
             raise _Differs(
                 Difference(
-                    row.place, str(row.name), "", f"columns {list(ours)}", f"columns {list(theirs.values)}"
+                    row.position, str(row.name), "", f"columns {list(ours)}", f"columns {list(theirs.values)}"
                 )
             )
         for name, (their_name, value) in zip(names, theirs.values.items(), strict=True):
@@ -196,7 +198,9 @@ class _Comparison:
                 answer = CHARSETS
             if answer == DIFFERENT:
                 raise _Differs(
-                    Difference(row.place, str(row.name), f"{name} ({which})", repr(ours[name]), repr(value))
+                    Difference(
+                        row.position, str(row.name), f"{name} ({which})", repr(ours[name]), repr(value)
+                    )
                 )
             if answer != EQUAL:
                 self.opinion.values_left[answer] += 1
@@ -204,20 +208,21 @@ class _Comparison:
                 self.opinion.values += 1
 
 
-def _told_row(op: Op) -> str:
+def _row_text(op: Op) -> str:
     return f"a row of {op.name}"
 
 
 def _extra(row: Row) -> Difference:
-    return Difference(row.place, str(row.name), "", "no row", _told_row(row.op))
+    return Difference(row.position, str(row.name), "", "no row", _row_text(row.op))
 
 
 def _rows(chunk: Chunk) -> dict[int, list[_Ours]]:
     """Return the row changes of a chunk by header, in the source's order."""
-    found = [each for table in chunk.tables for each in _rows_of(table.name, table.rows)]
-    found.sort(key=lambda each: each[0])
+    changes = [each for table in chunk.tables for each in _rows_of(table.name, table.rows)]
+    changes.sort(key=lambda each: each[0])
     return {
-        header: [row for _, row in several] for header, several in groupby(found, key=lambda each: each[0][0])
+        header: [row for _, row in several]
+        for header, several in groupby(changes, key=lambda each: each[0][0])
     }
 
 

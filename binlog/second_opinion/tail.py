@@ -1,7 +1,7 @@
 """Tails: the last part of a server's or folder's binlog, as files in which every event has its own offset.
 
-A tail begins with a transaction. What comes before it in the first file is replaced by events without effect,
-so that offsets and names stay those of the source. Everything after the first file is whole.
+A tail begins with a transaction. In the first file, events without effect replace the events before it, so
+that offsets and names stay those of the source. Everything after the first file is whole.
 
 A server is asked as `mysqlbinlog` asks it: with server id 0, so that no reader of the same source is
 disconnected, and without waiting for more at the end. It sends its first file from the beginning; only the
@@ -70,8 +70,8 @@ def tail_of_files(files: Sequence[Path], folder: Path, bytes_max: int) -> list[P
                 copy.add(event, copy.read)
     except OSError as error:
         raise UsageError(f"{error.filename} cannot be read: {error.strerror}.") from error
-    found = [copy.path] if copy.begun else []
-    return _not_empty([*found, *files[first + 1 :]], bytes_max)
+    begin = [copy.path] if copy.begun else []
+    return _not_empty([*begin, *files[first + 1 :]], bytes_max)
 
 
 def tail_of_server(address: SourceAddress, folder: Path, bytes_max: int) -> list[Path]:
@@ -152,7 +152,7 @@ def _events_of(address: SourceAddress, packets: PacketReader) -> Iterator[bytes]
 
 def _store(events: Iterator[bytes], folder: Path, offset: int, end: tuple[str, int]) -> list[Path]:
     """Store a dump up to `end`, a file and an offset; return the files."""
-    found: list[Path] = []
+    files: list[Path] = []
     copy: _Copy | None = None
     try:
         for event in events:
@@ -174,14 +174,14 @@ def _store(events: Iterator[bytes], folder: Path, offset: int, end: tuple[str, i
             while begin < copy.read:
                 begin += _OFFSETS
             copy.add(event, begin)
-            if copy.begun and copy.path not in found:
-                found.append(copy.path)
+            if copy.begun and copy.path not in files:
+                files.append(copy.path)
             if copy.path.name == end[0] and copy.read >= end[1]:
                 break
     finally:
         if copy is not None:
             copy.close()
-    return found
+    return files
 
 
 def _file_name(rotate: bytes, like: str) -> str:
@@ -232,8 +232,8 @@ class _Copy:
 
     def _fill(self, until: int, server_id: int) -> None:
         while self._written < until:
-            left = until - self._written
-            size = left if left <= _FILLER_BYTES else min(_FILLER_BYTES, left - _FILLER_BYTES_MIN)
+            missing = until - self._written
+            size = missing if missing <= _FILLER_BYTES else min(_FILLER_BYTES, missing - _FILLER_BYTES_MIN)
             self._written += size
             head = struct.pack(
                 "<IBIIIH", 0, EventType.IGNORABLE, server_id, size, self._written % _OFFSETS, 0

@@ -1,4 +1,4 @@
-"""Values: whether ours and mysql-replication's are the same, or known to be read differently.
+"""Values: whether ours and mysql-replication's are the same, or of a class that it reads differently.
 
 mysql-replication gives SET columns as sets, BIT as digits, TIMESTAMP without a time zone, JSON as Python
 objects, and strings of charsets that it does not decode as bytes. These are compared by their meaning.
@@ -36,7 +36,7 @@ def compared(ours: Any, theirs: Any, mysql_type: str, *, named: bool) -> str:
         return _null(ours, theirs, kind, named=named)
     if _same(ours, theirs, kind):
         return EQUAL
-    return _known(ours, theirs, kind, named=named)
+    return _class_of(ours, theirs, kind, named=named)
 
 
 def _null(ours: Any, theirs: Any, kind: str, *, named: bool) -> str:
@@ -72,7 +72,7 @@ def _same(ours: Any, theirs: Any, kind: str) -> bool:  # noqa: PLR0911 - one bra
     return bool(ours == theirs)
 
 
-def _known(ours: Any, theirs: Any, kind: str, *, named: bool) -> str:  # noqa: PLR0911 - one branch a class
+def _class_of(ours: Any, theirs: Any, kind: str, *, named: bool) -> str:  # noqa: PLR0911 - one branch a class
     if kind in _ADDRESSES:
         return "UUID, INET4 and INET6"
     if kind == "year" and (ours, theirs) == (0, 1900):
@@ -98,7 +98,7 @@ def _plain(value: Any) -> Any:
 
 
 def _opaque(value: Any) -> bool:
-    """Return whether a document holds values that are no JSON: dates, decimals or bytes."""
+    """Return whether a document holds values that are not JSON: dates, decimals or bytes."""
     if isinstance(value, dict):
         return any(map(_opaque, value.values()))
     if isinstance(value, list):

@@ -1,6 +1,6 @@
 """The witness: the rows of binlog files as mysql-replication reads them, event by event.
 
-What mysql-replication cannot read, or loses without an error, is yielded as `Unread` with its reason.
+An event that mysql-replication cannot read, or loses without an error, is yielded as `Unread`, with a reason.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from binlog.grammar.tables import Select
 from merge.values.chunk import Op, TableName
 from merge.values.types.table import ColumnType
 
-XA: Final = "XA transactions, whose rows are in another place"
+XA: Final = "XA transactions, whose rows are elsewhere in the binlog"
 #: type -> why its rows are not read
 _UNREAD: Final[dict[int, str]] = {
     EventType.TRANSACTION_PAYLOAD: "compressed transactions (TRANSACTION_PAYLOAD)",
@@ -43,15 +43,15 @@ _STRINGS: Final = (ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.STRING,
 _MEMBERS: Final = (ColumnType.ENUM, ColumnType.SET)
 #: the charsets that it decodes as the servers do
 _DECODED: Final = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
-#: a charset that Python does not know: the bytes are handed on
+#: a charset that Python lacks: the bytes are handed on
 _UNDECODED: Final = "undecoded"
 #: flags of MariaDB's GTID event, after number and domain; the one of a transaction that XA prepares
 _MARIADB_FLAGS_AT: Final = HEADER_SIZE + 12
 _MARIADB_PREPARED_XA: Final = 64
 
 
-class Place(NamedTuple):
-    """Where an event begins."""
+class EventPosition(NamedTuple):
+    """The file and offset at which an event begins."""
 
     file: str
     offset: int
@@ -71,7 +71,7 @@ class Image:
 class Row:
     """A row change as mysql-replication has it."""
 
-    place: Place
+    position: EventPosition
     #: after routes
     name: TableName
     op: Op
@@ -87,7 +87,7 @@ class Row:
 class Unread:
     """An event whose rows mysql-replication does not read."""
 
-    place: Place
+    position: EventPosition
     why: str
 
 
@@ -117,7 +117,7 @@ class Witness:
         return "mariadb" if self._format.mariadb else "mysql"
 
     def __iter__(self) -> Iterator[Row | Unread]:
-        """Yield what the files hold."""
+        """Yield the row changes of the files, and the events whose rows are not read."""
         for path in self._files:
             with path.open("rb") as file:
                 at = len(MAGIC)
@@ -130,36 +130,36 @@ class Witness:
                         event = head + file.read(header.size - HEADER_SIZE)
                         if len(event) < header.size:
                             break  # the server is writing it
-                        yield from self._read(Place(path.name, at), header.event_type, event)
+                        yield from self._read(EventPosition(path.name, at), header.event_type, event)
                     at += header.size
 
-    def _read(self, place: Place, kind: int, event: bytes) -> Iterator[Row | Unread]:
+    def _read(self, position: EventPosition, kind: int, event: bytes) -> Iterator[Row | Unread]:
         if kind == EventType.FORMAT_DESCRIPTION:
             self._format = parse_format_description(event)
             self._tables.clear()
             self._unread.clear()
         elif kind in _UNREAD:
-            yield Unread(place, _UNREAD[kind])
+            yield Unread(position, _UNREAD[kind])
         elif kind == EventType.QUERY:
-            yield from self._statement(place, event)
+            yield from self._statement(position, event)
         elif kind == EventType.MARIADB_GTID:
             self._in_xa = bool(event[_MARIADB_FLAGS_AT] & _MARIADB_PREPARED_XA)
         elif kind == EventType.XA_PREPARE:
             self._in_xa = False
-            yield Unread(place, XA)
+            yield Unread(position, XA)
         elif kind == EventType.TABLE_MAP:
             self._table(event)
         else:
-            yield from self._rows(place, event)
+            yield from self._rows(position, event)
 
-    def _statement(self, place: Place, event: bytes) -> Iterator[Unread]:
+    def _statement(self, position: EventPosition, event: bytes) -> Iterator[Unread]:
         size = CHECKSUM_SIZE if self._format.checksum == CHECKSUM_CRC32 else 0
         sql = parse_query(event[HEADER_SIZE : len(event) - size]).sql.upper()
         if sql.startswith("XA START"):
             self._in_xa = True
         elif sql.startswith(("XA COMMIT", "XA ROLLBACK")):
             self._in_xa = False
-            yield Unread(place, XA)
+            yield Unread(position, XA)
 
     def _table(self, event: bytes) -> None:
         body = event[HEADER_SIZE:]
@@ -171,8 +171,8 @@ class Witness:
             return
         try:
             table = self._wrapped(event, {TableMapEvent}).get_table()
-        except Exception as error:  # noqa: BLE001 - it raises whatever its parsing met
-            self._unread[number] = f"tables that it does not read ({_told(error)})"
+        except Exception as error:  # noqa: BLE001 - its parsing raises any error
+            self._unread[number] = f"tables that it does not read ({_error_text(error)})"
             self._tables.pop(number, None)
             return
         for column in table.columns:
@@ -185,30 +185,33 @@ class Witness:
             if column.type in _MEMBERS and column.character_set_name not in _DECODED
         )
 
-    def _rows(self, place: Place, event: bytes) -> Iterator[Row | Unread]:
+    def _rows(self, position: EventPosition, event: bytes) -> Iterator[Row | Unread]:
         try:
-            found = self._wrapped(event, set(_ROWS))
-            if found is None:
+            rows_event = self._wrapped(event, set(_ROWS))
+            if rows_event is None:
                 if self._rows_unread(event) and not self._in_xa:
-                    yield Unread(place, self._unread[table_id(event[HEADER_SIZE:])])
+                    yield Unread(position, self._unread[table_id(event[HEADER_SIZE:])])
                 return
-            rows = found.rows
-        except Exception as error:  # noqa: BLE001 - it raises whatever its parsing met
-            yield Unread(place, f"rows that it does not read ({_told(error)})")
+            rows = rows_event.rows
+        except Exception as error:  # noqa: BLE001 - its parsing raises any error
+            yield Unread(position, f"rows that it does not read ({_error_text(error)})")
             return
         if self._in_xa:
             return
-        name = self._select(found.schema, found.table)
+        name = self._select(rows_event.schema, rows_event.table)
         assert name is not None, "the table maps of other tables are left out"
-        told = self._tables[found.table_id].column_name_flag, self._undecoded[found.table_id]
+        number = rows_event.table_id
+        facts = self._tables[number].column_name_flag, self._undecoded[number]
         for row in rows:
-            match found:
+            match rows_event:
                 case WriteRowsEvent():
-                    yield Row(place, name, Op.INSERT, None, _image(row, ""), *told)
+                    yield Row(position, name, Op.INSERT, None, _image(row, ""), *facts)
                 case DeleteRowsEvent():
-                    yield Row(place, name, Op.DELETE, _image(row, ""), None, *told)
+                    yield Row(position, name, Op.DELETE, _image(row, ""), None, *facts)
                 case _:
-                    yield Row(place, name, Op.UPDATE, _image(row, "before_"), _image(row, "after_"), *told)
+                    yield Row(
+                        position, name, Op.UPDATE, _image(row, "before_"), _image(row, "after_"), *facts
+                    )
 
     def _rows_unread(self, event: bytes) -> bool:
         is_rows = EventType.WRITE_ROWS_V1 <= event[4] <= EventType.DELETE_ROWS_V1
@@ -232,5 +235,5 @@ def _image(row: dict[str, Any], which: str) -> Image:
     return Image(row[f"{which}values"], absent)
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:60]

@@ -1,1 +1,1 @@
-"""What a statement in a binlog is, and which tables it changes."""
+"""The kind of a statement in a binlog, and the tables that it changes."""

@@ -1,7 +1,7 @@
-"""Beginnings: what a statement in the binlog is to a reader of rows, by the words that it begins with.
+"""Beginnings: the kind of a statement in the binlog for a reader of rows, by the words that it begins with.
 
 `BEGINNINGS` has every word with which a statement can begin on a server of either vendor; a test asks the
-servers. What cannot change rows is named one by one. All else may change them, or is not known.
+servers. Statements that cannot change rows are listed one by one. All others may change them, or are unknown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from binlog.schema.clauses.words import Words
 
 
 class Kind(Enum):
-    """What a statement in the binlog is to a reader of rows."""
+    """The kind of a statement in the binlog for a reader of rows."""
 
     BEGIN = "begin"
     COMMIT = "commit"
@@ -24,7 +24,7 @@ class Kind(Enum):
     XA = "xa"
     #: may change rows, logged as text: cannot be followed
     ROWS = "rows"
-    #: no statement: a server's filler for an event that an old reader would not know
+    #: not a statement: a server's filler for an event that an old reader would not know
     EMPTY = "empty"
     #: changes the definition of tables
     DEFINITION = "definition"
@@ -73,7 +73,7 @@ _ANALYZED_TABLES = ("TABLE", "TABLES", "LOCAL", "NO_WRITE_TO_BINLOG")
 
 
 def kind_of(words: Words) -> Kind:
-    """Return what a statement is by its first words, after skipping what may stand before it.
+    """Return the kind of a statement by its first words, after skipping a prefix.
 
     Raises:
         UnreadableError: it cannot be cut into tokens.
@@ -93,7 +93,7 @@ def kind_of(words: Words) -> Kind:
 
 
 def _skip_prefix(words: Words) -> bool:
-    """Skip what runs the statement after it: settings of MariaDB, a query plan that is measured."""
+    """Skip a prefix that runs the statement after it: settings of MariaDB, a query plan that is measured."""
     if words.skip("SET", "STATEMENT"):
         words.skip_to("FOR", flat=True)
         words.take()

@@ -1,7 +1,7 @@
 """Native functions of MariaDB: a call of another one may run statements that are stored on the server.
 
 A name without a schema means the native function if there is one, also where a stored one has the same name.
-What is missing here, such as a function of a newer server, counts as stored.
+A function that is missing here, such as one of a newer server, counts as stored.
 """
 
 from __future__ import annotations

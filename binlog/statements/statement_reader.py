@@ -1,4 +1,4 @@
-"""Statement reader: what a statement in the binlog is, and which tables it changes, in canal's terms.
+"""Statement reader: the kind of a statement in the binlog, and the tables that it changes, in canal's terms.
 
 It reads the statement's tokens, as the server that logged it cut them. Names: canal's `CanalEntry.EventType`.
 """
@@ -23,7 +23,7 @@ _SCHEMAS = ("DATABASE", "SCHEMA")
 #: words of an ALTER TABLE that a second table follows: of EXCHANGE PARTITION, and of MariaDB's CONVERT
 _OTHER_TABLE = (("WITH", "TABLE"), ("TO", "TABLE"), ("CONVERT", "TABLE"))
 _BEFORE_TABLE = [first for first, _ in _OTHER_TABLE]
-#: tables that a statement changes, at most: those that it names after them are not told of
+#: tables that a statement changes, at most: the names after them are ignored
 CHANGES_MAX = 10_000
 #: names in RENAME a TO b
 _ONE_PAIR = 2
@@ -43,7 +43,7 @@ _DEFINING = (Kind.DEFINITION, Kind.OTHER, Kind.UNKNOWN)
 
 
 class Reading(NamedTuple):
-    """What a statement is and does."""
+    """The kind of a statement, and its changes."""
 
     kind: Kind
     #: the tables of a definition, in its order, a RENAME's old name before its new one; its schema, if it
@@ -72,7 +72,7 @@ _CONTROL_CHARS = max(map(len, _CONTROL))
 
 
 def read_control(sql: str) -> Reading | None:
-    """Return what a statement is that controls a transaction, as servers write it; None: it is another."""
+    """Return the reading of a statement that controls a transaction, as servers write it; else None."""
     if len(sql) <= _CONTROL_CHARS and sql in _CONTROL:
         return _CONTROL[sql]
     if sql.startswith("XA "):
@@ -88,10 +88,10 @@ def read_control(sql: str) -> Reading | None:
 
 
 def read_statement(statement: Statement) -> Reading:
-    """Return what a statement is and does; UNKNOWN if its beginning cannot be read. Never raises."""
+    """Return the kind and changes of a statement; UNKNOWN if its beginning cannot be read. Never raises."""
     try:
         return _read(statement)
-    except Exception:  # noqa: BLE001 - whatever a text does to its reader, the text is not understood
+    except Exception:  # noqa: BLE001 - any error of its reader means that the text is not understood
         return Reading(Kind.UNKNOWN)
 
 
@@ -127,7 +127,7 @@ def _compared(name: str) -> str:
 
 
 def _row_changes(words: Words) -> tuple[Change, ...]:
-    """Return what a statement that changes rows does to the first table that it names."""
+    """Return the change of rows in the first table that a statement names."""
     try:
         if words.skip_any("INSERT", "REPLACE"):
             return (_of_rows(words, "INSERT"),)
@@ -152,7 +152,7 @@ def _of_rows(words: Words, op: str) -> Change:
 
 
 def _schema(words: Words) -> Reading | None:
-    """Return what a statement is that creates or drops a schema; None: it is another one."""
+    """Return the reading of a statement that creates or drops a schema; None: it is another one."""
     ahead = 3 if words.sees("CREATE", "OR", "REPLACE") else 1
     if not words.sees_any("CREATE", "DROP") or words.peek(ahead).word not in _SCHEMAS:
         return None
@@ -166,39 +166,40 @@ def _schema(words: Words) -> Reading | None:
 
 
 def _definition(words: Words) -> Reading:
-    """Return what a statement is that changes no rows, unless it creates a table with them.
+    """Return the reading of a statement that changes no rows, unless it creates a table with them.
 
     ALTER, TRUNCATE, RENAME and statements on indexes do not say that they concern a temporary table, which
     may have the name of another one; the flag of their event does. Servers set it for others as well: for any
     DROP TABLE, for MariaDB's CREATE OR REPLACE TABLE, for CREATE TABLE ... LIKE.
     """
-    found: list[Change] = []
-    flagged = words.statement.thread_specific
+    changes: list[Change] = []
+    is_temporary = words.statement.thread_specific
     try:
         if words.skip("CREATE"):
             words.skip("OR", "REPLACE")
             if words.skip("TABLE"):
                 return _create_table(words)
-            _create_index(words, found)
+            _create_index(words, changes)
         elif words.skip("DROP"):
             if words.skip_any("TABLE", "TABLES"):
-                flagged = False  # servers set the flag for any DROP TABLE
-                _drop_tables(words, found)
+                is_temporary = False  # servers set its flag for any DROP TABLE
+                _drop_tables(words, changes)
             else:
-                _drop_index(words, found)
+                _drop_index(words, changes)
         elif words.skip("ALTER"):
-            _alter_table(words, found)
+            _alter_table(words, changes)
         elif words.skip("RENAME"):
-            _rename_tables(words, found)
-            flagged = flagged and len(found) == _ONE_PAIR  # others of several may be of no temporary table
+            _rename_tables(words, changes)
+            # Others of several may not be temporary tables.
+            is_temporary = is_temporary and len(changes) == _ONE_PAIR
         elif words.skip("TRUNCATE"):
             words.skip("TABLE")
-            found.append(_change(words, "TRUNCATE"))
-    except UnreadableError:  # what was read so far is right
+            changes.append(_change(words, "TRUNCATE"))
+    except UnreadableError:  # the changes that were read are right
         pass
-    if not found:
+    if not changes:
         return Reading(Kind.OTHER)
-    return Reading(Kind.TEMPORARY) if flagged else Reading(Kind.DEFINITION, tuple(found))
+    return Reading(Kind.TEMPORARY) if is_temporary else Reading(Kind.DEFINITION, tuple(changes))
 
 
 def _create_table(words: Words) -> Reading:
@@ -213,7 +214,7 @@ def _create_table(words: Words) -> Reading:
 def _has_query(words: Words) -> bool:
     """Return whether the rest of a CREATE TABLE has a query, whose rows it creates.
 
-    Columns, partitions and values of options stand in parentheses; outside of them these words are no names.
+    Columns, partitions and values of options stand in parentheses; outside of them these words are not names.
     """
     while words.skip_to("(", "AS", *_QUERIES):
         if words.sees("("):
@@ -246,7 +247,7 @@ def _fills_by_function(words: Words) -> bool:
         return True
 
 
-def _create_index(words: Words, found: list[Change]) -> None:
+def _create_index(words: Words, changes: list[Change]) -> None:
     while words.skip_any(*_INDEX_WORDS):
         pass
     if not words.skip("INDEX"):
@@ -256,10 +257,10 @@ def _create_index(words: Words, found: list[Change]) -> None:
     if words.skip_any("USING", "TYPE"):
         words.take()
     words.expect("ON")
-    found.append(_change(words, "CINDEX"))
+    changes.append(_change(words, "CINDEX"))
 
 
-def _drop_index(words: Words, found: list[Change]) -> None:
+def _drop_index(words: Words, changes: list[Change]) -> None:
     while words.skip_any("ONLINE", "OFFLINE"):
         pass
     if not words.skip("INDEX"):
@@ -267,17 +268,17 @@ def _drop_index(words: Words, found: list[Change]) -> None:
     words.skip_if_exists()
     _name(words)
     words.expect("ON")
-    found.append(_change(words, "DINDEX"))
+    changes.append(_change(words, "DINDEX"))
 
 
-def _drop_tables(words: Words, found: list[Change]) -> None:
+def _drop_tables(words: Words, changes: list[Change]) -> None:
     words.skip_if_exists()
-    found.append(_change(words, "ERASE"))
-    while words.skip(",") and len(found) < CHANGES_MAX:
-        found.append(_change(words, "ERASE"))
+    changes.append(_change(words, "ERASE"))
+    while words.skip(",") and len(changes) < CHANGES_MAX:
+        changes.append(_change(words, "ERASE"))
 
 
-def _alter_table(words: Words, found: list[Change]) -> None:
+def _alter_table(words: Words, changes: list[Change]) -> None:
     """Find the table, and the name that it may get: then it is renamed, whatever else changes.
 
     Rows go from one table to another with a partition that is exchanged or converted.
@@ -287,20 +288,20 @@ def _alter_table(words: Words, found: list[Change]) -> None:
     if not words.skip("TABLE"):
         return
     words.skip_if_exists()
-    found.append(_change(words, "ALTER"))
+    changes.append(_change(words, "ALTER"))
     while words.skip_to("RENAME", *_BEFORE_TABLE, flat=True):
         if words.skip("RENAME"):
             if not words.sees_any("COLUMN", "INDEX", "KEY"):
                 words.skip_any("TO", "AS", "=")
                 target = _change(words, "RENAME")
-                found[:] = [found[0]._replace(op="RENAME"), target]
-        elif len(found) < CHANGES_MAX and any(words.skip(*each) for each in _OTHER_TABLE):
-            found.append(_change(words, "ALTER"))
+                changes[:] = [changes[0]._replace(op="RENAME"), target]
+        elif len(changes) < CHANGES_MAX and any(words.skip(*each) for each in _OTHER_TABLE):
+            changes.append(_change(words, "ALTER"))
         else:
             words.take()
 
 
-def _rename_tables(words: Words, found: list[Change]) -> None:
+def _rename_tables(words: Words, changes: list[Change]) -> None:
     if not words.skip_any("TABLE", "TABLES"):
         return
     words.skip_if_exists()
@@ -310,8 +311,8 @@ def _rename_tables(words: Words, found: list[Change]) -> None:
             words.number()
         words.skip("NOWAIT")
         words.expect("TO")
-        found += [old, _change(words, "RENAME")]
-        if not words.skip(",") or len(found) >= CHANGES_MAX:
+        changes += [old, _change(words, "RENAME")]
+        if not words.skip(",") or len(changes) >= CHANGES_MAX:
             return
 
 

@@ -1,1 +1,1 @@
-"""Rows: the rows of a batch in merged order, its two formats, and which tables are wanted."""
+"""Rows: the rows of a batch in merged order, its two formats, and filters of tables."""

@@ -1,14 +1,14 @@
 """Assembly: the rows of a batch, fetched from several shards, in merged order.
 
 A shard hands out its rows table by table; the order of transactions over all shards stands in the batch's
-headers. Each row change is found a place:
+headers. Each row change gets two numbers:
 
-    rank   which header of the batch it belongs to: its (shard, ring sequence), looked up
+    rank   the index of its header in the batch: its (shard, ring sequence), looked up
     seq    its number in the merged stream: the row changes of all headers before it, and those of its own
-           transaction before it. Changes that a filter dropped are counted: seq does not depend on who asks
+           transaction before it. Changes that a filter dropped are counted: seq is the same for all readers
 
-A transaction's rows stand side by side in what its shard hands out: places are found for runs of rows, runs
-are put in order, and rows are copied run by run. `typed` and `envelope` build what is delivered from it, the
+A transaction's rows are adjacent in the rows that its shard hands out: runs of rows are numbered, runs are
+put in order, and rows are copied run by run. `typed` and `envelope` build the delivered tables from it, the
 one for one table, the other for all of them.
 
 Rules: no Python per row or per header; every row of the input has its header in the batch.
@@ -29,7 +29,7 @@ from merge.rows.ranges import Int64s, ascending, repeated
 from merge.values.chunk import Op, TableName
 from merge.values.header import UUID_CHARS, Flag, Headers
 
-#: what headers say of a row
+#: the columns of a row that headers have
 HEADER_COLUMNS = ("shard", "seq", "commit_us", "key_us", "late", "gtid", "file", "pos", "row")
 _NONE = np.empty(0, np.bool_)
 
@@ -40,13 +40,13 @@ class ShardTable:
 
     name: TableName
     #: a chunk's table (see `merge.values.chunk`) with `_sequence` int64, the header's ring sequence, for
-    #: `_header`; without `before` where no row's is wanted
+    #: `_header`; without `before` if no reader needs it
     rows: pa.Table
 
 
 @dataclass(frozen=True, slots=True)
 class ShardRows:
-    """What one shard contributes to a batch."""
+    """The rows and statements of one shard in a batch."""
 
     #: a table may appear more than once
     tables: tuple[ShardTable, ...] = ()
@@ -73,12 +73,12 @@ class BatchRows:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """r ranges of rows that follow each other both where they lie and in the merged stream; each (r,) int64.
+    """r ranges of rows that follow each other both in their tables and in the merged stream; each (r,) int64.
 
     All rows of a run have one header.
     """
 
-    #: place of its first row among all rows that are put together
+    #: index of its first row among all rows that are put together
     first: Int64s
     #: rows, at least one
     length: Int64s
@@ -96,8 +96,8 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Finds the places of the row changes of one batch.
+class RowNumbers:
+    """Numbers the row changes of one batch.
 
     Built once for a batch, in time linear in its headers.
     """
@@ -105,7 +105,7 @@ class Places:
     batch: BatchRows
     #: by shard: its first ring sequence, and the rank of each of its headers
     _ranks: list[tuple[int, Int64s]] = field(init=False, repr=False)
-    #: by rank: what added to a row's ordinal gives its seq
+    #: by rank: the number that a row's ordinal is added to for its seq
     _seq_of_row_zero: Int64s = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -123,12 +123,12 @@ class Places:
         Args:
             shard: shard_index.
             rows: (n,) with `_sequence` and `_row`.
-            base: place of the first row among all that are put together.
-            deleted_base: the same for deletes, whose rows have other images, which come after; None: they lie
-                with the others.
+            base: index of the first row among all that are put together.
+            deleted_base: the same for deletes, whose rows have other images, which come after; None: they are
+                among the others.
         """
         first_sequence, ranks = self._ranks[shard]
-        found, parts, begin = np.empty((4, len(rows)), np.int64), [], 0
+        numbers, parts, begin = np.empty((4, len(rows)), np.int64), [], 0
         for chunk in rows.to_batches():
             deletes = _NONE if deleted_base is None else chunk.column("_op").to_numpy() == Op.DELETE
             count = find(
@@ -140,9 +140,9 @@ class Places:
                 self._seq_of_row_zero,
                 base + begin,
                 (deleted_base or 0) + begin,
-                found,
+                numbers,
             )
-            parts.append(found[:, :count].copy())
+            parts.append(numbers[:, :count].copy())
             begin += len(chunk)
         return Runs(*np.concatenate([np.empty((4, 0), np.int64), *parts], axis=1))
 
@@ -154,13 +154,13 @@ class Places:
         return statements.filter(pa.array(~withheld)) if withheld.any() else statements
 
     def columns(self, runs: Runs, names: Collection[str] = HEADER_COLUMNS) -> dict[str, Any]:
-        """Return what the headers say of each row, as (n,) Arrow arrays by name.
+        """Return the columns of each row that its header has, as (n,) Arrow arrays by name.
 
         `seq commit_us key_us pos row` int64, `late` bool, `gtid file` utf8, `shard` dictionary of utf8.
 
         Args:
-            runs: in merged order. What is the same for all rows of a header is found once for the run.
-            names: which of them are wanted.
+            runs: in merged order. A value that all rows of a header share is computed once for the run.
+            names: the columns to return.
         """
         headers, counts = self.batch.order[runs.rank], runs.length
         make: dict[str, Callable[[], Any]] = {
@@ -180,7 +180,7 @@ class Places:
             "pos": lambda: pa.array(np.repeat(headers["begin_offset"], counts)),
             "row": lambda: pa.array(ascending(self.ordinals(runs.seq, runs.rank), counts)),
         }
-        return {name: made() for name, made in make.items() if name in names}
+        return {name: column() for name, column in make.items() if name in names}
 
     def ordinals(self, seq: Int64s, rank: Int64s) -> Int64s:
         """Return the ordinals of row changes in their transactions, given their numbers and headers."""
@@ -211,11 +211,11 @@ def _ranks_of(order: Headers, shard: int) -> tuple[int, Int64s]:
 
 def gtids(headers: Headers, names: Sequence[str]) -> Any:
     """Return the GTID of each header's transaction as (h,) utf8; empty where it has none."""
-    known = headers["gtid_number"] != 0
+    has_gtid = headers["gtid_number"] != 0
     prefixes = [f"{name}{':' if len(name) >= UUID_CHARS else '-'}" for name in names]
-    sources = pa.array(prefixes, pa.utf8()).take(pa.array(np.where(known, headers["gtid_source"], 0)))
+    sources = pa.array(prefixes, pa.utf8()).take(pa.array(np.where(has_gtid, headers["gtid_source"], 0)))
     numbers = pa.array(headers["gtid_number"]).cast(pa.utf8())
-    return pc.if_else(pa.array(known), pc.binary_join_element_wise(sources, numbers, ""), "")
+    return pc.if_else(pa.array(has_gtid), pc.binary_join_element_wise(sources, numbers, ""), "")
 
 
 def _joined(arrays: Iterable[Int64s]) -> Int64s:

@@ -42,28 +42,30 @@ class ChosenTypes:
 
     def of(self, table: TableName) -> dict[str, Any]:
         """Return the Arrow types of a table's columns, by name in lower case."""
-        return {column: parse_type(said) for column, said in self.tables.get(str(table), {}).items()}
+        return {
+            column: parse_type(type_name) for column, type_name in self.tables.get(str(table), {}).items()
+        }
 
-    def changed(self, table: TableName, column: str, said: str | None) -> ChosenTypes:
-        """Return these with another type of a column; None: it has none any more.
+    def changed(self, table: TableName, column: str, type_name: str | None) -> ChosenTypes:
+        """Return these with another type of a column; None removes it.
 
         Raises:
-            UsageError: the type is not known, there are too many columns, or the column had no chosen type.
+            UsageError: the type is unknown, there are too many columns, or the column had no chosen type.
         """
         tables = {name: dict(columns) for name, columns in self.tables.items()}
         columns, name = tables.setdefault(str(table), {}), column.lower()
-        if said is None:
+        if type_name is None:
             if columns.pop(name, None) is None:
                 raise UsageError(f"No type was chosen for column {column} of {table}.")
         else:
-            parse_type(said)
-            columns[name] = _plain(said)
+            parse_type(type_name)
+            columns[name] = _plain(type_name)
         if sum(map(len, tables.values())) > COLUMNS_MAX:
             raise UsageError(f"{COLUMNS_MAX:,} columns have a chosen type already, which is the most.")
         return ChosenTypes({name: columns for name, columns in tables.items() if columns})
 
     def to_json(self) -> str:
-        """Return the stable text from which `from_json` reads them."""
+        """Return the stable text that `from_json` reads."""
         return json.dumps({"version": 1, "types": self.tables}, ensure_ascii=False, sort_keys=True)
 
     @classmethod
@@ -71,7 +73,7 @@ class ChosenTypes:
         """Read `to_json`'s text; None: no types.
 
         Raises:
-            ValueError: that is no such text.
+            ValueError: it is not such a text.
         """
         if text is None:
             return cls()
@@ -80,21 +82,21 @@ class ChosenTypes:
             raise ValueError("chosen types of an unknown version")
         tables = {str(name): {str(k): str(v) for k, v in one.items()} for name, one in value["types"].items()}
         for columns in tables.values():
-            for said in columns.values():
+            for type_name in columns.values():
                 try:
-                    parse_type(said)
+                    parse_type(type_name)
                 except UsageError as error:
                     raise ValueError(str(error)) from None
         return cls(tables)
 
 
-def parse_type(said: str) -> Any:
+def parse_type(type_name: str) -> Any:
     """Return the Arrow type that a text names.
 
     Raises:
         UsageError: it names none.
     """
-    plain = _plain(said)
+    plain = _plain(type_name)
     if plain in _TYPES:
         return _TYPES[plain]
     decimal = _DECIMAL.fullmatch(plain)
@@ -103,9 +105,9 @@ def parse_type(said: str) -> Any:
         if scale <= precision and 1 <= precision <= _DIGITS_256:
             return (pa.decimal128 if precision <= _DIGITS_128 else pa.decimal256)(precision, scale)
     raise UsageError(
-        f"{said!r} is not a type that can be chosen.", hint=f"Known: {', '.join(_TYPES)}, decimal(20,4)."
+        f"{type_name!r} is not a type that can be chosen.", hint=f"Known: {', '.join(_TYPES)}, decimal(20,4)."
     )
 
 
-def _plain(said: str) -> str:
-    return re.sub(r"\s*([(),])\s*", r"\1", " ".join(said.lower().split()))
+def _plain(type_name: str) -> str:
+    return re.sub(r"\s*([(),])\s*", r"\1", " ".join(type_name.lower().split()))

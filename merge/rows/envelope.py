@@ -2,7 +2,7 @@
 
 Rows of tables with any columns fit into one schema, `ENVELOPE`, because images are maps from column name to
 the value's text (see `merge.rows.text`). A NULL value is a null in the map; a missing image is a null map; a
-column whose value is not known (see `merge.values.rows.absent`) is not in the map. A column of `after` is
+column whose value is unknown (see `merge.values.rows.absent`) is not in the map. A column of `after` is
 updated, as canal calls it, if `before` has another value of it or does not have it. `key` holds the primary
 key's columns of the row after the change, for a delete of the row before it: an UPDATE that changes the key
 has the old one in `before`.
@@ -10,7 +10,7 @@ has the old one in `before`.
 A statement is of the table that canal names: the first that it concerns, of a RENAME the new name. `tables`
 has all of them, see `merge.values.chunk.CONCERNED`.
 
-On request a column more says how the table was defined: `definition`, a dictionary of JSON texts
+On request there is a column with the table's definition: `definition`, a dictionary of JSON texts
 `[[column, mysql_type, jdbc, wider, number_max], ...]`, the last three as in `merge.rows.canal.jdbc`; null for
 a statement.
 """
@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from merge.rows.assemble import BatchRows, Places, Runs, images
+from merge.rows.assemble import BatchRows, RowNumbers, Runs, images
 from merge.rows.canal.jdbc import jdbc_type, plain_type
 from merge.rows.ranges import Ranges
 from merge.rows.text import text
@@ -59,7 +59,7 @@ ENVELOPE = pa.schema(
         ("tables", STATEMENTS.field("tables").type),  # of a statement: all that it concerns; null for rows
     ]
 )
-#: what a part brings itself; the rest comes from the headers
+#: the columns that a part has itself; the others come from the headers
 _BODY = pa.schema(
     [
         ENVELOPE.field(name)
@@ -84,34 +84,34 @@ def envelope(batch: BatchRows, *, definitions: bool = False) -> Any:
     """Return all row changes and statements of a batch in merged order.
 
     Args:
-        batch: a batch's headers, and the rows that are wanted: shards leave out what a filter does not name.
+        batch: a batch's headers, and its rows; shards leave out those that a filter excludes.
         definitions: whether to add `DEFINITION`.
 
     Returns:
         (n,) Table of `ENVELOPE`.
     """
-    places = Places(batch)
-    parts = list(_parts(places))
+    numbers = RowNumbers(batch)
+    parts = list(_parts(numbers))
     runs = Runs.in_merged_order([part.runs for part in parts])
     schema = ENVELOPE.append(DEFINITION) if definitions else ENVELOPE
-    wanted = [name for name in _DEFINED.names if name in schema.names]
-    together = pa.concat_tables([_DEFINED.empty_table(), *(part.body for part in parts)]).select(wanted)
+    names = [name for name in _DEFINED.names if name in schema.names]
+    together = pa.concat_tables([_DEFINED.empty_table(), *(part.body for part in parts)]).select(names)
     body = Ranges(runs.first, runs.length).table(together)
-    columns = places.columns(runs) | {name: body.column(name) for name in wanted}
+    columns = numbers.columns(runs) | {name: body.column(name) for name in names}
     columns["shard"] = columns["shard"].cast(pa.utf8())
     return pa.table([columns[name] for name in schema.names], schema=schema)
 
 
-def _parts(places: Places) -> Iterator[_Part]:
+def _parts(numbers: RowNumbers) -> Iterator[_Part]:
     base = 0
-    for shard, part in enumerate(places.batch.shards):
+    for shard, part in enumerate(numbers.batch.shards):
         for table in part.tables:
-            runs = places.runs(shard, table.rows, base)
+            runs = numbers.runs(shard, table.rows, base)
             yield _Part(runs, _row_changes(table.name, table.rows))
             base += len(table.rows)
-        statements = None if part.statements is None else places.delivered(shard, part.statements)
+        statements = None if part.statements is None else numbers.delivered(shard, part.statements)
         if statements is not None and len(statements):
-            yield _Part(places.runs(shard, statements, base), _statements(statements))
+            yield _Part(numbers.runs(shard, statements, base), _statements(statements))
             base += len(statements)
 
 
@@ -123,7 +123,7 @@ def _row_changes(name: TableName, rows: pa.Table) -> pa.Table:
     columns = [column.name for column in rows.schema.field("after").type]
     keys = [columns.index(column) for column in _primary_key(rows.schema) if column in columns]
     deletes = pa.array(ops == Op.DELETE)
-    key = [pc.if_else(deletes, texts["before"][place], texts["after"][place]) for place in keys]
+    key = [pc.if_else(deletes, texts["before"][index], texts["after"][index]) for index in keys]
     absent = {side: absent_in(rows, side) for side in sides}
     every = np.ones(len(rows), dtype=np.bool_)
     return pa.table(
@@ -131,7 +131,7 @@ def _row_changes(name: TableName, rows: pa.Table) -> pa.Table:
             _repeated(name.schema, len(rows)),
             _repeated(name.table, len(rows)),
             pa.array(OPS, pa.utf8()).take(pa.array(ops - Op.INSERT)),
-            _maps([columns[place] for place in keys], key, every, _absent_keys(absent, keys, ops)),
+            _maps([columns[index] for index in keys], key, every, _absent_keys(absent, keys, ops)),
             _maps(columns, texts["before"], valid["before"], absent["before"]),
             _maps(columns, texts["after"], valid["after"], absent["after"]),
             *(pa.nulls(len(rows), _BODY.field(name).type) for name in ("sql", "ddl_schema", "tables")),
@@ -142,14 +142,14 @@ def _row_changes(name: TableName, rows: pa.Table) -> pa.Table:
 
 
 def _definition(columns: pa.StructType, count: int) -> Any:
-    said = []
+    descriptions = []
     for column in columns:
         mysql_type = mysql_type_of(column)
         jdbc = jdbc_type(mysql_type, column.type)
-        said.append([column.name, plain_type(mysql_type), jdbc.number, jdbc.wider, jdbc.number_max])
-    said_text = json.dumps(said, ensure_ascii=False)
+        descriptions.append([column.name, plain_type(mysql_type), jdbc.number, jdbc.wider, jdbc.number_max])
+    definition = json.dumps(descriptions, ensure_ascii=False)
     return pa.DictionaryArray.from_arrays(
-        pa.array(np.zeros(count, np.int32)), pa.array([said_text], pa.utf8())
+        pa.array(np.zeros(count, np.int32)), pa.array([definition], pa.utf8())
     )
 
 
@@ -162,8 +162,8 @@ def _absent_keys(absent: dict[str, Absent], keys: Sequence[int], ops: NDArray[np
 def _statements(statements: pa.Table) -> pa.Table:
     count = len(statements)
     none = np.zeros(count, dtype=np.bool_)
-    said = ("schema", "table", "op", "sql", "ddl_schema", "tables")
-    columns = {name: statements.column(name) for name in said} | {
+    names = ("schema", "table", "op", "sql", "ddl_schema", "tables")
+    columns = {name: statements.column(name) for name in names} | {
         "key": _maps([], [], ~none),
         "before": _maps([], [], none),
         "after": _maps([], [], none),
@@ -178,7 +178,7 @@ def _texts(image: Any) -> list[Any]:
     if image.null_count == len(image):
         return [pa.nulls(len(image), pa.utf8()) for _ in columns]
     return [
-        text(pc.struct_field(image, [place]), mysql_type_of(column)) for place, column in enumerate(columns)
+        text(pc.struct_field(image, [index]), mysql_type_of(column)) for index, column in enumerate(columns)
     ]
 
 
@@ -199,13 +199,13 @@ def _maps(
     rows, width = np.flatnonzero(valid), len(names)
     cells, sizes = rows[:, np.newaxis] + len(valid) * np.arange(width), valid * width
     if absent is None:
-        places, places_of_names = cells.ravel(), np.tile(np.arange(width), len(rows))
+        indexes, name_indexes = cells.ravel(), np.tile(np.arange(width), len(rows))
     else:
-        known = ~absent[rows]
-        places, places_of_names = cells[known], np.nonzero(known)[1]
+        present = ~absent[rows]
+        indexes, name_indexes = cells[present], np.nonzero(present)[1]
         sizes = valid * (width - absent.sum(axis=1))
-    values = pa.concat_arrays([pa.array([], pa.utf8()), *columns]).take(pa.array(places))
-    keys = pa.array(names, pa.utf8()).take(pa.array(places_of_names))
+    values = pa.concat_arrays([pa.array([], pa.utf8()), *columns]).take(pa.array(indexes))
+    keys = pa.array(names, pa.utf8()).take(pa.array(name_indexes))
     offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
     return pa.MapArray.from_arrays(pa.array(offsets), keys, values, mask=pa.array(~valid))
 
@@ -215,5 +215,5 @@ def _repeated(value: str, count: int) -> Any:
 
 
 def _primary_key(schema: pa.Schema) -> list[str]:
-    found: list[str] = json.loads((schema.metadata or {}).get(PRIMARY_KEY, b"[]"))
-    return found
+    names: list[str] = json.loads((schema.metadata or {}).get(PRIMARY_KEY, b"[]"))
+    return names

@@ -4,7 +4,7 @@ Columns are matched by name; names compare without case, as in MySQL. The type o
 chosen for it, or else the widest of its types. The order is that of the newest definition, followed by the
 columns that only others have.
 
-Definitions of which the rows at hand have nothing may add columns and widen types, so that a column does not
+Definitions without rows at hand may add columns and widen types, so that a column does not
 come and go from batch to batch. They never cause a conflict.
 """
 
@@ -39,12 +39,12 @@ class Candidate:
     field: pa.Field
 
     def __str__(self) -> str:
-        return f"{said(self.field)} in shard {self.shard}"
+        return f"{type_text(self.field)} in shard {self.shard}"
 
 
 def joined(
     table: TableName,
-    found: Sequence[Definition],
+    definitions: Sequence[Definition],
     known: Sequence[Definition] = (),
     chosen: Mapping[str, Any] | None = None,
 ) -> Any:
@@ -52,20 +52,20 @@ def joined(
 
     Args:
         table: as consumers know it, for errors.
-        found: the definitions of the rows at hand, newest first.
-        known: other definitions.
+        definitions: the definitions of the rows at hand, newest first.
+        known: definitions without rows at hand.
         chosen: types that an operator chose, by the column's name in lower case.
 
     Returns:
         Schema: nullable fields, each with the metadata of the newest definition that has the column.
 
     Raises:
-        SchemaMismatch: no type takes the values of two definitions of `found`, and none was chosen.
+        SchemaMismatch: no type takes the values of two of `definitions`, and none was chosen.
     """
-    wanted, others = _by_name(found), _by_name(known)
+    own, others = _by_name(definitions), _by_name(known)
     fields = []
-    for name in {**wanted, **others}:
-        here, there = wanted.get(name, []), others.get(name, [])
+    for name in {**own, **others}:
+        here, there = own.get(name, []), others.get(name, [])
         kind = (chosen or {}).get(name) or _joined_type(table, here, there)
         fields.append((here or there)[0].field.with_type(kind).with_nullable(True))
     return pa.schema(fields)
@@ -78,22 +78,23 @@ def conflicts(definitions: Sequence[Definition]) -> Iterator[tuple[str, list[Can
             yield candidates[0].field.name, list({each.field.type: each for each in candidates}.values())
 
 
-def said_by_shard(definitions: Iterable[Definition], column: str) -> dict[str, str]:
-    """Return what a column is in each shard that has it, by shard."""
-    return {each.shard: said(each.field) for each in reversed(_by_name(definitions).get(column.lower(), []))}
+def types_by_shard(definitions: Iterable[Definition], column: str) -> dict[str, str]:
+    """Return the type of a column in each shard that has it, by shard."""
+    candidates = reversed(_by_name(definitions).get(column.lower(), []))
+    return {each.shard: type_text(each.field) for each in candidates}
 
 
-def said(field: pa.Field) -> str:
-    """Return a column's type as its source writes it, or its Arrow type where that is not known."""
+def type_text(field: pa.Field) -> str:
+    """Return a column's type as its source writes it, or its Arrow type where that is unknown."""
     return mysql_type_of(field) or str(field.type)
 
 
 def _by_name(definitions: Iterable[Definition]) -> dict[str, list[Candidate]]:
-    found: dict[str, list[Candidate]] = {}
+    candidates: dict[str, list[Candidate]] = {}
     for definition in definitions:
         for field in definition.columns:
-            found.setdefault(field.name.lower(), []).append(Candidate(definition.shard, field))
-    return found
+            candidates.setdefault(field.name.lower(), []).append(Candidate(definition.shard, field))
+    return candidates
 
 
 def _joined_type(table: TableName, here: Sequence[Candidate], there: Sequence[Candidate]) -> Any:

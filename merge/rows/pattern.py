@@ -20,8 +20,8 @@ MEMORY_MAX = 8 << 20
 READERS_MEMORY_MAX = 128 << 10
 #: enough to read a pattern, and not to make a program of it
 _READING_MEMORY = 4 << 10
-#: lists that a process keeps compiled, and names whose answers are kept with each
-_LISTS_KEPT, _NAMES_KEPT = 64, 4_096
+#: lists that a process caches compiled, and names whose answers are cached with each
+_LISTS_CACHED, _NAMES_CACHED = 64, 4_096
 _TOO_LARGE = "pattern too large"
 
 
@@ -68,7 +68,7 @@ class PatternList:
 
     Args:
         texts: regular expressions.
-        memory_max: what their program may take, bytes.
+        memory_max: the most memory of their program, bytes.
 
     Raises:
         PatternSyntax: one of them cannot be used (see `check_pattern`), or all together are too large.
@@ -92,10 +92,10 @@ class PatternList:
 
 
 def check_pattern(text: str) -> None:
-    """Return if a text is a pattern; of its size nothing is said.
+    """Return if a text is a pattern, of any size.
 
     Raises:
-        PatternSyntax: it is none.
+        PatternSyntax: it is not a pattern.
     """
     try:
         _engine(in_engine(text), _READING_MEMORY, captures=False)
@@ -104,7 +104,7 @@ def check_pattern(text: str) -> None:
             raise
 
 
-@lru_cache(_LISTS_KEPT)
+@lru_cache(_LISTS_CACHED)
 def _any_of(texts: tuple[str, ...], memory_max: int) -> Callable[[str], bool]:
     # Each is read alone first: brackets that do not pair in one could pair with those of another.
     for text in texts:
@@ -112,7 +112,7 @@ def _any_of(texts: tuple[str, ...], memory_max: int) -> Callable[[str], bool]:
     together = "|".join(f"(?:{in_engine(text)})" for text in texts)
     regexp = _engine(together, memory_max, captures=False)
 
-    @lru_cache(_NAMES_KEPT)
+    @lru_cache(_NAMES_CACHED)
     def matches(name: str) -> bool:
         return regexp.fullmatch(name) is not None
 
@@ -135,8 +135,8 @@ def _engine(pattern: str, memory_max: int, *, captures: bool) -> Any:
 
 def _reason(error: Exception, pattern: str) -> str:
     """Return why RE2 refuses a pattern, without the pattern itself where all of it is meant."""
-    said = error.args[0] if error.args else ""
-    text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+    message = error.args[0] if error.args else ""
+    text = message.decode(errors="replace") if isinstance(message, bytes) else str(message)
     what, _, where = text.partition(": ")
     if what.startswith(_TOO_LARGE):
         return _TOO_LARGE

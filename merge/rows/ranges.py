@@ -1,6 +1,6 @@
-"""Ranges of rows, taken out of columns of several chunks in the order in which they are wanted.
+"""Ranges of rows, gathered from columns of several chunks in a given order.
 
-Arrow's `take` looks at each row by itself. What shards hand out lies side by side in ranges, mostly: those
+Arrow's `take` looks at each row by itself. The rows that shards hand out are mostly adjacent in ranges: those
 are copied as a whole, by a compiled loop for each layout that columns of tables have. Columns of another one
 (lists, maps) go by `take`.
 """
@@ -18,12 +18,12 @@ from merge.rows.native.runs import copy_bits, copy_text, copy_values, repeat_tex
 
 Int64s: TypeAlias = NDArray[np.int64]
 
-#: what offsets of 32 bits reach
+#: the largest offset of 32 bits
 _TEXT_BYTES_MAX = (1 << 31) - 1
 
 
 class Ranges:
-    """Ranges of rows, in the order in which they are wanted.
+    """Ranges of rows, in the order of the result.
 
     Args:
         first: (r,) int64: the first row of each range.
@@ -35,8 +35,8 @@ class Ranges:
         self._first = first
         self._length = length
         self._count = int(length.sum())
-        #: by the lengths of a column's chunks
-        self._places: dict[tuple[int, ...], tuple[Int64s, Int64s]] = {}
+        #: chunk and first row of each range, by the lengths of a column's chunks
+        self._starts: dict[tuple[int, ...], tuple[Int64s, Int64s]] = {}
         self._indexes: Any = None
 
     def table(self, table: pa.Table) -> pa.Table:
@@ -58,8 +58,8 @@ class Ranges:
             )
         if pa.types.is_struct(kind):
             members = [
-                self._array([chunk.field(place) for chunk in chunks], kind.field(place).type)
-                for place in range(kind.num_fields)
+                self._array([chunk.field(index) for chunk in chunks], kind.field(index).type)
+                for index in range(kind.num_fields)
             ]
             return pa.Array.from_buffers(kind, self._count, [self._validity(chunks)], children=members)
         return self._plain(chunks, kind)
@@ -72,7 +72,7 @@ class Ranges:
             return self._text(chunks, kind)
         if types.is_primitive(kind) or types.is_decimal(kind) or types.is_fixed_size_binary(kind):
             return self._of(kind, chunks, self._values(chunks, kind.bit_width // 8))
-        return self._taken(chunks, kind)
+        return self._gathered(chunks, kind)
 
     def _of(self, kind: Any, chunks: Sequence[pa.Array], *buffers: pa.Buffer) -> pa.Array:
         return pa.Array.from_buffers(kind, self._count, [self._validity(chunks), *buffers])
@@ -95,12 +95,12 @@ class Ranges:
         where, offsets = self._where(chunks), _addresses(chunks, 1, 4)
         size = text_bytes(*where, offsets)
         if size > _TEXT_BYTES_MAX:
-            return self._taken(chunks, kind)
+            return self._gathered(chunks, kind)
         ends, data = np.empty(self._count + 1, np.int32), np.empty(size, np.uint8)
         copy_text(*where, offsets, _addresses(chunks, 2, 0), ends, data)
         return self._of(kind, chunks, pa.py_buffer(ends), pa.py_buffer(data))
 
-    def _taken(self, chunks: Sequence[pa.Array], kind: Any) -> pa.Array:
+    def _gathered(self, chunks: Sequence[pa.Array], kind: Any) -> pa.Array:
         if all(chunk.null_count == len(chunk) for chunk in chunks):
             return pa.nulls(self._count, kind)
         if self._indexes is None:
@@ -110,16 +110,16 @@ class Ranges:
     def _where(self, chunks: Sequence[pa.Array]) -> tuple[Int64s, Int64s, Int64s]:
         """Return the chunk of each range, its first row there, and its length."""
         key = tuple(map(len, chunks))
-        found = self._places.get(key)
-        if found is None:
+        start = self._starts.get(key)
+        if start is None:
             lengths = np.array(key, np.int64)
             ends = lengths.cumsum()
             chunk = np.searchsorted(ends, self._first, side="right").astype(np.int64)
             begin = self._first - (ends - lengths)[chunk]
             assert (begin >= 0).all(), "a range begins before its column"
             assert (begin + self._length <= lengths[chunk]).all(), "a range ends after its chunk"
-            found = self._places[key] = chunk, begin
-        return found[0], found[1], self._length
+            start = self._starts[key] = chunk, begin
+        return start[0], start[1], self._length
 
 
 def ascending(first: Int64s, length: Int64s) -> Int64s:
@@ -128,7 +128,7 @@ def ascending(first: Int64s, length: Int64s) -> Int64s:
 
 
 def repeated(texts: pa.Array, counts: Int64s) -> pa.Array:
-    """Return each of (r,) texts, none of which is null, so often as (r,) `counts` says."""
+    """Return each of (r,) texts, none of which is null, repeated by (r,) `counts`."""
     if not len(texts):
         return texts
     _, offsets, data = texts.buffers()
@@ -142,7 +142,7 @@ def repeated(texts: pa.Array, counts: Int64s) -> pa.Array:
 
 
 def _addresses(chunks: Sequence[pa.Array], buffer: int, width: int) -> Int64s:
-    """Return where row 0 of each chunk lies in one of its buffers, whose values have `width` bytes."""
+    """Return the address of row 0 of each chunk in one of its buffers, whose values have `width` bytes."""
     buffers = [chunk.buffers()[buffer] for chunk in chunks]
     return np.array(
         [

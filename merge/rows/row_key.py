@@ -26,16 +26,16 @@ class RowKey:
     value: str
 
     @classmethod
-    def parse(cls, said: str) -> RowKey:
+    def parse(cls, argument: str) -> RowKey:
         """Return the row that `schema.table:value` names.
 
         Raises:
             UsageError: the text names none.
         """
-        name, _, value = said.partition(":")
+        name, _, value = argument.partition(":")
         schema, _, table = name.partition(".")
         if not (schema and table and value):
-            raise UsageError(f"{said!r} names no row of a table.", hint=_EXPECTED)
+            raise UsageError(f"{argument!r} names no row of a table.", hint=_EXPECTED)
         return cls(TableName(schema, table), value)
 
     def changes(self, rows: pa.RecordBatch) -> NDArray[np.bool_] | None:
@@ -45,7 +45,7 @@ class RowKey:
             rows: (n,) row changes of the table in one schema version, see `merge.values.chunk.rows_schema`.
 
         Returns:
-            (n,) values; None if the primary key of that version is not known.
+            (n,) values; None if the primary key of that version is unknown.
 
         Raises:
             UsageError: the table's key has another number of columns.
@@ -60,12 +60,12 @@ class RowKey:
                 f"{self.value!r} has {len(values)} values.",
                 hint=_EXPECTED,
             )
-        found = np.zeros(rows.num_rows, dtype=bool)
+        matches = np.zeros(rows.num_rows, dtype=bool)
         for image in ("before", "after"):
             same = np.ones(rows.num_rows, dtype=bool)
             for column, value in zip(columns, values, strict=True):
                 field = rows.schema.field(image).type.field(column)
-                shown = text(pc.struct_field(rows.column(image), [column]), mysql_type_of(field))
-                same &= np.asarray(pc.fill_null(pc.equal(shown, value), fill_value=False))
-            found |= same
-        return found
+                texts = text(pc.struct_field(rows.column(image), [column]), mysql_type_of(field))
+                same &= np.asarray(pc.fill_null(pc.equal(texts, value), fill_value=False))
+            matches |= same
+        return matches

@@ -1,10 +1,10 @@
-r"""Table filters: which tables are wanted, in canal's notation.
+r"""Table filters: which tables are selected, in canal's notation.
 
 A list is comma-separated regular expressions on `schema.table`; commas inside {}, [] and () belong to the
 expression, and so does an escaped one. Each expression matches the whole name, upper and lower case alike. A
 statement on a schema as a whole has an empty table name: `shop\..*` matches its `shop.`.
 
-Format: canal's AviaterRegexFilter; `merge.rows.pattern_syntax` says what an expression may hold.
+Format: canal's AviaterRegexFilter; `merge.rows.pattern_syntax` describes the syntax of expressions.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class TableFilter:
     Guarantees the same answer for the same name; it does not remember answers, a caller on a hot path does.
 
     Raises:
-        ConfigError: an expression is no regular expression; it names the list and the expression.
+        ConfigError: an expression is not a regular expression; it names the list and the expression.
     """
 
-    #: wanted tables; empty: every table
+    #: selected tables; empty: every table
     white: str = ""
-    #: tables not wanted although the white list names them; empty: none
+    #: tables that are left out although the white list names them; empty: none
     black: str = ""
-    #: what the program of each list may take, bytes
+    #: the most memory of the program of each list, bytes
     memory_max: int = field(default=MEMORY_MAX, repr=False, compare=False)
     _white: PatternList = field(init=False, repr=False, compare=False)
     _black: PatternList = field(init=False, repr=False, compare=False)
@@ -48,10 +48,10 @@ class TableFilter:
 
     @classmethod
     def of_reader(cls, white: str) -> Self:
-        """Return the filter that a reader brings, within the bounds of what everybody may have to wait for.
+        """Return the filter that a reader brings, within bounds: its program may delay every reader.
 
         Raises:
-            ConfigError: it is too long, or too large, cannot be printed, or an expression is no regular
+            ConfigError: it is too long, or too large, cannot be printed, or an expression is not a regular
                 expression.
         """
         if len(white) > READERS_FILTER_MAX:
@@ -60,18 +60,18 @@ class TableFilter:
                 hint="Write one expression for many tables, or filter in the instance file.",
                 setting="filter",
             )
-        made = cls(white, memory_max=READERS_MEMORY_MAX)
+        own = cls(white, memory_max=READERS_MEMORY_MAX)
         if UNPRINTABLE.search(" ".join(white.split())):
-            # Everybody who asks for the state is shown it.
+            # The state, which any reader may ask for, shows it.
             raise ConfigError(
                 "The filter has control characters.",
                 hint="Write the names of tables as they are printed.",
                 setting="filter",
             )
-        return made
+        return own
 
     def matches(self, name: TableName) -> bool:
-        """Return whether the table is wanted."""
+        """Return whether the table is selected."""
         text = str(name)
         return (not self._white or self._white.matches(text)) and not self._black.matches(text)
 
@@ -81,21 +81,21 @@ def split_patterns(text: str) -> list[str]:
 
     Never raises: brackets that do not close make one expression, which will not compile.
     """
-    pieces, open_brackets, start, place = [], list[str](), 0, 0
-    while place < len(text):
-        char = text[place]
+    pieces, open_brackets, start, index = [], list[str](), 0, 0
+    while index < len(text):
+        char = text[index]
         if char == "\\":
-            place += 1
+            index += 1
         elif char == "[":
-            place = _class_end(text, place)
+            index = _class_end(text, index)
         elif char in _CLOSES:
             open_brackets.append(_CLOSES[char])
         elif open_brackets and char == open_brackets[-1]:
             open_brackets.pop()
         elif char == "," and not open_brackets:
-            pieces.append(text[start:place])
-            start = place + 1
-        place += 1
+            pieces.append(text[start:index])
+            start = index + 1
+        index += 1
     pieces.append(text[start:])
     return [piece.strip() for piece in pieces if piece.strip()]
 
@@ -105,8 +105,8 @@ def refused(pattern: str, setting: str, why: PatternSyntax) -> ConfigError:
 
     Args:
         pattern: one regular expression.
-        setting: what the error calls the place it comes from.
-        why: it cannot.
+        setting: the name of its source, for the error.
+        why: the reason.
     """
     return ConfigError(
         f"{pattern!r} in the {setting} is not a usable regular expression ({why}).",
@@ -131,10 +131,10 @@ def _compiled(setting: str, text: str, memory_max: int) -> PatternList:
 
 
 def _class_end(text: str, begin: int) -> int:
-    """Return the place of the bracket that closes the character class at `begin`; the text's end if none."""
-    place = begin + 1
-    place += text.startswith("^", place)
-    place += text.startswith("]", place)  # right after the opening bracket it stands for itself
-    while place < len(text) and text[place] != "]":
-        place += 2 if text[place] == "\\" else 1
-    return place
+    """Return the index of the bracket that closes the character class at `begin`; the text's end if none."""
+    index = begin + 1
+    index += text.startswith("^", index)
+    index += text.startswith("]", index)  # right after the opening bracket it stands for itself
+    while index < len(text) and text[index] != "]":
+        index += 2 if text[index] == "\\" else 1
+    return index

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from merge.rows.native.text import Values
 from merge.values.types.table import row_of
 
-#: digits of a fraction of a second where the column's type is not known
+#: digits of a fraction of a second where the column's type is unknown
 FRACTION_MAX = 6
 
 #: the type of ENUM
@@ -56,7 +56,7 @@ def text(values: Any, mysql_type: str = "") -> Any:
 
     Args:
         values: (n,) Array or ChunkedArray of one of the Arrow types that a table's columns have.
-        mysql_type: the column's type as the source writes it, such as `datetime(3)`; empty if not known.
+        mysql_type: the column's type as the source writes it, such as `datetime(3)`; empty if unknown.
 
     Returns:
         (n,) utf8 Array, null where the value is null.
@@ -68,8 +68,8 @@ def text(values: Any, mysql_type: str = "") -> Any:
     array = _one(values)
     if array.type == pa.utf8():
         return array
-    found = _compiled(array, mysql_type)
-    return _printed(array, mysql_type) if found is None else _texts(array, found)
+    compiled = _compiled(array, mysql_type)
+    return _printed(array, mysql_type) if compiled is None else _texts(array, compiled)
 
 
 def values_of(values: Any, mysql_type: str) -> Values:
@@ -80,9 +80,9 @@ def values_of(values: Any, mysql_type: str) -> Values:
         mysql_type: as for `text`.
     """
     array = _one(values)
-    found = _compiled(array, mysql_type)
-    if found is not None:
-        return found
+    compiled = _compiled(array, mysql_type)
+    if compiled is not None:
+        return compiled
     printed = _printed(array, mysql_type)
     return Values("text", len(printed), printed.offset, printed.buffers())
 

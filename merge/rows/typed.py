@@ -10,7 +10,7 @@
     _gtid       utf8            GTID of its transaction; empty if it has none
     _file _pos  utf8, int64     binlog file and the offset at which its transaction begins
     _row        int64           ordinal in the transaction
-    _absent     list<utf8>      columns that are null because their value is not known, see
+    _absent     list<utf8>      columns that are null because their value is unknown, see
                                 `merge.values.rows.absent`; null if every column is known, as with
                                 binlog_row_image=FULL
     _before     struct          on request: the row before the change, null for an insert
@@ -32,8 +32,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merge.errors import SchemaMismatch
-from merge.rows.assemble import BatchRows, Places, Runs, images
-from merge.rows.joined import Definition, joined, said
+from merge.rows.assemble import BatchRows, RowNumbers, Runs, images
+from merge.rows.joined import Definition, joined, type_text
 from merge.rows.ranges import Ranges
 from merge.rows.text import converted
 from merge.values.chunk import Op, TableName, mysql_type_of
@@ -68,7 +68,7 @@ class _Piece:
 
     shard: str
     rows: pa.Table
-    #: the images whose values are wanted, one after the other; a delete has no `after` image
+    #: the images whose values are delivered, one after the other; a delete has no `after` image
     sides: tuple[str, ...]
     #: rows of this piece among the images of all pieces, concatenated in the order of the pieces
     runs: Runs
@@ -95,8 +95,8 @@ def typed(
         batch: a batch's headers and rows.
         table: the table, by the name that consumers know.
         before: whether to add `_before` and `_before_absent`; "updates": only if a row is an update.
-        columns: the columns of the table that are wanted; None: all.
-        added: the columns of `TYPED` that are wanted besides `_op` and `_seq`; None: all.
+        columns: the columns of the table to return; None: all.
+        added: the columns of `TYPED` to return besides `_op` and `_seq`; None: all.
         known: other definitions of the table, see `merge.rows.joined`.
         chosen: types that an operator chose, by the column's name in lower case.
 
@@ -107,40 +107,40 @@ def typed(
         SchemaMismatch: a column's types in shards or versions cannot be joined, a value does not fit the
             column's type, or a column has the name of one that is added here.
     """
-    places = Places(batch)
-    pieces = list(_pieces(places, table))
+    numbers = RowNumbers(batch)
+    pieces = list(_pieces(numbers, table))
     before = any(_has(piece.rows, Op.UPDATE) for piece in pieces) if before == "updates" else before
     schema = _schema(batch, table, pieces, known, chosen)
     _check_names(table, schema, before)
     if columns is not None:
         schema = pa.schema([each for each in schema if each.name in columns], metadata=schema.metadata)
-    wanted = [each for each in TYPED if added is None or each.name in {"_op", "_seq", *added}]
+    header_fields = [each for each in TYPED if added is None or each.name in {"_op", "_seq", *added}]
     runs = Runs.in_merged_order([piece.runs for piece in pieces])
     together = [each for piece in pieces for each in _images(piece, schema, table, before)]
-    taken = _taken(together, runs, schema, before)
-    header_columns = places.columns(runs, {each.name.removeprefix("_") for each in wanted}) | {
+    rows = _gathered(together, runs, schema, before)
+    header_columns = numbers.columns(runs, {each.name.removeprefix("_") for each in header_fields}) | {
         "op": pa.DictionaryArray.from_arrays(
-            (taken.column("_op").to_numpy() - np.uint8(Op.INSERT)).astype(np.int32),
+            (rows.column("_op").to_numpy() - np.uint8(Op.INSERT)).astype(np.int32),
             pa.array(OPS, pa.utf8()),
         ),
-        "absent": taken.column("_absent"),
+        "absent": rows.column("_absent"),
     }
-    own = [taken.column(name) for name in schema.names]
-    ours = [header_columns[each.name.removeprefix("_")] for each in wanted]
-    extra = [taken.schema.field(name) for name in (BEFORE, BEFORE_ABSENT)] if before else []
+    own = [rows.column(name) for name in schema.names]
+    ours = [header_columns[each.name.removeprefix("_")] for each in header_fields]
+    extra = [rows.schema.field(name) for name in (BEFORE, BEFORE_ABSENT)] if before else []
     return pa.table(
-        [*own, *ours, *(taken.column(each.name) for each in extra)],
-        schema=pa.schema([*schema, *wanted, *extra], metadata=schema.metadata),
+        [*own, *ours, *(rows.column(each.name) for each in extra)],
+        schema=pa.schema([*schema, *header_fields, *extra], metadata=schema.metadata),
     )
 
 
-def _pieces(places: Places, table: TableName) -> Iterator[_Piece]:
+def _pieces(numbers: RowNumbers, table: TableName) -> Iterator[_Piece]:
     base = 0
-    names = places.batch.shard_names
-    for shard, part in enumerate(places.batch.shards):
-        for rows in (found.rows for found in part.tables if found.name == table and len(found.rows)):
+    names = numbers.batch.shard_names
+    for shard, part in enumerate(numbers.batch.shards):
+        for rows in (each.rows for each in part.tables if each.name == table and len(each.rows)):
             deleted = _has(rows, Op.DELETE)
-            runs = places.runs(shard, rows, base, base + len(rows) if deleted else None)
+            runs = numbers.runs(shard, rows, base, base + len(rows) if deleted else None)
             yield _Piece(names[shard], rows, ("after", "before") if deleted else ("after",), runs)
             base += len(rows) * (1 + deleted)
 
@@ -162,13 +162,13 @@ def _schema(
     chosen: Mapping[str, Any] | None,
 ) -> Any:
     newest_first = sorted(pieces, key=lambda piece: -int(piece.runs.seq[-1]))
-    found = [piece.definition for piece in newest_first] or [
+    definitions = [piece.definition for piece in newest_first] or [
         definition(name, each.rows)
         for name, part in zip(batch.shard_names, batch.shards, strict=True)
         for each in part.tables
         if each.name == table
     ]
-    schema = joined(table, found, known, chosen)
+    schema = joined(table, definitions, known, chosen)
     return schema.with_metadata(newest_first[0].rows.schema.metadata if newest_first else None)
 
 
@@ -199,36 +199,36 @@ def _before(piece: _Piece, schema: pa.Schema, table: TableName) -> dict[str, Any
 def _absent(rows: pa.Table, image: str, schema: pa.Schema) -> Any:
     names = {name.lower(): name for name in schema.names}
     columns = [column.name for column in rows.schema.field("after").type]
-    named = [names.get(name.lower(), name) for name in columns]
-    return absent_names(absent_in(rows, image), named, len(rows))
+    joined_names = [names.get(name.lower(), name) for name in columns]
+    return absent_names(absent_in(rows, image), joined_names, len(rows))
 
 
 def _aligned(piece: _Piece, side: str, schema: pa.Schema, table: TableName) -> list[Any]:
     """Return the columns of `schema` out of images; nulls where they have no such column."""
     image, columns = images(piece.rows, side), []
-    places = {column.name.lower(): place for place, column in enumerate(image.type)}
-    for wanted in schema:
-        place = places.get(wanted.name.lower())
-        if place is None:
-            columns.append(pa.chunked_array([pa.nulls(len(image), wanted.type)]))
+    indexes = {column.name.lower(): index for index, column in enumerate(image.type)}
+    for target in schema:
+        index = indexes.get(target.name.lower())
+        if index is None:
+            columns.append(pa.chunked_array([pa.nulls(len(image), target.type)]))
             continue
-        values, column = pc.struct_field(image, [place]), image.type.field(place)
+        values, column = pc.struct_field(image, [index]), image.type.field(index)
         try:
-            columns.append(converted(values, wanted.type, mysql_type_of(column)))
+            columns.append(converted(values, target.type, mysql_type_of(column)))
         except pa.ArrowException:
             raise SchemaMismatch(
-                f"A value of column {wanted.name} of {table} does not fit {wanted.type}. "
-                f"The column is {said(column)} in shard {piece.shard}.",
+                f"A value of column {target.name} of {table} does not fit {target.type}. "
+                f"The column is {type_text(column)} in shard {piece.shard}.",
                 hint="Choose a type that takes every value: canal-group schema resolve "
-                f"{table} {shlex.quote(wanted.name)} --type text.",
+                f"{table} {shlex.quote(target.name)} --type text.",
                 table=str(table),
-                column=wanted.name,
-                types=f"{column.type}, {wanted.type}",
+                column=target.name,
+                types=f"{column.type}, {target.type}",
             ) from None
     return columns
 
 
-def _taken(images: Sequence[pa.Table], runs: Runs, schema: pa.Schema, before: bool) -> Any:
+def _gathered(images: Sequence[pa.Table], runs: Runs, schema: pa.Schema, before: bool) -> Any:
     if images:
         return Ranges(runs.first, runs.length).table(pa.concat_tables(images))
     extra = [pa.field(BEFORE, pa.struct(list(schema))), pa.field(BEFORE_ABSENT, NAMES)] if before else []

@@ -8,7 +8,7 @@
     ENUM, text            text
     DATE, DATETIME        a timestamp without a zone; a date is its midnight
 
-Every other pair of different types has none: no type takes the values of both without saying less or more.
+Every other pair of different types has none: no type takes the values of both exactly.
 The result does not depend on the order of the types.
 """
 
@@ -36,14 +36,14 @@ def widest(types: Iterable[Any]) -> Any:
     Args:
         types: Arrow types that a table's columns have; at least one.
     """
-    found = list(dict.fromkeys(types))
-    if len(found) > 1 and not all(map(pa.types.is_dictionary, found)):
-        found = list(dict.fromkeys(_plain(each) for each in found))
-    if len(found) == 1:
-        return found[0]
+    kinds = list(dict.fromkeys(types))
+    if len(kinds) > 1 and not all(map(pa.types.is_dictionary, kinds)):
+        kinds = list(dict.fromkeys(_plain(each) for each in kinds))
+    if len(kinds) == 1:
+        return kinds[0]
     for takes, widen in _FAMILIES:
-        if all(takes(each) for each in found):
-            return widen(found)
+        if all(takes(each) for each in kinds):
+            return widen(kinds)
     return None
 
 

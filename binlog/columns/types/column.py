@@ -47,9 +47,9 @@ class Column:
     #: ENUM's or SET's values in the order of their definition
     values: tuple[str, ...] = ()
     geometry: str = ""
-    #: the name of its type if a lookup says it, and table maps call it BINARY; empty for other columns
+    #: the name of its type if a lookup has it, and table maps call it BINARY; empty for other columns
     address: str = ""
-    #: what a lookup says of it; table maps do not
+    #: as a lookup has it; table maps do not
     role: Role = Role.PLAIN
 
     @property
@@ -59,7 +59,7 @@ class Column:
 
     @property
     def sign(self) -> str:
-        """What its type's SQL name ends in."""
+        """The end of its type's SQL name."""
         return " unsigned" if self.unsigned else ""
 
 
@@ -108,7 +108,7 @@ class Stored:
     plan: Callable[[Column], ColumnPlan]
     #: bytes of metadata in a table map
     meta_size: int = 0
-    #: returns the column that a table map's metadata says
+    #: returns the column that a table map's metadata describes
     read: Callable[[ColumnType, bytes], Column] = _bare
     #: returns whether a column of this size is possible; the decoders of rows rely on that
     possible: Callable[[Column], bool] = _any

@@ -15,16 +15,16 @@ _FRACTION_MAX = 6
 OLD = frozenset(row.old for row in TABLE if row.old is not None)
 
 
-def _named(row: TypeRow, column: Column) -> str:
+def _with_decimals(row: TypeRow, column: Column) -> str:
     return f"{row.name}({column.decimals})" if column.decimals else row.name
 
 
 def old(row: TypeRow) -> Stored:
     """Return how values of a row's old type are stored."""
-    assert row.old is not None, "its old type is asked for"
+    assert row.old is not None, "the row has an old type"
     return Stored(
         row.old,
-        lambda column: _named(row, column),
+        lambda column: _with_decimals(row, column),
         lambda _: row.arrow,
         lambda column: (f"{row.name}_hires" if column.decimals else row.name, column.decimals, 0, ()),
     )
@@ -33,7 +33,7 @@ def old(row: TypeRow) -> Stored:
 def _new(row: TypeRow) -> Stored:
     return Stored(
         row.code,
-        lambda column: _named(row, column),
+        lambda column: _with_decimals(row, column),
         lambda _: row.arrow,
         lambda column: (f"{row.name}2", column.decimals, 0, ()),
         meta_size=1,

@@ -44,21 +44,21 @@ def _inet6(value: bytes) -> str:
     begin, size = _zeros(words)
     if words[:6] == _MAPPED or (words[:6] == _COMPATIBLE and words[6]):
         return ("::ffff:" if words[5] else "::") + _inet4(value[12:])
-    shown = [f"{word:x}" for word in words]
+    groups = [f"{word:x}" for word in words]
     if not size:
-        return ":".join(shown)
-    return ":".join(shown[:begin]) + "::" + ":".join(shown[begin + size :])
+        return ":".join(groups)
+    return ":".join(groups[:begin]) + "::" + ":".join(groups[begin + size :])
 
 
 def _zeros(words: tuple[int, ...]) -> tuple[int, int]:
     """Return where the first of the longest runs of zeros begins, and its length."""
     best = (0, 0)
     begin = 0
-    for place in range(_WORDS):
-        if words[place]:
-            begin = place + 1
-        elif place + 1 - begin > best[1]:
-            best = begin, place + 1 - begin
+    for index in range(_WORDS):
+        if words[index]:
+            begin = index + 1
+        elif index + 1 - begin > best[1]:
+            best = begin, index + 1 - begin
     return best
 
 

@@ -44,14 +44,14 @@ def read_columns(types: bytes, cursor: ByteCursor, table: str) -> list[Column]:
         table: its name, for errors.
 
     Raises:
-        UnsupportedEvent: a column's type is not known.
+        UnsupportedEvent: a column's type is unknown.
         CorruptEvent: a column's size is impossible, or lengths do not fit.
     """
     meta_end = cursor.packed() + cursor.at
     columns = [_column(number, cursor, table) for number in types]
-    for place, column in enumerate(columns, start=1):
+    for ordinal, column in enumerate(columns, start=1):
         if not TYPES[column.type].possible(column):
-            raise CorruptEvent(f"Column {place} of {table} is a {column.type.name} of an impossible size.")
+            raise CorruptEvent(f"Column {ordinal} of {table} is a {column.type.name} of an impossible size.")
     if cursor.at != meta_end:
         raise UnsupportedEvent(
             f"Columns of {table} are stored in an unknown format.",
@@ -68,7 +68,7 @@ def _column(number: int, cursor: ByteCursor, table: str) -> Column:
     row = TYPES.get(number)
     if row is None:
         raise UnsupportedEvent(
-            f"A column of {table} has type {number}, which is not known.",
+            f"A column of {table} has type {number}, which is unknown.",
             hint=_OLD_DECIMAL_HINT if number == _OLD_DECIMAL else _NEWER_HINT,
         )
     return row.read(row.type, cursor.take(row.meta_size))
@@ -79,7 +79,7 @@ def _array_column(cursor: ByteCursor, table: str) -> Column:
     element = cursor.u8()
     if element not in _ELEMENT_META_SIZE:
         raise UnsupportedEvent(
-            f"A column of {table} is an array of type {element}, which is not known.", hint=_NEWER_HINT
+            f"A column of {table} is an array of type {element}, which is unknown.", hint=_NEWER_HINT
         )
     cursor.take(_ELEMENT_META_SIZE[element])
     return Column(ColumnType.JSON, size=_ARRAY_LENGTH_SIZE)

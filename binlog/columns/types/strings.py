@@ -17,7 +17,7 @@ from merge.values.types.table import TABLE, ColumnType, TypeRow
 
 #: longest CHAR or VARCHAR, in bytes, whose stored length has one byte
 SHORT_MAX = 255
-#: a BLOB's length may have so many bytes
+#: possible bytes of a BLOB's length
 LENGTHS = range(1, 5)
 #: names of types by their storage, whether they are of bytes, and the bytes of their values' length
 _NAMES: dict[tuple[Storage, bool, int], str] = {
@@ -48,7 +48,7 @@ def _arrow(column: Column) -> Any:
     return pa.utf8()
 
 
-def _named(storage: Storage, column: Column, size: int) -> str:
+def _with_size(storage: Storage, column: Column, size: int) -> str:
     return f"{_NAMES[storage, column.binary, 0]}({size // charset_of(column.collation).width})"
 
 
@@ -73,7 +73,7 @@ def _read_string(kind: ColumnType, meta: bytes) -> Column:
 def _char(row: TypeRow) -> Stored:
     return Stored(
         row.code,
-        lambda column: column.address or _named(row.storage, column, column.size),
+        lambda column: column.address or _with_size(row.storage, column, column.size),
         _arrow,
         _char_plan,
         meta_size=2,
@@ -85,7 +85,7 @@ def _char(row: TypeRow) -> Stored:
 def _varchar(row: TypeRow) -> Stored:
     return Stored(
         row.code,
-        lambda column: _named(row.storage, column, column.size),
+        lambda column: _with_size(row.storage, column, column.size),
         _arrow,
         lambda column: ("string", _length(column), 0, ()),
         meta_size=2,
@@ -109,13 +109,13 @@ def _blob(row: TypeRow) -> Stored:
 
 def packed(row: TypeRow) -> Stored:
     """Return how values of a row's compressed type are stored."""
-    assert row.packed is not None, "its compressed type is asked for"
+    assert row.packed is not None, "the row has a compressed type"
     plain = STORED[row.storage](row)
     stored = replace(plain, type=row.packed, plan=lambda column: ("packed", *plain.plan(column)[1:]))
     if row.storage is Storage.BLOB:
         return stored
     # The size includes the byte that says how it is compressed.
-    return replace(stored, sql=lambda column: _named(row.storage, column, column.size - 1))
+    return replace(stored, sql=lambda column: _with_size(row.storage, column, column.size - 1))
 
 
 def _quoted(values: tuple[str, ...]) -> str:

@@ -83,7 +83,7 @@ class _Clauses:
                 continue
             words.count(CLAUSE)
             renames = words.sees("RENAME") and words.peek(1).word not in _RENAMED_PARTS
-            # Indexes are switched on or off, or partitions are changed: no new table is made.
+            # Indexes are switched on or off, or partitions are changed: the table stays the same.
             self._alter.others |= not renames and words.peek(1).word not in ("KEYS", "PARTITION")
             by_word = self._by_word.get(words.peek().word)
             self._optional = False
@@ -144,7 +144,7 @@ class _Clauses:
             if words.sees("("):
                 words.in_parentheses(lambda: self._element(if_not_exists=if_not_exists), CLAUSE)
             else:
-                self._place("", words.column_name(), if_exists=if_not_exists)
+                self._read_column("", words.column_name(), if_exists=if_not_exists)
 
     def _period(self) -> None:
         self._words.expect("PERIOD")
@@ -158,9 +158,9 @@ class _Clauses:
         elif sees_key(self._words):
             self._alter.keys.append(read_key(self._words))
         else:
-            self._place("", self._words.column_name(), if_exists=if_not_exists)
+            self._read_column("", self._words.column_name(), if_exists=if_not_exists)
 
-    def _place(self, old: str, name: str, *, if_exists: bool) -> None:
+    def _read_column(self, old: str, name: str, *, if_exists: bool) -> None:
         words = self._words
         column = read_column(words, self._charsets, name)
         position = None
@@ -176,13 +176,13 @@ class _Clauses:
         self._words.skip("COLUMN")
         if_exists = self._words.skip_if_exists()
         name = self._words.column_name()
-        self._place(name, name, if_exists=if_exists)
+        self._read_column(name, name, if_exists=if_exists)
 
     def _change(self) -> None:
         self._words.skip("COLUMN")
         if_exists = self._words.skip_if_exists()
         old = self._words.column_name()
-        self._place(old, self._words.column_name(), if_exists=if_exists)
+        self._read_column(old, self._words.column_name(), if_exists=if_exists)
 
     def _drop(self) -> None:
         words, alter = self._words, self._alter

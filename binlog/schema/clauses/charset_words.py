@@ -1,4 +1,4 @@
-"""Charset words: what the names of charsets and collations in a statement mean to its server and session."""
+"""Charset words: the meaning of names of charsets and collations in a statement of a server and session."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from binlog.schema.statement import SqlMode, Statement
 
 
 class Charsets:
-    """What names of charsets and collations mean to a statement.
+    """The meaning of names of charsets and collations in a statement.
 
     Args:
-        statement: it, with its server and session.
-        utf8_is_utf8mb3: what `utf8` means.
+        statement: the statement, with its server and session.
+        utf8_is_utf8mb3: the meaning of `utf8`.
     """
 
     def __init__(self, statement: Statement, *, utf8_is_utf8mb3: bool = True) -> None:
@@ -37,17 +37,17 @@ class Charsets:
             return session[name]
         # A session that has set some has set them instead of the defaults of MariaDB 11.5.
         version = (server.major, server.minor) if session is None else (min(server.major, 10), server.minor)
-        found = default_collation(name, mariadb=server.mariadb, version=version)
-        if found is None:
+        number = default_collation(name, mariadb=server.mariadb, version=version)
+        if number is None:
             raise UnreadableError(f"charset {charset} is unknown")
-        return found
+        return number
 
     def collation(self, name: str, charset: int | None) -> int:
         """Return a collation's number.
 
         Args:
             name: as the statement has it; DEFAULT: the default of the charset.
-            charset: a collation of the charset that a name without one refers to; None: not known.
+            charset: a collation of the charset that a name without one refers to; None: unknown.
 
         Raises:
             UnreadableError: the collation is unknown.
@@ -58,10 +58,10 @@ class Charsets:
         if name.lower().startswith("utf8_"):
             name = self._utf8 + name[len("utf8") :]
         server = self._statement.server
-        found = collation_number(name, mariadb=server.mariadb, charset=own)
-        if found is None:
+        number = collation_number(name, mariadb=server.mariadb, charset=own)
+        if number is None:
             raise UnreadableError(f"collation {name} is unknown")
-        return found
+        return number
 
 
 _CLAUSE_WORDS = ("CHARACTER", "CHAR", "CHARSET", "COLLATE")
@@ -95,15 +95,15 @@ class CharsetClauses:
         return False
 
     @property
-    def said(self) -> bool:
+    def any(self) -> bool:
         """Whether there is any clause."""
         return self.charset is not None or bool(self.collation) or self.to_default
 
-    def chosen(self, default: int | None, outer: int | None = None) -> int | None:
-        """Return the collation that the clauses choose; None: it is not known.
+    def collation_or(self, default: int | None, outer: int | None = None) -> int | None:
+        """Return the collation of the clauses, or a default; None if it is unknown.
 
         Args:
-            default: what no clause means.
+            default: the collation without a clause.
             outer: a collation of the charset that CHARACTER SET DEFAULT means; None: `default`.
 
         Raises:

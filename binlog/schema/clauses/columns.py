@@ -9,7 +9,7 @@ from binlog.schema.clauses.references import skip_references
 from binlog.schema.clauses.types import read_type
 from binlog.schema.clauses.words import Words
 from binlog.schema.definition import ColumnDefinition, Generated, Visibility
-from binlog.schema.resolving import Type, chosen, resolved
+from binlog.schema.resolving import Type, resolved, with_collation
 
 #: attributes without a meaning for rows, which a value follows
 _IDLE_ATTRIBUTES = {
@@ -21,7 +21,7 @@ _IDLE_ATTRIBUTES = {
     "SRID",
     "REF_SYSTEM_ID",
 }
-#: words that end an expression without parentheses: they begin the next attribute, or what follows a column
+#: words that end an expression without parentheses: they begin the next attribute, or follow a column
 _AFTER_VALUE = {
     *_IDLE_ATTRIBUTES,
     "AFTER",
@@ -59,7 +59,7 @@ class ColumnWords:
     name: str
     type: Type
     charsets: Charsets
-    #: None: not said
+    #: None: no attribute for it
     nullable: bool | None = None
     generated: Generated = Generated.NO
     invisible: bool = False
@@ -78,15 +78,15 @@ class ColumnWords:
         """Return the column.
 
         Args:
-            table_collation: the table's default; None: not known.
+            table_collation: the table's default; None: unknown.
             explicit_timestamps: whether a TIMESTAMP may be NULL unless it says otherwise.
             strict: whether a column that is too long is an error.
             mariadb: whether the server is MariaDB.
 
         Raises:
-            UnreadableError: it depends on what is not known.
+            UnreadableError: it depends on something unknown.
         """
-        kind, collation = chosen(self.type, table_collation, self.charsets)
+        kind, collation = with_collation(self.type, table_collation, self.charsets)
         column = resolved(kind, collation, strict=strict, mariadb=mariadb)
         nullable = self.nullable
         if nullable is None:
@@ -102,7 +102,7 @@ class ColumnWords:
 
 
 def read_column(words: Words, charsets: Charsets, name: str) -> ColumnWords:
-    """Read a column's definition, after its name, up to what belongs to the table again.
+    """Read a column's definition, after its name, up to the next clause of the table.
 
     Raises:
         UnreadableError: it is not understood.
@@ -181,9 +181,9 @@ def _generated(words: Words, column: ColumnWords) -> ColumnWords:
             words.expect("END")
         generated = Generated.ROW_START if start else Generated.ROW_END
         return replace(column, generated=generated, nullable=False)
-    words.note_names()
+    words.collect_names()
     words.skip_group()
-    reads = words.noted()
+    reads = words.collected()
     stored = words.skip_any("STORED", "PERSISTENT")
     words.skip("VIRTUAL")
     return replace(column, generated=Generated.STORED if stored else Generated.VIRTUAL, reads=reads)
@@ -200,12 +200,12 @@ def _skip_idle(words: Words) -> bool:
 
 
 def skip_default(words: Words) -> tuple[str, ...]:
-    """Take the value after DEFAULT: whatever comes before the next attribute, or the end of the column.
+    """Take the value after DEFAULT: all words before the next attribute, or the end of the column.
 
     Returns:
         The words in it that may be names of columns.
     """
-    words.note_names()
+    words.collect_names()
     if words.skip("CASE"):
         _skip_case(words)
     elif not words.sees("("):
@@ -218,7 +218,7 @@ def skip_default(words: Words) -> tuple[str, ...]:
             qualified = words.take().word in (".", "@")
             if qualified and not words.sees("@"):
                 words.take()
-    return words.noted()
+    return words.collected()
 
 
 def _skip_case(words: Words) -> None:

@@ -19,7 +19,7 @@ _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "TABLE", "AS", "IGNORE", "REPLACE")
 
 @dataclass(slots=True)
 class TableWords:
-    """What a CREATE TABLE says, before its schema's collation is known."""
+    """The content of a CREATE TABLE, before its schema's collation is known."""
 
     charset: CharsetClauses
     columns: list[ColumnWords] = field(default_factory=list)
@@ -38,7 +38,7 @@ class TableWords:
 
         Args:
             draft: an empty one, of the table's name.
-            default_collation: its schema's; None: not known.
+            default_collation: its schema's; None: unknown.
             words: the statement.
 
         Raises:
@@ -46,7 +46,7 @@ class TableWords:
         """
         if self.queried:
             raise UnreadableError("columns come from a query")
-        draft.collation = self.charset.chosen(default_collation)
+        draft.collation = self.charset.collation_or(default_collation)
         draft.versioned = self.versioned
         draft.engine = self.engine
         draft.add_periods(self.periods)
@@ -69,14 +69,14 @@ def define(draft: Draft, column: ColumnWords, *, words: Words) -> ColumnDefiniti
 
 
 def keys_of(column: ColumnWords) -> list[KeyWords]:
-    """Return the keys that a column's attributes ask for."""
+    """Return the keys of a column's attributes."""
     part = (KeyPart(column.name),)
-    asked = (
+    kinds = (
         (column.primary, KeyKind.PRIMARY),
         (column.unique, KeyKind.UNIQUE),
         (column.refers, KeyKind.FOREIGN),
     )
-    return [KeyWords(kind, "", part) for is_asked, kind in asked if is_asked]
+    return [KeyWords(kind, "", part) for has_attribute, kind in kinds if has_attribute]
 
 
 def read_table(words: Words, charsets: Charsets) -> TableWords:
@@ -105,12 +105,12 @@ def _element(words: Words, charsets: Charsets, table: TableWords) -> None:
 
 
 def read_period(words: Words) -> dict[str, tuple[str, ...]]:
-    """Read what follows PERIOD FOR, the name and the columns; return the columns by the name."""
+    """Read the name and the columns after PERIOD FOR; return the columns by the name."""
     return {words.name(): tuple(words.in_parentheses(words.name))}
 
 
 def _read_options(words: Words, table: TableWords) -> None:
-    """Read what follows the columns; what is not understood has no meaning for rows, and is noted."""
+    """Read the options after the columns; an unknown one has no meaning for rows, and is recorded."""
     while not words.ended:
         if table.charset.read(words) or words.skip("DEFAULT"):
             continue

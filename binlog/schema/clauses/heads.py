@@ -1,4 +1,4 @@
-"""Heads: what a statement defines by its first words, and the tables that it names."""
+"""Heads: the kind of object that a statement defines, by its first words, and the tables that it names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OBJECTS_WITHOUT_ROWS = {
 INDEX_WORDS = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "INDEX", "ONLINE", "OFFLINE")
 #: new names of tables in one statement
 NEW_NAMES_MAX = 1000
-#: statements that define no table; those that change rows are not this package's to judge
+#: statements that define no table; others decide about those that change rows
 IDLE = {
     "ANALYZE",
     "BEGIN",
@@ -83,7 +83,7 @@ def is_without_rows(words: Words) -> bool:
 
 
 def skip_modifiers(words: Words) -> None:
-    """Take what says how a view or a routine is run, before its kind."""
+    """Take the words before the kind of a view or a routine, which say how it is run."""
     while True:
         if words.skip("DEFINER"):
             words.skip("=")
@@ -102,12 +102,12 @@ def skip_modifiers(words: Words) -> None:
 def all_names(words: Words) -> list[SourceName]:
     """Return the tables of a DROP, RENAME or ALTER TABLE, as far as their names follow one another."""
     words.skip_if_exists()
-    found = []
+    names = []
     while words.peek().kind in (Kind.WORD, Kind.NAME):
-        found.append(words.table_name())
+        names.append(words.table_name())
         if not words.skip("TO") and not words.skip(","):
             break
-    return [*found, *later_names(words)]
+    return [*names, *later_names(words)]
 
 
 def later_names(words: Words) -> list[SourceName]:
@@ -116,16 +116,16 @@ def later_names(words: Words) -> list[SourceName]:
     Raises:
         UnreadableError: there are more than any statement has.
     """
-    found: list[SourceName] = []
+    names: list[SourceName] = []
     while words.skip_to("RENAME"):
-        if len(found) == NEW_NAMES_MAX:
+        if len(names) == NEW_NAMES_MAX:
             raise words.unexpected("a table has too many new names")
         words.take()
         if words.sees_any("COLUMN", "INDEX", "KEY"):
             continue
         words.skip_any("TO", "AS", "=")
         try:
-            found.append(words.table_name())
+            names.append(words.table_name())
         except UnreadableError:
             continue
-    return found
+    return names

@@ -37,7 +37,7 @@ _CONSTRAINT_WORDS = (
 
 
 class KeyKind(Enum):
-    """What a key is to rows."""
+    """The kind of a key, as far as it matters for rows."""
 
     PRIMARY = "primary"
     UNIQUE = "unique"
@@ -81,7 +81,7 @@ def sees_key(words: Words) -> bool:
 
 
 def read_key(words: Words) -> KeyWords:
-    """Read a key or constraint, up to what follows it; options that are not understood do not matter.
+    """Read a key or constraint, up to its end; options that are not understood do not matter.
 
     Raises:
         UnreadableError: its columns are not understood.
@@ -113,7 +113,7 @@ def read_index(words: Words, kind: KeyKind, name: str, *, hashed: bool) -> KeyWo
 
     Args:
         words: the statement.
-        kind: what the key is.
+        kind: the kind of the key.
         name: its name.
         hashed: whether USING HASH came before.
     """

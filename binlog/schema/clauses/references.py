@@ -1,4 +1,4 @@
-"""References: what follows a foreign key's REFERENCES, which has no meaning for rows."""
+"""References: the words after a foreign key's REFERENCES, which have no meaning for rows."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def read_engine(words: Words) -> str:
 def skip_table_option(words: Words) -> bool:
     """Take an option without a meaning for rows; return whether one came.
 
-    Any name with an equals sign is an option; one that is not known is noted.
+    Any name with an equals sign is an option; an unknown one is recorded.
     """
     if words.skip_option(_OPTIONS | _ENGINE_OPTIONS):
         return True

@@ -1,6 +1,6 @@
 """Types: a column's type as a statement has it, with its size, sign, charset and values.
 
-Rules: "Data Types" in MySQL's reference manual and MariaDB's, and what MySQL 9.7 and MariaDB 10.11 do.
+Rules: "Data Types" in MySQL's reference manual and MariaDB's, and how MySQL 9.7 and MariaDB 10.11 behave.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DECIMAL_DIGITS = 10
 
 
 def read_type(words: Words, charsets: Charsets) -> Type:
-    """Read a column's type with what belongs to it: size, sign, charset, values.
+    """Read a column's type with its size, sign, charset and values.
 
     Raises:
         UnreadableError: the type is unknown.
@@ -45,7 +45,7 @@ def read_type(words: Words, charsets: Charsets) -> Type:
 
 
 def _word(words: Words) -> str:
-    """Take a type's name; return what it is called without the dialects of other databases."""
+    """Take a type's name; return it without the dialects of other databases."""
     statement = words.statement
     dialect, word = "", words.take().word
     if word in _DIALECTS and words.skip("."):
@@ -160,7 +160,7 @@ def _literal(words: Words) -> str | bytes:
     try:
         if client == BINARY_COLLATION:
             return _client_bytes(words).decode(codec)
-        # The servers take a question mark for what the charset lacks.
+        # The servers take a question mark for a character that the charset lacks.
         return words.text().encode(codec, "replace").decode(codec)
     except UnicodeError as error:
         raise UnreadableError("a text cannot be converted to the connection's charset") from error
@@ -232,7 +232,7 @@ def _national(words: Words, charsets: Charsets, word: str) -> Type:
 
 
 def _with_charset(words: Words, charsets: Charsets, kind: Type) -> Type:
-    """Read what may follow a text type: ASCII, UNICODE, BYTE, BINARY and CHARACTER SET, in any order."""
+    """Read the words after a text type: ASCII, UNICODE, BYTE, BINARY and CHARACTER SET, in any order."""
     charset, by_code = kind.charset, False
     while True:
         if words.skip("BINARY"):
@@ -283,7 +283,7 @@ def _spatial(words: Words, _charsets: Charsets, _word: str) -> Type:
     return Type("geomcollection" if modern else "geometrycollection")
 
 
-#: what is read after the name of a type
+#: the reader of the words after the name of a type
 _SPELLED: dict[Spelling, Callable[[Words, Charsets, TypeRow], Type]] = {
     Spelling.BARE: _bare,
     Spelling.MEANINGLESS: _meaningless,

@@ -14,11 +14,11 @@ from binlog.schema.names import folded
 from binlog.schema.statement import Statement
 
 _Item = TypeVar("_Item")
-#: words of a statement that are noted as not understood
+#: words of a statement that are recorded as not understood
 PASSED_OVER_MAX = 8
 #: names in one expression: as many as a table has columns
 NAMES_MAX = 4_096
-#: what one statement may list, each item with its weight: more than an ENUM has values (65,535)
+#: the items that one statement may list, each item with its weight: more than an ENUM has values (65,535)
 WEIGHT_MAX = 131_072
 #: weight of what is more than a value: more of it fits than a table has columns (4,096), with its keys
 CLAUSE = 24
@@ -34,7 +34,7 @@ class Words:
     """Reads a statement from left to right; it holds no more of its tokens than it looks ahead.
 
     Args:
-        statement: what is read.
+        statement: the statement.
         shown: whether it is the text of SHOW CREATE TABLE, which says NOT NULL wherever it is meant.
         whole: whether all of it is cut into tokens first; then semicolons at its end are left out.
 
@@ -50,18 +50,18 @@ class Words:
         #: tokens that were looked at, and not taken
         self._ahead: list[Token] = []
         self._weight = 0
-        #: what `note_names` notes; None: nothing
+        #: the words that `collect_names` collects; None: it was not called
         self._names: set[str] | None = None
         self._lexer = statement.lexer()
         if whole:
             self._lexer.trim()
 
-    def note_names(self) -> None:
-        """Begin to note the words that may be names, of an expression that is taken."""
+    def collect_names(self) -> None:
+        """Begin to collect the words of an expression that may be names."""
         self._names = set()
 
-    def noted(self) -> tuple[str, ...]:
-        """Return what was noted since `note_names`, folded and in order, and note no more."""
+    def collected(self) -> tuple[str, ...]:
+        """Return the words since `collect_names`, folded and in order, and collect no more."""
         names, self._names = self._names or (), None
         return tuple(sorted(names))
 
@@ -103,17 +103,17 @@ class Words:
 
     def skip(self, *words: str) -> bool:
         """Take these keywords if they come next; return whether they did."""
-        found = self.sees(*words)
-        if found:
+        comes = self.sees(*words)
+        if comes:
             del self._ahead[: len(words)]
-        return found
+        return comes
 
     def skip_any(self, *words: str) -> bool:
         """Take one of these keywords if it comes next; return whether it did."""
-        found = self.peek().word in words
-        if found:
+        comes = self.peek().word in words
+        if comes:
             del self._ahead[0]
-        return found
+        return comes
 
     def expect(self, *words: str) -> None:
         """Take these keywords.
@@ -158,7 +158,7 @@ class Words:
         """Take a token that says something, which all of its bytes must.
 
         Raises:
-            UnreadableError: some are no characters of the client's charset.
+            UnreadableError: some are not characters of the client's charset.
         """
         if not is_whole(self.peek().text):
             charset = charset_of_client(self.statement.client_collation).name
@@ -211,22 +211,22 @@ class Words:
 
         Args:
             words: in upper case.
-            flat: whether to pass over what is in parentheses, and names after a dot.
+            flat: whether to skip parentheses with their content, and names after a dot.
 
         Raises:
-            UnreadableError: a parenthesis that is passed over is not closed.
+            UnreadableError: a parenthesis that is skipped is not closed.
         """
         self._rewind()
         self._ahead = [self._lexer.skip_to(frozenset(words), flat)]
         return not self.ended
 
     def finds(self, *words: str) -> str:
-        """Return which of these keywords comes first in what is left, and take nothing; empty: none does."""
+        """Return which of these keywords comes first in the rest, and take nothing; empty if none does."""
         here = self.peek()
         self._rewind()
-        found = self._lexer.skip_to(frozenset(words), False)
+        token = self._lexer.skip_to(frozenset(words), False)
         self._lexer.go_to(here)
-        return found.word
+        return token.word
 
     def skip_item(self) -> None:
         """Take everything up to the next comma, or the end of the list, which has no meaning for rows."""
@@ -239,23 +239,23 @@ class Words:
         if here.word != "(":
             return here.word in _QUERY_WORDS
         self._rewind()
-        found = self._lexer.after_parentheses()
+        token = self._lexer.after_parentheses()
         self._lexer.go_to(here)
-        return found.word in _QUERY_WORDS
+        return token.word in _QUERY_WORDS
 
     def sees_option(self) -> bool:
         """Return whether an option with an equals sign comes next."""
         return self.peek().is_option and self.peek(1).word == "="
 
-    def skip_option(self, known: AbstractSet[str]) -> bool:
-        """Take an option with an equals sign and its value, and note it if it is not known.
+    def skip_option(self, options: AbstractSet[str]) -> bool:
+        """Take an option with an equals sign and its value, and record it if it is unknown.
 
         Returns:
             Whether one came.
         """
         if not self.sees_option():
             return False
-        if self.peek().word not in known:
+        if self.peek().word not in options:
             self.pass_over()
         self.take()
         self.take()
@@ -263,7 +263,7 @@ class Words:
         return True
 
     def pass_over(self) -> None:
-        """Note that the word that comes next is not understood, and has no meaning for rows."""
+        """Record that the next word is not understood, and has no meaning for rows."""
         word = self.peek().word
         if word and len(self.passed_over) < PASSED_OVER_MAX:
             self.passed_over.append(word[:_SHOWN_CHARS])
@@ -312,12 +312,12 @@ class Words:
         self.expect(")")
         return items
 
-    def unexpected(self, wanted: str = "it is not understood") -> UnreadableError:
+    def unexpected(self, complaint: str = "it is not understood") -> UnreadableError:
         """Return the error that says where something else comes than should; it quotes nothing."""
         token = self.peek()
         if token.kind is Kind.END:
-            return UnreadableError(f"the statement ends, and {wanted}")
-        return UnreadableError(f"at character {token.at}: {wanted}")
+            return UnreadableError(f"the statement ends, and {complaint}")
+        return UnreadableError(f"at character {token.at}: {complaint}")
 
     def _rewind(self) -> None:
         """Let the lexer go on at the next token, whatever was looked at."""

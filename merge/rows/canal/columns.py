@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _Bytes: TypeAlias = NDArray[np.uint8]
 
-#: columns whose constant bytes are kept from batch to batch
+#: columns whose constant bytes are cached from batch to batch
 COLUMNS_MAX: Final = 4_096
 #: a mask of rows in which no column is absent
 _NONE: _Bytes = np.empty(0, np.uint8)
@@ -47,16 +47,16 @@ def _columns(rows: pa.Table, side: str) -> Iterator[Column]:
         return
     key = json.loads((rows.schema.metadata or {}).get(PRIMARY_KEY, b"[]"))
     absent = absent_in(rows, side)
-    for place, column in enumerate(image.type):
+    for index, column in enumerate(image.type):
         mysql_type = mysql_type_of(column)
-        values = values_of(pc.struct_field(image, [place]), mysql_type)
-        constant = _constant(place, column.name, column.name in key, mysql_type, column.type)
-        missing = _NONE if absent is None else np.ascontiguousarray(absent[:, place]).view(np.uint8)
+        values = values_of(pc.struct_field(image, [index]), mysql_type)
+        constant = _constant(index, column.name, column.name in key, mysql_type, column.type)
+        missing = _NONE if absent is None else np.ascontiguousarray(absent[:, index]).view(np.uint8)
         yield constant.head, constant.wide_head, constant.tail, values, constant.number_max, missing
 
 
 class _Constant(NamedTuple):
-    """What is the same of a column in all rows; see `merge.rows.native.canal.Column`."""
+    """The bytes of a column that all rows share; see `merge.rows.native.canal.Column`."""
 
     head: bytes
     wide_head: bytes
@@ -65,8 +65,8 @@ class _Constant(NamedTuple):
 
 
 @lru_cache(COLUMNS_MAX)
-def _constant(place: int, name: str, is_key: bool, mysql_type: str, kind: Any) -> _Constant:
+def _constant(index: int, name: str, is_key: bool, mysql_type: str, kind: Any) -> _Constant:
     jdbc = jdbc_type(mysql_type, kind)
-    named = text(3, name) + number(4, is_key)
-    head, wide_head = (number(1, place) + number(2, each) + named for each in (jdbc.number, jdbc.wider))
+    name_key = text(3, name) + number(4, is_key)
+    head, wide_head = (number(1, index) + number(2, each) + name_key for each in (jdbc.number, jdbc.wider))
     return _Constant(head, wide_head, text(10, plain_type(mysql_type)), jdbc.number_max)

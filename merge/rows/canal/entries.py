@@ -4,11 +4,11 @@ An entry is one of canal's protobuf messages: the begin of a transaction, row ch
 statement, or the end of a transaction. `canal_group.canal_protocol` has the messages.
 
 - Adjacent row changes of one table with one operation, in one transaction, are one entry: the binlog's own
-  rows events are not known any more. An entry has at most `ENTRY_BYTES_MAX`, or one row.
-- A transaction of which no row is wanted has no entry, unless it is huge: its begin and its end may lie in
+  rows events are unknown here. An entry has at most `ENTRY_BYTES_MAX`, or one row.
+- A transaction of which no row is selected has no entry, unless it is huge: its begin and its end may lie in
   other batches than its rows. A DDL statement stands alone, without begin and end. Statements that canal's
   parser drops are left out (`merge.rows.canal.parsed`).
-- Of a header's place, file and offset are those at which the transaction begins, for its end those at which
+- File and offset of an entry's header are those at which the transaction begins, for its end those at which
   the next event begins; the length is that of the whole transaction. The prop `shard` names the shard, `row`
   the ordinal of the first row change in its transaction: with file and offset they tell row changes apart.
 """
@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from merge.rows.assemble import BatchRows, Places, Runs, gtids
+from merge.rows.assemble import BatchRows, RowNumbers, Runs, gtids
 from merge.rows.canal.columns import encoded_rows
 from merge.rows.canal.parsed import is_parsed
 from merge.rows.canal.wire import number, text
@@ -70,7 +70,7 @@ TRANSACTION = np.dtype(
         ("begin_offset", "<i8"),
         ("end_offset", "<i8"),
         ("millis", "<i8"),  # commit time, milliseconds since 1970 UTC
-        ("server_id", "<i8"),  # 0: not known
+        ("server_id", "<i8"),  # 0: unknown
         ("shard", "<i8"),  # index of the shard's name
     ]
 )
@@ -114,16 +114,16 @@ class _Entries:
     def encoded(self, server_ids: Mapping[str, int], field: int) -> tuple[_Bytes, Int64s]:
         """Return the block that holds the messages, each as a field, or bare (0), and where each begins."""
         order, names = self.batch.order, self.batch.names
-        said = np.zeros(len(order), TRANSACTION)
-        said["file"], said["shard"] = order["file"], order["shard"]
-        said["begin_offset"], said["end_offset"] = order["begin_offset"], order["end_offset"]
-        said["millis"] = order["commit_us"] // 1_000
-        said["server_id"] = _server_ids(self.batch, server_ids)
+        transactions = np.zeros(len(order), TRANSACTION)
+        transactions["file"], transactions["shard"] = order["file"], order["shard"]
+        transactions["begin_offset"], transactions["end_offset"] = order["begin_offset"], order["end_offset"]
+        transactions["millis"] = order["commit_us"] // 1_000
+        transactions["server_id"] = _server_ids(self.batch, server_ids)
         texts = gtids(order, names)
         _, ends, data = texts.buffers()
         return encode(
             self.entries,
-            said,
+            transactions,
             [name.encode() for name in names],
             [shard.encode() for shard in self.batch.shard_names],
             np.frombuffer(ends, np.int32)[: len(order) + 1] if len(order) else np.zeros(1, np.int32),
@@ -138,31 +138,31 @@ def entries(batch: BatchRows, server_ids: Mapping[str, int] | None = None, *, ro
     """Return a batch's entries in merged order.
 
     Args:
-        batch: a batch's headers, and the rows that are wanted.
+        batch: a batch's headers, and its selected rows.
         server_ids: server ids of the shards' sources, by the shards' names, for transactions whose GTID does
-            not say which server committed them.
+            not have the server that committed them.
         rows_max: rows of an entry; 0: any number.
 
     Returns:
         (e,) Table of `ENTRIES`.
     """
-    found = _found(batch, rows_max)
-    block, begins = found.encoded(server_ids or {}, 0)
+    merged = _merged(batch, rows_max)
+    block, begins = merged.encoded(server_ids or {}, 0)
     messages = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(found.entries), [None, pa.py_buffer(begins), pa.py_buffer(block)]
+        pa.large_binary(), len(merged.entries), [None, pa.py_buffer(begins), pa.py_buffer(block)]
     )
-    chosen = found.entries
-    of_piece = np.where(chosen["kind"] == ROWS, chosen["piece"] + 1, 0)
-    names = [TableName("", ""), *(piece.name for piece in found.pieces)]
+    fields = merged.entries
+    of_piece = np.where(fields["kind"] == ROWS, fields["piece"] + 1, 0)
+    names = [TableName("", ""), *(piece.name for piece in merged.pieces)]
     return pa.table(
         [
-            pa.array(found.seq),
-            pa.array(chosen["count"].astype(np.int32)),
-            _named(batch.order["shard"][chosen["rank"]], batch.shard_names),
-            pa.array(chosen["kind"].astype(np.uint8)),
-            pa.array(chosen["event"].astype(np.uint8)),
-            _named(of_piece, [name.schema for name in names]),
-            _named(of_piece, [name.table for name in names]),
+            pa.array(merged.seq),
+            pa.array(fields["count"].astype(np.int32)),
+            _dictionary(batch.order["shard"][fields["rank"]], batch.shard_names),
+            pa.array(fields["kind"].astype(np.uint8)),
+            pa.array(fields["event"].astype(np.uint8)),
+            _dictionary(of_piece, [name.schema for name in names]),
+            _dictionary(of_piece, [name.table for name in names]),
             messages,
         ],
         schema=ENTRIES,
@@ -177,14 +177,14 @@ def messages(batch: BatchRows, server_ids: Mapping[str, int], field: int) -> tup
         server_ids: as for `entries`.
         field: number of the field.
     """
-    found = _found(batch, 0)
-    block, begins = found.encoded(server_ids, field)
-    return block.data[int(begins[0]) :], len(found.entries)
+    merged = _merged(batch, 0)
+    block, begins = merged.encoded(server_ids, field)
+    return block.data[int(begins[0]) :], len(merged.entries)
 
 
-def _found(batch: BatchRows, rows_max: int) -> _Entries:
-    places = Places(batch)
-    pieces = list(_pieces(places, rows_max))
+def _merged(batch: BatchRows, rows_max: int) -> _Entries:
+    numbers = RowNumbers(batch)
+    pieces = list(_pieces(numbers, rows_max))
     parts = [piece.entries.copy() for piece in pieces]
     for index, part in enumerate(parts):
         part["piece"] = index
@@ -192,86 +192,88 @@ def _found(batch: BatchRows, rows_max: int) -> _Entries:
     seq = np.concatenate([np.empty(0, np.int64), *(piece.seq for piece in pieces)])
     ends = _ends(batch.order, rows["rank"])
     both = np.concatenate([rows, ends])
-    seqs = np.concatenate([seq, places.bounds[ends["rank"] + (ends["kind"] == END)]])
-    merged = np.lexsort((seqs, both["kind"], both["rank"]))
-    return _Entries(batch, pieces, both[merged], seqs[merged])
+    seqs = np.concatenate([seq, numbers.bounds[ends["rank"] + (ends["kind"] == END)]])
+    order = np.lexsort((seqs, both["kind"], both["rank"]))
+    return _Entries(batch, pieces, both[order], seqs[order])
 
 
 def _ends(order: Headers, with_rows: Int64s) -> NDArray[np.void]:
-    """Return the entries that say where a transaction begins, and where it ends."""
+    """Return the entries of the begins and the ends of transactions."""
     flags = order["flags"]
-    wanted = (flags & Flag.DDL) == 0
+    has_ends = (flags & Flag.DDL) == 0
     whole = (flags & (Flag.BEGIN | Flag.END)) == Flag.BEGIN | Flag.END
     has_rows = np.zeros(len(order), np.bool_)
     has_rows[with_rows] = True
-    wanted &= has_rows | ~whole
+    has_ends &= has_rows | ~whole
     parts = []
     for kind, flag in ((BEGIN, Flag.BEGIN), (END, Flag.END)):
-        ranks = np.flatnonzero(wanted & ((flags & flag) != 0))
+        ranks = np.flatnonzero(has_ends & ((flags & flag) != 0))
         part = np.zeros(len(ranks), ENTRY)
         part["rank"], part["kind"] = ranks, kind
         parts.append(part)
     return np.concatenate(parts)
 
 
-def _pieces(places: Places, rows_max: int) -> Iterable[_Piece]:
-    for shard, part in enumerate(places.batch.shards):
+def _pieces(numbers: RowNumbers, rows_max: int) -> Iterable[_Piece]:
+    for shard, part in enumerate(numbers.batch.shards):
         for table in part.tables:
             if len(table.rows):
                 encoded = encoded_rows(table.rows)
-                runs = places.runs(shard, table.rows, 0)
+                runs = numbers.runs(shard, table.rows, 0)
                 ops = table.rows.column("_op").to_numpy()
-                yield _piece(places, table.name, encoded, runs, ops, rows_max)
-        statements = None if part.statements is None else places.delivered(shard, part.statements)
+                yield _piece(numbers, table.name, encoded, runs, ops, rows_max)
+        statements = None if part.statements is None else numbers.delivered(shard, part.statements)
         if statements is not None and len(statements):
-            yield from _statements(places, shard, statements.filter(is_parsed(statements)))
+            yield from _statements(numbers, shard, statements.filter(is_parsed(statements)))
 
 
-def _piece(places: Places, name: TableName, encoded: Rows, runs: Runs, ops: _Bytes, rows_max: int) -> _Piece:
+def _piece(
+    numbers: RowNumbers, name: TableName, encoded: Rows, runs: Runs, ops: _Bytes, rows_max: int
+) -> _Piece:
     """Cut runs into entries: an entry has rows of one operation, and not too many."""
     run = np.repeat(np.arange(len(runs.first)), runs.length)
-    place = np.arange(len(run)) - runs.first[run]
-    cut = place == 0
+    index = np.arange(len(run)) - runs.first[run]
+    cut = index == 0
     cut[1:] |= ops[1:] != ops[:-1]
     size = (encoded.begins[:-1] - encoded.begins[runs.first[run]]) // ENTRY_BYTES_MAX
     cut[1:] |= size[1:] != size[:-1]
     if rows_max:
-        cut |= place % rows_max == 0
+        cut |= index % rows_max == 0
     first = np.flatnonzero(cut)
-    found = np.zeros(len(first), ENTRY)
-    found["rank"], found["kind"], found["first"] = runs.rank[run[first]], ROWS, first
-    found["count"] = np.diff(np.append(first, len(run)))
-    found["event"] = ops[first]
-    seq = runs.seq[run[first]] + place[first]
-    found["row"] = places.ordinals(seq, found["rank"])
-    return _Piece(name, encoded, found, seq)
+    entries = np.zeros(len(first), ENTRY)
+    entries["rank"], entries["kind"], entries["first"] = runs.rank[run[first]], ROWS, first
+    entries["count"] = np.diff(np.append(first, len(run)))
+    entries["event"] = ops[first]
+    seq = runs.seq[run[first]] + index[first]
+    entries["row"] = numbers.ordinals(seq, entries["rank"])
+    return _Piece(name, encoded, entries, seq)
 
 
-def _statements(places: Places, shard: int, statements: pa.Table) -> Iterable[_Piece]:
+def _statements(numbers: RowNumbers, shard: int, statements: pa.Table) -> Iterable[_Piece]:
     """Return each statement as a piece of its own; they are few."""
-    runs = places.runs(shard, statements, 0)
-    said = statements.select(["schema", "table", "op", "sql", "ddl_schema"]).to_pylist()
+    runs = numbers.runs(shard, statements, 0)
+    rows = statements.select(["schema", "table", "op", "sql", "ddl_schema"]).to_pylist()
     run = np.repeat(np.arange(len(runs.first)), runs.length)
     seq = runs.seq[run] + np.arange(len(run)) - runs.first[run]
-    for index, each in enumerate(said):
+    for index, each in enumerate(rows):
         event = _STATEMENTS[each["op"]]
         change = number(2, event) + number(10, 1) + text(11, each["sql"]) + text(14, each["ddl_schema"])
-        found = np.zeros(1, ENTRY)
-        found["rank"], found["kind"], found["event"] = runs.rank[run[index]], ROWS, event
-        found["row"] = places.ordinals(seq[index : index + 1], found["rank"])
+        entries = np.zeros(1, ENTRY)
+        entries["rank"], entries["kind"], entries["event"] = runs.rank[run[index]], ROWS, event
+        entries["row"] = numbers.ordinals(seq[index : index + 1], entries["rank"])
         name = TableName(each["schema"], each["table"])
-        yield _Piece(name, Rows.of([change]), found, seq[index : index + 1])
+        yield _Piece(name, Rows.of([change]), entries, seq[index : index + 1])
 
 
 def _server_ids(batch: BatchRows, of_sources: Mapping[str, int]) -> Int64s:
-    """Return the server id of each transaction: the one that its GTID says, else that of its source."""
+    """Return the server id of each transaction: the one in its GTID, else that of its source."""
     order = batch.order
     sources = np.array([of_sources.get(shard, 0) for shard in batch.shard_names] or [0], np.int64)
     ids = np.array([_server_id(name) for name in batch.names] or [0], np.int64)
     origins = np.array([origin_of(name, 0) for name in batch.names] or [0], np.int64)
-    said = np.where(order["gtid_number"] != 0, ids[order["gtid_source"]], origins[order["gtid_source"]])
-    found: Int64s = np.where(said != 0, said, sources[order["shard"]])
-    return found
+    own = np.where(order["gtid_number"] != 0, ids[order["gtid_source"]], origins[order["gtid_source"]])
+    server_ids: Int64s = np.where(own != 0, own, sources[order["shard"]])
+    return server_ids
 
 
 def _server_id(source: str) -> int:
@@ -280,7 +282,7 @@ def _server_id(source: str) -> int:
     return int(server) if domain.isdecimal() and server.isdecimal() else 0
 
 
-def _named(indexes: Int64s, names: Sequence[str]) -> Any:
+def _dictionary(indexes: Int64s, names: Sequence[str]) -> Any:
     return pa.DictionaryArray.from_arrays(
         pa.array(indexes.astype(np.int32)), pa.array(names, pa.utf8()), safe=False
     )

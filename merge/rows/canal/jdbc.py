@@ -54,12 +54,12 @@ def jdbc_type(mysql_type: str, kind: Any) -> JdbcType:
     """Return the JDBC type of a column.
 
     Args:
-        mysql_type: the column's type as the source writes it, such as `bigint unsigned`; empty if not known.
+        mysql_type: the column's type as the source writes it, such as `bigint unsigned`; empty if unknown.
         kind: its Arrow type.
     """
     row = row_of(mysql_type)
     if row is None or row.jdbc is None:
-        return JdbcType(next((found for fits, found in _OF_ARROW if fits(kind)), Jdbc.VARCHAR))
+        return JdbcType(next((jdbc for fits, jdbc in _OF_ARROW if fits(kind)), Jdbc.VARCHAR))
     if row.jdbc not in _WIDER or not pa.types.is_unsigned_integer(kind):
         return JdbcType(row.jdbc)
     if row.size * 8 < row.arrow.bit_width:

@@ -1,4 +1,4 @@
-"""Fields of a protobuf message, for what is written once and repeated for many rows.
+"""Fields of a protobuf message, for bytes that are written once and repeated for many rows.
 
 A message of rows is written by `merge.rows.native.canal`; clients read it with the protobuf library.
 """
@@ -20,11 +20,11 @@ def varint(value: int) -> bytes:
 
 
 def number(field: int, value: int) -> bytes:
-    """Return a field with a number; nothing for 0, which a message without the field says."""
+    """Return a field with a number; nothing for 0, which a message without the field means."""
     return varint(field << 3 | _VARINT) + varint(value) if value else b""
 
 
 def text(field: int, value: str) -> bytes:
-    """Return a field with a text; nothing for an empty one, which a message without the field says."""
+    """Return a field with a text; nothing for an empty one, which a message without the field means."""
     data = value.encode()
     return varint(field << 3 | _LENGTH) + varint(len(data)) + data if data else b""

@@ -1,4 +1,4 @@
-"""Arithmetic: what the server makes of two numbers.
+"""Arithmetic: the server's results for two numbers.
 
     whole numbers     BIGINT, and BIGINT UNSIGNED where one side is unsigned
     DECIMAL           exact, of 65 digits at most; a whole number beside it is one as well
@@ -36,11 +36,11 @@ def is_number(kind: Any) -> bool:
 
 
 def plain_number(array: Any, storage: Storage | None) -> Any:
-    """Return a column in the type in which the server computes with it; what is no number as it is.
+    """Return a column in the type in which the server computes with it; one without numbers as it is.
 
     Args:
         array: its values.
-        storage: how the source stores it; None if that is not known.
+        storage: how the source stores it; None if that is unknown.
     """
     if pa.types.is_integer(array.type):
         unsigned = pa.types.is_unsigned_integer(array.type) or storage is Storage.YEAR
@@ -129,7 +129,7 @@ def _operands(one: Any, two: Any) -> tuple[Any, Any]:
     one, two = number_of(one), number_of(two)
     for value in (one, two):
         if not is_number(value.type) and not pa.types.is_null(value.type):
-            raise pa.ArrowTypeError(f"{value.type} is no number")
+            raise pa.ArrowTypeError(f"{value.type} is not a number")
     if pa.types.is_null(one.type):
         one = one.cast(pa.int64() if pa.types.is_null(two.type) else two.type)
     return one, two.cast(one.type) if pa.types.is_null(two.type) else two
@@ -167,7 +167,7 @@ def _quotient(one: Any, two: Any) -> Any:
 
 
 def _remainder(one: Any, two: Any) -> Any:
-    """Return what % leaves: it has the sign of the first number, and is unsigned if that is."""
+    """Return the remainder of %: it has the sign of the first number, and is unsigned if that is."""
     one, two = _operands(one, two)
     for value in (one, two):
         if not pa.types.is_integer(value.type):
@@ -195,7 +195,7 @@ def _absolute(value: Any) -> Any:
     return pc.abs_checked(_operands(value, value)[0])
 
 
-#: name of an operator -> what it computes; values are arrays or scalars
+#: name of an operator -> its function; values are arrays or scalars
 ARITHMETIC: Final[dict[str, Callable[..., Any]]] = {
     "+": _operation(pc.add, pc.add_checked),
     "-": _operation(pc.subtract, pc.subtract_checked),

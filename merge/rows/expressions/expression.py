@@ -1,9 +1,9 @@
 """Expressions: conditions and values of a row, evaluated over whole Arrow columns.
 
-As the server evaluates them in a SELECT. What differs: text compares by code points, whatever the column's
-collation; what would depend on a session's settings or on the server's rounding is refused, by types,
-before any row is read. Whole numbers are BIGINT, UNSIGNED where one side is; a result that does not fit is an
-error, as at the server. A condition that is NULL is not fulfilled.
+They are evaluated as in a SELECT of the server, with these differences: text compares by code points, for any
+collation of the column; an expression that depends on a session's settings or on the server's rounding is
+refused, by types, before any row is read. Whole numbers are BIGINT, UNSIGNED where one side is; a result that
+does not fit is an error, as at the server. A condition that is NULL is not fulfilled.
 
 `conf.filters.expression_text` makes expressions from text; this module holds their form and meaning,
 `merge.rows.expressions.arithmetic` that of numbers, and `merge.rows.expressions.moment_texts` that of dates.
@@ -77,11 +77,11 @@ def value_of(
     """Return an expression's value for each of `count` rows as an Arrow array.
 
     Args:
-        expression: what to compute.
+        expression: the expression.
         columns: (count,) arrays by lower-case name.
         count: rows.
-        types: the columns' types as the source writes them, by lower-case name; without one that of the array
-            says all.
+        types: the columns' types as the source writes them, by lower-case name; without one, that of
+            the array decides.
 
     Raises:
         KeyError: there is no such column.
@@ -136,17 +136,17 @@ class _Evaluation:
         return pc.or_kleene(first, _truth(self._needed(two, lambda: pc.invert(pc.fill_null(first, False)))))
 
     def _in(self, value: Expression, *listed: Expression) -> Any:
-        found, one = pa.scalar(False), self.value(value)
+        result, one = pa.scalar(False), self.value(value)
         for each in listed:
-            two = self._needed(each, partial(_is_open, one, found))
-            found = pc.or_kleene(found, _compared(pc.equal)(one, two))
-        return found
+            two = self._needed(each, partial(_is_open, one, result))
+            result = pc.or_kleene(result, _compared(pc.equal)(one, two))
+        return result
 
     def _coalesced(self, *arguments: Expression) -> Any:
-        found = self.value(arguments[0])
+        result = self.value(arguments[0])
         for each in arguments[1:]:
-            found = _filled(found, self._needed(each, partial(pc.is_null, found)))
-        return found
+            result = _filled(result, self._needed(each, partial(pc.is_null, result)))
+        return result
 
     _LAZY: ClassVar[dict[str, Callable[..., Any]]] = {
         "and": _and,
@@ -158,10 +158,10 @@ class _Evaluation:
     def _needed(self, expression: Expression, where: Callable[[], Any]) -> Any:
         """Return the value of an expression; of rows that do not need it, only if it has one.
 
-        Servers compute from left to right, and an overflow in what they do not compute is no error.
+        Servers compute from left to right; an overflow in a part that they do not compute is not an error.
 
         Args:
-            expression: what to compute.
+            expression: the expression.
             where: returns which rows need it.
         """
         try:
@@ -173,10 +173,10 @@ class _Evaluation:
         if isinstance(needed, pa.Scalar):
             none = _Evaluation({name: array[:0] for name, array in self.columns.items()}, self.types)
             return pa.scalar(None, none.value(expression).type)
-        kept = np.asarray(needed)
-        some = _Evaluation({name: kept_of(array, kept) for name, array in self.columns.items()}, self.types)
+        mask = np.asarray(needed)
+        some = _Evaluation({name: kept_of(array, mask) for name, array in self.columns.items()}, self.types)
         part = some.value(expression)
-        return pc.replace_with_mask(pa.nulls(len(kept), part.type), needed, part)
+        return pc.replace_with_mask(pa.nulls(len(mask), part.type), needed, part)
 
     def _text(self, expression: Expression) -> Any:
         """Return the text of a value; that of a column is as its type has it."""
@@ -189,7 +189,7 @@ class _Evaluation:
         return moment_texts(array, mysql_type) if is_moment(array.type) else _text(array, mysql_type)
 
     def _storage(self, expression: Expression) -> Storage | None:
-        """Return how the source stores a column; None for anything else, and if it is not known."""
+        """Return how the source stores a column; None for anything else, and if it is unknown."""
         if not isinstance(expression, Column):
             return None
         row = row_of(self.types.get(expression.name.lower(), ""))
@@ -237,7 +237,7 @@ def _truth(value: Any) -> Any:
     if pa.types.is_null(kind):
         return value.cast(pa.bool_())
     if not is_number(kind):
-        raise pa.ArrowTypeError(f"{kind} is no condition")
+        raise pa.ArrowTypeError(f"{kind} is not a condition")
     return pc.not_equal(value, pa.scalar(0).cast(kind))
 
 
@@ -262,12 +262,12 @@ def _alike(one: Any, two: Any) -> tuple[Any, Any]:
 def _moments(one: Any, two: Any) -> tuple[Any, Any]:
     """Return dates and times as values that compare: as they are, or their keys if one is in no calendar."""
     constants = {}
-    for place, each in enumerate((one, two)):
+    for index, each in enumerate((one, two)):
         if isinstance(each, pa.Scalar) and pa.types.is_string(each.type) and each.is_valid:
-            found = moment_of(each.as_py())
-            if found is None:
+            moment = moment_of(each.as_py())
+            if moment is None:
                 raise pa.ArrowTypeError("a date compares with a text 'YYYY-MM-DD' or 'YYYY-MM-DD HH:MM:SS'")
-            constants[place] = found
+            constants[index] = moment
         elif not is_moment(each.type):
             raise pa.ArrowTypeError(f"{one.type} and {two.type} do not compare")
     zones = {each.type.tz is None for each in (one, two) if pa.types.is_timestamp(each.type)}
@@ -277,13 +277,13 @@ def _moments(one: Any, two: Any) -> tuple[Any, Any]:
         scalar is None for _, scalar in constants.values()
     ):
         keys = [
-            pa.scalar(constants[place][0]) if place in constants else _keys(each)
-            for place, each in enumerate((one, two))
+            pa.scalar(constants[index][0]) if index in constants else _keys(each)
+            for index, each in enumerate((one, two))
         ]
         return keys[0], keys[1]
     plain = [
-        constants[place][1] if place in constants else each.cast(pa.timestamp("us"))
-        for place, each in enumerate((one, two))
+        constants[index][1] if index in constants else each.cast(pa.timestamp("us"))
+        for index, each in enumerate((one, two))
     ]
     return plain[0], plain[1]
 
@@ -297,10 +297,10 @@ def _keys(value: Any) -> Any:
 def _duration(value: Any) -> Any:
     if pa.types.is_duration(value.type) or not value.is_valid:
         return value
-    found = time_of(value.as_py()) if isinstance(value, pa.StringScalar) else None
-    if found is None:
+    time = time_of(value.as_py()) if isinstance(value, pa.StringScalar) else None
+    if time is None:
         raise pa.ArrowTypeError("a TIME compares with a text 'HH:MM:SS'")
-    return found
+    return time
 
 
 def _compared(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -324,9 +324,9 @@ def _are_valid(values: list[Any]) -> Any:
     return reduce(pc.and_, (pc.invert(_is_null(each)) for each in values), pa.scalar(True))
 
 
-def _is_open(value: Any, found: Any) -> Any:
+def _is_open(value: Any, result: Any) -> Any:
     """Return which rows IN has not decided yet."""
-    return pc.and_(_are_valid([value]), pc.invert(pc.fill_null(found, False)))
+    return pc.and_(_are_valid([value]), pc.invert(pc.fill_null(result, False)))
 
 
 def _between(value: Any, low: Any, high: Any) -> Any:
@@ -371,11 +371,11 @@ def _left(value: Any, count: Any) -> Any:
 
 
 def _right(value: Any, count: Any) -> Any:
-    wanted = int(count.as_py())
-    return pc.utf8_slice_codeunits(value, -wanted) if wanted > 0 else _left(value, pa.scalar(0))
+    size = int(count.as_py())
+    return pc.utf8_slice_codeunits(value, -size) if size > 0 else _left(value, pa.scalar(0))
 
 
-#: what each operator computes of the values of its arguments, which are arrays or scalars
+#: the function of each operator, of the values of its arguments, which are arrays or scalars
 OPERATORS: dict[str, Callable[..., Any]] = {
     "not": lambda one: pc.invert(_truth(one)),
     "is_null": _is_null,

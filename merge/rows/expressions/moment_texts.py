@@ -25,14 +25,14 @@ def moment_texts(array: Any, mysql_type: str) -> Any:
         array: (n,) of a type of `is_moment`.
         mysql_type: the column's type as the source writes it.
     """
-    found, odd = text(array, mysql_type), odd_of(array)
+    plain, odd = text(array, mysql_type), odd_of(array)
     if odd is None:
-        return found
+        return plain
     width = len(text(pa.array([dt.date(1970, 1, 1)]).cast(array.type), mysql_type)[0].as_py())
     # They are mostly one and the same, the zero date.
     keys = keys_of(array).filter(pa.array(odd)).dictionary_encode()
     texts = pa.array([_odd_text(key)[:width] for key in keys.dictionary.to_pylist()], pa.utf8())
-    return pc.replace_with_mask(found, pa.array(odd), texts.take(keys.indices))
+    return pc.replace_with_mask(plain, pa.array(odd), texts.take(keys.indices))
 
 
 def _odd_text(key: int) -> str:
@@ -67,7 +67,7 @@ def moment_of(constant: str) -> tuple[int, Any] | None:
 
 
 def time_of(constant: str) -> Any:
-    """Return a constant [-]HH:MM:SS[.f] as a duration; None if it is none."""
+    """Return a constant [-]HH:MM:SS[.f] as a duration; None if it is not one."""
     match = _TIME_TEXT.fullmatch(constant)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""What callers see of `canal.pyx`.
+"""The interface of `canal.pyx`.
 
 What does not fit together raises ValueError.
 """

@@ -1,6 +1,6 @@
 """canal's entries: protobuf messages, written from the end of a block to its begin.
 
-`canal.pyi` says what callers see. A message stands after its length, which is known once the message is
+`canal.pyi` describes its interface. A message stands after its length, which is known once the message is
 written. So each is written backwards, the last field first, and nothing is measured beforehand. A value's text
 is written into its message, and nowhere else before. No value is read that the given columns do not have, and no
 byte is written outside of the block.
@@ -38,7 +38,7 @@ cdef enum:
     #: canal's Type.MYSQL
     MYSQL = 2
 
-# ---- writing backwards: each function leaves `at` at the first byte that is written so far
+# ---- writing backwards: each function leaves `at` at the first byte that is written
 
 
 cdef inline void _bytes(uint8_t** at, const uint8_t* data, int64_t size) noexcept nogil:
@@ -48,7 +48,7 @@ cdef inline void _bytes(uint8_t** at, const uint8_t* data, int64_t size) noexcep
 
 
 cdef inline void _varint(uint8_t** at, uint64_t value) noexcept nogil:
-    cdef int count = 1, place
+    cdef int count = 1, index
     cdef uint64_t rest = value >> 7
     if not rest:
         at[0] -= 1
@@ -58,8 +58,8 @@ cdef inline void _varint(uint8_t** at, uint64_t value) noexcept nogil:
         count += 1
         rest >>= 7
     at[0] -= count
-    for place in range(count - 1):
-        at[0][place] = <uint8_t>(value | 0x80)
+    for index in range(count - 1):
+        at[0][index] = <uint8_t>(value | 0x80)
         value >>= 7
     at[0][count - 1] = <uint8_t>value
 
@@ -103,21 +103,21 @@ cdef inline void _pair(uint8_t** at, const char* key, int64_t key_size, const ui
 cdef inline void _number_pair(uint8_t** at, const char* key, int64_t key_size, int64_t value) noexcept nogil:
     """Write one of a header's props, whose value is the digits of `value >= 0`."""
     cdef uint8_t digits[20]
-    cdef int place = 20
+    cdef int index = 20
     while True:
-        place -= 1
-        digits[place] = <uint8_t>(48 + value % 10)
+        index -= 1
+        digits[index] = <uint8_t>(48 + value % 10)
         value = value // 10
         if not value:
             break
-    _pair(at, key, key_size, digits + place, 20 - place)
+    _pair(at, key, key_size, digits + index, 20 - index)
 
 
 # ---- rows
 
 
 cdef struct _Words:
-    #: where constant bytes end; `PAD` bytes before that may be read, however few they are
+    #: the end of constant bytes; `PAD` bytes before that may be read, however few they are
     const uint8_t* end
     int64_t size
 
@@ -163,7 +163,7 @@ cdef class _Side:
     cdef _Column* columns
     cdef Py_ssize_t count
     #: what the pointers point into
-    cdef list _kept
+    cdef list _owners
     #: most bytes that its columns take in all rows together
     cdef int64_t size_max
 
@@ -171,15 +171,15 @@ cdef class _Side:
         cdef Values values
         cdef _Column* column
         cdef const uint8_t[::1] absent
-        self._kept = list(columns)
-        self.count = len(self._kept)
+        self._owners = list(columns)
+        self.count = len(self._owners)
         self.size_max = 0
         self.columns = <_Column*>calloc(self.count or 1, sizeof(_Column))
         if self.columns == NULL:
             raise MemoryError
-        for place in range(self.count):
-            head, wide_head, tail, values, number_max, absent = self._kept[place]
-            column = &self.columns[place]
+        for index in range(self.count):
+            head, wide_head, tail, values, number_max, absent = self._owners[index]
+            column = &self.columns[index]
             self._keep(&column.head, head)
             self._keep(&column.wide_head, wide_head)
             self._keep(&column.tail, tail)
@@ -201,18 +201,18 @@ cdef class _Side:
 
     cdef int _keep(self, _Words* words, bytes text) except -1:
         cdef bytes padded = bytes(PAD) + text
-        self._kept.append(padded)
+        self._owners.append(padded)
         words.end = <const uint8_t*>PyBytes_AS_STRING(padded) + PyBytes_GET_SIZE(padded)
         words.size = PyBytes_GET_SIZE(text)
         return 0
 
     cdef bint _is_like(self, _Side other) noexcept:
         """Return whether the columns of two images can be compared."""
-        cdef Py_ssize_t place
+        cdef Py_ssize_t index
         if self.count != other.count:
             return False
-        for place in range(self.count):
-            if not are_alike(&self.columns[place].values, &other.columns[place].values):
+        for index in range(self.count):
+            if not are_alike(&self.columns[index].values, &other.columns[index].values):
                 return False
         return True
 
@@ -225,13 +225,13 @@ cdef class _Side:
             after: whether it is the image after the change, whose columns say whether they are updated.
             compared: whether only those are that `before` has another value of; all of them otherwise.
         """
-        cdef Py_ssize_t place
+        cdef Py_ssize_t index
         cdef const _Column* column
         cdef uint8_t* end
         cdef uint8_t* text_end
         cdef bint null
-        for place in range(self.count - 1, -1, -1):
-            column = &self.columns[place]
+        for index in range(self.count - 1, -1, -1):
+            column = &self.columns[index]
             if _is_absent(column, row):
                 continue
             end = at[0]
@@ -242,10 +242,10 @@ cdef class _Side:
                 at[0] = write_text(text_end, &column.values, row)
                 if at[0] != text_end:
                     _message(at, 8, text_end)
-            # Also where it is false: clients can ask whether it was said.
+            # Also where it is false: clients can ask whether the field is set.
             at[0] -= 2
             at[0][0], at[0][1] = 6 << 3, null
-            if after and (not compared or _differs(column, &before.columns[place], row)):
+            if after and (not compared or _differs(column, &before.columns[index], row)):
                 _number(at, 5, 1)
             if column.has_wider and not null and is_above(&column.values, row, column.number_max):
                 _words(at, &column.wide_head)
@@ -316,22 +316,22 @@ cdef class _Texts:
     cdef _Text* texts
     cdef Py_ssize_t count
     cdef int64_t size_max
-    cdef tuple _kept
+    cdef tuple _owners
 
     def __cinit__(self, texts):
-        cdef Py_ssize_t place
+        cdef Py_ssize_t index
         cdef bytes text
-        self._kept = tuple(texts)
-        self.count = len(self._kept)
+        self._owners = tuple(texts)
+        self.count = len(self._owners)
         self.size_max = 0
         self.texts = <_Text*>calloc(self.count or 1, sizeof(_Text))
         if self.texts == NULL:
             raise MemoryError
-        for place in range(self.count):
-            text = self._kept[place]
-            self.texts[place].data = <const uint8_t*>PyBytes_AS_STRING(text)
-            self.texts[place].size = PyBytes_GET_SIZE(text)
-            self.size_max = max(self.size_max, self.texts[place].size)
+        for index in range(self.count):
+            text = self._owners[index]
+            self.texts[index].data = <const uint8_t*>PyBytes_AS_STRING(text)
+            self.texts[index].size = PyBytes_GET_SIZE(text)
+            self.size_max = max(self.size_max, self.texts[index].size)
 
     def __dealloc__(self):
         free(self.texts)
@@ -344,22 +344,22 @@ cdef class _Pieces:
     cdef const int64_t** begins
     cdef int64_t* rows
     cdef Py_ssize_t count
-    cdef tuple _kept
+    cdef tuple _owners
 
     def __cinit__(self, pieces):
-        cdef Py_ssize_t place
+        cdef Py_ssize_t index
         cdef Rows rows
-        self._kept = tuple(pieces)
-        self.count = len(self._kept)
+        self._owners = tuple(pieces)
+        self.count = len(self._owners)
         self.blocks = <const uint8_t**>calloc(self.count or 1, sizeof(uint8_t*))
         self.begins = <const int64_t**>calloc(self.count or 1, sizeof(int64_t*))
         self.rows = <int64_t*>calloc(self.count or 1, sizeof(int64_t))
         if self.blocks == NULL or self.begins == NULL or self.rows == NULL:
             raise MemoryError
-        for place in range(self.count):
-            rows = self._kept[place]
-            self.blocks[place], self.begins[place] = &rows._block[0], &rows._begins[0]
-            self.rows[place] = rows._begins.shape[0] - 1
+        for index in range(self.count):
+            rows = self._owners[index]
+            self.blocks[index], self.begins[index] = &rows._block[0], &rows._begins[0]
+            self.rows[index] = rows._begins.shape[0] - 1
 
     def __dealloc__(self):
         free(self.blocks)
@@ -387,7 +387,13 @@ cdef packed struct _Transaction:
 
 
 cdef inline void _header(
-    uint8_t** at, const _Entry* entry, const _Transaction* said, _Text file, _Text shard, _Text gtid, _Text table
+    uint8_t** at,
+    const _Entry* entry,
+    const _Transaction* transaction,
+    _Text file,
+    _Text shard,
+    _Text gtid,
+    _Text table,
 ) noexcept nogil:
     """Write the header of an entry: its field 1."""
     cdef const uint8_t* end = at[0]
@@ -400,13 +406,13 @@ cdef inline void _header(
     _pair(at, b"curtGtid", 8, gtid.data, gtid.size)
     if entry.kind == ROWS:
         _number(at, 11, entry.event)
-    _number(at, 10, said.end_offset - said.begin_offset)
+    _number(at, 10, transaction.end_offset - transaction.begin_offset)
     _bytes(at, table.data, table.size)
     _number(at, 7, MYSQL)
-    _number(at, 6, said.millis)
+    _number(at, 6, transaction.millis)
     _text(at, 5, b"UTF-8", 5)
-    _number(at, 4, said.server_id)
-    _number(at, 3, said.end_offset if entry.kind == END else said.begin_offset)
+    _number(at, 4, transaction.server_id)
+    _number(at, 3, transaction.end_offset if entry.kind == END else transaction.begin_offset)
     _text(at, 2, file.data, file.size)
     _number(at, 1, 1)
     _message(at, 1, end)
@@ -425,31 +431,31 @@ def encode(
 ):
     cdef _Texts files = _Texts(names), shard_names = _Texts(shards), tables = _Texts(prefixes)
     cdef _Pieces rows = _Pieces(pieces)
-    cdef Py_ssize_t place, count = entries.shape[0], ranks = transactions.shape[0]
+    cdef Py_ssize_t index, count = entries.shape[0], ranks = transactions.shape[0]
     cdef int64_t size_max = 0, fixed = ENTRY + files.size_max + shard_names.size_max + tables.size_max
     cdef int64_t last
     cdef const _Entry* entry
-    cdef const _Transaction* said
+    cdef const _Transaction* transaction
     cdef const uint8_t* end
     cdef uint8_t* first
     cdef uint8_t* at
     cdef uint8_t[::1] block
     cdef int64_t[::1] begins
-    cdef _Text table, gtid
+    cdef _Text table, gtid, file, shard
     if rows.count != tables.count:
         raise ValueError("rows without the name of their table")
     if gtid_ends.shape[0] != ranks + 1 or gtid_ends[0] < 0 or gtid_ends[ranks] > gtids.shape[0]:
         raise ValueError("a GTID outside of its column")
-    for place in range(ranks):
-        said = &transactions[place]
-        if gtid_ends[place] > gtid_ends[place + 1]:
+    for index in range(ranks):
+        transaction = &transactions[index]
+        if gtid_ends[index] > gtid_ends[index + 1]:
             raise ValueError("a GTID that ends before it begins")
-        if not (0 <= said.file < files.count and 0 <= said.shard < shard_names.count):
+        if not (0 <= transaction.file < files.count and 0 <= transaction.shard < shard_names.count):
             raise ValueError("a transaction whose file or shard has no name")
-    for place in range(count):
-        entry = &entries[place]
+    for index in range(count):
+        entry = &entries[index]
         if not (0 <= entry.rank < ranks and BEGIN <= entry.kind <= END and entry.row >= 0):
-            raise ValueError("an entry that is none, or without its transaction")
+            raise ValueError("an invalid entry, or one without its transaction")
         # The GTID stands in the header, in its props, and at the end of a transaction.
         size_max += fixed + 3 * (gtid_ends[entry.rank + 1] - gtid_ends[entry.rank])
         if entry.kind != ROWS:
@@ -466,9 +472,9 @@ def encode(
     at = first + block.shape[0]
     begins[count] = block.shape[0]
     with nogil:
-        for place in range(count - 1, -1, -1):
-            entry = &entries[place]
-            said = &transactions[entry.rank]
+        for index in range(count - 1, -1, -1):
+            entry = &entries[index]
+            transaction = &transactions[entry.rank]
             gtid.size = gtid_ends[entry.rank + 1] - gtid_ends[entry.rank]
             gtid.data = &gtids[gtid_ends[entry.rank]] if gtid.size else <const uint8_t*>NULL
             table.data, table.size = NULL, 0
@@ -489,8 +495,9 @@ def encode(
                 _text(&at, 2, gtid.data, gtid.size)
             _message(&at, 3, end)
             _number(&at, 2, entry.kind)
-            _header(&at, entry, said, files.texts[said.file], shard_names.texts[said.shard], gtid, table)
+            file, shard = files.texts[transaction.file], shard_names.texts[transaction.shard]
+            _header(&at, entry, transaction, file, shard, gtid, table)
             if number:
                 _message(&at, number, end)
-            begins[place] = at - first
+            begins[index] = at - first
     return out, begun

@@ -1,8 +1,8 @@
-"""What callers see of `runs.pyx`.
+"""The interface of `runs.pyx`.
 
 A run is a range of rows of one chunk: `chunk` its index, `begin` its first row there, `length` how many, each
 (r,) int64. Addresses are (chunks,) int64, of the memory that row 0 of each chunk has; where `out` ends is
-checked by nobody: it has room for all runs together.
+not checked: it has room for all runs together.
 """
 
 import numpy as np
@@ -17,20 +17,20 @@ def find(
     seq_of_row_zero: NDArray[np.int64],
     base: int,
     other_base: int,
-    found: NDArray[np.int64],
+    out: NDArray[np.int64],
 ) -> int:
     """Find the runs of n rows that follow each other in the merged stream, and return how many there are.
 
     Args:
         sequence: (n,) the ring's sequence of each row's header.
         row: (n,) each row's ordinal in its transaction.
-        is_other: (n,) which rows lie in another place; (0,): none.
+        is_other: (n,) which rows are deletes, which have images of their own; (0,): none.
         first_sequence: of the shard's first header.
         ranks: by `sequence - first_sequence`: the header's index in the batch.
-        seq_of_row_zero: by rank: what added to a row's ordinal gives its number in the merged stream.
-        base: place of row 0.
-        other_base: place of row 0, for those that lie in another place.
-        found: (4, n), filled with a column for each run: place of its first row, rows, rank, number of its
+        seq_of_row_zero: by rank: the number in the merged stream of a row with ordinal 0.
+        base: index of row 0 among all rows.
+        other_base: the same for the rows of `is_other`.
+        out: (4, n), filled with a column for each run: index of its first row, rows, rank, number of its
             first row.
 
     Raises:
@@ -90,4 +90,4 @@ def repeat_text(
     out_offsets: NDArray[np.int32],
     out: NDArray[np.uint8],
 ) -> None:
-    """Write each of r values so often as (r,) `counts` says, see `copy_text`."""
+    """Write each of r values as often as its count in (r,) `counts`, see `copy_text`."""

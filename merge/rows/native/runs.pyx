@@ -1,7 +1,7 @@
-"""Runs of rows: found in what shards hand out, and copied from where they lie to where they belong.
+"""Runs of rows: found in the rows that shards hand out, and copied to their order.
 
-`runs.pyi` says what callers see. A column's memory comes as the addresses of its chunks; which of them a run
-is in, and that it ends in it, is the caller's to know (see `merge.rows.ranges`).
+`runs.pyi` describes its interface. A column's memory comes as the addresses of its chunks; which of them a run
+is in, and that it ends in it, the caller has to know (see `merge.rows.ranges`).
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -21,7 +21,7 @@ def find(
     const int64_t[::1] seq_of_row_zero,
     int64_t base,
     int64_t other_base,
-    int64_t[:, ::1] found,
+    int64_t[:, ::1] out,
 ):
     cdef Py_ssize_t count = sequence.shape[0], i, runs = 0
     cdef bint split = is_other.shape[0] != 0
@@ -29,8 +29,8 @@ def find(
     cdef uint8_t other, last_other = 0
     if row.shape[0] != count or (split and is_other.shape[0] != count):
         raise ValueError("columns of different lengths")
-    if found.shape[0] != 4 or found.shape[1] < count:
-        raise ValueError("no room for so many runs")
+    if out.shape[0] != 4 or out.shape[1] < count:
+        raise ValueError("no room for all runs")
     with nogil:
         for i in range(count):
             other = is_other[i] if split else 0
@@ -45,13 +45,13 @@ def find(
                     with gil:
                         raise AssertionError("a header that is not in the batch")
             seq = seq_of_row_zero[rank] + row[i]
-            if runs and rank == found[2, runs - 1] and seq == next_seq and other == last_other:
-                found[1, runs - 1] += 1
+            if runs and rank == out[2, runs - 1] and seq == next_seq and other == last_other:
+                out[1, runs - 1] += 1
             else:
-                found[0, runs] = i + (other_base if other else base)
-                found[1, runs] = 1
-                found[2, runs] = rank
-                found[3, runs] = seq
+                out[0, runs] = i + (other_base if other else base)
+                out[1, runs] = 1
+                out[2, runs] = rank
+                out[3, runs] = seq
                 runs += 1
             next_seq, last_other = seq + 1, other
     return runs
@@ -91,31 +91,31 @@ def copy_values(
             to += count * width
 
 
-cdef inline bint _bit(const uint8_t* bits, int64_t place) noexcept nogil:
-    return bits[place >> 3] >> (place & 7) & 1
+cdef inline bint _bit(const uint8_t* bits, int64_t bit) noexcept nogil:
+    return bits[bit >> 3] >> (bit & 7) & 1
 
 
-cdef void _copy_bits(const uint8_t* source, int64_t place, uint8_t* to, int64_t at, int64_t count) noexcept nogil:
-    """Set those bits of `to` from `at` on that are set from `place` on in `source`; NULL: all are."""
+cdef void _copy_bits(const uint8_t* source, int64_t bit, uint8_t* to, int64_t at, int64_t count) noexcept nogil:
+    """Set those bits of `to` from `at` on that are set from `bit` on in `source`; NULL: all are."""
     cdef int shift
     while count and (at & 7 or count < 8):
-        if source == NULL or _bit(source, place):
+        if source == NULL or _bit(source, bit):
             to[at >> 3] |= <uint8_t>(1 << (at & 7))
-        place, at, count = place + 1, at + 1, count - 1
+        bit, at, count = bit + 1, at + 1, count - 1
     # `at` begins a byte, or nothing is left.
-    shift = place & 7
+    shift = bit & 7
     while count >= 8:
         if source == NULL:
             to[at >> 3] = 0xFF
         elif shift == 0:
-            to[at >> 3] = source[place >> 3]
+            to[at >> 3] = source[bit >> 3]
         else:
-            to[at >> 3] = <uint8_t>(source[place >> 3] >> shift | source[(place >> 3) + 1] << (8 - shift))
-        place, at, count = place + 8, at + 8, count - 8
+            to[at >> 3] = <uint8_t>(source[bit >> 3] >> shift | source[(bit >> 3) + 1] << (8 - shift))
+        bit, at, count = bit + 8, at + 8, count - 8
     while count:
-        if source == NULL or _bit(source, place):
+        if source == NULL or _bit(source, bit):
             to[at >> 3] |= <uint8_t>(1 << (at & 7))
-        place, at, count = place + 1, at + 1, count - 1
+        bit, at, count = bit + 1, at + 1, count - 1
 
 
 def copy_bits(

@@ -56,7 +56,7 @@ cdef class Values:
     cdef readonly int64_t size_max
     cdef readonly str kind
     #: what the pointers point into
-    cdef tuple _kept
+    cdef tuple _owners
 
     cdef int _check_datetimes(self) except -1
     cdef int _check_indexes(self, Values members) except -1

@@ -1,4 +1,4 @@
-"""What callers see of `text.pyx`."""
+"""The interface of `text.pyx`."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,6 +1,6 @@
 """Text of values: what Arrow's functions would write in many passes, one value after another.
 
-`text.pyi` says what callers see, `text.pxd` what other loops see.
+`text.pyi` describes its interface, `text.pxd` the part that other loops use.
 """
 
 from libc.stdint cimport (
@@ -82,7 +82,7 @@ cdef class Values:
         cdef Column* column = &self.column
         cdef Py_ssize_t width, chars
         column.kind, width, chars = _KINDS[kind]
-        self.kind, self.rows, self._kept = kind, rows, (tuple(buffers), members)
+        self.kind, self.rows, self._owners = kind, rows, (tuple(buffers), members)
         if not (0 <= rows < 0x7fffffff and 0 <= offset < 0x7fffffff):
             raise ValueError("a column of more rows than there can be")
         if not 0 <= digits <= _DIGITS_MAX.get(kind, 0):
@@ -94,9 +94,9 @@ cdef class Values:
         self.size_max = rows * chars
         if not rows:
             return
-        if self._kept[0][0] is not None:
-            column.valid = _memory(self._kept[0][0], (offset + rows + 7) // 8)
-        column.data = _memory(self._kept[0][1], (offset + rows) * width) + offset * width if width else NULL
+        if self._owners[0][0] is not None:
+            column.valid = _memory(self._owners[0][0], (offset + rows + 7) // 8)
+        column.data = _memory(self._owners[0][1], (offset + rows) * width) + offset * width if width else NULL
         if column.kind == DATETIME:
             self._check_datetimes()
         elif column.kind == DICTIONARY:
@@ -104,7 +104,7 @@ cdef class Values:
             column.data, column.offsets = members.column.data, members.column.offsets
             self._check_indexes(members)
         elif column.kind >= TEXT:
-            column.offsets = <const int32_t*>_memory(self._kept[0][1], (offset + rows + 1) * 4) + offset
+            column.offsets = <const int32_t*>_memory(self._owners[0][1], (offset + rows + 1) * 4) + offset
             self._check_offsets()
             self.size_max = (column.offsets[rows] - <int64_t>column.offsets[0]) * chars
 
@@ -118,14 +118,14 @@ cdef class Values:
 
     cdef int _check_indexes(self, Values members) except -1:
         cdef Py_ssize_t row
-        cdef int32_t place
+        cdef int32_t index
         for row in range(self.rows):
             if is_null(&self.column, row):
                 continue
-            place = self.column.indexes[row]
-            if not 0 <= place < members.rows or is_null(&members.column, place):
+            index = self.column.indexes[row]
+            if not 0 <= index < members.rows or is_null(&members.column, index):
                 raise ValueError("a value that its dictionary does not have")
-            self.size_max += members.column.offsets[place + 1] - members.column.offsets[place]
+            self.size_max += members.column.offsets[index + 1] - members.column.offsets[index]
         return 0
 
     cdef int _check_offsets(self) except -1:
@@ -136,7 +136,7 @@ cdef class Values:
         for row in range(self.rows):
             if offsets[row] > offsets[row + 1]:
                 raise ValueError("a text that ends before it begins")
-        self.column.data = _memory(self._kept[0][2], offsets[self.rows])
+        self.column.data = _memory(self._owners[0][2], offsets[self.rows])
         return 0
 
     def texts(self):
@@ -223,12 +223,12 @@ cdef uint8_t* _write_large_decimal(uint8_t* at, uint64_t* words, int count, int 
     cdef uint8_t* end = text + PARTS_MAX * EIGHTEEN_DIGITS
     cdef uint8_t* begin = end
     cdef uint128_t rest
-    cdef int part, place, whole
+    cdef int part, index, whole
     for part in range(PARTS_MAX if count > 2 else 3):
         rest = 0
-        for place in range(count - 1, -1, -1):
-            rest = rest << 64 | words[place]
-            words[place] = <uint64_t>(rest // TENS[EIGHTEEN_DIGITS])
+        for index in range(count - 1, -1, -1):
+            rest = rest << 64 | words[index]
+            words[index] = <uint64_t>(rest // TENS[EIGHTEEN_DIGITS])
             rest = rest % TENS[EIGHTEEN_DIGITS]
         begin = write_padded(begin, <uint64_t>rest, EIGHTEEN_DIGITS)
     while begin < end - scale - 1 and begin[0] == 48:
@@ -247,12 +247,12 @@ cdef inline uint8_t* _write_decimal(uint8_t* at, const uint64_t* stored, int cou
     cdef uint64_t[4] words
     cdef uint64_t sign = 0 - (stored[count - 1] >> 63), high = 0
     cdef uint128_t sum = sign & 1
-    cdef int place
-    for place in range(count):
-        sum += stored[place] ^ sign
-        words[place] = <uint64_t>sum
+    cdef int index
+    for index in range(count):
+        sum += stored[index] ^ sign
+        words[index] = <uint64_t>sum
         sum >>= 64
-        high |= words[place] if place else 0
+        high |= words[index] if index else 0
     if high or scale > EIGHTEEN_DIGITS:
         at = _write_large_decimal(at, words, count, scale)
     elif scale:
@@ -298,7 +298,7 @@ cdef uint8_t* _write_latin1(uint8_t* at, const uint8_t* data, int64_t size) noex
 
 cdef uint8_t* write_text(uint8_t* at, const Column* column, Py_ssize_t row) noexcept nogil:
     cdef const uint8_t* data = column.data
-    cdef int32_t place
+    cdef int32_t index
     if column.kind == TEXT:
         return _write_bytes(at, data + column.offsets[row], column.offsets[row + 1] - column.offsets[row])
     if column.kind == INT32:
@@ -316,8 +316,8 @@ cdef uint8_t* write_text(uint8_t* at, const Column* column, Py_ssize_t row) noex
     if column.kind == DOUBLE:
         return write_double(at, (<const uint64_t*>data)[row])
     if column.kind == DICTIONARY:
-        place = column.indexes[row]
-        return _write_bytes(at, data + column.offsets[place], column.offsets[place + 1] - column.offsets[place])
+        index = column.indexes[row]
+        return _write_bytes(at, data + column.offsets[index], column.offsets[index + 1] - column.offsets[index])
     if column.kind == LATIN1:
         return _write_latin1(at, data + column.offsets[row], column.offsets[row + 1] - column.offsets[row])
     if column.kind == INT8:
@@ -355,22 +355,22 @@ cdef bint is_same(const Column* one, const Column* other, Py_ssize_t row) noexce
     cdef uint8_t* begin
     cdef uint8_t* was
     cdef int64_t size, width = one.width
-    cdef Py_ssize_t place = row, before = row
+    cdef Py_ssize_t index = row, before = row
     if one.kind < TEXT:
         if memcmp(one.data + row * width, other.data + row * width, width) == 0:
             return True
-        # Numbers that differ may print alike: digits that a column does not have, kinds of what is no number.
+        # Numbers that differ may print alike: digits that a column does not have, kinds of NaN.
         begin, was = write_text(texts[0] + TEXT_CHARS, one, row), write_text(texts[1] + TEXT_CHARS, other, row)
         size = texts[0] + TEXT_CHARS - begin
         return size == texts[1] + TEXT_CHARS - was and memcmp(begin, was, size) == 0
     if one.kind == DICTIONARY:
-        place = one.indexes[row]
+        index = one.indexes[row]
     if other.kind == DICTIONARY:
         before = other.indexes[row]
-    size = one.offsets[place + 1] - one.offsets[place]
+    size = one.offsets[index + 1] - one.offsets[index]
     if size != other.offsets[before + 1] - other.offsets[before]:
         return False
-    return size == 0 or memcmp(one.data + one.offsets[place], other.data + other.offsets[before], size) == 0
+    return size == 0 or memcmp(one.data + one.offsets[index], other.data + other.offsets[before], size) == 0
 
 
 cdef bint is_above(const Column* column, Py_ssize_t row, uint64_t number) noexcept nogil:

@@ -2,7 +2,7 @@
 
 Digits: Giulietti's Schubfach ("The Schubfach way to render doubles"). An interval of numbers rounds to the value;
 the power of ten is chosen so that at least one and at most ten of its multiples lie in the interval, and of those
-the multiple of ten is taken if there is one, otherwise the one that is closest. Products are computed with 128 bits
+the multiple of ten is chosen if there is one, otherwise the one that is closest. Products are computed with 128 bits
 of the power, which the paper proves to be enough.
 
 Notation, as MySQL's `my_gcvt`: plain for numbers from 1e-15 to below 1e15, and up to 1e16 if digits follow the

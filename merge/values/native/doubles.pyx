@@ -49,8 +49,8 @@ cdef inline uint64_t _scaled(int power, uint64_t value) noexcept nogil:
 
 
 cdef _Decimal _shortest(uint64_t fraction, int exponent, int fraction_bits, int bias) noexcept nogil:
-    """Return the digits of a finite number above zero, given as its bits say it."""
-    cdef _Decimal found
+    """Return the digits of a finite number above zero, given its bits."""
+    cdef _Decimal decimal
     cdef uint64_t value = fraction, lower, middle, upper, whole, tens
     cdef int binary = 1 - bias, power, shift
     cdef bint odd, closer = fraction == 0 and exponent > 1, under, over
@@ -58,8 +58,8 @@ cdef _Decimal _shortest(uint64_t fraction, int exponent, int fraction_bits, int 
         value |= <uint64_t>1 << fraction_bits
         binary = exponent - bias
         if -fraction_bits <= binary <= 0 and not value & ((<uint64_t>1 << -binary) - 1):
-            found.digits, found.exponent = value >> -binary, 0
-            return found
+            decimal.digits, decimal.exponent = value >> -binary, 0
+            return decimal
     odd = value & 1
     # floor(log10(2**binary)), or of three quarters of it: the interval is smaller below a power of two
     power = (binary * 1_262_611 - (524_031 if closer else 0)) >> 22
@@ -73,13 +73,13 @@ cdef _Decimal _shortest(uint64_t fraction, int exponent, int fraction_bits, int 
         tens = whole // 10
         under, over = lower <= 40 * tens, 40 * tens + 40 <= upper
         if under != over:
-            found.digits, found.exponent = tens + over, power + 1
-            return found
+            decimal.digits, decimal.exponent = tens + over, power + 1
+            return decimal
     under, over = lower <= 4 * whole, 4 * whole + 4 <= upper
     if under == over:
         over = middle > 4 * whole + 2 or (middle == 4 * whole + 2 and whole & 1)
-    found.digits, found.exponent = whole + over, power
-    return found
+    decimal.digits, decimal.exponent = whole + over, power
+    return decimal
 
 
 cdef inline int _count(uint64_t value) noexcept nogil:
@@ -90,7 +90,7 @@ cdef inline int _count(uint64_t value) noexcept nogil:
 
 
 cdef uint8_t* _write(uint8_t* at, _Decimal number) noexcept nogil:
-    cdef int count, exponent, place
+    cdef int count, exponent, index
     while number.digits % 10 == 0:
         number.digits //= 10
         number.exponent += 1
@@ -108,7 +108,7 @@ cdef uint8_t* _write(uint8_t* at, _Decimal number) noexcept nogil:
             at[0] = 46
         return write_digits(at, number.digits // TENS[count - 1])
     if number.exponent >= 0:
-        for place in range(number.exponent):
+        for index in range(number.exponent):
             at -= 1
             at[0] = 48
         return write_digits(at, number.digits)
@@ -117,7 +117,7 @@ cdef uint8_t* _write(uint8_t* at, _Decimal number) noexcept nogil:
         at[0] = 46
         return write_digits(at, number.digits // TENS[-number.exponent])
     at = write_digits(at, number.digits)
-    for place in range(-exponent - 1):
+    for index in range(-exponent - 1):
         at -= 1
         at[0] = 48
     at -= 2

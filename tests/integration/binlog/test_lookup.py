@@ -148,4 +148,4 @@ def test_the_columns_of_a_key_are_in_its_order(mariadb, address):
     mariadb.execute("CREATE TABLE app.k (a INT, b INT, c INT, PRIMARY KEY (c, a))")
     with contextlib.closing(connect(address)) as connection:
         found = ServerLookup(address, connection).columns(SimpleNamespace(schema="app", table="k"))
-    assert {column.name: column.key_place for column in found} == {"a": 2, "b": 0, "c": 1}
+    assert {column.name: column.key_ordinal for column in found} == {"a": 2, "b": 0, "c": 1}

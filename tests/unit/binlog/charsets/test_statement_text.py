@@ -31,7 +31,7 @@ MYSQL = ServerVersion.parse("9.7.4")
         # A parenthesis of armscii8 closes nothing, and swe7 has letters where ASCII has brackets.
         (b"(a\xa5\xa4)", ARMSCII8, "(a\udca5\udca4)"),
         (b"`[a]`", SWE7, "`\udc5ba\udc5d`"),
-        # What is no text in the charset.
+        # Bytes that are not text in the charset.
         (b"'\xe9t\xe9'", UTF8MB4, "'\udce9t\udce9'"),
         (b"'\xe9'", ASCII, "'\udce9'"),
         (b"'\x81", GBK, "'\udc81"),

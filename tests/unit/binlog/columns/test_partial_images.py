@@ -34,7 +34,7 @@ INT, TEXT = Column(ColumnType.LONG), Column(ColumnType.VARCHAR, size=200, collat
 VECTOR, JSON = Column(ColumnType.VECTOR, size=4), Column(ColumnType.JSON, size=4)
 COLUMNS = [INT, TEXT, VECTOR, JSON, *[INT] * 6]
 UPDATES = (EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS, EventType.PARTIAL_UPDATE_ROWS)
-NAMES = [f"c{place}" for place in range(len(COLUMNS))]
+NAMES = [f"c{index}" for index in range(len(COLUMNS))]
 FULL = {
     0: (7, integer(7, 4)),
     1: ("é", sized("é".encode(), 1)),
@@ -44,9 +44,9 @@ FULL = {
 }
 
 
-def stored(*places):
-    """Return the image that has only the columns at these places."""
-    return image([FULL[place][1] for place in places])
+def stored(*indexes):
+    """Return the image that has only the columns at these indexes."""
+    return image([FULL[index][1] for index in indexes])
 
 
 def said(batch, which):
@@ -58,8 +58,8 @@ def said(batch, which):
     ]
 
 
-def values(*places):
-    return {place: FULL[place][0] for place in places}
+def values(*indexes):
+    return {index: FULL[index][0] for index in indexes}
 
 
 @pytest.mark.parametrize("event_type", UPDATES)
@@ -234,7 +234,7 @@ def test_differences_are_applied(each, expected):
 
 
 def test_members_stand_in_the_servers_order():
-    """Shorter names first, then by their bytes; a member that is put in finds its place."""
+    """Shorter names first, then by their bytes; also an inserted member."""
     added = [difference(INSERT, f"$.{name}", 0) for name in ("a", "c", "ab", "aaa")]
     text = applied({"b": 1, "aa": 2}, *added)
     assert list(json.loads(text)) == ["a", "b", "c", "aa", "ab", "aaa"]

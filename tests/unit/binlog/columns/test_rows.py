@@ -66,7 +66,7 @@ def oracle_rows(name):
 
 
 def alike(ours, theirs, mysql_type):  # noqa: PLR0911 - one branch a type
-    """Return what mysql-replication has for our value, spelled as we spell it."""
+    """Return mysql-replication's value for ours, spelled as we spell it."""
     if theirs is None:
         return None
     if isinstance(theirs, set):
@@ -138,11 +138,11 @@ def all_types():
     return next(each for each in rows_corpus.corpus() if each[0] == "all_types")
 
 
-@pytest.mark.parametrize("places", [(8, 0), (8, 1), (10, 37), (10, 0), (10, 250), (10, 251), (10, 255)])
-def test_heads_that_do_not_fit_are_refused(places):
+@pytest.mark.parametrize("change", [(8, 0), (8, 1), (10, 37), (10, 0), (10, 250), (10, 251), (10, 255)])
+def test_heads_that_do_not_fit_are_refused(change):
     """Extra data shorter than itself; another number of columns, also one that has no such form."""
     _, schema, event_type, body = all_types()
-    at, value = places
+    at, value = change
     broken = bytearray(body)
     broken[at] = value
     with pytest.raises(CorruptEvent):
@@ -175,7 +175,7 @@ def test_rows_do_not_depend_on_the_expected_count(index):
         begun.expect_as_many(many[0])
 
 
-def test_an_error_names_table_and_place():
+def test_an_error_names_table_and_byte():
     _, schema, event_type, body = all_types()
     with pytest.raises(CorruptEvent, match=r"Rows of fx\.t end inside a value \(byte \d+ after"):
         RowsBuilder(schema, row_images.Losses()).add(
@@ -252,17 +252,17 @@ def test_several_threads_decode_at_once():
     column = Column(ColumnType.VARCHAR, size=200, collation=255)
     stored = [row_images.image([row_images.sized(b"x" * (number % 100), 1)]) for number in range(5000)]
     body = row_images.rows_body(EventType.WRITE_ROWS, 1, stored)
-    schema, found = row_images.schema_of([column]), []
+    schema, counts = row_images.schema_of([column]), []
 
     def decode():
-        found.extend(rows_corpus.decode(schema, EventType.WRITE_ROWS, body).num_rows for _ in range(20))
+        counts.extend(rows_corpus.decode(schema, EventType.WRITE_ROWS, body).num_rows for _ in range(20))
 
     threads = [threading.Thread(target=decode) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [5000] * 80
+    assert counts == [5000] * 80
 
 
 def test_the_compiled_part_refuses_arguments_out_of_range():

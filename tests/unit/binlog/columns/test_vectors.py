@@ -13,7 +13,7 @@ from merge.rows.text import text
 from merge.values.chunk import MYSQL_TYPE, TableName
 
 FACTS = [
-    ColumnFacts("id", unsigned=False, collation=63, values=(), key_place=1, type="int"),
+    ColumnFacts("id", unsigned=False, collation=63, values=(), key_ordinal=1, type="int"),
     ColumnFacts("small", False, 63, (), 0, "vector", size=12),
     ColumnFacts("large", False, 63, (), 0, "vector", size=400),
     ColumnFacts("bytes", False, 63, (), 0, "varbinary"),
@@ -53,6 +53,6 @@ def test_without_an_answer_that_fits_vectors_are_bytes(tmp_path, version, facts)
 
 
 def test_rows_from_before_a_column_became_a_vector_stop_with_a_hint(tmp_path):
-    with pytest.raises(CorruptEvent, match="VECTOR whose size is no multiple of 4") as caught:
+    with pytest.raises(CorruptEvent, match="VECTOR whose size is not a multiple of 4") as caught:
         table(tmp_path, row(1, small=b"bytes"), lookup=Known(FACTS))
     assert "became a VECTOR after these rows" in caught.value.hint

@@ -60,8 +60,8 @@ def test_a_length_that_contradicts_log_pos_ends_the_file_after_its_rows(tmp_path
     data[begins[-2] + LENGTH_AT + 1] ^= 32
     path = tmp_path / "mysql-bin.000009"
     path.write_bytes(data)
-    found, error = read([path, path])
-    assert found == [0, 1]
+    ids, error = read([path, path])
+    assert ids == [0, 1]
     assert isinstance(error, CorruptEvent)
     assert f"The event's length of {len(events[-1]) + 8192} bytes" in error.message
     assert f"at mysql-bin.000009:{begins[-2]}" in error.message

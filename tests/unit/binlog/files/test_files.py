@@ -1,4 +1,4 @@
-"""Files on a disk: folders, file ends, relay logs, and what is said of files that are no binlogs."""
+"""Files on a disk: folders, file ends, relay logs, and the errors of files that are not binlogs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_folder_of_two_logs_or_none_is_refused(tmp_path):
         files_in(tmp_path)
 
 
-def test_places_name_the_file_that_a_transaction_is_in(tmp_path):
+def test_positions_name_the_file_that_a_transaction_is_in(tmp_path):
     one = rotate(rows_of(File("5.5.62"), 1), "other.000009").write(tmp_path / "mysql-bin.000001")
     two = rows_of(File("5.5.62"), 2).write(tmp_path / "mysql-bin.000002")
     (chunk,) = BinlogFiles([one, two], TableName)
@@ -68,8 +68,8 @@ def test_a_file_that_was_cut_off_gives_what_is_before_and_then_an_error(tmp_path
     data = rows_of(rows_of(File("5.5.62"), 1), 2).data
     path = tmp_path / "mysql-bin.000001"
     path.write_bytes(data[:-cut])
-    found, error = read([path, path])
-    assert found == [1]
+    ids, error = read([path, path])
+    assert ids == [1]
     assert isinstance(error, CorruptEvent)
     assert (error.details["file"], "cut off" in str(error)) == (path.name, True)
 
@@ -138,7 +138,7 @@ def test_a_commit_without_its_prepare(tmp_path):
         changes_of(path)
 
 
-def test_relay_logs_have_places_of_their_own(tmp_path):
+def test_relay_logs_have_offsets_of_their_own(tmp_path):
     """1. The replica's own description. 2. Its source's rotation and description. 3. The source's events.
 
     4. The transaction goes on in the next file.
@@ -157,8 +157,8 @@ def test_relay_logs_have_places_of_their_own(tmp_path):
     (chunk,) = BinlogFiles(files, TableName)
     assert chunk.names[int(chunk.headers[0]["file"])] == "relay-bin.000001"
     assert int(chunk.headers[0]["begin_offset"]) == begin
-    found, error = read(files[:1])
-    assert found == []
+    ids, error = read(files[:1])
+    assert ids == []
     assert isinstance(error, CorruptEvent)
 
 
@@ -166,7 +166,7 @@ def relay_log(version, sizes, *, first):
     """Return the beginning of a relay log of MySQL 5.0 or 5.1, which do not mark it as one.
 
     The first one of a connection holds the ROTATE that its source sends and the source's description as it is
-    in the binlog; any later one the description alone, without a place.
+    in the binlog; any later one the description alone, without an offset.
     """
     file = File(version, sizes)
     source = events_of(file.data)[0]
@@ -178,7 +178,7 @@ def relay_log(version, sizes, *, first):
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("version", ["5.1.73-log", "5.2.14-MariaDB"])
 def test_relay_logs_of_old_servers_are_not_marked_as_such(tmp_path, version, first):
-    """The events have the source's places; a transaction goes on in the next file."""
+    """The events have the source's offsets; a transaction goes on in the next file."""
     one = relay_log(version, SIZES_5_1, first=first)
     begin = len(one.data)
     one.query("BEGIN", log_pos=5000)
@@ -268,8 +268,8 @@ def test_a_file_between_others_that_ends_inside_a_transaction(tmp_path):
     one = rows_of(File("5.5.62"), 1)
     one.query("BEGIN").table_map(INT).insert(INT, [struct.pack("<i", 99)])
     two = rows_of(File("5.5.62"), 2).write(tmp_path / "mysql-bin.000002")
-    found, error = read([one.write(tmp_path / "mysql-bin.000001"), two])
-    assert found == [1]
+    ids, error = read([one.write(tmp_path / "mysql-bin.000001"), two])
+    assert ids == [1]
     assert isinstance(error, CorruptEvent)
     assert error.details["file"] == "mysql-bin.000001"
 
@@ -293,8 +293,8 @@ def test_an_event_of_an_impossible_size(tmp_path, size):
     file = rows_of(File("5.6.51", checksum=True), 1)
     end = len(file.data)
     file.data += struct.pack("<IBIIIH", 0, EventType.XID, 1, size, 0, 0)
-    found, error = read([file.write(tmp_path / "mysql-bin.000001")])
-    assert found == [1]
+    ids, error = read([file.write(tmp_path / "mysql-bin.000001")])
+    assert ids == [1]
     assert isinstance(error, CorruptEvent)
     assert f"there cannot be an event of {size} bytes" in error.message
     assert error.details["offset"] == end

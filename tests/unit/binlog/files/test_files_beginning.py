@@ -37,12 +37,12 @@ def read(files, start=None):
     rest = [path for path in files if start is None or path.name >= start.file]
     reader = BinlogFiles(rest, TableName, start=start)
     headers = [chunk.headers[chunk.headers["flags"] & Flag.END > 0] for chunk in reader]
-    found = (
+    ends = (
         np.concatenate(headers)
         if headers
         else np.empty(0, dtype=[("commit_us", "i8"), ("gtid_number", "i8")])
     )
-    return found["commit_us"].tolist(), found["gtid_number"].tolist(), reader.whole_seconds
+    return ends["commit_us"].tolist(), ends["gtid_number"].tolist(), reader.whole_seconds
 
 
 def last_number(gtid_set):
@@ -56,13 +56,13 @@ def test_a_time_begins_at_the_first_transaction_committed_at_or_after_it(files):
         if time_us < commits[0]:
             continue
         least_us = time_us - time_us % SECOND_US if whole_seconds else time_us
-        first = next((place for place, each in enumerate(commits) if each >= least_us), len(commits))
-        found = at(files, time_us)
-        assert read(files, found)[1] == numbers[first:], "all from there on, and nothing before"
-        assert last_number(found.gtid_set) == numbers[0] - 1 + first, "the GTIDs of all before it"
+        first = next((index for index, each in enumerate(commits) if each >= least_us), len(commits))
+        position = at(files, time_us)
+        assert read(files, position)[1] == numbers[first:], "all from there on, and nothing before"
+        assert last_number(position.gtid_set) == numbers[0] - 1 + first, "the GTIDs of all before it"
         # What is before the scanned file was not read.
-        assert found.commit_us in ({0, commits[first - 1]} if first else {0})
-        assert found.created_s == read_created(files, found.file)
+        assert position.commit_us in ({0, commits[first - 1]} if first else {0})
+        assert position.created_s == read_created(files, position.file)
 
 
 def read_created(files, name):
@@ -73,19 +73,19 @@ def read_created(files, name):
 
 def test_after_all_of_them_it_begins_at_the_end(files):
     commits, numbers, _ = read(files)
-    found = at(files, commits[-1] + 10 * SECOND_US)
-    assert read(files, found)[1] == []
-    assert (found.file, found.commit_us) == (files[-1].name, commits[-1])
-    assert last_number(found.gtid_set) == numbers[-1]
+    position = at(files, commits[-1] + 10 * SECOND_US)
+    assert read(files, position)[1] == []
+    assert (position.file, position.commit_us) == (files[-1].name, commits[-1])
+    assert last_number(position.gtid_set) == numbers[-1]
 
 
 def test_only_the_files_from_the_time_on_are_read(files):
-    """The first file is damaged, which only a start within it is told."""
+    """The first file is damaged, which only a start within it reports."""
     commits, numbers, _ = read(files)
     second_s = read_created(files, files[1].name)
     files[0].write_bytes(b"no binlog")
-    found = at(files, (second_s + 1) * SECOND_US)
-    assert read(files, found)[1] == [
+    position = at(files, (second_s + 1) * SECOND_US)
+    assert read(files, position)[1] == [
         number for number, each in zip(numbers, commits, strict=True) if each >= (second_s + 1) * SECOND_US
     ]
     with pytest.raises(CorruptEvent):
@@ -99,17 +99,19 @@ def test_a_file_that_does_not_say_when_it_was_created_is_passed_over(files):
     unknown = bytearray(files[1].read_bytes())
     unknown[4:8] = bytes(4)
     files[1].write_bytes(unknown)
-    found = at(files, time_us)
+    position = at(files, time_us)
     before = sum(each < time_us for each in commits)
-    assert (found.file, last_number(found.gtid_set)) == (files[0].name, numbers[0] - 1 + before)
+    assert (position.file, last_number(position.gtid_set)) == (files[0].name, numbers[0] - 1 + before)
 
 
 def test_a_time_before_the_oldest_file_needs_the_servers_first_file(files):
     created_s = read_created(files, files[0].name)
     shown = f"{dt.datetime.fromtimestamp(created_s, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
-    with pytest.raises(PositionPurged, match=f"the oldest, {files[0].name}, was created at {shown}") as told:
+    with pytest.raises(
+        PositionPurged, match=f"the oldest, {files[0].name}, was created at {shown}"
+    ) as caught:
         at(files, (created_s - 1) * SECOND_US)
-    assert told.value.details["oldest_file"] == files[0].name
+    assert caught.value.details["oldest_file"] == files[0].name
     first = files[0].with_name("mysql-bin.000001")
     files[0].rename(first)
     assert at([first], (created_s - 1) * SECOND_US).offset > 4
@@ -124,9 +126,9 @@ def test_a_scan_can_be_given_up(files):
 def test_what_only_a_server_finds_is_refused(files, text):
     start = parse_shard_start(text, 0)
     assert start == "latest" or isinstance(start, After)
-    with pytest.raises(SourceUnfit, match="Shard s0 reads files") as told:
+    with pytest.raises(SourceUnfit, match="Shard s0 reads files") as caught:
         beginning(start, "s0", "log", files, lambda: False)
-    assert "a time" in told.value.hint
+    assert "a time" in caught.value.hint
 
 
 def test_a_file_that_is_not_there_is_named(files):

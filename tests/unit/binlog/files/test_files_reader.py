@@ -39,8 +39,8 @@ def shard(request, tmp_path):
     return recorded
 
 
-class Told:
-    """A listener that keeps all it is told."""
+class RecordingListener:
+    """A listener that records its calls."""
 
     def __init__(self):
         self.opened_at, self.chunks, self.low_watermarks, self.waits = [], [], [], []
@@ -77,9 +77,9 @@ class Told:
 @contextlib.contextmanager
 def reading(files, start=None, limits=None, begin="earliest", **options):
     """Read files on a thread; leaving stops it and raises its error."""
-    told, errors = Told(), []
+    listener, errors = RecordingListener(), []
     source = files_source("s0", str(files), **options)
-    reader = FilesReader(source, TableName, limits or chunk_limits(), told, begin=begin)
+    reader = FilesReader(source, TableName, limits or chunk_limits(), listener, begin=begin)
 
     def run():
         try:
@@ -88,12 +88,12 @@ def reading(files, start=None, limits=None, begin="earliest", **options):
             errors.append(error)
 
     thread = threading.Thread(target=run)
-    told.wait_for = lambda condition: _wait(lambda: errors or condition())
+    listener.wait_for = lambda condition: _wait(lambda: errors or condition())
     thread.start()
     try:
-        yield told
+        yield listener
     finally:
-        told.position, told.created = reader.position, reader.created
+        listener.position, listener.created = reader.position, reader.created
         reader.stop()
         thread.join(DEADLINE_S)
         assert not thread.is_alive(), "the reader stops"
@@ -109,33 +109,33 @@ def _wait(condition):
 
 
 def read_all(files, start=None, **options):
-    with reading(files, start, **options) as told:
-        told.wait_for(lambda: told.low_watermarks)
-    return told
+    with reading(files, start, **options) as record:
+        record.wait_for(lambda: record.low_watermarks)
+    return record
 
 
 @pytest.mark.parametrize("pattern", ["", "mysql-bin.*", "mysql-bin.00000?"])
 def test_a_folder_or_a_pattern_is_read_to_its_end_and_says_so(shard, tmp_path, pattern):
-    told = read_all(tmp_path / pattern)
-    assert told.low_watermarks == [END_OF_TIME_US]
-    assert told.rows == shard.record.rows
+    record = read_all(tmp_path / pattern)
+    assert record.low_watermarks == [END_OF_TIME_US]
+    assert record.rows == shard.record.rows
     first = shard.record.first
-    assert told.transactions == list(range(first, first + len(shard.record.transactions)))
-    (opened,) = told.opened_at
+    assert record.transactions == list(range(first, first + len(shard.record.transactions)))
+    (opened,) = record.opened_at
     assert (opened.file, opened.offset) == ("mysql-bin.000002", 4)
     source = shard.record.gtid_source
     before = f"1-{first - 1}" if source.endswith(":") else str(first - 1)
     assert str(opened.gtid_set) == f"{source}{before}"
-    assert str(told.position.gtid_set).endswith(str(told.transactions[-1]))
+    assert str(record.position.gtid_set).endswith(str(record.transactions[-1]))
 
 
 def test_one_file_is_a_source_of_its_own(shard, tmp_path):
     both = [read_all(tmp_path / f"mysql-bin.00000{number}") for number in (2, 3)]
-    assert sum(told.rows for told in both) == shard.record.rows
+    assert sum(record.rows for record in both) == shard.record.rows
 
 
 def test_a_reader_goes_on_from_any_chunk(shard, tmp_path):
-    """Each chunk's end, also inside the large transaction, is a place from which the rest comes."""
+    """Each chunk's end, also inside the large transaction, is a position from which the rest comes."""
     limits = chunk_limits(rows_max=20)
     whole = read_all(tmp_path, limits=limits)
     read = 0
@@ -153,11 +153,11 @@ def test_it_begins_at_a_time(shard, tmp_path, monkeypatch):
     whole = read_all(tmp_path)
     commits = [int(each) for chunk in whole.chunks for each in chunk.headers["commit_us"]]
     time_s = commits[-1] // 1_000_000
-    told = read_all(tmp_path, begin=dt.datetime.fromtimestamp(time_s, dt.UTC).isoformat())
+    record = read_all(tmp_path, begin=dt.datetime.fromtimestamp(time_s, dt.UTC).isoformat())
     late = sum(each >= time_s * 1_000_000 for each in commits)
     assert 0 < late < len(whole.transactions)
-    assert told.transactions == whole.transactions[-late:]
-    assert told.position == whole.position
+    assert record.transactions == whole.transactions[-late:]
+    assert record.position == whole.position
 
 
 def test_following_waits_for_the_next_file_and_for_the_last_to_grow(shard, tmp_path):
@@ -167,28 +167,28 @@ def test_following_waits_for_the_next_file_and_for_the_last_to_grow(shard, tmp_p
     parts = {number: read_all(path).rows for number, path in ((2, first), (3, second))}
     later = tmp_path / "mysql-bin.000004"
     second.rename(later)
-    # In use, as it is while a server writes it: a half that ends inside an event is no damage.
+    # In use, as it is while a server writes it: a half that ends inside an event is not damage.
     first.write_bytes(whole[:21] + IN_USE + whole[22:half])
-    with reading(tmp_path, follow=True) as told:
-        told.wait_for(lambda: told.rows)
-        assert told.rows < parts[2]
+    with reading(tmp_path, follow=True) as record:
+        record.wait_for(lambda: record.rows)
+        assert record.rows < parts[2]
         first.write_bytes(whole)
-        told.wait_for(lambda: told.rows == parts[2])
+        record.wait_for(lambda: record.rows == parts[2])
         later.rename(second)
-        told.wait_for(lambda: told.rows == shard.record.rows)
-    assert not told.low_watermarks
-    assert told.rows == shard.record.rows
+        record.wait_for(lambda: record.rows == shard.record.rows)
+    assert not record.low_watermarks
+    assert record.rows == shard.record.rows
 
 
 def test_following_it_waits_for_the_first_file(shard, tmp_path):
     folder = tmp_path / "later"
     folder.mkdir()
-    with reading(folder, follow=True) as told:
-        told.wait_for(lambda: told.waits)
+    with reading(folder, follow=True) as record:
+        record.wait_for(lambda: record.waits)
         for number in (2, 3):
             (tmp_path / f"mysql-bin.00000{number}").rename(folder / f"mysql-bin.00000{number}")
-        told.wait_for(lambda: told.rows == shard.record.rows)
-    assert told.rows == shard.record.rows
+        record.wait_for(lambda: record.rows == shard.record.rows)
+    assert record.rows == shard.record.rows
 
 
 def test_what_cannot_be_a_source_is_refused_with_a_sentence(shard, tmp_path):
@@ -205,12 +205,12 @@ def test_what_cannot_be_a_source_is_refused_with_a_sentence(shard, tmp_path):
     with pytest.raises(PositionPurged, match=r"does not hold mysql-bin\.000001") as caught:
         read_all(tmp_path, Position("mysql-bin.000001", 4))
     assert caught.value.details["oldest_file"] == "mysql-bin.000002"
-    told = {name: json.loads(caught.value.details[name]) for name in ("earliest", "latest")}
-    assert (told["earliest"]["file"], told["earliest"]["offset"]) == ("mysql-bin.000002", 4)
-    assert told["latest"]["file"] == "mysql-bin.000003"
+    positions = {name: json.loads(caught.value.details[name]) for name in ("earliest", "latest")}
+    assert (positions["earliest"]["file"], positions["earliest"]["offset"]) == ("mysql-bin.000002", 4)
+    assert positions["latest"]["file"] == "mysql-bin.000003"
     with pytest.raises(PositionPurged) as missing:
         read_all(tmp_path, Position("mysql-bin.000009", 4))
-    assert "earliest" not in missing.value.details, "it was never there: that is no purge"
+    assert "earliest" not in missing.value.details, "it was never there: that is not a purge"
     (tmp_path / "mysql-bin.000003").rename(tmp_path / "mysql-bin.000004")
     with pytest.raises(SourceUnfit, match=r"between mysql-bin\.000002 and mysql-bin\.000004"):
         read_all(tmp_path)
@@ -220,9 +220,9 @@ def test_files_that_end_inside_a_transaction_that_was_handed_over_in_part(tmp_pa
     shutil.copy(SHARDS["-"].folder / "mysql-bin.000003", tmp_path / "mysql-bin.000003")
     path = tmp_path / "mysql-bin.000003"
     whole = path.read_bytes()
-    with reading(path, limits=chunk_limits(rows_max=20)) as told:
-        told.wait_for(lambda: told.low_watermarks)
-    (fragment, *_) = (h for chunk in told.chunks for h in chunk.headers if not int(h["flags"]) & Flag.END)
+    with reading(path, limits=chunk_limits(rows_max=20)) as record:
+        record.wait_for(lambda: record.low_watermarks)
+    (fragment, *_) = (h for chunk in record.chunks for h in chunk.headers if not int(h["flags"]) & Flag.END)
     path.write_bytes(whole[:21] + IN_USE + whole[22 : int(fragment["end_offset"]) + 5])
     with pytest.raises(CorruptEvent, match="end inside the transaction"):
         read_all(path, limits=chunk_limits(rows_max=20))
@@ -234,8 +234,8 @@ def test_a_tail_that_is_left_out_is_logged(shard, tmp_path, caplog):
     path.write_bytes(whole[:21] + IN_USE + whole[22:-5])
     assert read_all(tmp_path).low_watermarks == [END_OF_TIME_US]
     (logged,) = caplog.records
-    said = f"mysql-bin.000003 is marked in use and ends at {len(whole) - 5} inside"
-    assert logged.getMessage().startswith(said)
+    begin = f"mysql-bin.000003 is marked in use and ends at {len(whole) - 5} inside"
+    assert logged.getMessage().startswith(begin)
     assert logged.shard == "s0"
 
 
@@ -251,9 +251,9 @@ def test_a_damaged_length_in_an_open_file_is_not_an_unfinished_tail(shard, tmp_p
     (tmp_path / "mysql-bin.000003").unlink()
     with (
         pytest.raises(CorruptEvent, match=rf"\(.* at mysql-bin\.000002:{last}\)") as caught,
-        reading(path, follow=follow) as told,
+        reading(path, follow=follow) as record,
     ):
-        told.wait_for(lambda: told.low_watermarks)
+        record.wait_for(lambda: record.low_watermarks)
     assert (caught.value.details["file"], caught.value.details["offset"]) == (path.name, last)
-    assert told.rows
-    assert not told.low_watermarks
+    assert record.rows
+    assert not record.low_watermarks

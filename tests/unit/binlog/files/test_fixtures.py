@@ -127,7 +127,7 @@ EXPECTED = {
         *inserts("fx.j", ONE, TWO),
         *updates("fx.j", ({"id": 1}, {"id": 1, "v": "m"})),
         *deletes("fx.j", {"id": 1}),
-        *updates("fx.j", (TWO, {**TWO, "v": "m"})),  # JSON is no BLOB to NOBLOB
+        *updates("fx.j", (TWO, {**TWO, "v": "m"})),  # JSON is not a BLOB to NOBLOB
     ],
     "rows_query": [J, *inserts("fx.j", {"id": 1, "v": "x"})],
     "savepoint": [J, *inserts("fx.j", *id_only(30, 32))],
@@ -168,12 +168,12 @@ def test_every_binlog_is_expected():
     assert len(names) == 22
 
 
-def test_minimal_metadata_gives_places_for_names_and_numbers_for_lists():
+def test_minimal_metadata_gives_ordinals_for_names_and_numbers_for_lists():
     """Signs and charsets are there; names, keys, and the values of ENUM (ü is the third) and SET are not."""
     (_, _, _, full), *_ = [c for c in changes_of(FIXTURES / "all_types.binlog") if c[0] == "INSERT"]
     statement, *rows = changes_of(FIXTURES / "md_minimal.binlog")
     expected = {**full, "en": 3, "st": 9}
-    named = {f"@{place}": value for place, value in enumerate(expected.values(), start=1)}
+    named = {f"@{ordinal}": value for ordinal, value in enumerate(expected.values(), start=1)}
     assert statement == ("CREATE", "fx.t")
     assert rows == inserts("fx.t", named, {"@1": 1})
 

@@ -34,7 +34,7 @@ def test_rows_of_old_servers(tmp_path, version, checksum):
     rows = changes_of(file)
     assert [row[:3] for row in rows] == [("INSERT", "app.t", None)] * 2
     after = rows[0][3]
-    assert [after[f"@{place}"] for place in range(1, 11)] == VALUES
+    assert [after[f"@{ordinal}"] for ordinal in range(1, 11)] == VALUES
     assert str(after["@11"]) == "123.45"
 
 
@@ -54,13 +54,13 @@ def test_commit_times_are_the_seconds_of_the_first_event(tmp_path):
 
 
 FACTS = [
-    ColumnFacts("id", unsigned=True, collation=63, values=(), key_place=1),
-    ColumnFacts("name", unsigned=False, collation=45, values=(), key_place=0),
-    ColumnFacts("code", unsigned=False, collation=8, values=(), key_place=0),
+    ColumnFacts("id", unsigned=True, collation=63, values=(), key_ordinal=1),
+    ColumnFacts("name", unsigned=False, collation=45, values=(), key_ordinal=0),
+    ColumnFacts("code", unsigned=False, collation=8, values=(), key_ordinal=0),
     *(ColumnFacts(name, False, 63, (), 0) for name in ("ts", "dtm", "tm", "da", "y")),
-    ColumnFacts("en", unsigned=False, collation=45, values=("x", "y"), key_place=0),
-    ColumnFacts("bl", unsigned=False, collation=63, values=(), key_place=0),
-    ColumnFacts("de", unsigned=False, collation=63, values=(), key_place=0),
+    ColumnFacts("en", unsigned=False, collation=45, values=("x", "y"), key_ordinal=0),
+    ColumnFacts("bl", unsigned=False, collation=63, values=(), key_ordinal=0),
+    ColumnFacts("de", unsigned=False, collation=63, values=(), key_ordinal=0),
 ]
 
 

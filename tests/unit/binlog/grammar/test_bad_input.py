@@ -36,7 +36,7 @@ def feed(events):
     try:
         if error is None:
             reading.close()
-    except OURS as caught:  # a stream puts the place into it
+    except OURS as caught:  # a stream adds the location to it
         error = reading.decoder.located(caught)
     if error is None:
         return len(reading.rows)
@@ -108,8 +108,8 @@ def test_a_rows_event_that_is_cut_gives_no_row_less_without_an_error(name):
                 continue
             for cut in range(1, len(event) - 23, 3):
                 broken = resized(event, event[19 : -4 - cut])
-                found = feed([*events[:index], broken, *events[index + 1 :]])
-                assert found is None or len(broken) == EMPTY.get(name), (index, cut)
+                refusal = feed([*events[:index], broken, *events[index + 1 :]])
+                assert refusal is None or len(broken) == EMPTY.get(name), (index, cut)
 
 
 def test_a_table_map_with_a_type_that_is_not_known():
@@ -222,14 +222,14 @@ def test_a_few_kilobytes_do_not_hold_millions_of_events():
     with pytest.raises(UnsupportedEvent, match=r"holds more than 1\d{6} events") as caught:
         Reading().feed([*before, resized(event, body)], spliced=True)
     assert "smaller transactions" in caught.value.hint
-    told = caught.value.details
-    assert (told["file"], told["offset"], told["event"]) == (
+    details = caught.value.details
+    assert (details["file"], details["offset"], details["event"]) == (
         FILE,
         sum(map(len, before)) + 4,
         "TRANSACTION_PAYLOAD (40)",
     )
     kept = list(zip(range(EVENTS_FREE), parse_payload(body).events(), strict=False))
-    assert len(kept) == EVENTS_FREE, "so many are read, however few the bytes are"
+    assert len(kept) == EVENTS_FREE, "this number is read, however few the bytes are"
 
 
 @pytest.mark.parametrize("statements", first_quick(2, [1_000, 30_000, 1_000_000]))
@@ -246,8 +246,8 @@ def test_as_many_events_as_a_servers_own_come_to_are_read(statements):
 @pytest.mark.parametrize("size", [40 * 1_040 + 1, 1 << 29])
 def test_an_impossible_decompressed_size_is_refused_before_it_is_read(size):
     zeros = zlib.compress(bytes(1_000_000), 9)
-    told = b"\x84" + (1_000_000).to_bytes(4, "big") + zeros
-    assert unpack(told) == bytes(1_000_000), "the most that zlib makes of a byte"
+    packed = b"\x84" + (1_000_000).to_bytes(4, "big") + zeros
+    assert unpack(packed) == bytes(1_000_000), "the most that zlib makes of a byte"
     with pytest.raises(CorruptEvent, match="more than zlib can"):
         unpack(b"\x84" + size.to_bytes(4, "big") + bytes(35))
     packed = pa.Codec("zstd", 19).compress(bytes(100 << 20), asbytes=True)

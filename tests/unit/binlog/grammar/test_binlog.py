@@ -270,7 +270,7 @@ def test_statements_in_canals_terms():
     ]
     flags = [int(h["flags"]) for h in reading.headers]
     assert flags[2] == WHOLE, "rows"
-    assert flags[5] == WHOLE, "CREATE TABLE ... SELECT holds rows too: it is no definition on its own"
+    assert flags[5] == WHOLE, "CREATE TABLE ... SELECT holds rows too: it is not a definition on its own"
     assert all(f == WHOLE | Flag.DDL for i, f in enumerate(flags) if i not in (2, 5))
 
 
@@ -356,7 +356,7 @@ def test_resumed_inside_a_transaction_hands_over_the_rest_only(skip):
         ("md_minimal", "TABLE_MAP (19)", "binlog_row_metadata = FULL; and start"),
     ],
 )
-def test_what_cannot_be_read_stops_with_place_and_hint(fixture, type_name, hint):
+def test_an_unreadable_event_is_refused_with_its_offset_and_a_hint(fixture, type_name, hint):
     events = events_of(fixture)
     reading = Reading()
     with pytest.raises(UnsupportedEvent) as caught:
@@ -386,7 +386,7 @@ def test_unknown_and_refused_types_stop(number):
 @pytest.mark.parametrize("number", [43, 99, 173, 255])
 @pytest.mark.parametrize(("version", "checksum"), [("9.7.4", True), ("10.11.6-MariaDB-log", False)])
 def test_unknown_types_that_a_replica_may_ignore_are_counted(number, version, checksum):
-    """Inside a transaction and between two; on MariaDB 0x8000 is another flag, and is no permission."""
+    """Inside a transaction and between two; on MariaDB 0x8000 is another flag, and not a permission."""
     file = File(version, SIZES_5_1 + bytes(16), checksum=checksum)
     file.add(number, b"?" * 30, flags=0x80).query("BEGIN").add(number, b"", flags=0x180).xid()
     reading = Reading().feed(hand_made(file.data)).close()
@@ -413,14 +413,14 @@ def test_no_type_is_both_skipped_and_refused():
 def test_every_flipped_bit_is_noticed():
     events = events_of("charsets")
     for index, event in enumerate(events[:-1]):
-        for place in range(19, len(event), 7):
+        for at in range(19, len(event), 7):
             broken = bytearray(event)
-            broken[place] ^= 0x10
+            broken[at] ^= 0x10
             with pytest.raises((CorruptEvent, UnsupportedEvent)):
                 Reading().feed([*events[:index], bytes(broken)])
 
 
-def test_corrupt_checksum_names_the_place():
+def test_a_corrupt_checksum_names_the_offset():
     events = events_of("all_types")
     index, event = next((i, e) for i, e in enumerate(events) if e[4] == EventType.WRITE_ROWS)
     broken = bytearray(event)

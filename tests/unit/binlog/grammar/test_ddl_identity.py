@@ -20,8 +20,8 @@ MARIADB, MYSQL = ServerVersion(True, 10, 11, 6), ServerVersion(False, 9, 7, 4)
 
 def route(schema, table):
     """shop_3.orders_17 and orders are shop.orders, also of another table."""
-    found = re.fullmatch(r"(\w+?)(_\d+)?\.(orders|customers)(_\d+)?", f"{schema}.{table}".lower())
-    return TableName(found[1], found[3]) if found else None
+    match = re.fullmatch(r"(\w+?)(_\d+)?\.(orders|customers)(_\d+)?", f"{schema}.{table}".lower())
+    return TableName(match[1], match[3]) if match else None
 
 
 def number_of(sql, schema="shop_3", server=MARIADB, sql_mode=0):

@@ -32,29 +32,33 @@ ROW = [
 ]  # fmt: skip
 
 
-def places(values):
+def numbered(values):
     """Return an image whose columns have no names, without its nulls."""
-    return {f"@{place}": value for place, value in enumerate(values, start=1) if value is not None}
+    return {f"@{ordinal}": value for ordinal, value in enumerate(values, start=1) if value is not None}
 
 
 @old
 def test_all_types(folder):
     (_, _, *changes) = changes_of(folder / "all_types.binlog")
     first, second, third, update, delete = changes
-    assert first == ("INSERT", "app.t", None, places(ROW))
-    assert second == ("INSERT", "app.t", None, places([2]))
-    assert [place for place in places(ROW) if place not in third[3]] == ["@18", "@20", "@21"]  # zero dates
+    assert first == ("INSERT", "app.t", None, numbered(ROW))
+    assert second == ("INSERT", "app.t", None, numbered([2]))
+    assert [name for name in numbered(ROW) if name not in third[3]] == [
+        "@18",
+        "@20",
+        "@21",
+    ]  # zero dates
     assert third[3]["@19"] == dt.timedelta(0)
     assert update == ("UPDATE", "app.t", first[3], {**first[3], "@8": 5, "@24": b"neu"})
     assert delete == ("DELETE", "app.t", second[3], None)
 
 
 def rows(*values):
-    return [places([value] if isinstance(value, int) else value) for value in values]
+    return [numbered([value] if isinstance(value, int) else value) for value in values]
 
 
 def changes():
-    """Return what transactions.sql does; a trigger's rows stand before those that set it off."""
+    """Return the changes of transactions.sql; a trigger's rows stand before those that set it off."""
     m, n = "app.m", "app.n"
     return [
         ("QUERY", "app."),
@@ -94,7 +98,7 @@ def test_transactions(folder):
         expected += [
             ("CREATE", "app.c"),
             *inserts("app.c", *rows(x, y)),
-            *updates("app.c", (places(x), places(z))),
+            *updates("app.c", (numbered(x), numbered(z))),
             *deletes("app.c", *rows(z, y)),
         ]
     assert changes_of(folder / "transactions.binlog") == expected

@@ -95,7 +95,7 @@ def test_rows_of_the_next_transaction_are_not_undone(tmp_path):
 
 
 def test_a_statement_that_no_list_has_is_refused(tmp_path):
-    with pytest.raises(UnsupportedEvent, match=r"not known.*: MERGE\. .*QUERY") as caught:
+    with pytest.raises(UnsupportedEvent, match=r"unknown.*: MERGE\. .*QUERY") as caught:
         read(tmp_path, "MERGE INTO t", "COMMIT")
     assert "newer server" in caught.value.hint
     (chunk,) = read(tmp_path, "MERGE INTO t", "COMMIT", verbatim=True)

@@ -177,8 +177,8 @@ def test_damaged_fragments_are_refused_or_joined(data):
     bodies = fragments(rows_event(checksum=True), data.draw(st.lists(st.integers(1, 40), max_size=6)))
     at = data.draw(st.integers(0, len(bodies) - 1))
     body = bytearray(bodies[at])
-    for place in data.draw(st.lists(st.integers(0, len(body) - 1), min_size=1, max_size=3)):
-        body[place] = data.draw(st.integers(0, 255))
+    for offset in data.draw(st.lists(st.integers(0, len(body) - 1), min_size=1, max_size=3)):
+        body[offset] = data.draw(st.integers(0, 255))
     bodies[at] = bytes(body[: data.draw(st.integers(0, len(body)))])
     joiner = RowFragments(1 << 16)
     try:

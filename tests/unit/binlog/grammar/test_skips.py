@@ -47,39 +47,41 @@ class Read:
             self.error = error
 
     def _take(self, chunk):
-        found = [[] for _ in chunk.headers]
+        rows_by_header = [[] for _ in chunk.headers]
         for table in chunk.tables:
             for row in table.rows.to_pylist():
-                found[row["_header"]].append(
+                rows_by_header[row["_header"]].append(
                     (row["_row"], str(table.name), str(row["after"] or row["before"]))
                 )
-        for said in chunk.statements.to_pylist() if chunk.statements is not None else ():
-            mark = SkipMark.of_sql(said["sql"])
-            begin = int(chunk.headers["begin_offset"][said["_header"]])
+        for statement in chunk.statements.to_pylist() if chunk.statements is not None else ():
+            mark = SkipMark.of_sql(statement["sql"])
+            begin = int(chunk.headers["begin_offset"][statement["_header"]])
             if mark is not None:
-                assert said["schema"] == said["table"] == ""
-                assert said["op"] == "QUERY"
+                assert statement["schema"] == statement["table"] == ""
+                assert statement["op"] == "QUERY"
                 self.marks.append(mark)
                 self.marked.append(begin)
-            found[said["_header"]].append((said["_row"], said["table"], "mark" if mark else said["sql"]))
-        for header, rows in zip(chunk.headers, found, strict=True):
+            rows_by_header[statement["_header"]].append(
+                (statement["_row"], statement["table"], "mark" if mark else statement["sql"])
+            )
+        for header, rows in zip(chunk.headers, rows_by_header, strict=True):
             assert header["flags"] & Flag.END
             assert header["rows"] == len(rows)
             gtid = gtid_text(chunk.names[int(header["gtid_source"])], int(header["gtid_number"]))
-            said = [(table, text) for _, table, text in sorted(rows)]
-            self.transactions[int(header["begin_offset"])] = (gtid, said)
+            texts = [(table, text) for _, table, text in sorted(rows)]
+            self.transactions[int(header["begin_offset"])] = (gtid, texts)
             self.ends.append(int(header["end_offset"]))
 
     def skip(self, unit=Unit.EVENT):
         """Return the event at which it stopped, as an operator leaves it out."""
         details = self.error.details
         assert details["skippable"] == 1
-        place = details["file"], details["created_s"], details["offset"], details["part"]
-        return SkippedEvent("s1", "", *place, unit, "ops", 1_700_000_000_000_000)
+        location = details["file"], details["created_s"], details["offset"], details["part"]
+        return SkippedEvent("s1", "", *location, unit, "ops", 1_700_000_000_000_000)
 
     @property
     def values(self):
-        return [said for _, rows in self.transactions.values() for _, said in rows]
+        return [text for _, rows in self.transactions.values() for _, text in rows]
 
 
 def read(tmp_path, data, skips=(), **options):
@@ -138,7 +140,7 @@ def test_a_statement_is_left_out_and_the_rest_of_its_transaction_is_not(tmp_path
 
 
 def test_the_whole_transaction_is_left_out_on_request(tmp_path):
-    """Also what comes before the event, and after it; the transaction keeps its place and its end."""
+    """Also what comes before the event, and after it; the transaction keeps its begin and its end."""
     file = transaction(File("5.1.73"), 1)
     begin = len(file.data)
     file.query("BEGIN").table_map(ONE).insert(ONE, [row(2)]).query("INSERT INTO t VALUES (1)")
@@ -208,11 +210,11 @@ def test_only_a_skipped_definition_makes_its_tables_be_looked_up(tmp_path):
     assert [mark.verb for mark in on.marks] == ["ALTER", "INSERT"]
 
 
-def flipped(data, index, place):
+def flipped(data, index, at):
     """Return a file with one bit of a byte of one event flipped; its checksum does not fit then."""
     events = events_of(data)
     event = bytearray(events[index])
-    event[place] ^= 1
+    event[at] ^= 1
     events[index] = bytes(event)
     return MAGIC + b"".join(events)
 
@@ -231,8 +233,8 @@ def flipped(data, index, place):
     ),
 )
 @pytest.mark.parametrize("unit", Unit)
-@pytest.mark.parametrize("place", [-1, -5], ids=["checksum", "content"])
-def test_the_reader_skips_any_damaged_event_without_losing_others(tmp_path, name, unit, place):
+@pytest.mark.parametrize("damaged_at", [-1, -5], ids=["checksum", "content"])
+def test_the_reader_skips_any_damaged_event_without_losing_others(tmp_path, name, unit, damaged_at):
     """Each event of real binlogs in turn: only its checksum, or the last byte of what it says."""
     data = (FIXTURES / f"{name}.binlog").read_bytes()
     whole = read(tmp_path, data)
@@ -243,8 +245,8 @@ def test_the_reader_skips_any_damaged_event_without_losing_others(tmp_path, name
         if index == 0 or event[4] == EventType.ROTATE:
             continue
         if begin >= max(whole.transactions):
-            break  # what may not have ended where the file ends is no transaction yet
-        damaged = flipped(data, index, place)
+            break  # what may not have ended where the file ends is not a transaction yet
+        damaged = flipped(data, index, damaged_at)
         skips, on = [], read(tmp_path, damaged)
         assert isinstance(on.error, CorruptEvent), index
         assert on.error.details["offset"] == begin
@@ -261,7 +263,7 @@ def test_the_reader_skips_any_damaged_event_without_losing_others(tmp_path, name
         again = read(tmp_path, damaged, skips)
         assert again.transactions == on.transactions, "the same, whenever it is read"
         # What an XA transaction prepares comes with the next transaction, which commits it.
-        after = [place for place in whole.transactions if place > on.marked[0]][:1]
+        after = [offset for offset in whole.transactions if offset > on.marked[0]][:1]
         for where, held in whole.transactions.items():
             if where not in {*on.marked, *after}:
                 assert on.transactions[where] == held, (index, where)
@@ -302,11 +304,11 @@ def test_the_rest_of_a_transaction_that_its_file_does_not_end_is_left_out(tmp_pa
         list(BinlogFiles(files, TableName, limits))
     details = stopped.value.details
     assert (details["skippable"], details["handed_over"]) == (1, 1)
-    place = details["file"], details["created_s"], details["offset"], details["part"]
-    skip = SkippedEvent("s1", "", *place, Unit.EVENT, "ops", 0)
+    location = details["file"], details["created_s"], details["offset"], details["part"]
+    skip = SkippedEvent("s1", "", *location, Unit.EVENT, "ops", 0)
     chunks = list(BinlogFiles(files, TableName, limits, skips=Skips([skip])))
-    (said,) = (chunk.statements for chunk in chunks if chunk.statements is not None)
-    assert SkipMark.of_sql(said.column("sql")[0].as_py()).from_offset == details["offset"]
+    (statements,) = (chunk.statements for chunk in chunks if chunk.statements is not None)
+    assert SkipMark.of_sql(statements.column("sql")[0].as_py()).from_offset == details["offset"]
     assert sum(int(chunk.headers["rows"].sum()) for chunk in chunks) == 4
 
 

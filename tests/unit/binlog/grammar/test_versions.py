@@ -67,7 +67,7 @@ def headers_of(path):
 
 
 def image(*values):
-    return {f"@{place}": value for place, value in enumerate(values, start=1)}
+    return {f"@{ordinal}": value for ordinal, value in enumerate(values, start=1)}
 
 
 @pytest.mark.parametrize("extra", [b"", bytes(40), b"\0\x05\0\1\2"], ids=["none", "long", "ndb"])
@@ -134,7 +134,7 @@ NEWER_ROW = b"".join(
 @pytest.mark.parametrize(
     ("version", "sizes"), [("5.7.44-log", SIZES_5_7), ("8.0.0-dmr", SIZES_8_0[:38]), ("8.0.20", SIZES_8_0)]
 )
-def test_newer_types_without_metadata_have_places_for_names(tmp_path, version, sizes):
+def test_newer_types_without_metadata_have_ordinals_for_names(tmp_path, version, sizes):
     file = File(version, sizes, checksum=True).query("BEGIN").table_map(NEWER)
     path = write_rows_v2(file, NEWER, [NEWER_ROW]).xid().write(tmp_path / "mysql-bin.000001")
     ((_, _, _, after),) = changes_of(path)

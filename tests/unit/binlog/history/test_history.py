@@ -23,12 +23,12 @@ def make():
     return Catalog(UTF8MB4)
 
 
-def place(offset, file="binlog.000001", server="7"):
+def position(offset, file="binlog.000001", server="7"):
     return Place(server, file, offset)
 
 
 def change(offset, sql, file="binlog.000001", **options):
-    return Change(place(offset, file), Statement(sql, "app", MARIADB, **options))
+    return Change(position(offset, file), Statement(sql, "app", MARIADB, **options))
 
 
 def shown(sql):
@@ -48,9 +48,9 @@ def listed(tables=(), changes=(), views=(), schemas=None):
 def begun(*changes, tables=(), at=100, read=True, limits=None, **present):
     """A history from a place on, on a server that has some tables after some changes."""
     history = SchemaHistory(make, **(limits or {}))
-    history.begin(place(at), listed(tables, changes, **present))
+    history.begin(position(at), listed(tables, changes, **present))
     for sql in tables if read else ():
-        assert history.learn(shown(sql), changes[-1].end if changes else place(at))
+        assert history.learn(shown(sql), changes[-1].end if changes else position(at))
     return history
 
 
@@ -61,8 +61,8 @@ def stored(history):
 
 
 def names(history, table="t"):
-    found = history.table("app", table)
-    return [each.name for each in found.columns] if isinstance(found, TableDefinition) else None
+    definition = history.table("app", table)
+    return [each.name for each in definition.columns] if isinstance(definition, TableDefinition) else None
 
 
 def test_what_no_statement_touches_is_as_it_is_at_present():
@@ -84,7 +84,7 @@ def test_what_is_altered_is_known_after_the_last_statement_only():
     steps = [change(200, "ALTER TABLE t ADD v INT"), change(300, "ALTER TABLE t ADD w INT")]
     history = begun(*steps, tables=["CREATE TABLE t (id INT, v INT, w INT)"])
     assert names(history) is None
-    assert history.known_after("app", "t") == place(300)
+    assert history.known_after("app", "t") == position(300)
     history.apply(steps[0])
     assert names(history) is None
     history.apply(steps[1])
@@ -127,9 +127,9 @@ def test_reading_goes_back_and_knows_what_it_knew():
         again = begun(tables=["CREATE TABLE t (id INT)"])
         again.apply(change(200, "ALTER TABLE t ADD v INT"))
         again.apply(change(300, "ALTER TABLE t ADD w INT"))
-        again.go_to(place(offset))
+        again.go_to(position(offset))
         assert names(again) == known
-    history.go_to(place(200))
+    history.go_to(position(200))
     history.apply(change(300, "ALTER TABLE t ADD w INT"))
     assert names(history) == ["id", "v", "w"]
 
@@ -144,12 +144,12 @@ def test_a_statement_that_comes_again_is_applied_once():
 @pytest.mark.parametrize(
     ("where", "covered"),
     [
-        (place(100), True),
-        (place(99), False),
-        (place(4, "binlog.000002"), True),
-        (place(400, "binlog.000000"), False),
-        (place(400, "other.000002"), False),
-        (place(400, server="8"), False),
+        (position(100), True),
+        (position(99), False),
+        (position(4, "binlog.000002"), True),
+        (position(400, "binlog.000000"), False),
+        (position(400, "other.000002"), False),
+        (position(400, server="8"), False),
     ],
 )
 def test_it_covers_what_follows_its_beginning_on_its_server(where, covered):
@@ -157,19 +157,19 @@ def test_it_covers_what_follows_its_beginning_on_its_server(where, covered):
 
 
 def test_nothing_is_covered_before_it_begins():
-    assert not SchemaHistory(make).covers(place(100))
+    assert not SchemaHistory(make).covers(position(100))
 
 
 def test_what_a_statement_leaves_unknown_is_learned_from_there_on():
     history = begun()
     history.apply(change(200, "CREATE TABLE t AS SELECT 1 AS a"))
     assert names(history) is None
-    assert history.learn(shown("CREATE TABLE t (a INT)"), place(210))
-    history.pass_to(place(210))
+    assert history.learn(shown("CREATE TABLE t (a INT)"), position(210))
+    history.pass_to(position(210))
     assert names(history) == ["a"]
-    history.go_to(place(199))
+    history.go_to(position(199))
     assert names(history) is None
-    history.go_to(place(200))
+    history.go_to(position(200))
     assert names(history) == ["a"]
 
 
@@ -178,19 +178,19 @@ def test_what_was_altered_since_is_not_learned():
     history.apply(change(200, "CREATE TABLE t AS SELECT 1 AS a"))
     later = history.touching(change(300, "ALTER TABLE t ADD b INT"))
     history.insert(later)
-    assert history.learn(shown("CREATE TABLE t (a INT, b INT)"), place(310))
+    assert history.learn(shown("CREATE TABLE t (a INT, b INT)"), position(310))
     assert names(history) is None
-    assert history.known_after("app", "t") == place(300)
+    assert history.known_after("app", "t") == position(300)
     history.apply(later)
     assert names(history) == ["a", "b"]
 
 
 def test_a_table_that_was_changed_while_it_was_asked_is_not_learned():
-    """Whether the answer has the statement nobody knows; a statement on another table changes nothing."""
+    """Whether the answer has the statement is unknown; a statement on another table changes nothing."""
     for sql, known in (("ALTER TABLE t ADD b INT", False), ("ALTER TABLE u ADD b INT", True)):
         history = begun(tables=["CREATE TABLE t (a INT)", "CREATE TABLE u (a INT)"], read=False)
         history.insert(history.touching(change(150, sql)))
-        assert history.learn(shown("CREATE TABLE t (a INT)"), place(140)) is known
+        assert history.learn(shown("CREATE TABLE t (a INT)"), position(140)) is known
         assert (SourceName("app", "t") in history.unread.values()) is not known
 
 
@@ -200,12 +200,12 @@ def test_a_table_that_was_not_read_is_not_known():
     again = Histories()
     again.load(stored(history), make)
     (loaded,) = again
-    loaded.go_to(place(100))
+    loaded.go_to(position(100))
     for each in (history, loaded):
         each.apply(change(200, "CREATE TABLE IF NOT EXISTS t (other INT)"))
         assert isinstance(each.table("app", "t"), UnknownTable)
         assert each.unread
-    assert loaded.learn(shown("CREATE TABLE t (id INT)"), place(210))
+    assert loaded.learn(shown("CREATE TABLE t (id INT)"), position(210))
     assert names(loaded) == ["id"]
 
 
@@ -235,9 +235,9 @@ def test_a_conditional_create_is_believed_if_its_server_logs_no_effects():
     """A server that logs effects and logs none has done nothing, or has done it in another engine."""
     for version, known in ((MARIADB, None), (ServerVersion.parse("10.5.9-MariaDB"), ["other"])):
         history = begun()
-        history.apply(Change(place(200), Statement(OTHER, "app", version)))
+        history.apply(Change(position(200), Statement(OTHER, "app", version)))
         assert names(history) == known
-        history.apply(Change(place(300), Statement(OTHER.replace("other", "x"), "app", version)))
+        history.apply(Change(position(300), Statement(OTHER.replace("other", "x"), "app", version)))
         assert names(history) == known
 
 
@@ -256,7 +256,7 @@ MYSQL = ServerVersion.parse("9.7.4")
 def test_a_table_that_a_query_has_filled_was_created(sql, server, known):
     """MySQL logs a dump's statement on a table that is there, MariaDB does not."""
     history = begun()
-    history.apply(Change(place(200), Statement(sql, "app", server)))
+    history.apply(Change(position(200), Statement(sql, "app", server)))
     assert names(history) == known
 
 
@@ -317,19 +317,19 @@ def test_what_was_followed_is_confirmed_by_what_the_source_shows():
     assert not history.followed()
     history.apply(change(200, "ALTER TABLE t ADD v INT"))
     assert history.is_followed(SourceName("app", "t"))
-    assert history.confirm(shown("CREATE TABLE t (id INT, v INT)"), place(210)) is None
+    assert history.confirm(shown("CREATE TABLE t (id INT, v INT)"), position(210)) is None
     assert not history.followed()
     again = Histories()
     again.load(stored(history), make)
     (loaded,) = again
-    loaded.go_to(place(205))
+    loaded.go_to(position(205))
     assert loaded.followed()
-    loaded.go_to(place(210))
+    loaded.go_to(position(210))
     assert not loaded.followed(), "a confirmation is kept"
 
 
 @pytest.mark.parametrize(
-    ("sql", "said"),
+    ("sql", "phrase"),
     [
         ("CREATE TABLE t (v INT, id INT)", "column 1 is `id` int, and the source shows `v` int"),
         ("CREATE TABLE t (id INT, v INT UNSIGNED)", "unsigned"),
@@ -339,13 +339,13 @@ def test_what_was_followed_is_confirmed_by_what_the_source_shows():
         ("CREATE TABLE t (id INT, v INT INVISIBLE)", "column 2"),
     ],
 )
-def test_what_the_source_contradicts_is_an_error_that_says_all(sql, said):
+def test_what_the_source_contradicts_is_an_error_that_says_all(sql, phrase):
     history = begun(tables=["CREATE TABLE t (id INT)"])
     history.apply(change(200, "ALTER TABLE t ADD v INT"))
-    history.read_rows(SourceName("app", "t"), place(250))
-    wrong = history.confirm(shown(sql), place(900))
+    history.read_rows(SourceName("app", "t"), position(250))
+    wrong = history.confirm(shown(sql), position(900))
     assert isinstance(wrong, DefinitionContradicted)
-    assert said in wrong.message
+    assert phrase in wrong.message
     assert "after ALTER TABLE, at binlog.000001:200" in wrong.message
     assert "between binlog.000001:250 and binlog.000001:900" in wrong.message
     assert wrong.details["followed"] == "(`id` int, `v` int) key none"
@@ -356,7 +356,7 @@ def test_a_backlog_that_ends_otherwise_than_the_source_shows_is_an_error():
     steps = [change(200, "CREATE TABLE t (id INT, v INT)"), change(300, "ALTER TABLE t ADD w INT")]
     history = begun(*steps, tables=["CREATE TABLE t (v INT, id INT, w INT)"])
     history.apply(steps[0])
-    history.read_rows(SourceName("app", "t"), place(250))
+    history.read_rows(SourceName("app", "t"), position(250))
     with pytest.raises(DefinitionContradicted, match=r"between binlog\.000001:250 and binlog\.000001:300"):
         history.apply(steps[1])
 
@@ -367,18 +367,18 @@ def test_what_is_learned_late_is_compared_with_what_was_followed():
     history = begun(step, tables=["CREATE TABLE t (v INT, id INT)"], read=False)
     history.apply(step)
     history.apply(change(300, "CREATE TABLE other (id INT)"))
-    history.read_rows(SourceName("app", "t"), place(350))
+    history.read_rows(SourceName("app", "t"), position(350))
     with pytest.raises(DefinitionContradicted, match=r"between binlog\.000001:350"):
-        history.learn(shown("CREATE TABLE t (v INT, id INT)"), place(400))
-    history.go_to(place(400))
+        history.learn(shown("CREATE TABLE t (v INT, id INT)"), position(400))
+    history.go_to(position(400))
     with pytest.raises(DefinitionContradicted):
-        history.pass_to(place(401))
+        history.pass_to(position(401))
 
 
 def test_what_has_no_meaning_for_rows_is_taken_from_the_source():
     history = begun()
     history.apply(change(200, "CREATE TABLE t (id INT) CHARSET latin1"))
-    assert history.confirm(shown("CREATE TABLE t (id INT) CHARSET utf8mb4"), place(210)) is None
+    assert history.confirm(shown("CREATE TABLE t (id INT) CHARSET utf8mb4"), position(210)) is None
     history.apply(change(300, "ALTER TABLE t ADD v TEXT"))
     assert history.table("app", "t").columns[1].collation == UTF8MB4
 
@@ -386,7 +386,7 @@ def test_what_has_no_meaning_for_rows_is_taken_from_the_source():
 def test_a_value_of_four_bytes_that_the_source_cannot_show_is_kept():
     history = begun()
     history.apply(change(200, "CREATE TABLE t (e ENUM('\U0001f600', 'b'))"))
-    assert history.confirm(shown("CREATE TABLE t (e ENUM('?', 'b'))"), place(210)) is None
+    assert history.confirm(shown("CREATE TABLE t (e ENUM('?', 'b'))"), position(210)) is None
     assert history.table("app", "t").columns[0].values == ("\U0001f600", "b")
 
 
@@ -403,9 +403,9 @@ def test_it_stays_bounded_and_cannot_go_back_before_what_it_folded():
     for number in range(5):
         history.apply(change(200 + number, f"ALTER TABLE t ADD c{number} INT"))
     assert names(history) == ["id", "c0", "c1", "c2", "c3", "c4"]
-    assert not history.covers(place(200))
-    assert history.covers(place(201))
-    history.go_to(place(201))
+    assert not history.covers(position(200))
+    assert history.covers(position(201))
+    history.go_to(position(201))
     assert names(history) == ["id", "c0", "c1"]
 
 
@@ -418,7 +418,7 @@ def test_a_history_that_was_stored_knows_what_it_knew():
     history.apply(change(300, "ALTER TABLE t ADD w INT"))
     history.apply(change(310, "DROP TABLE u"))
     history.apply(change(315, "CREATE TABLE late SELECT 1 AS x"))
-    assert history.learn(shown("CREATE TABLE late (x INT)"), place(320))
+    assert history.learn(shown("CREATE TABLE late (x INT)"), position(320))
     histories = Histories()
     histories.keep(history)
     text, whole = histories.take_text()
@@ -435,8 +435,8 @@ def test_a_history_that_was_stored_knows_what_it_knew():
     assert again.take_text() == histories.take_text()
     (loaded,) = again
     for where in (100, 200, 300, 310, 320, 330):
-        history.go_to(place(where))
-        loaded.go_to(place(where))
+        history.go_to(position(where))
+        loaded.go_to(position(where))
         for table in ("t", "u", "late"):
             assert names(loaded, table) == names(history, table)
     assert names(loaded) == ["id", "v", "w", "x"]
@@ -448,11 +448,11 @@ def test_histories_of_the_last_servers_are_kept():
     histories = Histories()
     for server in range(SERVERS_MAX + 1):
         history = SchemaHistory(make)
-        history.begin(place(100, server=str(server)), listed(["CREATE TABLE t (id INT)"]))
+        history.begin(position(100, server=str(server)), listed(["CREATE TABLE t (id INT)"]))
         histories.keep(history)
     assert histories.of("0") is None
-    assert histories.covering(place(99, server="1")) is None
-    assert histories.covering(place(100, server="1")) is not None
+    assert histories.covering(position(99, server="1")) is None
+    assert histories.covering(position(100, server="1")) is not None
 
 
 HEAD = '{"version":2}\n{"of":"7"}\n{"begin":["b.000001",4],"schemas":{}}\n'
@@ -513,9 +513,9 @@ def test_a_drop_is_kept_although_an_empty_catalog_knows_nothing_of_it():
     history = begun(tables=["CREATE TABLE t (id INT)"])
     history.apply(change(200, "DROP TABLE t"))
     history.apply(change(300, "CREATE TABLE IF NOT EXISTS t (other INT)", took_effect=True))
-    history.go_to(place(100))
+    history.go_to(position(100))
     assert names(history) == ["id"]
-    history.go_to(place(300))
+    history.go_to(position(300))
     assert names(history) == ["other"]
 
 
@@ -540,12 +540,12 @@ def test_a_schema_with_a_changed_default_has_none_before():
 def test_a_replacement_that_failed_has_dropped_the_table(known_before):
     """MariaDB logs CREATE OR REPLACE with its error, after it has dropped the old table."""
     sql = "CREATE OR REPLACE TABLE t (a INT, PRIMARY KEY (b))"
-    failed = Change(place(200), Statement(sql, "app", MARIADB, failed=True))
+    failed = Change(position(200), Statement(sql, "app", MARIADB, failed=True))
     history = begun(failed) if known_before else begun(tables=["CREATE TABLE t (id INT)"])
     history.apply(failed)
     assert history.table("app", "t") is None
-    history.go_to(place(100))
-    history.go_to(place(200))
+    history.go_to(position(100))
+    history.go_to(position(200))
     assert history.table("app", "t") is None
 
 

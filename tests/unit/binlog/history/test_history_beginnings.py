@@ -22,12 +22,12 @@ def make():
     return Catalog(UTF8MB4)
 
 
-def place(offset, server="7"):
+def position(offset, server="7"):
     return Place(server, "binlog.000001", offset)
 
 
 def change(offset, sql):
-    return Change(place(offset), Statement(sql, "app", MARIADB))
+    return Change(position(offset), Statement(sql, "app", MARIADB))
 
 
 def shown(table, columns):
@@ -36,7 +36,7 @@ def shown(table, columns):
 
 def begun(*changes, at=200, tables=(T, U), server="7", **limits):
     history = SchemaHistory(make, **limits)
-    history.begin(place(at, server), Present(tables, [], {"app": UTF8MB4}, changes))
+    history.begin(position(at, server), Present(tables, [], {"app": UTF8MB4}, changes))
     return history
 
 
@@ -47,28 +47,28 @@ def text(history, table="t"):
 def test_it_begins_with_a_catalog_and_changes_apart_from_it():
     catalog = played("CREATE TABLE t (a INT)")
     history = SchemaHistory(make)
-    history.begin_with(place(100), catalog)
+    history.begin_with(position(100), catalog)
     history.apply(change(200, "ALTER TABLE t ADD b INT"))
-    assert (history.beginning, text(history)) == (place(100), "a int, b int")
+    assert (history.beginning, text(history)) == (position(100), "a int, b int")
     assert text_of(catalog.table("app", "t")) == "a int"
     assert not history.unread
 
 
 def test_it_begins_earlier_with_the_statements_that_lead_there():
     history = begun(tables=(T, U, SourceName("app", "w")))
-    assert history.learn(shown("t", "a INT, b INT"), place(200))
-    assert history.learn(shown("u", "a INT"), place(200))
+    assert history.learn(shown("t", "a INT, b INT"), position(200))
+    assert history.learn(shown("u", "a INT"), position(200))
     history.apply(change(300, "ALTER TABLE t ADD c INT"))
     history.extend(
-        place(100), [change(150, "ALTER TABLE t ADD b INT"), change(160, "ALTER TABLE w ADD b INT")]
+        position(100), [change(150, "ALTER TABLE t ADD b INT"), change(160, "ALTER TABLE w ADD b INT")]
     )
-    assert history.beginning == place(100)
+    assert history.beginning == position(100)
     assert (text(history), text(history, "u")) == ("unknown", "a int")
-    assert history.known_after("app", "t") == place(150)
+    assert history.known_after("app", "t") == position(150)
     assert history.known_after("app", "w") is None
-    history.go_to(place(160))
+    history.go_to(position(160))
     assert (text(history), text(history, "w")) == ("a int, b int", "unknown")
-    history.go_to(place(300))
+    history.go_to(position(300))
     assert text(history) == "a int, b int, c int"
     assert list(history.unread.values()) == [SourceName("app", "w")]
     assert history.rewritten
@@ -85,7 +85,7 @@ def test_a_table_that_is_changed_just_now_is_read_last():
 
 def test_statements_that_touch_nothing_hide_none_that_do():
     history = begun(change(210, "ANALYZE TABLE t"), change(220, "ALTER TABLE t ADD b INT"))
-    assert [fact.end for fact in history.facts] == [place(220)]
+    assert [fact.end for fact in history.facts] == [position(220)]
 
 
 def test_definitions_before_an_opaque_statement_are_unknown():
@@ -96,7 +96,7 @@ def test_definitions_before_an_opaque_statement_are_unknown():
 
 def test_a_statement_before_the_beginning_is_ignored():
     history = begun()
-    history.learn(shown("t", "a INT"), place(200))
+    history.learn(shown("t", "a INT"), position(200))
     for offset in (150, 200):
         assert not history.apply(change(offset, "ALTER TABLE t ADD b INT"))
     assert text(history) == "a int"
@@ -105,11 +105,11 @@ def test_a_statement_before_the_beginning_is_ignored():
 
 def test_what_is_folded_is_known_at_the_new_beginning():
     history = begun(change(210, "ALTER TABLE t ADD b INT"), facts_max=3)
-    assert history.learn(shown("t", "a INT, b INT"), place(210))
+    assert history.learn(shown("t", "a INT, b INT"), position(210))
     history.apply(change(210, "ALTER TABLE t ADD b INT"))
     for number in range(3):
         history.apply(change(300 + number, f"CREATE TABLE n{number} (a INT)"))
-    assert history.beginning.reaches(place(210))
+    assert history.beginning.reaches(position(210))
     assert len(history.facts) <= 3
     assert text_of(history.first.table("app", "t")) == "a int, b int"
 
@@ -125,7 +125,7 @@ def test_what_is_forgotten_is_written_whole(forget):
     assert histories.take_text().whole
 
 
-def test_a_history_takes_the_place_of_an_earlier_one_of_its_server_only():
+def test_a_history_replaces_an_earlier_one_of_its_server_only():
     histories = Histories()
     first, other, again = begun(), begun(server="8"), begun()
     for each in (first, other, again):
@@ -164,16 +164,16 @@ def test_no_table_is_followed_after_a_statement_that_may_have_changed_any():
 
 def test_what_is_shown_of_a_table_does_not_undo_what_a_statement_made():
     history = begun()
-    assert history.learn(shown("t", "a INT"), place(200))
+    assert history.learn(shown("t", "a INT"), position(200))
     history.apply(change(210, "CREATE TABLE u (b INT)"))
-    assert not history.learn(shown("u", "a INT"), place(200))
-    assert history.learn(shown("t", "a BIGINT"), place(200))
+    assert not history.learn(shown("u", "a INT"), position(200))
+    assert history.learn(shown("t", "a BIGINT"), position(200))
     assert (text(history), text(history, "u")) == ("a int", "b int")
 
 
 def test_facts_are_in_the_order_of_the_binlog():
     history = begun(change(230, "ALTER TABLE u ADD c INT"), change(210, "ALTER TABLE t ADD b INT"))
-    assert [fact.end for fact in history.facts] == [place(210), place(230)]
+    assert [fact.end for fact in history.facts] == [position(210), position(230)]
 
 
 def test_where_reading_is_goes_with_what_is_added():

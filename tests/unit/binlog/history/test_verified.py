@@ -96,8 +96,11 @@ def test_which_columns_may_be_null_must_agree_where_that_is_logged():
     columns = [Column(T.LONG)] * 9
     require_agreement(mapped(*columns), definition)
     require_agreement(mapped(*columns, nullable=b"\xff\x00"), definition)
-    for nullable, said in ((b"\xff\x01", "column 9 may be null"), (b"\xfe\x00", "column 1 may not be null")):
-        with pytest.raises(CorruptEvent, match=said):
+    for nullable, phrase in (
+        (b"\xff\x01", "column 9 may be null"),
+        (b"\xfe\x00", "column 1 may not be null"),
+    ):
+        with pytest.raises(CorruptEvent, match=phrase):
             require_agreement(mapped(*columns, nullable=nullable), definition)
     hashed = defined("a TEXT, UNIQUE (a)")
     for nullable in (b"\x01", b"\x03"):

@@ -34,9 +34,9 @@ def applied(made, *statements, server=MYSQL, mode=SqlMode.STRICT_TRANS_TABLES, *
 def defined(*statements, table="t", **options):
     made = catalog()
     applied(made, *statements, **options)
-    found = made.table("app", table)
-    assert isinstance(found, TableDefinition), found
-    return found
+    definition = made.table("app", table)
+    assert isinstance(definition, TableDefinition), definition
+    return definition
 
 
 def summary(table):
@@ -58,7 +58,7 @@ def test_a_record_says_what_a_statement_did():
     assert made.tables() == []
 
 
-def test_a_ghost_table_takes_the_place_of_its_original():
+def test_a_ghost_table_replaces_its_original():
     """As gh-ost ends: both renames are one statement. As a swap by hand: three names go round."""
     made = catalog()
     applied(made, "CREATE TABLE t (a INT)", "CREATE TABLE _t_gho LIKE t", "ALTER TABLE _t_gho ADD b INT")
@@ -119,11 +119,11 @@ def test_what_is_not_understood_makes_its_table_unknown(sql):
     applied(made, "CREATE TABLE t (a INT)", "CREATE TABLE other (a INT)")
     record = applied(made, sql)
     assert (record.unknown, record.any_unknown) == ((T,), False)
-    found = made.table("app", "t")
-    assert isinstance(found, UnknownTable)
-    assert found.reason.startswith(" ".join(sql.split()[:2]))
+    definition = made.table("app", "t")
+    assert isinstance(definition, UnknownTable)
+    assert definition.reason.startswith(" ".join(sql.split()[:2]))
     for word in ("FROBNICATE", "(a INT", "SELECT", "latin2"):
-        assert word not in found.reason, "the text of a statement is not quoted"
+        assert word not in definition.reason, "the text of a statement is not quoted"
     applied(made, "ALTER TABLE t ADD c INT")
     assert isinstance(made.table("app", "t"), UnknownTable), "it stays so"
     assert isinstance(made.table("app", "other"), TableDefinition)
@@ -462,7 +462,7 @@ def test_show_reads_a_definition_without_holding_it():
         ("MODIFY k INT AFTER v, MODIFY v INT FIRST", "v id k"),
     ],
 )
-def test_a_column_that_moves_has_its_old_place_for_the_clauses_before(clauses, order):
+def test_a_column_that_moves_has_its_old_position_for_the_clauses_before(clauses, order):
     """The orders are those of MariaDB 10.11 and MySQL 9.7."""
     catalog = Catalog(45)
     catalog.set_schema("app", 45)

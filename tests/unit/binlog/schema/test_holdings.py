@@ -1,4 +1,4 @@
-"""Which names are tables', views' or nobody's after statements, and what the record says of it."""
+"""Which names are tables', views' or free after statements, and the record of it."""
 
 from __future__ import annotations
 
@@ -139,13 +139,13 @@ RENAME TABLE t TO u2, u TO t FROB
 @pytest.mark.parametrize(("server", "statements", "expected"), cases(HELD))
 def test_names_after_statements(server, statements, expected):
     made = played(*statements, server=server)
-    found = []
+    texts = []
     for each in expected.split(", "):
         name = each.split(" ")[0]
         schema, _, table = name.rpartition(".")
         held = made.resolved(SourceName(schema or "app", table))
-        found.append(f"{name} {'view' if isinstance(held, View) else text_of(held)}")
-    assert ", ".join(found) == expected
+        texts.append(f"{name} {'view' if isinstance(held, View) else text_of(held)}")
+    assert ", ".join(texts) == expected
 
 
 WITHOUT_ROWS = [

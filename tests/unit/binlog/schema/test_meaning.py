@@ -24,9 +24,9 @@ def applied(*statements, server=MARIADB, mode=0, collation=UTF8MB4, **session):
 
 
 def defined(*statements, **options):
-    found = applied(*statements, **options)
-    assert isinstance(found, TableDefinition), found
-    return found
+    table = applied(*statements, **options)
+    assert isinstance(table, TableDefinition), table
+    return table
 
 
 def columns(*statements, **options):
@@ -120,12 +120,12 @@ def test_what_follows_a_key_is_passed_over(key):
     ],
 )
 def test_a_default_is_passed_over(value):
-    found = columns(
+    by_name = columns(
         f"CREATE TABLE t (a INT DEFAULT {value} NOT NULL, b INT DEFAULT {value})",
         f"ALTER TABLE t ALTER a SET DEFAULT {value}, ADD c INT DEFAULT {value} FIRST",
     )
-    assert list(found) == ["c", "a", "b"]
-    assert [column.nullable for column in found.values()] == [True, False, True]
+    assert list(by_name) == ["c", "a", "b"]
+    assert [column.nullable for column in by_name.values()] == [True, False, True]
 
 
 @pytest.mark.parametrize("clause", ["DROP INDEX missing", "RENAME INDEX missing TO other", "DROP KEY fk_2"])
@@ -149,11 +149,11 @@ def test_an_index_may_be_unique_by_the_name_the_server_gave_it(clause):
 
 
 def test_the_last_word_about_null_counts():
-    found = columns(
+    by_name = columns(
         "CREATE TABLE t (a INT AUTO_INCREMENT NULL UNIQUE, b INT NULL NOT NULL, c INT NOT NULL NULL,"
         " d INT SERIAL DEFAULT VALUE NULL, e INT NULL AUTO_INCREMENT)"
     )
-    assert [column.nullable for column in found.values()] == [True, False, True, True, False]
+    assert [column.nullable for column in by_name.values()] == [True, False, True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -243,16 +243,16 @@ def test_a_query_is_seen_in_parentheses_and_after_options(query):
 
 
 def test_a_number_with_a_point_is_taken_for_a_whole_one():
-    found = columns("CREATE TABLE t (a DECIMAL(19.5), b CHAR(5.9))")
-    assert (found["a"].precision, found["a"].scale, found["b"].length) == (19, 0, 5)
+    by_name = columns("CREATE TABLE t (a DECIMAL(19.5), b CHAR(5.9))")
+    assert (by_name["a"].precision, by_name["a"].scale, by_name["b"].length) == (19, 0, 5)
 
 
 def test_a_long_is_a_mediumtext():
     types = ["LONG", "LONG CHARACTER SET latin1", "LONG CHAR VARYING", "LONG BINARY", "LONG BYTE"]
     listed = ", ".join(f"c{number} {kind}" for number, kind in enumerate(types))
-    found = list(columns(f"CREATE TABLE t ({listed})").values())
-    assert [column.type for column in found] == ["mediumtext"] * 4 + ["mediumblob"]
-    assert [column.collation for column in found][:4] == [UTF8MB4, LATIN1, UTF8MB4, UTF8MB4_BIN]
+    definitions = list(columns(f"CREATE TABLE t ({listed})").values())
+    assert [column.type for column in definitions] == ["mediumtext"] * 4 + ["mediumblob"]
+    assert [column.collation for column in definitions][:4] == [UTF8MB4, LATIN1, UTF8MB4, UTF8MB4_BIN]
 
 
 # ---- names -------------------------------------------------------------------------------------------------
@@ -311,23 +311,23 @@ def test_a_schema_returns_to_the_servers_charset():
 
 
 def test_a_type_of_bytes_with_a_collation_is_a_text():
-    found = columns(
+    by_name = columns(
         "CREATE TABLE t (a BINARY(5) COLLATE latin1_bin, b BLOB(100) COLLATE utf8mb4_bin,"
         " c TINYBLOB COLLATE latin1_bin)"
     )
-    assert [column.type for column in found.values()] == ["char", "text", "tinytext"]
+    assert [column.type for column in by_name.values()] == ["char", "text", "tinytext"]
 
 
 def test_a_binary_text_is_not_converted():
     convert = "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4, ADD b CHAR(5) COLLATE binary, ADD c CHAR(5)"
-    found = columns("CREATE TABLE t (a INT)", convert)
-    assert [column.type for column in found.values()] == ["int", "binary", "char"]
+    by_name = columns("CREATE TABLE t (a INT)", convert)
+    assert [column.type for column in by_name.values()] == ["int", "binary", "char"]
 
 
 def test_a_binary_enum_has_the_bytes_of_the_connections_charset():
     sql = "CREATE TABLE t (a ENUM('x') CHARACTER SET binary, b ENUM('x'))"
-    found = columns(sql, client_collation=UTF8MB4, connection_collation=60)  # utf32
-    assert [column.values for column in found.values()] == [("\0\0\0x",), ("x",)]
+    by_name = columns(sql, client_collation=UTF8MB4, connection_collation=60)  # utf32
+    assert [column.values for column in by_name.values()] == [("\0\0\0x",), ("x",)]
 
 
 # ---- keys --------------------------------------------------------------------------------------------------
@@ -413,8 +413,8 @@ def test_an_engine_is_kept_where_its_keys_differ():
 
 @pytest.mark.parametrize(("server", "kind"), [(MARIADB, "text"), (MYSQL, "varchar")])
 def test_a_varchar_is_a_text_of_mariadb_from_65533_bytes_on(server, kind):
-    found = columns("CREATE TABLE t (a VARCHAR(65533) CHARACTER SET latin1 NOT NULL)", server=server)
-    assert found["a"].type == kind
+    by_name = columns("CREATE TABLE t (a VARCHAR(65533) CHARACTER SET latin1 NOT NULL)", server=server)
+    assert by_name["a"].type == kind
 
 
 def test_a_foreign_key_may_be_shown_without_its_column():

@@ -28,8 +28,8 @@ def statement(version="9.7.4", sql="", **session):
 )
 def test_timestamps_are_explicit_from_a_version_on(version, explicit):
     assert statement(version).timestamps_are_explicit is explicit
-    for said in (False, True):
-        assert statement(version, explicit_defaults_for_timestamp=said).timestamps_are_explicit is said
+    for setting in (False, True):
+        assert statement(version, explicit_defaults_for_timestamp=setting).timestamps_are_explicit is setting
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ MARIADB = ServerVersion.parse("10.11.6-MariaDB-log")
 
 
 def cut(sql, server=MYSQL, mode=0):
-    found = [(token.kind, token.text) for token in tokens_of(Statement(sql, "", server, mode))]
-    assert found.pop() == (Kind.END, "")
-    return found
+    tokens = [(token.kind, token.text) for token in tokens_of(Statement(sql, "", server, mode))]
+    assert tokens.pop() == (Kind.END, "")
+    return tokens
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from binlog.columns.table_lookup import NoLookup
 from binlog.second_opinion.comparison import second_opinion
 from binlog.second_opinion.tail import tail_of_files
-from binlog.second_opinion.witness import Row, Witness
+from binlog.second_opinion.witness import XA, Row, Witness
 from merge.errors import UsageError
 from merge.values.chunk import TableName
 
@@ -27,9 +27,9 @@ def opinion(file, witnessed=None, select=TableName):
 
 @pytest.mark.parametrize("file", READ, ids=lambda file: "/".join(file.parts[-2:]))
 def test_recorded_binlogs_are_read_alike(file):
-    found = opinion(file)
-    assert found.difference is None
-    assert found.rows or found.rows_left
+    result = opinion(file)
+    assert result.difference is None
+    assert result.rows or result.rows_left
 
 
 def test_what_mysql_replication_does_not_read_is_named_and_counted():
@@ -37,7 +37,7 @@ def test_what_mysql_replication_does_not_read_is_named_and_counted():
     assert opinion(mysql / "txn_compression.binlog").rows_left == {
         "compressed transactions (TRANSACTION_PAYLOAD)": 6
     }
-    assert opinion(mysql / "xa.binlog").rows_left == {"XA transactions, whose rows are in another place": 2}
+    assert opinion(mysql / "xa.binlog").rows_left == {XA: 2}
     assert [each[:27] for each in opinion(mysql / "vector.binlog").rows_left] == [
         "tables that it does not rea"
     ]
@@ -59,13 +59,13 @@ def damaged(tmp_path, old, new):
     return file
 
 
-def test_a_wrong_value_is_named_with_its_place(tmp_path):
+def test_a_wrong_value_is_named_with_its_position(tmp_path):
     file = FIXTURES / "mysql-9.7.4" / "checksum_none.binlog"
     rows = [each for each in rows_of(file) if each.after]
     value = next(each for each in rows[-1].after.values.values() if isinstance(each, str))
     other = damaged(tmp_path, value.encode(), bytes([value.encode()[0] ^ 1]) + value.encode()[1:])
     differs = opinion(other, witnessed=file).difference
-    assert differs.place == rows[-1].place
+    assert differs.place == rows[-1].position
     assert differs.table == str(rows[-1].name)
     assert differs.column.endswith("(after)")
     assert differs.theirs == repr(value) != differs.ours
@@ -78,7 +78,7 @@ def rows_of(file):
 def test_a_row_that_only_one_decoder_has_is_a_difference(tmp_path):
     file = FIXTURES / "mysql-9.7.4" / "big_transaction.binlog"
     data = file.read_bytes()
-    last = rows_of(file)[-1].place.offset
+    last = rows_of(file)[-1].position.offset
     size = int.from_bytes(data[last + 9 : last + 13], "little")
     blank = bytearray(data[last : last + size])
     blank[4] = 28  # IGNORABLE
@@ -91,8 +91,8 @@ def test_a_row_that_only_one_decoder_has_is_a_difference(tmp_path):
 
 
 def test_tables_that_the_filter_drops_are_not_compared():
-    found = opinion(FIXTURES / "mysql-9.7.4" / "big_transaction.binlog", select=lambda *_: None)
-    assert (found.rows, found.difference) == (0, None)
+    result = opinion(FIXTURES / "mysql-9.7.4" / "big_transaction.binlog", select=lambda *_: None)
+    assert (result.rows, result.difference) == (0, None)
 
 
 @pytest.mark.parametrize("name", ["ddl", "checksum_none", "foreign_key_cascade", "temp_and_myisam"])

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from binlog.second_opinion.comparison import Difference, Opinion
-from binlog.second_opinion.witness import Place
+from binlog.second_opinion.witness import EventPosition
 from conf.load import load_instance
 from merge.errors import UsageError
 from programs.command.check import decode_check
@@ -35,7 +35,9 @@ def settings(tmp_path):
 
 
 def test_a_difference_is_printed_with_its_place_in_80_columns(monkeypatch, settings):
-    differs = Difference(Place("mysql-bin.000001", 1234), "shop.orders", "total (after)", "7" * 900, "'8'")
+    differs = Difference(
+        EventPosition("mysql-bin.000001", 1234), "shop.orders", "total (after)", "7" * 900, "'8'"
+    )
     opinion = Opinion(2, 30, 400, difference=differs)
     opinion.values_left["YEAR 0000"] = 3
     monkeypatch.setattr(decode_check, "_tail", lambda *_: [])

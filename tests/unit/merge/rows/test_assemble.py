@@ -8,7 +8,7 @@ from support.ddl.statement_rows import statement_row
 from support.rows.batch_rows import UUID, batch, column, headers, one_shard, table
 
 from merge.errors import SchemaMismatch
-from merge.rows.assemble import BatchRows, Places, ShardRows, ShardTable
+from merge.rows.assemble import BatchRows, RowNumbers, ShardRows, ShardTable
 from merge.rows.envelope import ENVELOPE, envelope
 from merge.rows.typed import TYPED, typed
 from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, STATEMENTS, Op, TableName
@@ -20,9 +20,9 @@ ORDERS, ITEMS = TableName("shop", "orders"), TableName("shop", "items")
 ORDERS_COLUMNS = [column("id", pa.int64(), "bigint"), column("total", pa.decimal128(10, 2), "decimal(10,2)")]
 
 
-def statements(*found):
+def statements(*rows):
     schema = STATEMENTS.set(0, pa.field("_sequence", pa.int64()))
-    return pa.Table.from_pylist([statement_row(*one, at="_sequence") for one in found], schema=schema)
+    return pa.Table.from_pylist([statement_row(*one, at="_sequence") for one in rows], schema=schema)
 
 
 NORTH = ShardRows(
@@ -108,9 +108,9 @@ def test_envelope_is_everything_in_merged_order():
     result = envelope(BATCH)
     assert result.schema == ENVELOPE
     result.validate(full=True)
-    found = result.to_pydict()
+    columns = result.to_pydict()
     first, changed = [("id", "1"), ("total", "9.50")], [("id", "2"), ("total", None)]
-    assert found == {
+    assert columns == {
         "seq": [100, 101, 102, 104, 105, 106],
         "shard": ["north", "north", "north", "south", "north", "north"],
         "schema": ["shop"] * 6,
@@ -179,15 +179,15 @@ def test_rows_without_their_header_are_refused():
 
 def test_a_gap_in_a_shards_sequences_is_refused():
     with pytest.raises(AssertionError, match="gap"):
-        Places(batch(headers({"sequence": 1}, {"sequence": 3}), ShardRows()))
+        RowNumbers(batch(headers({"sequence": 1}, {"sequence": 3}), ShardRows()))
 
 
 def versions(*column_lists, values):
     """One row for each version of a table, in this order."""
-    order = headers(*({"sequence": place} for place in range(len(column_lists))))
+    order = headers(*({"sequence": index} for index in range(len(column_lists))))
     tables = [
-        table(ORDERS, columns, [(place, 0, Op.INSERT, None, row)])
-        for place, (columns, row) in enumerate(zip(column_lists, values, strict=True))
+        table(ORDERS, columns, [(index, 0, Op.INSERT, None, row)])
+        for index, (columns, row) in enumerate(zip(column_lists, values, strict=True))
     ]
     return batch(order, ShardRows(tuple(tables)))
 

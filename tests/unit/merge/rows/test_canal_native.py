@@ -32,9 +32,9 @@ def row_changes(rows):
 
 
 def test_rows_are_field_12_of_a_row_change():
-    found = row_changes(Rows([], [column(["ab", None, "cdef"])], ops(1, 1, 1)))
-    assert [[each.value for each in row.afterColumns] for row in found] == [["ab"], [""], ["cdef"]]
-    assert [row.afterColumns[0].isNull for row in found] == [False, True, False]
+    changes = row_changes(Rows([], [column(["ab", None, "cdef"])], ops(1, 1, 1)))
+    assert [[each.value for each in row.afterColumns] for row in changes] == [["ab"], [""], ["cdef"]]
+    assert [row.afterColumns[0].isNull for row in changes] == [False, True, False]
 
 
 @pytest.mark.parametrize("size", [0, 1, 31, 32, 33, 64, 127, 128, 16_384])
@@ -42,8 +42,8 @@ def test_constant_bytes_of_any_size_are_written(size):
     # Field 3 is the column's name, field 10 its type.
     named, typed = (bytes([field << 3 | 2]) + varint(size) + b"n" * size for field in (3, 10))
     _, _, _, *rest = column(["ab", None])
-    found = row_changes(Rows([], [(named, b"", typed, *rest)] * 2, ops(1, 1)))
-    for row, value in zip(found, ("ab", ""), strict=True):
+    changes = row_changes(Rows([], [(named, b"", typed, *rest)] * 2, ops(1, 1)))
+    for row, value in zip(changes, ("ab", ""), strict=True):
         for each in row.afterColumns:
             assert (each.name, each.value, each.mysqlType) == ("n" * size, value, "n" * size)
 
@@ -75,8 +75,8 @@ def test_a_column_is_updated_if_its_text_is_another_one(kind, was, now, updated)
     sides = [
         [(b"", b"", b"", values_of(pa.array([value], kind), "time"), None, NONE)] for value in (was, now)
     ]
-    (found,) = row_changes(Rows(*sides, ops(2)))
-    assert found.afterColumns[0].updated is updated
+    (change,) = row_changes(Rows(*sides, ops(2)))
+    assert change.afterColumns[0].updated is updated
 
 
 @pytest.mark.parametrize("value", [0, 127, 128, 255, None])
@@ -104,7 +104,7 @@ def test_columns_that_do_not_fit_are_refused(before, after, changes):
         Rows(before, after, changes)
 
 
-def said(**changed):
+def arguments(**changed):
     transaction, entry = np.zeros(1, TRANSACTION), np.zeros(1, ENTRY)
     entry["kind"], entry["count"], entry["event"] = ROWS, 1, 1
     for name, value in changed.items():
@@ -128,30 +128,30 @@ def encoded(entry, transaction, ends=(0, 2), pieces=None, prefixes=(b"",)):
     + [{"kind": 0}, {"kind": 4}, {"count": 2}, {"count": 1 << 62}, {"row": -1}],
 )
 def test_entries_of_what_is_not_there_are_refused(changed):
-    encoded(*said())
-    with pytest.raises(ValueError, match=r"an entry|a transaction"):
-        encoded(*said(**changed))
+    encoded(*arguments())
+    with pytest.raises(ValueError, match=r"an invalid entry|a transaction"):
+        encoded(*arguments(**changed))
 
 
 @pytest.mark.parametrize("ends", [(0, 3), (-1, 2), (2, 0), (0, 1, 2), (0,)])
 def test_gtids_that_are_not_there_are_refused(ends):
     with pytest.raises(ValueError, match="a GTID"):
-        encoded(*said(), ends=ends)
+        encoded(*arguments(), ends=ends)
 
 
 def test_pieces_without_their_tables_are_refused():
     with pytest.raises(ValueError, match="without the name"):
-        encoded(*said(), prefixes=())
+        encoded(*arguments(), prefixes=())
 
 
 def test_the_longest_numbers_fit():
-    entry, transaction = said(row=(1 << 63) - 1, event=3)
+    entry, transaction = arguments(row=(1 << 63) - 1, event=3)
     for name in ("begin_offset", "millis", "server_id"):
         transaction[name] = -1
     transaction["end_offset"] = 1 << 62
     block, begins = encoded(entry, transaction)
-    found = entry_pb2.Entry.FromString(block[begins[0] : begins[1]].tobytes())
-    assert (found.header.logfileOffset, found.header.executeTime) == (-1, -1)
+    message = entry_pb2.Entry.FromString(block[begins[0] : begins[1]].tobytes())
+    assert (message.header.logfileOffset, message.header.executeTime) == (-1, -1)
 
 
 def test_random_columns_are_encoded_or_refused():
@@ -168,9 +168,9 @@ def test_random_columns_are_encoded_or_refused():
         ]
         changes = ops(*(chance.randint(0 if chance.random() < 0.1 else 1, 3) for _ in range(rows)))
         try:
-            found = Rows(columns, columns[: chance.randint(0, 3)], changes)
+            encoded_rows = Rows(columns, columns[: chance.randint(0, 3)], changes)
         except ValueError:
             refused += 1
         else:
-            assert (np.diff(found.begins) > 0).all()
+            assert (np.diff(encoded_rows.begins) > 0).all()
     assert 300 < refused < 2_000

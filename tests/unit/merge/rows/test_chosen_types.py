@@ -15,7 +15,7 @@ ORDERS = TableName("shop", "orders")
 
 
 @pytest.mark.parametrize(
-    ("said", "kind"),
+    ("type_name", "kind"),
     [
         ("TEXT", pa.utf8()),
         ("bigint  Unsigned", pa.uint64()),
@@ -24,17 +24,17 @@ ORDERS = TableName("shop", "orders")
         ("timestamp", pa.timestamp("us", tz="UTC")),
     ],
 )
-def test_types_are_written_as_in_mysql(said: str, kind: object) -> None:
-    assert parse_type(said) == kind
+def test_types_are_written_as_in_mysql(type_name: str, kind: object) -> None:
+    assert parse_type(type_name) == kind
 
 
 @pytest.mark.parametrize(
-    "said", ["", "varchar(5)", "decimal", "decimal(0)", "decimal(77)", "decimal(4,5)", "int8"]
+    "type_name", ["", "varchar(5)", "decimal", "decimal(0)", "decimal(77)", "decimal(4,5)", "int8"]
 )
-def test_others_are_refused_with_those_that_there_are(said: str) -> None:
-    with pytest.raises(UsageError, match="is not a type that can be chosen") as told:
-        ChosenTypes().changed(ORDERS, "total", said)
-    assert "bigint unsigned" in told.value.hint
+def test_others_are_refused_with_those_that_there_are(type_name: str) -> None:
+    with pytest.raises(UsageError, match="is not a type that can be chosen") as caught:
+        ChosenTypes().changed(ORDERS, "total", type_name)
+    assert "bigint unsigned" in caught.value.hint
 
 
 def test_choices_are_read_as_they_were_written() -> None:

@@ -10,7 +10,7 @@ from support.rows.batch_rows import batch, column, headers, table
 
 from merge.errors import SchemaMismatch
 from merge.rows.assemble import BatchRows, ShardRows
-from merge.rows.joined import Definition, conflicts, joined, said_by_shard
+from merge.rows.joined import Definition, conflicts, joined, types_by_shard
 from merge.rows.typed import typed
 from merge.values.chunk import Op, TableName
 
@@ -56,7 +56,7 @@ def test_a_conflict_names_both_definitions_and_the_command() -> None:
         "Total",
         ["int in shard north", "bigint in shard south", "varchar(20) in shard west"],
     )
-    assert said_by_shard([NORTH, SOUTH], "ID") == {"north": "int", "south": "int"}
+    assert types_by_shard([NORTH, SOUTH], "ID") == {"north": "int", "south": "int"}
 
 
 def two_shards() -> BatchRows:

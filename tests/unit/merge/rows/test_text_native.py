@@ -33,8 +33,8 @@ def buffer(*values, kind=np.int32):
 
 
 def strings(ends, data=b"abcdef", *, kind="text", rows=None, offset=0, valid=None):
-    found = pa.py_buffer(data) if data is not None else None
-    return Values(kind, len(ends) - 1 if rows is None else rows, offset, [valid, buffer(*ends), found])
+    text_data = pa.py_buffer(data) if data is not None else None
+    return Values(kind, len(ends) - 1 if rows is None else rows, offset, [valid, buffer(*ends), text_data])
 
 
 def printed(values):
@@ -51,9 +51,9 @@ def test_texts_of_a_slice_are_its_own():
 def test_a_null_has_no_text_for_any_memory():
     moments = buffer(0, -(1 << 63), kind=np.int64)
     assert printed(Values("datetime", 2, 0, [pa.py_buffer(b"\x01"), moments])) == ["1970-01-01 00:00:00", ""]
-    places = buffer(0, 1 << 30)
-    found = Values("dictionary", 2, 0, [pa.py_buffer(b"\x01"), places], members=strings([0, 3]))
-    assert printed(found) == ["abc", ""]
+    indexes = buffer(0, 1 << 30)
+    values = Values("dictionary", 2, 0, [pa.py_buffer(b"\x01"), indexes], members=strings([0, 3]))
+    assert printed(values) == ["abc", ""]
 
 
 @pytest.mark.parametrize("ends", [(0, 2, 7), (-1, 2, 3), (0, 4, 2), (1 << 30, (1 << 30) + 1)])
@@ -64,12 +64,12 @@ def test_texts_outside_of_their_bytes_are_refused(ends, kind):
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "changed",
     [{"rows": 3}, {"rows": 2, "offset": 1}, {"rows": -1}, {"offset": -1}, {"rows": 1 << 40}, {"data": None}],
 )
-def test_offsets_that_are_not_there_are_refused(asked):
+def test_offsets_that_are_not_there_are_refused(changed):
     with pytest.raises(ValueError, match="a column"):
-        strings([0, 1, 2], **asked)
+        strings([0, 1, 2], **changed)
 
 
 @pytest.mark.parametrize("kind", FIXED)
@@ -99,11 +99,11 @@ def test_digits_that_a_kind_cannot_have_are_refused(kind, digits):
         Values(kind, 0, 0, [None, None], digits=digits)
 
 
-@pytest.mark.parametrize("place", [-1, 1, 2, -(1 << 31)])
-def test_values_that_a_dictionary_does_not_have_are_refused(place):
+@pytest.mark.parametrize("index", [-1, 1, 2, -(1 << 31)])
+def test_values_that_a_dictionary_does_not_have_are_refused(index):
     members = strings([0, 3, 4], valid=pa.py_buffer(b"\x01"))
     with pytest.raises(ValueError, match="its dictionary does not have"):
-        Values("dictionary", 1, 0, [None, buffer(place)], members=members)
+        Values("dictionary", 1, 0, [None, buffer(index)], members=members)
 
 
 def test_a_dictionary_has_texts_and_nothing_else_has():
@@ -130,8 +130,8 @@ def test_every_day_of_the_calendar_prints_as_python_prints_it():
             }
     ordered = sorted(days)
     micros = np.array([(day - date(1970, 1, 1)).days for day in ordered], np.int64) * DAY_US
-    found = text(pa.array(micros).cast(pa.timestamp("us")), "datetime").to_pylist()
-    assert found == [f"{day.isoformat()} 00:00:00" for day in ordered]
+    texts = text(pa.array(micros).cast(pa.timestamp("us")), "datetime").to_pylist()
+    assert texts == [f"{day.isoformat()} 00:00:00" for day in ordered]
     leap = text(pa.array([-719_528 * DAY_US, -719_469 * DAY_US]).cast(pa.timestamp("us")), "datetime")
     assert leap.to_pylist() == ["0000-01-01 00:00:00", "0000-02-29 00:00:00"]
 
@@ -151,7 +151,7 @@ def test_doubles_have_the_digits_that_arrow_prints(kind):
     powers = [exponent << fraction_bits for exponent in range(exponents)]
     bits = [chance.getrandbits(8 * width) for _ in range(20_000)]
     bits += [each + more for each in powers[1:] for more in (-1, 0, 1)]
-    bits += [1 << place for place in range(8 * width)] + [(1 << place) - 1 for place in range(8 * width + 1)]
+    bits += [1 << bit for bit in range(8 * width)] + [(1 << bit) - 1 for bit in range(8 * width + 1)]
     values = pa.array(np.frombuffer(b"".join(each.to_bytes(width, "little") for each in bits), f"<f{width}"))
     assert _digits(text(values, "")) == _digits(values.cast(pa.utf8()))
 

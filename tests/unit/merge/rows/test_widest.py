@@ -61,21 +61,21 @@ def bounds(kind: Any) -> list[Any]:
 
 @given(st.lists(TYPES, min_size=1, max_size=4), st.randoms())
 def test_it_takes_every_value_and_does_not_depend_on_the_order(types: list[Any], random: Any) -> None:
-    found = widest(types)
+    joined_type = widest(types)
     shuffled = list(types)
     random.shuffle(shuffled)
-    assert widest(shuffled) == found
-    assert widest([*types, types[0]]) == found
-    if found is None:
+    assert widest(shuffled) == joined_type
+    assert widest([*types, types[0]]) == joined_type
+    if joined_type is None:
         return
     for kind in types:
-        assert widest([found, kind]) == found, "it is the widest already"
-        if found == pa.float64() and kind in (pa.int64(), pa.uint64()):
+        assert widest([joined_type, kind]) == joined_type, "it is the widest already"
+        if joined_type == pa.float64() and kind in (pa.int64(), pa.uint64()):
             continue  # refused value by value
         values = pa.array(bounds(kind), kind)
         if pa.types.is_dictionary(kind):
             values = values.cast(pa.utf8())
-        target = found.value_type if pa.types.is_dictionary(found) else found
+        target = joined_type.value_type if pa.types.is_dictionary(joined_type) else joined_type
         assert values.cast(target).cast(values.type).equals(values)
 
 
