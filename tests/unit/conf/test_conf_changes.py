@@ -31,9 +31,9 @@ def test_a_shard_that_was_added_by_command_is_the_one_that_the_file_has_then():
     assert (changes.added, changes.removed) == ((), ())
 
 
-def test_who_left_stays_away_whether_the_file_has_it_or_not():
+def test_a_shard_that_left_stays_away_whether_the_file_has_it_or_not():
     for names in (("a",), ("a", "b")):
-        changes = shard_changes(instance("a", "b"), instance(*names), left=["b"])
+        changes = shard_changes(instance("a", "b"), instance(*names), without=["b"])
         assert (changes.added, changes.removed) == ((), ())
 
 

@@ -427,15 +427,15 @@ def test_the_good_file_is_good(tmp_path):
 )
 def test_a_wrong_file_is_refused_with_a_sentence(tmp_path, old, new, sentence):
     assert old in GOOD
-    found = refusal(tmp_path, GOOD.replace(old, new, 1))
-    assert found.startswith(f"shop.yaml: {sentence}"), found
+    message = refusal(tmp_path, GOOD.replace(old, new, 1))
+    assert message.startswith(f"shop.yaml: {sentence}"), message
 
 
 @pytest.mark.parametrize("shards", ["[]", "{}", "[{}]", "a", "[a]"])
 def test_shards_are_a_list_of_at_least_one_mapping(tmp_path, shards):
-    found = refusal(tmp_path, f"preset: memory\ndestination: shop\nshards: {shards}\n")
+    message = refusal(tmp_path, f"preset: memory\ndestination: shop\nshards: {shards}\n")
     assert (
-        found
+        message
         in {
             "[]": "shop.yaml: `shards` should have at least one entry, but is an empty list.",
             "{}": "shop.yaml: `shards` should be a list, but is a mapping.",
@@ -475,7 +475,7 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
     assert refused(tmp_path) == f"{tmp_path}: the file should be readable, but is not (Is a directory)."
 
 
-def test_text_that_is_no_utf8_is_refused(tmp_path):
+def test_text_that_is_not_utf8_is_refused(tmp_path):
     file = tmp_path / "shop.yaml"
     file.write_bytes(b"destination: \xff\n")
     assert refused(file) == f"{file}: the file should be UTF-8 text, but is not."

@@ -84,7 +84,7 @@ def test_a_broken_file_is_named_and_changes_nothing(tmp_path):
     assert after == running
 
 
-def test_two_files_with_one_destination_are_refused_and_who_runs_keeps_it(tmp_path):
+def test_of_two_files_with_one_destination_the_running_one_keeps_it(tmp_path):
     later = write(tmp_path, "b.yaml", "shop")
     _, running = applied(tmp_path)
     earlier = write(tmp_path, "a.yaml", "shop")

@@ -38,7 +38,7 @@ PRESET_PARTS = {
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_preset_decides_who_elects_and_what_survives_and_leaves_the_defaults(preset):
+def test_a_preset_decides_the_coordination_and_the_cursor_and_leaves_the_defaults(preset):
     loaded = build_instance(instance(preset))
     assert (loaded.coordination, loaded.cursor) == PRESET_PARTS[preset]
     decided = {"coordination", "cursor"}
@@ -95,14 +95,14 @@ def test_the_default_folder_of_cursors_begins_at_the_folder_of_the_file_too(tmp_
 def test_mappings_are_merged_at_any_depth_and_all_else_is_replaced():
     below = {"a": {"b": {"c": 1, "d": 2}, "list": [1, 2]}, "e": 3, "f": {"g": 4}}
     above = {"a": {"b": {"d": 5}, "list": [6]}, "f": None, "h": {"i": 7}}
-    kept = {"a": {"b": {"c": 1, "d": 2}, "list": [1, 2]}, "e": 3, "f": {"g": 4}}
+    base = {"a": {"b": {"c": 1, "d": 2}, "list": [1, 2]}, "e": 3, "f": {"g": 4}}
     assert merge_over(below, above) == {
         "a": {"b": {"c": 1, "d": 5}, "list": [6]},
         "e": 3,
         "f": None,
         "h": {"i": 7},
     }
-    assert below == kept
+    assert below == base
 
 
 def test_a_mapping_of_another_kind_replaces_the_whole():
@@ -184,7 +184,7 @@ def test_a_description_has_every_setting_in_force_and_what_was_derived():
     assert described["coordination.folder"] == "data/zookeeper"
 
 
-def test_no_filter_is_no_filter():
+def test_an_instance_without_a_filter_has_an_empty_one():
     assert build_instance(instance()).filter == FilterSettings(white="", black="", routes=())
 
 
