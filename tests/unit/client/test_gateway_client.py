@@ -7,7 +7,7 @@ import pytest
 from pyarrow import flight
 
 from canal_group.gateway.gateway_client import GatewayClient
-from canal_group.gateway.gateway_uri import gateway_uri, is_place, split_uris
+from canal_group.gateway.gateway_uri import gateway_uri, is_endpoint, split_uris
 from canal_group.gateway.retry import PAUSE_MAX_S, keep_trying
 from merge.calls.consumers import Status, Touch
 from merge.errors import ConfigError, CoordinatorUnavailable, NotSubscribed, ServerUnavailable
@@ -75,7 +75,7 @@ def test_addresses_share_a_scheme_or_have_their_own():
         "grpc://[::1:1",
     ],
 )
-def test_what_is_no_gateway_address_is_refused_before_anything_is_opened(wrong):
+def test_what_is_not_a_gateway_address_is_refused_before_anything_is_opened(wrong):
     for tls in (False, True):
         with pytest.raises(ConfigError, match="is not a gateway address"):
             gateway_uri(wrong, tls=tls)
@@ -86,9 +86,11 @@ def test_what_is_no_gateway_address_is_refused_before_anything_is_opened(wrong):
         gateway_client.ask(Status())
 
 
-def test_a_place_is_a_host_and_a_port_and_nothing_else():
-    assert all(map(is_place, ("a:1", "10.0.0.1:11113", "[::1]:65535", "db_1.example:1")))
-    assert not any(map(is_place, ("", "a", ":1", "a:", "a:1\n", "a:1,b:2", "a:1/", "u@a:1", "\0a:1", "a:0")))
+def test_an_endpoint_is_a_host_and_a_port_and_nothing_else():
+    assert all(map(is_endpoint, ("a:1", "10.0.0.1:11113", "[::1]:65535", "db_1.example:1")))
+    assert not any(
+        map(is_endpoint, ("", "a", ":1", "a:", "a:1\n", "a:1,b:2", "a:1/", "u@a:1", "\0a:1", "a:0"))
+    )
 
 
 def test_a_door_turns_from_a_standby_to_the_active_server_and_stays(gateway):
@@ -110,7 +112,7 @@ def test_a_door_turns_from_a_server_that_is_gone(gateway):
     gateway_client.close()
 
 
-def test_a_refusal_of_the_active_server_turns_nobody_away(gateway):
+def test_a_refusal_of_the_active_server_turns_no_client_away(gateway):
     active, other = gateway({"error": NotSubscribed("no").to_dict()}), gateway({"value": 7})
     gateway_client = GatewayClient(f"{active.uri},{other.uri}", "shop")
     for _ in range(2):
@@ -120,27 +122,27 @@ def test_a_refusal_of_the_active_server_turns_nobody_away(gateway):
     gateway_client.close()
 
 
-def test_a_door_asks_again_who_is_active_and_goes_on_when_nobody_can_tell(gateway):
+def test_a_gateway_client_asks_again_for_the_active_server_and_goes_on_without_an_answer(gateway):
     old, new = gateway(STANDBY), gateway({"value": 7})
-    known = [[old.uri]]
+    uris = [[old.uri]]
 
     def find():
-        if known[0] is None:
+        if uris[0] is None:
             raise CoordinatorUnavailable("away")
-        return known[0]
+        return uris[0]
 
     gateway_client = GatewayClient(find, "shop")
     known_then = [None, [new.uri]]
     with pytest.raises(ServerUnavailable):
         gateway_client.ask(Status())
-    for known[0] in known_then:
+    for uris[0] in known_then:
         with pytest.raises(ServerUnavailable):
             gateway_client.ask(Status())
     assert gateway_client.ask(Status()) == 7
     gateway_client.close()
 
 
-def test_nobody_known_is_said():
+def test_an_error_says_that_no_gateway_is_known():
     gateway_client = GatewayClient(list, "shop")
     with pytest.raises(ServerUnavailable, match="No server of shop"):
         gateway_client.ask(Status())
@@ -187,7 +189,7 @@ def test_what_is_not_retried_and_what_comes_too_late_is_raised():
     assert late.pauses == []
 
 
-def test_who_closes_waits_no_longer():
+def test_a_client_that_is_closed_waits_no_longer():
     attempts = Attempts(9, ServerUnavailable("away"))
     with pytest.raises(ServerUnavailable):
         keep_trying(attempts, (ServerUnavailable,), None, lambda _: True)
@@ -215,7 +217,7 @@ def test_a_copy_in_another_process_asks_the_gateway_that_is_active_and_knows_the
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [
         b"",
         b"[",
@@ -226,12 +228,12 @@ def test_a_copy_in_another_process_asks_the_gateway_that_is_active_and_knows_the
         b'{"error": 7}',
         b'{"error": {"message": 1, "details": 7}}',
     ],
-    ids=lambda said: said[:20],
+    ids=lambda answer: answer[:20],
 )
-def test_an_answer_that_cannot_be_is_a_sentence(said):
+def test_an_answer_that_cannot_be_is_a_sentence(answer):
     class Odd(Gateway):
         def do_action(self, _context, _action):
-            return [said]
+            return [answer]
 
     with Odd(None) as odd:
         gateway_client = GatewayClient(odd.uri, "shop")

@@ -135,7 +135,7 @@ def test_so_is_one_that_the_lease_a_worker_and_a_command_ask_for(
             ask(consumer)
 
 
-def test_a_place_to_resume_at_that_is_none_is_a_sentence(consumer: Consumer):
+def test_a_position_to_resume_at_that_is_not_one_is_a_sentence(consumer: Consumer):
     with pytest.raises(UsageError, match="resume is 'soon'"):
         consumer.subscribe(resume="soon")  # type: ignore[arg-type]
 
@@ -189,12 +189,12 @@ TOLD = [
 ]
 
 
-@pytest.mark.parametrize("told", TOLD, ids=lambda told: told[:40])
-def test_a_refusal_that_is_none_is_the_gateways_fault(told: bytes, gateway: Gateway, consumer: Consumer):
-    gateway.told = told
+@pytest.mark.parametrize("info", TOLD, ids=lambda info: info[:40])
+def test_a_refusal_that_is_none_is_the_gateways_fault(info: bytes, gateway: Gateway, consumer: Consumer):
+    gateway.told = info
     with pytest.raises(ServerUnavailable, match="does not answer"):
         consumer.read_rows(1)
-    assert our_error(flight.FlightServerError("no", extra_info=told)) is None
+    assert our_error(flight.FlightServerError("no", extra_info=info)) is None
 
 
 def test_a_refusal_of_ours_is_what_it_was(gateway: Gateway, consumer: Consumer):
@@ -208,12 +208,14 @@ def test_a_refusal_of_ours_is_what_it_was(gateway: Gateway, consumer: Consumer):
     assert our_error(OSError()) is None
 
 
-@pytest.mark.parametrize("said", ["x", math.nan, math.inf, -1, 1e300, None, [], {}])
-def test_nobody_waits_as_long_as_cannot_be(said: object):
+@pytest.mark.parametrize("value", ["x", math.nan, math.inf, -1, 1e300, None, [], {}])
+def test_no_client_waits_a_time_that_cannot_be(value: object):
     for error in (
-        error_from_dict({"error": "ServerUnavailable", "message": "x", "details": {"retry_after_s": said}}),
+        error_from_dict({"error": "ServerUnavailable", "message": "x", "details": {"retry_after_s": value}}),
         error_from_json(
-            json.dumps({"error": "ConsumerActive", "message": "", "details": {"retry_after_s": said, "y": 1}})
+            json.dumps(
+                {"error": "ConsumerActive", "message": "", "details": {"retry_after_s": value, "y": 1}}
+            )
         ),
     ):
         assert isinstance(error, RetryableError)
@@ -221,6 +223,6 @@ def test_nobody_waits_as_long_as_cannot_be(said: object):
     assert error.details == {"y": 1}
 
 
-@pytest.mark.parametrize("said", [b"5", b"[]", b"{", b'{"address": 5}', NESTED.encode()])
-def test_a_running_node_that_names_no_gateway_is_none(said: bytes):
-    assert _address(said) in ("", "5")
+@pytest.mark.parametrize("state", [b"5", b"[]", b"{", b'{"address": 5}', NESTED.encode()])
+def test_a_running_node_that_names_no_gateway_is_none(state: bytes):
+    assert _address(state) in ("", "5")

@@ -115,7 +115,7 @@ def test_a_restart_makes_another_one_and_an_older_server_leaves_it(port):
     assert find_token(f"grpc://127.0.0.1:{port}") == new.token
 
 
-def test_where_nobody_listens_it_is_not_shown():
+def test_it_is_not_shown_where_no_process_listens():
     """The gateway crashed: whoever comes first has the port."""
     shown = []
     for _ in range(3):
@@ -205,18 +205,18 @@ def test_a_folder_that_another_user_made_is_not_used(cache):
         published("127.0.0.1", 2)
 
 
-def test_a_link_in_its_place_is_replaced_and_not_followed(cache, tmp_path, port):
-    place = published("127.0.0.1", port).file
-    place.unlink()
+def test_a_link_at_its_path_is_replaced_and_not_followed(cache, tmp_path, port):
+    file = published("127.0.0.1", port).file
+    file.unlink()
     (tmp_path / "target").write_text("mine")
-    place.symlink_to(tmp_path / "target")
+    file.symlink_to(tmp_path / "target")
     assert find_token(f"grpc://127.0.0.1:{port}") is None
     made = published("127.0.0.1", port)
     assert (tmp_path / "target").read_text() == "mine"
     assert find_token(f"grpc://127.0.0.1:{port}") == made.token
 
 
-def test_a_gateway_that_nobody_can_operate_starts_all_the_same(monkeypatch, caplog):
+def test_a_gateway_without_an_operator_s_token_starts_all_the_same(monkeypatch, caplog):
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
     with GatewayAddress(GatewaySettings(port=0)) as address:
         address.publish_operator_token()
@@ -225,7 +225,7 @@ def test_a_gateway_that_nobody_can_operate_starts_all_the_same(monkeypatch, capl
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_token_is_made_only_where_the_settings_name_nobody(host, cache, monkeypatch):
+def test_a_token_is_made_only_where_the_settings_name_no_client(host, cache, monkeypatch):
     monkeypatch.setenv("A", "secret")
     with GatewayAddress(GatewaySettings(host=host, port=0)) as address:
         port = int(address.uri.rpartition(":")[2])

@@ -177,8 +177,8 @@ def test_debezium_has_changes_of_rows_only():
 
 
 def test_options_are_read_whatever_case_spark_gives_them_and_never_show_the_token():
-    given = GIVEN | {"TABLE": "shop.orders", "maxrowsperbatch": "7", "Token": "secret", "preimages": "FALSE"}
-    options = Options.from_spark(given)
+    texts = GIVEN | {"TABLE": "shop.orders", "maxrowsperbatch": "7", "Token": "secret", "preimages": "FALSE"}
+    options = Options.from_spark(texts)
     assert (options.format, options.max_rows_per_batch, options.preimages) == ("typed", 7, False)
     assert "secret" not in repr(options)
     assert pickle.loads(pickle.dumps(options)) == options
@@ -214,9 +214,9 @@ def test_wrong_options_are_told_in_a_sentence(wrong, sentence):
 
 
 def test_an_offset_is_the_same_text_for_the_same_position():
-    place = Position("bin.000001", 4, commit_us=7)
-    one = GroupPosition({"b": place, "a": place}, 3)
-    other = GroupPosition({"a": place, "b": dataclasses.replace(place)}, 3)
+    position = Position("bin.000001", 4, commit_us=7)
+    one = GroupPosition({"b": position, "a": position}, 3)
+    other = GroupPosition({"a": position, "b": dataclasses.replace(position)}, 3)
     assert str(as_offset(one)) == str(as_offset(other))
     assert from_offset(as_offset(one)) == one
 

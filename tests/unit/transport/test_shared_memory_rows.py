@@ -67,10 +67,10 @@ def test_the_gateway_is_asked_once_where_its_rows_are_and_one_connection_serves_
 
 
 def test_calls_side_by_side_are_answered_one_after_the_other(gateway):
-    wire, found = SharedMemoryRows(gateway.where, DEADLINE_S), []
+    wire, answers = SharedMemoryRows(gateway.where, DEADLINE_S), []
     gateway.go_on.clear()
     threads = [
-        threading.Thread(target=lambda count=count: found.append(ids(wire.borrow({"rows": count}))))
+        threading.Thread(target=lambda count=count: answers.append(ids(wire.borrow({"rows": count}))))
         for count in range(1, 5)
     ]
     for thread in threads:
@@ -80,24 +80,26 @@ def test_calls_side_by_side_are_answered_one_after_the_other(gateway):
     gateway.go_on.set()
     for thread in threads:
         thread.join()
-    assert sorted(found) == [list(range(count)) for count in range(1, 5)]
+    assert sorted(answers) == [list(range(count)) for count in range(1, 5)]
     assert (gateway.asked, len(gateway.server._connections)) == (1, 1)
     wire.close()
 
 
-@pytest.mark.parametrize("said", [ServerUnavailable("away"), 7, {}, {"name": "x", "key": "y", "secret": ""}])
-def test_a_gateway_that_does_not_say_where_is_not_asked_again(said):
-    asked = []
+@pytest.mark.parametrize(
+    "answer", [ServerUnavailable("away"), 7, {}, {"name": "x", "key": "y", "secret": ""}]
+)
+def test_a_gateway_that_does_not_say_where_is_not_asked_again(answer):
+    calls = []
 
     def where():
-        asked.append(1)
-        if isinstance(said, Exception):
-            raise said
-        return said
+        calls.append(1)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     wire = SharedMemoryRows(where, DEADLINE_S)
     assert [wire.borrow({"rows": 1}) for _ in range(3)] == [None] * 3
-    assert len(asked) == 1
+    assert len(calls) == 1
 
 
 def test_a_door_on_another_machine_is_looked_for_once(gateway):
@@ -126,19 +128,19 @@ def test_a_gateway_that_does_not_answer_in_time_is_away(gateway):
     wire.close()
 
 
-def test_whoever_waits_when_it_is_closed_is_sent_elsewhere_at_once(gateway):
-    wire, found = SharedMemoryRows(gateway.where, DEADLINE_S), []
+def test_calls_that_wait_when_it_is_closed_go_by_flight_at_once(gateway):
+    wire, answers = SharedMemoryRows(gateway.where, DEADLINE_S), []
     gateway.go_on.clear()
-    waiting = threading.Thread(target=lambda: found.append(wire.borrow({"rows": 1})))
+    waiting = threading.Thread(target=lambda: answers.append(wire.borrow({"rows": 1})))
     waiting.start()
     assert gateway.waiting.acquire(timeout=DEADLINE_S)
     wire.close()
     waiting.join(DEADLINE_S)
-    assert found == [None]
+    assert answers == [None]
     gateway.go_on.set()
 
 
-def test_it_may_be_closed_by_whoever_is_asked_where_the_door_is():
+def test_it_may_be_closed_by_the_call_that_asks_for_its_address():
     """`close` may run while the gateway is asked for the address, if the gateway does not answer."""
 
     def where():
@@ -163,7 +165,7 @@ class Both(flight.FlightServerBase):
         return flight.RecordBatchStream(pa.table({"id": ["sent"]}))
 
 
-def test_who_does_not_want_memory_lent_opens_none_and_asks_for_none():
+def test_a_client_that_wants_no_memory_lent_opens_none_and_asks_for_none():
     """For every way to make a client, and for every copy that is sent to a task."""
     server = Both()
     uri = f"grpc://127.0.0.1:{server.port}"

@@ -84,8 +84,8 @@ def test_rows_are_read_where_they_were_written(client):
 
 def is_in(client, rows):
     """Return whether rows are in a segment that a client has mapped."""
-    place = rows.tables[0].rows["id"].chunk(0).buffers()[1].address
-    return any(each.address <= place < each.address + each.size for each in client._mapped.values())
+    first_byte = rows.tables[0].rows["id"].chunk(0).buffers()[1].address
+    return any(each.address <= first_byte < each.address + each.size for each in client._mapped.values())
 
 
 def test_nothing_and_a_refusal_are_answers_too(client):
@@ -96,7 +96,7 @@ def test_nothing_and_a_refusal_are_answers_too(client):
     assert ids(borrow(client, (1, 1))) == [[1]]
 
 
-def test_a_segment_is_lent_again_when_nobody_looks_at_it_any_more(client):
+def test_a_segment_is_lent_again_when_no_reader_uses_it_any_more(client):
     """1. rows in use do not change while others are lent; 2. once released, their segment is lent next."""
     held = borrow(client, (0, 100))
     column = held.tables[0].rows["id"]
@@ -142,20 +142,20 @@ def test_where_the_kernel_gives_no_such_memory_rows_are_sent(client, monkeypatch
 
 def test_the_rest_of_what_is_sent_stays_here_when_it_may_leave_no_more(monkeypatch):
     monkeypatch.setattr("actors.transport.shared_memory_server.PIECE_BYTES", 1_000)
-    left = [5]
+    checks = [5]
 
     def check():
-        left[0] -= 1
-        if not left[0]:
+        checks[0] -= 1
+        if not checks[0]:
             raise ShardUnavailable("Not any more.")
 
     server = SharedMemoryServer(
         lambda whom, ticket: Offer(payloads(whom, ticket).payloads, check), bytes_max=0
     )
     client = SharedMemoryClient(server.admit(), DEADLINE_S)
-    left[0] = 6
+    checks[0] = 6
     assert ids(borrow(client, (0, 100))) == [list(range(100))]
-    left[0] = 6
+    checks[0] = 6
     with pytest.raises(ConnectionResetError):
         borrow(client, (0, 1_000))
     client.close()
@@ -195,7 +195,7 @@ def test_a_reader_can_neither_write_to_a_segment_nor_change_its_size(server):
         os.close(file)
 
 
-def test_what_is_offered_depends_on_who_was_admitted():
+def test_the_offer_depends_on_the_admitted_client():
     def offer(whom, ticket):
         return Offer([Payload(None, [pa.record_batch({"whom": [whom], "ticket": [ticket["for"]]})])])
 
@@ -208,7 +208,7 @@ def test_what_is_offered_depends_on_who_was_admitted():
     server.close()
 
 
-def test_who_was_admitted_long_ago_has_to_be_admitted_again(monkeypatch):
+def test_a_client_that_was_admitted_long_ago_has_to_be_admitted_again(monkeypatch):
     monkeypatch.setattr("actors.transport.shared_memory_server.ADMITTED_MAX", 2)
     server = SharedMemoryServer(payloads)
     first, second, third = (server.admit() for _ in range(3))
@@ -261,7 +261,7 @@ def test_nothing_is_written_into_memory_that_its_reader_sees_without_being_asked
     server.close()
 
 
-def test_nobody_is_lent_anything_who_does_not_know_the_secret(server):
+def test_no_client_is_lent_anything_that_does_not_know_the_secret(server):
     with pytest.raises(PermissionError):
         SharedMemoryClient(replace(server.admit(), secret=handshake.new_secret()), DEADLINE_S)
     with socket.socket(socket.AF_UNIX) as raw:
@@ -280,7 +280,7 @@ def test_nobody_is_lent_anything_who_does_not_know_the_secret(server):
     assert repr(address.secret) not in repr(address)
 
 
-def test_who_says_nothing_is_not_waited_for(monkeypatch):
+def test_a_silent_client_is_not_waited_for(monkeypatch):
     monkeypatch.setattr("canal_group.shared_memory.wire.GREETING_TIMEOUT_S", 0.05)
     server = SharedMemoryServer(payloads)
     silent = [socket.socket(socket.AF_UNIX) for _ in range(CONNECTIONS_MAX)]
@@ -305,15 +305,15 @@ def test_a_connection_beyond_the_bound_is_closed_at_once(server):
 
 
 @pytest.mark.parametrize(
-    "said", [b"[]", b"{", b"{}", b'{"ticket": 1, "returned": []}', b'{"ticket": {}, "returned": 7}']
+    "message", [b"[]", b"{", b"{}", b'{"ticket": 1, "returned": []}', b'{"ticket": {}, "returned": 7}']
 )
-def test_who_says_nonsense_is_let_go(server, said):
+def test_a_client_that_sends_nonsense_is_disconnected(server, message):
     with socket.socket(socket.AF_UNIX) as raw:
         raw.settimeout(DEADLINE_S)
         address = server.admit()
         raw.connect(address.path)
         wire.handshake_as_client(raw, address.key, address.secret)
-        raw.sendall(wire._LENGTH.pack(len(said)) + said)
+        raw.sendall(wire._LENGTH.pack(len(message)) + message)
         assert raw.recv(1) == b""
 
 
@@ -338,12 +338,12 @@ def test_files_that_a_caller_sends_are_not_kept(client):
 
 
 @given(st.lists(st.one_of(st.integers(1, 5 * SIZE_MIN_BYTES), st.sampled_from([0, -1, -2]))))
-def test_no_segment_is_lent_twice_and_all_of_them_stay_within_the_bound(asked):
+def test_no_segment_is_lent_twice_and_all_of_them_stay_within_the_bound(sizes):
     """A positive number asks for that many bytes; any other gives back one of the lent segments."""
     bound, out = 8 * SIZE_MIN_BYTES, []
     segments = Segments(bound)
     try:
-        for size in asked:
+        for size in sizes:
             if size > 0:
                 lent = segments.lend(size)
                 in_use = sum(each.size for each in out)
