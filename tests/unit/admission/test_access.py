@@ -46,7 +46,7 @@ def test_a_token_finds_its_grant_and_no_other():
     assert "digest" not in repr(grants)
 
 
-def test_who_shows_nothing_reads_at_most_where_everybody_may():
+def test_a_caller_without_a_token_reads_at_most_where_all_callers_may():
     assert Grants().find("") is None
     everybody = Grants.of([("sesame", Grant("ops", operate=True))])
     everybody = dataclasses.replace(everybody, anybody=READER)
@@ -59,7 +59,7 @@ def test_who_shows_nothing_reads_at_most_where_everybody_may():
 
 
 @pytest.mark.parametrize(
-    ("token", "certificate", "found"),
+    ("token", "certificate", "expected"),
     [
         ("both", "paired", "both"),
         ("both", "", None),
@@ -70,12 +70,12 @@ def test_who_shows_nothing_reads_at_most_where_everybody_may():
         ("", "", None),
     ],
 )
-def test_a_certificate_counts_alone_or_beside_the_token_that_it_is_named_with(token, certificate, found):
+def test_a_certificate_counts_alone_or_beside_the_token_that_it_is_named_with(token, certificate, expected):
     grants = Grants(
-        known=((token_digest("both"), "paired", Grant("both")),), certificates=(("alone", Grant("alone")),)
+        tokens=((token_digest("both"), "paired", Grant("both")),), certificates=(("alone", Grant("alone")),)
     )
     grant = grants.find(token, certificate)
-    assert (grant and grant.name) == found
-    if found:
+    assert (grant and grant.name) == expected
+    if expected:
         assert grants.may_come_in(token), "the door opens before the certificate is known"
     assert not grants.may_come_in("wrong")

@@ -76,14 +76,14 @@ def cost_of(call: Callable[[flight.FlightClient], object], bytes_max: int) -> tu
 @pytest.mark.parametrize("call", ["do_action", "do_get", "get_flight_info"])
 def test_a_large_message_without_a_token_costs_a_gateway_little(call: str):
     large = bytes(200 * MIB)
-    asked = {
+    calls = {
         "do_action": lambda client: list(client.do_action(flight.Action("get", large), NO_TOKEN)),
         "do_get": lambda client: client.do_get(flight.Ticket(large), NO_TOKEN).read_all(),
         "get_flight_info": lambda client: client.get_flight_info(
             flight.FlightDescriptor.for_command(large), NO_TOKEN
         ),
     }
-    took, refusal = cost_of(asked[call], ConnectionBounds().unauthenticated_bytes_max)
+    took, refusal = cost_of(calls[call], ConnectionBounds().unauthenticated_bytes_max)
     assert took < 150, refusal
 
 
@@ -104,7 +104,7 @@ def test_a_large_put_without_a_token_is_refused_by_its_headers():
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-def test_who_says_nothing_keeps_nobody_out_and_is_not_waited_for(encrypted: bool, tmp_path: Path):
+def test_a_silent_client_keeps_no_other_out_and_is_not_waited_for(encrypted: bool, tmp_path: Path):
     """With TLS, it does not even begin the handshake."""
     authority = Authority(tmp_path)
     pair = authority.pair("server")
@@ -145,7 +145,7 @@ def test_the_oldest_unauthenticated_connection_is_closed_for_another():
         close(first + later)
 
 
-def test_who_shows_a_wrong_token_stays_unauthenticated():
+def test_a_client_with_a_wrong_token_stays_unauthenticated():
     with serving(unauthenticated_s=2.0) as server:
         wrong, guard = connected(server), server.guard
         for _ in range(2):

@@ -36,7 +36,7 @@ from conf.listeners.gateway_settings import GatewayBounds
 TWO = Grants.of([("of-a", Grant("a")), ("of-b", Grant("b"))])
 
 
-def test_who_has_the_most_connections_gives_way_and_nobody_else():
+def test_the_caller_with_the_most_connections_gives_way_and_no_other():
     """1. a opens all there may be; 2. b's first is known, and a's oldest is closed; 3. so it stays."""
     with serving(grants=TWO, connections_max=4, watched=False) as server:
         of_a = [connected(server) for _ in range(4)]
@@ -68,7 +68,7 @@ def test_of_one_name_the_oldest_connection_is_closed():
         assert server.owners == ["reader"] * 2
 
 
-def test_however_many_call_between_two_looks_nobody_of_them_is_taken_for_a_stranger():
+def test_however_many_call_between_two_looks_none_of_them_is_taken_for_a_stranger():
     with serving(unauthenticated_max=2, watched=False) as server:
         clients = [connected(server) for _ in range(6)]
         assert [ask(client) for client in clients] == [b"1"] * 6
@@ -77,7 +77,7 @@ def test_however_many_call_between_two_looks_nobody_of_them_is_taken_for_a_stran
         assert [ask(client) for client in clients] == [b"1"] * 6
 
 
-def test_whose_call_is_let_in_during_a_look_is_known_in_that_look():
+def test_a_caller_that_is_admitted_during_a_look_is_known_in_that_look():
     """1. a connection that showed nothing yet, and two later ones; 2. sockets are listed, and it calls."""
     with serving(unauthenticated_max=2, watched=False) as server:
         client = connected(server)
@@ -87,9 +87,9 @@ def test_whose_call_is_let_in_during_a_look_is_known_in_that_look():
         listing = server.guard._connections
 
         def listed(port: int) -> Iterator[Any]:
-            found = list(listing(port))
+            sockets = list(listing(port))
             assert ask(client) == b"1"
-            return iter(found)
+            return iter(sockets)
 
         server.guard._connections = listed
         server.look()
@@ -117,7 +117,7 @@ def waiting(server: Guarded, clients: list[flight.FlightClient], options: Any) -
             thread.join(DEADLINE_S)
 
 
-def test_a_token_has_so_many_calls_answered_at_once():
+def test_a_token_has_a_bounded_number_of_calls_answered_at_once():
     with serving(grants=TWO, calls_max=2) as server:
         of_a = token("of-a")
         with waiting(server, [connected(server) for _ in range(2)], of_a):
@@ -133,7 +133,7 @@ def test_so_has_a_certificate_and_takes_none_of_another_s(tmp_path: Path):
     authority = Authority(tmp_path)
     pair, ca = authority.pair("server"), authority.ca.read_bytes()
     grants = Grants(
-        known=(
+        tokens=(
             (token_digest("both"), "both", Grant("BOTH")),
             (token_digest("plain"), "", Grant("certificates")),
         ),
@@ -164,7 +164,7 @@ class NoGroup:
 
 
 @pytest.mark.parametrize("method", ["do_action", "do_get"])
-def test_a_certificate_that_nobody_named_stays_a_strangers(
+def test_a_certificate_without_a_client_s_name_stays_a_strangers(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """An authority that signs for others as well does not make them callers."""
@@ -191,12 +191,12 @@ def test_a_certificate_that_nobody_named_stays_a_strangers(
             1,
             0,
         )
-        known = connected(gateway_client, ca=ca, pair=authority.pair("mirror", of_consumer=True))
+        trusted = connected(gateway_client, ca=ca, pair=authority.pair("mirror", of_consumer=True))
         if method == "do_action":
-            call(known)
+            call(trusted)
         else:
             with pytest.raises(flight.FlightServerError, match="serves 'shop'"):
-                call(known)
+                call(trusted)
         gateway_client._guard._look(gateway_client.port)
         assert (len(gateway_client._guard._unauthenticated), len(gateway_client._guard._authenticated)) == (
             1,
