@@ -50,20 +50,20 @@ class TextNodes:
     Every call raises KeyError, TypeError, ValueError, RecursionError or zlib.error if a node is damaged.
 
     Args:
-        read: returns a node's data, or None.
+        read_node: returns a node's data, or None.
         write: makes changes in one transaction, if an epoch is current, as `FencedNodes.write`.
     """
 
     def __init__(
         self,
-        read: Callable[[str], bytes | None],
+        read_node: Callable[[str], bytes | None],
         write: Callable[[int, Sequence[tuple[str, bytes | None]]], None],
     ) -> None:
-        self._read_node = read
+        self._read_node = read_node
         self._write_nodes = write
 
     def names(self, children: Iterable[str]) -> list[str]:
-        """Return which of a parent's children are texts, and not parts of them."""
+        """Return the names of a parent's children that are texts, and not parts of texts."""
         return [name for name in children if ":" not in name]
 
     def read(self, node: str) -> str | None:
@@ -78,7 +78,7 @@ class TextNodes:
         return text.decode()
 
     def write(self, node: str, text: str, epoch: int) -> None:
-        """Write a text in place of the one before."""
+        """Write a text over the one before."""
         before = self._listed(node)
         data = zlib.compress(text.encode())
         pieces = [data[at : at + BYTES_MAX] for at in range(0, len(data), BYTES_MAX)]
@@ -132,7 +132,7 @@ class TextNodes:
 
 
 def unpacked(data: bytes, bytes_max: int) -> bytes:
-    """Return what compressed data holds.
+    """Return decompressed data.
 
     Raises:
         ValueError: it is cut off, or unpacks to more than `bytes_max`.

@@ -8,7 +8,7 @@ from merge.errors import FencedError
 MARK = StopMark("ops@host", "2026-01-01T00:00:00+00:00", "moving house")
 
 
-def test_a_mark_says_who_when_and_why():
+def test_a_mark_says_its_user_its_time_and_its_reason():
     assert str(MARK) == "stopped by ops@host at 2026-01-01T00:00:00+00:00 (moving house)"
     assert StopMark.from_json(MARK.to_json()) == MARK
 

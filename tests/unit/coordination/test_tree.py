@@ -39,6 +39,6 @@ def test_a_destination_that_cannot_be_a_node_is_refused(destination):
 
 
 @pytest.mark.parametrize("prefix", ["", "/", "otter", "/otter/", "//otter", "/a/../b", "/a b"])
-def test_a_prefix_that_is_no_path_is_refused(prefix):
+def test_a_prefix_that_is_not_a_path_is_refused(prefix):
     with pytest.raises(ConfigError):
         Tree("shop", prefix)

@@ -6,7 +6,7 @@ from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
 from merge.errors import ConfigError
 
 
-def test_nobody_says_nothing():
+def test_an_empty_login_sends_no_credentials():
     assert NOBODY.client_options() == {}
     assert ZooKeeperLogin.parse(None) == NOBODY
 

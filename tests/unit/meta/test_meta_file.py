@@ -163,7 +163,7 @@ def test_what_a_crash_left_of_a_continuation_is_whole_lines_from_its_beginning(s
         )
 
 
-def test_a_folder_that_cannot_be_read_is_no_empty_one(store, monkeypatch):
+def test_a_folder_that_cannot_be_read_is_not_an_empty_one(store, monkeypatch):
     store.put(MEMBERS, "{}\n", 1)
 
     def fails(_folder):

@@ -87,7 +87,7 @@ def test_a_cursor_that_becomes_more_than_any_is_not_unpacked():
     ],
     ids=lambda planted: planted[:40],
 )
-def test_a_value_that_is_no_subscription_is_refused(planted: str, tmp_path: Path):
+def test_a_value_that_is_not_a_subscription_is_refused(planted: str, tmp_path: Path):
     store = FileStore("shop", tmp_path)
     store.put(Key(CURSORS, "1001"), planted + "\n", 1)
     with pytest.raises(ConfigError, match=r"shop@cursors@1001\.json does not hold cursors"):

@@ -82,7 +82,7 @@ def test_a_large_member_is_compressed_and_a_small_one_can_be_read(store, nodes):
         store.get(MEMBERS, 1)
 
 
-def test_a_client_id_that_is_no_node_of_its_own_is_refused(store, nodes):
+def test_a_client_id_that_is_not_a_node_of_its_own_is_refused(store, nodes):
     with pytest.raises(UsageError):
         store.put(Key(CURSORS, "epoch"), members(filter=""), 1)
     assert nodes.writes == 0

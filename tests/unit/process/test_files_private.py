@@ -64,7 +64,7 @@ def test_files_and_folders_are_their_users_alone_whatever_the_mask_says(shared: 
     assert as_nobody(LIST, str(new)) == "PermissionError"
 
 
-def test_nobody_else_can_hold_a_lock_of_ours(shared: Path):
+def test_no_other_user_can_hold_a_lock_of_ours(shared: Path):
     """Else one user of the machine keeps every server from being elected, and every cursor from being saved.
 
     A file that was made before could be opened by all: it is not left so.
@@ -101,7 +101,7 @@ def campaigned(folder: Path) -> None:
         ("shop.stopped.json.tmp", lambda folder: LocalSwitch(folder, "shop").stop(StopMark("x", "y"), 0)),
     ],
 )
-def test_a_link_that_somebody_has_put_there_leads_nowhere(
+def test_a_link_of_another_user_leads_nowhere(
     name: str, write: Callable[[Path], object], shared: Path, tmp_path: Path
 ):
     """What it leads to is not written to; at the name there is a file of ours."""
@@ -127,7 +127,7 @@ def test_a_lock_that_is_a_link_is_refused(
     assert not (tmp_path / "made").exists()
 
 
-def test_a_temporary_file_that_somebody_holds_open_is_not_written_into(shared: Path):
+def test_a_temporary_file_that_another_user_holds_open_is_not_written_into(shared: Path):
     """They would go on writing into what is ours by then."""
     theirs = shared / "file.tmp"
     with theirs.open("w") as held:
@@ -137,7 +137,7 @@ def test_a_temporary_file_that_somebody_holds_open_is_not_written_into(shared: P
 
 
 @pytest.mark.parametrize("mask", [0, 0o077])
-def test_a_stop_mark_can_be_read_by_who_serves_though_somebody_else_has_put_it(shared: Path, mask: int):
+def test_a_stop_mark_of_another_user_can_be_read_by_the_server(shared: Path, mask: int):
     os.umask(mask)
     LocalSwitch(shared, "shop").stop(StopMark("x", "y"), 0)
     assert "x" in as_nobody(READ, str(stop_file(shared, "shop")))
@@ -171,9 +171,9 @@ def test_nothing_of_the_embedded_zookeeper_is_written_through_a_link(shared: Pat
     victim.write_text("theirs")
     (folder / "data").mkdir(parents=True)
     folder.chmod(0o700)
-    for place in (folder, folder / "data"):
+    for parent in (folder, folder / "data"):
         for name in ("zoo.cfg", "zookeeper.log"):
-            (place / name).symlink_to(victim)
+            (parent / name).symlink_to(victim)
     server = EmbeddedZooKeeper(folder=folder)
     with pytest.raises(CoordinatorUnavailable, match="did not start"):
         server.start()
@@ -191,7 +191,7 @@ def test_nothing_of_the_embedded_zookeeper_is_written_through_a_link(shared: Pat
 @pytest.mark.usefixtures("idle")
 @pytest.mark.parametrize("wrong", [0o777, 0o1777, 0o770, 0o702])
 def test_a_folder_that_others_may_write_to_is_none_of_the_embedded_zookeepers(shared: Path, wrong: int):
-    """Who may write there can put folders and files of their own in the place of the server's."""
+    """A user who may write there can put folders and files of their own instead of the server's."""
     folder = shared / "open"
     folder.mkdir()
     folder.chmod(wrong)

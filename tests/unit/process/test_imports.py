@@ -44,7 +44,7 @@ def test_an_actor_imports_what_it_needs(module: str, needed: set[str]) -> None:
 @pytest.mark.parametrize(
     "module", ["actors.driver.launch", "actors.gateway.gateway", "canal_group.client.client"]
 )
-def test_nobody_imports_pandas_by_being_imported(module: str) -> None:
+def test_no_module_imports_pandas_when_it_is_imported(module: str) -> None:
     assert _printed(f"import {module}", _LOOK) == ["False"]
 
 
@@ -61,7 +61,7 @@ def test_pyarrow_makes_arrays_without_pandas() -> None:
     assert _printed(leave, make, _LOOK) == ["False"]
 
 
-def test_who_wants_pandas_gets_it() -> None:
+def test_a_program_that_imports_pandas_gets_it() -> None:
     assert _printed(
         "from actors.process.imports import leave_pandas_out; leave_pandas_out()",
         "import pandas, pyarrow",
