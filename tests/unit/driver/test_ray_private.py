@@ -56,7 +56,7 @@ def test_the_folder_is_ours_alone_and_the_same_each_time(shared: Path):
 
 
 @pytest.mark.parametrize("taken", ["link", "file", "foreign"])
-def test_a_name_that_somebody_else_has_taken_is_not_followed(taken: str, shared: Path, tmp_path: Path):
+def test_a_name_that_another_user_has_taken_is_not_followed(taken: str, shared: Path, tmp_path: Path):
     """1. nothing of theirs is used or changed; 2. ours is elsewhere, and ours alone."""
     theirs, trap = tmp_path / "theirs", shared / f"canal-group-{os.geteuid()}"
     theirs.mkdir(mode=0o777)
@@ -79,7 +79,7 @@ def test_a_name_that_somebody_else_has_taken_is_not_followed(taken: str, shared:
     assert private_folder() == folder, "the same one each time"
 
 
-def test_a_second_name_that_somebody_else_has_taken_is_not_used(shared: Path):
+def test_a_second_name_that_another_user_has_taken_is_not_used(shared: Path):
     name = f"canal-group-{os.geteuid()}"
     (shared / name).write_text("")
     (shared / f"{name}-a").symlink_to(shared)
@@ -167,15 +167,15 @@ def _read_only(*_: object) -> None:
 def test_a_token_that_the_user_named_is_left_as_it_is(
     home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    named = home.parent.parent / "mine"
-    named.write_text("s3cret")
-    named.chmod(0o640)
-    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(named))
+    file = home.parent.parent / "mine"
+    file.write_text("s3cret")
+    file.chmod(0o640)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(file))
     require_token()
-    assert mode(named) == 0o640
-    assert f"{named} is readable by other users" in caplog.text
+    assert mode(file) == 0o640
+    assert f"{file} is readable by other users" in caplog.text
     caplog.clear()
-    named.chmod(0o400)
+    file.chmod(0o400)
     require_token()
     assert caplog.text == ""
 
