@@ -220,7 +220,7 @@ def test_a_call_is_not_heard_by_a_server_that_cannot_know_whether_it_is_active(t
 
 
 @pytest.mark.parametrize("timeout_s", [math.nan, math.inf, -1, 31])
-def test_nobody_waits_for_a_time_that_is_none(tmp_path, monkeypatch, timeout_s):
+def test_no_call_waits_for_a_time_that_is_none(tmp_path, monkeypatch, timeout_s):
     """A timer of NaN would stop every later one of the loop: all are tried after it."""
 
     async def story(actor, coordinator, epoch):
@@ -291,7 +291,7 @@ def test_what_operators_change_is_logged_and_a_new_shards_secrets_are_not(tmp_pa
     assert "s3cret" not in caplog.text
 
 
-def test_nobody_is_heard_before_the_decisions_on_ddl_were_read(tmp_path, monkeypatch):
+def test_no_call_is_answered_before_the_decisions_on_ddl_were_read(tmp_path, monkeypatch):
     """1. the server is elected and reads what was decided before; 2. a consumer comes: it has to wait."""
     reads, read_on = threading.Event(), threading.Event()
 
@@ -346,8 +346,8 @@ def test_a_new_process_waits_to_hear_of_shards_that_joined_before_it(tmp_path, m
         return build_instance({"preset": "memory", "destination": "shop", "shards": shards})
 
     def cursors(*names):
-        places = {name: Position("mysql-bin.000001", 4) for name in names}
-        return [Subscription(CLIENT, "", GroupPosition(places, 0))]
+        positions = {name: Position("mysql-bin.000001", 4) for name in names}
+        return [Subscription(CLIENT, "", GroupPosition(positions, 0))]
 
     async def story():
         actor = object.__new__(GroupActor)
@@ -361,7 +361,7 @@ def test_a_new_process_waits_to_hear_of_shards_that_joined_before_it(tmp_path, m
         await actor.register(settings("s0", "s1").shards[1])
         async with asyncio.timeout(DEADLINE_S):
             await waiting
-        assert actor._registration.known == ["s0", "s1"]
+        assert actor._registration.names == ["s0", "s1"]
         await actor.close()
 
     coordinator = Standby("shop")

@@ -37,7 +37,7 @@ def test_a_write_whose_answer_was_lost_is_read_and_not_believed():
         store.lost = True
         with pytest.raises(CoordinatorUnavailable):
             await types.choose(ORDERS, "note", "text")
-        assert types.known is None
+        assert types.cached is None
         assert set((await types.get()).tables[str(ORDERS)]) == {"price", "note"}
         assert await StoredTypes(store, 2, OsHost()).get() == await types.get()
         with pytest.raises(FencedError):
