@@ -142,10 +142,10 @@ class RpcServer:
         number: int,
         method: str,
         arguments: tuple[Any, ...],
-        named: dict[str, Any],
+        keywords: dict[str, Any],
     ) -> None:
         try:
-            frame = pack((number, None, await self._calls[method](*arguments, **named)))
+            frame = pack((number, None, await self._calls[method](*arguments, **keywords)))
         except Exception as error:  # noqa: BLE001  every error is reported to the caller
             if not isinstance(error, CanalGroupError):
                 kinds = ", ".join(type(each).__name__ for each in arguments)

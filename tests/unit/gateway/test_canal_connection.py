@@ -99,7 +99,7 @@ def test_an_automatic_ack_that_fails_is_repeated_and_the_get_has_one_answer(wher
 
 @pytest.mark.parametrize("more", [0, 100_000])
 @pytest.mark.parametrize("what", ["ack", "packet", "length", "rollback"])
-def test_who_is_refused_reads_why_and_then_the_end(what, more, caplog):
+def test_a_client_that_is_refused_reads_the_reason_and_then_the_end(what, more, caplog):
     group = RowGroup(20)
     with client_of(canal_server(group)).subscribe() as client:
         batch_id, _ = client.get(10)
@@ -117,7 +117,7 @@ def test_who_is_refused_reads_why_and_then_the_end(what, more, caplog):
         client.socket.sendall(bytes(more))
         why = {
             "ack": "the older batch",
-            "packet": "no request",
+            "packet": "not a request",
             "length": "is refused",
             "rollback": "No answer",
         }

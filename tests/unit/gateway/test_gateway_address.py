@@ -10,7 +10,7 @@ from conf.listeners.gateway_settings import GatewaySettings
 from merge.errors import ConfigError
 
 
-def test_a_gateway_that_comes_back_has_its_port_which_nobody_was_given_meanwhile():
+def test_a_gateway_that_comes_back_has_its_port_which_no_other_process_got_meanwhile():
     """1. it listens; 2. it is gone, and the port is not free; 3. it listens again; 4. it is given up."""
     with GatewayAddress(GatewaySettings(port=0)) as address:
         port = int(address.uri.rpartition(":")[2])
@@ -23,7 +23,7 @@ def test_a_gateway_that_comes_back_has_its_port_which_nobody_was_given_meanwhile
         plain.bind(("127.0.0.1", port))
 
 
-def test_a_port_on_which_somebody_listens_is_refused_with_a_sentence():
+def test_a_port_on_which_another_process_listens_is_refused_with_a_sentence():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):

@@ -91,7 +91,7 @@ def test_answers_wait_in_order_until_there_is_room(loop):
     play(story(), loop)
 
 
-def test_who_was_let_in_and_gives_up_at_once_holds_nothing(loop):
+def test_an_answer_that_was_let_in_and_is_given_up_at_once_holds_nothing(loop):
     async def story() -> None:
         unsent = UnsentBytes(100)
         first, second = Holder(unsent, 60), Holder(unsent, 60)
@@ -148,7 +148,7 @@ def test_an_answer_that_is_read_at_the_pace_stays(loop):
         steady.send()
         Holder(unsent, 60, "b")
         for second in range(1, 10):
-            steady.answer.read = second * PACE_BYTES_S
+            steady.answer.read_bytes = second * PACE_BYTES_S
             await loop.pass_to(float(second))
         assert not steady.ended
         await loop.pass_to(9.0 + GRACE_S - 0.1)
@@ -174,7 +174,7 @@ def test_an_answer_that_is_sent_while_another_waits_is_looked_at(loop):
     play(story(), loop)
 
 
-def test_what_nobody_asked_for_gives_way_at_once_the_largest_first(loop):
+def test_prefetched_answers_give_way_at_once_the_largest_first(loop):
     async def story() -> None:
         unsent = UnsentBytes(100)
         small, large = Holder(unsent, 20), Holder(unsent, 60)

@@ -68,7 +68,7 @@ def test_an_event_is_named_while_it_is_read(tmp_path, slow):
 
 
 def test_a_shard_says_what_keeps_it_busy(tmp_path, slow, monkeypatch, caplog):
-    """1. a statement takes long; 2. status, reports and log name it with its place; 3. after it none does."""
+    """1. a statement takes long; 2. status, reports and log name it and its offset; 3. after it none does."""
     monkeypatch.setattr(intake_module, "SLOW_S", 0.01)
     for name, value in {"SLOW_S": 0.01, "SLOWEST_S": 0.05, "WATCH_S": 0.01}.items():
         monkeypatch.setattr(shard_module, name, value)
@@ -80,10 +80,10 @@ def test_a_shard_says_what_keeps_it_busy(tmp_path, slow, monkeypatch, caplog):
     try:
         shard.open(1, 1, None)
         assert slow.busy.wait(DEADLINE_S)
-        place = f"reading QUERY (2) at {NAME}:{begin} for "
-        until(lambda: any(place in record.getMessage() for record in caplog.records))
-        assert shard.status()["reading"].startswith(place)
-        assert shard.poll(1, 1, 10, 0.0).reading.startswith(place)
+        description = f"reading QUERY (2) at {NAME}:{begin} for "
+        until(lambda: any(description in record.getMessage() for record in caplog.records))
+        assert shard.status()["reading"].startswith(description)
+        assert shard.poll(1, 1, 10, 0.0).reading.startswith(description)
         slow.go_on.set()
         until(lambda: shard.status()["reading"] is None)
     finally:
@@ -136,7 +136,7 @@ class NoSkips:
     async def of(self, _name):
         return ()
 
-    def known_of(self, _name):
+    def cached_of(self, _name):
         return ()
 
 
@@ -165,8 +165,8 @@ def test_a_group_says_what_a_silent_shard_was_reading(monkeypatch, caplog):
 
 def test_the_state_of_a_shard_that_does_not_answer_says_what_it_was_reading():
     error = ShardUnavailable("Shard s0 did not answer within 10 s.")
-    known = {"answered_us": 1_767_323_045_678_000, "reading": f"read up to {NAME}:4"}
-    state = ShardActors("p-", ["s0"])._answer("s0", error, known)
+    last = {"answered_us": 1_767_323_045_678_000, "reading": f"read up to {NAME}:4"}
+    state = ShardActors("p-", ["s0"])._answer("s0", error, last)
     assert state["state"] == "unavailable"
     assert state["error"].endswith(
         f"It answered its group last at 2026-01-02 03:04:05.678+00:00: read up to {NAME}:4."

@@ -23,13 +23,13 @@ def ring_of(size=4, mode="items", memunit_bytes=1):
 
 def outcome(call):
     """Run a call on a thread; return a function that waits for what it returned or raised."""
-    found = []
+    outcomes = []
 
     def run():
         try:
-            found.append(call())
+            outcomes.append(call())
         except ShardUnavailable as error:
-            found.append(error)
+            outcomes.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
@@ -37,7 +37,7 @@ def outcome(call):
     def wait():
         thread.join(JOIN_S)
         assert not thread.is_alive()
-        return found[0]
+        return outcomes[0]
 
     return wait
 
@@ -261,7 +261,7 @@ def test_rows_of_a_chunk_are_kept_until_its_last_header_is_acknowledged():
     assert len(ring._payload) == 0
 
 
-def test_who_wants_to_know_is_told_after_each_ack_that_frees():
+def test_the_callback_is_called_after_each_ack_that_frees():
     ring, freed = ring_of(), []
     ring.on_free(lambda: freed.append(ring.cursors[0]))
     ring.put(chunk_of(Tx(1), Tx(2)))

@@ -35,9 +35,9 @@ class Desk:
         self.began: list[str] = []
         self.go_on = asyncio.Event()
 
-    async def echo(self, *values: object, **named: object) -> object:
+    async def echo(self, *values: object, **keywords: object) -> object:
         self.began.append("echo")
-        return values, named
+        return values, keywords
 
     async def wait(self) -> str:
         self.began.append("wait")
@@ -112,7 +112,7 @@ def test_an_error_comes_as_it_was_raised_or_says_so_in_words_and_the_line_goes_o
     run(story)
 
 
-def test_a_line_that_breaks_is_told_to_whoever_waits_and_to_whoever_asks_later():
+def test_a_broken_connection_fails_waiting_and_later_calls():
     async def story(desk, rpc_server, address):
         client = await RpcClient.open(address, "The desk")
         waits = client.ask("wait")
@@ -129,7 +129,7 @@ def test_a_line_that_breaks_is_told_to_whoever_waits_and_to_whoever_asks_later()
     run(story)
 
 
-def test_nobody_is_heard_who_does_not_know_the_secret():
+def test_no_client_is_answered_that_does_not_know_the_secret():
     async def story(desk, rpc_server, address):
         with pytest.raises(ServerUnavailable):
             await RpcClient.open(replace(address, secret=handshake.new_secret()), "The desk")
@@ -146,7 +146,7 @@ def test_nobody_is_heard_who_does_not_know_the_secret():
     run(story)
 
 
-def test_who_listens_in_the_doors_place_learns_nothing_and_is_not_believed():
+def test_a_process_that_listens_instead_of_the_server_learns_nothing_and_is_not_believed():
     """An impostor sends the client's nonce back, with a response that it makes without the secret."""
 
     async def story(desk, rpc_server, address):
@@ -171,7 +171,7 @@ def test_who_listens_in_the_doors_place_learns_nothing_and_is_not_believed():
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_who_says_nothing_keeps_nobody_out_and_is_not_waited_for(monkeypatch, tls):
+def test_a_silent_client_keeps_no_other_out_and_is_not_waited_for(monkeypatch, tls):
     """With TLS, silent clients do not even begin the TLS handshake."""
 
     async def story(desk, rpc_server, address):
@@ -198,7 +198,7 @@ def test_who_says_nothing_keeps_nobody_out_and_is_not_waited_for(monkeypatch, tl
     run(story)
 
 
-def test_the_oldest_connection_of_who_has_most_is_closed_for_another():
+def test_the_oldest_connection_of_the_client_with_most_is_closed_for_another():
     held = HeldConnections[int](4)
     assert [held.add(number, peer) for number, peer in enumerate("abbc")] == [None] * 4
     assert held.add(4, "d") == 1
@@ -261,25 +261,25 @@ def test_a_kept_line_is_opened_again_and_repeats_no_call(monkeypatch):
     monkeypatch.setattr(rpc_client, "DEFECT_PAUSE_S", 0.0)
 
     async def story(desk, rpc_server, address):
-        asked = []
+        calls = []
 
         async def find() -> RpcAddress:
-            asked.append(1)
-            if len(asked) in {2, 3}:
-                raise ServerUnavailable("Not yet.") if len(asked) == 2 else RuntimeError("whatever")
+            calls.append(1)
+            if len(calls) in {2, 3}:
+                raise ServerUnavailable("Not yet.") if len(calls) == 2 else RuntimeError("whatever")
             return address
 
-        kept = KeptRpcClient("The desk", find)
-        keeping = asyncio.create_task(kept.keep())
-        assert await kept.ask("echo", 1) == ((1,), {})
-        waits = asyncio.create_task(kept.ask("wait"))
+        client = KeptRpcClient("The desk", find)
+        keeping = asyncio.create_task(client.keep())
+        assert await client.ask("echo", 1) == ((1,), {})
+        waits = asyncio.create_task(client.ask("wait"))
         await until(lambda: "wait" in desk.began, "the call was heard")
         for writer in list(rpc_server._connections):
             writer.close()
         with pytest.raises(ServerUnavailable):
             await waits
-        assert await kept.ask("echo", 2) == ((2,), {})
-        assert (desk.began.count("wait"), len(asked)) == (1, 4)
+        assert await client.ask("echo", 2) == ((2,), {})
+        assert (desk.began.count("wait"), len(calls)) == (1, 4)
         keeping.cancel()
 
     run(story)
@@ -289,8 +289,8 @@ def test_a_call_waits_a_moment_for_a_line_and_no_longer(monkeypatch):
     monkeypatch.setattr(rpc_client, "CLIENT_WAIT_S", 0.05)
 
     async def story(desk, rpc_server, address):
-        kept = KeptRpcClient("The desk", None)
+        client = KeptRpcClient("The desk", None)
         with pytest.raises(ServerUnavailable, match="The desk is unavailable"):
-            await kept.ask("echo")
+            await client.ask("echo")
 
     run(story)
