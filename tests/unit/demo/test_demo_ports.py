@@ -7,17 +7,17 @@ from playground.database import child_process
 from playground.database.child_process import free_port
 
 
-def test_nobody_else_of_ours_finds_a_port_that_was_found(monkeypatch):
+def test_a_reserved_port_is_not_given_to_another_process_of_ours(monkeypatch):
     """Nothing listens there yet: the one who asked starts its server in a moment."""
     monkeypatch.setattr(child_process, "_PORTS", 40)
-    asked = (
+    command = (
         "from playground.database import child_process\n"
         "child_process._PORTS = 40\n"
         "print(*(child_process.free_port() for _ in range(20)), flush=True)\n"
         "input()\n"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", asked], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         theirs = {int(port) for port in other.stdout.readline().split()}
         ours = [free_port() for _ in range(20)]
@@ -27,7 +27,7 @@ def test_nobody_else_of_ours_finds_a_port_that_was_found(monkeypatch):
 
 def test_descriptors_are_bounded(monkeypatch):
     monkeypatch.setattr(child_process, "_TAKEN_MAX", len(child_process._taken) + 1)
-    kept = list(child_process._taken)
+    ports = list(child_process._taken)
     for _ in range(3):
         free_port()
-    assert len(child_process._taken) == len(kept) + 1
+    assert len(child_process._taken) == len(ports) + 1
