@@ -69,8 +69,8 @@ class Broker(ABC):
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline_s:
                 self.kill()
-                said = log.read_text(errors="replace")[-_TAIL_CHARS:]
-                raise RuntimeError(f"{self.name} does not start: {said}")
+                output = log.read_text(errors="replace")[-_TAIL_CHARS:]
+                raise RuntimeError(f"{self.name} does not start: {output}")
             time.sleep(0.05)
 
     def kill(self) -> None:
@@ -166,7 +166,7 @@ class KafkaBroker(Broker):
         }
 
     def _format_options(self) -> list[str]:
-        """Return what the tool that formats its folder is told besides."""
+        """Return more arguments of the tool that formats its folder."""
         return []
 
     def _prepare(self) -> None:
@@ -206,8 +206,8 @@ class RabbitBroker(Broker):
     def start(self) -> None:
         """Start, and wait until it answers; do nothing if it runs."""
         if self._epmd is None or self._epmd.poll() is not None:
-            found = sorted((self._root() / "usr/lib/erlang").glob("erts-*/bin/epmd"))
-            command = [str(found[0]), "-address", HOST, "-port", str(self._epmd_port)]
+            programs = sorted((self._root() / "usr/lib/erlang").glob("erts-*/bin/epmd"))
+            command = [str(programs[0]), "-address", HOST, "-port", str(self._epmd_port)]
             self._epmd = start_child(command, self.folder / "epmd.log")
         super().start()
 
@@ -231,7 +231,7 @@ class RabbitBroker(Broker):
     def _command(self) -> list[str]:
         root, folder = self._root(), self.folder
         (home,) = (root / "usr/lib/rabbitmq/lib").iterdir()
-        said = {
+        variables = {
             "ERL_EPMD_ADDRESS": HOST,
             "ERL_EPMD_PORT": self._epmd_port,
             "HOME": folder,
@@ -247,7 +247,7 @@ class RabbitBroker(Broker):
             # Without it the process would be a shell that starts the broker.
             "RUNNING_UNDER_SYSTEMD": "true",
         }
-        words = [f"{name}={value}" for name, value in said.items()]
+        words = [f"{name}={value}" for name, value in variables.items()]
         return ["/usr/bin/env", *words, str(home / "sbin" / "rabbitmq-server")]
 
     def _root(self) -> Path:
