@@ -290,7 +290,7 @@ class EpochStore(Protocol):
         """Return a value; None if there is none."""
 
     def put(self, key: Key, text: str, epoch: int, *, may_wait: bool = False) -> None:
-        """Write a value in place of the one before, all of it or nothing.
+        """Write a value over the one before, all of it or nothing.
 
         Args:
             key: where.
@@ -306,7 +306,7 @@ class EpochStore(Protocol):
         """Remove a value, if there is one."""
 
     def where(self, key: Key) -> str:
-        """Return the place of a value, for messages."""
+        """Return the file or node of a value, for messages."""
 
     def flush(self, epoch: int) -> None:
         """Write what `put` accepted and has not written yet; called before the server hands over."""
@@ -315,10 +315,10 @@ class EpochStore(Protocol):
         """Write what is not written yet; the store is not used after this."""
 
 
-def damaged(place: str, kind: Kind, error: object) -> ConfigError:
+def damaged(where: str, kind: Kind, error: object) -> ConfigError:
     """Return the error for a value that is not one of its kind."""
     hint = f"Restore it from a backup, or remove it: {kind.removed}."
     if kind.members:
         # They lie where canal has its own, which must not be removed for ours.
         hint = f"If canal uses this destination too, choose another one, or another prefix. {hint}"
-    return ConfigError(f"{place} does not hold {kind.name} of canal-group ({error}).", hint=hint)
+    return ConfigError(f"{where} does not hold {kind.name} of canal-group ({error}).", hint=hint)

@@ -21,8 +21,8 @@ from playground.database.engine import Engine
 
 def names() -> list[str]:
     """Return the names of all benchmarks: the modules without an underscore."""
-    found = pkgutil.iter_modules(benchmarks.__path__)
-    return sorted(each.name for each in found if not each.name.startswith("_") and not each.ispkg)
+    modules = pkgutil.iter_modules(benchmarks.__path__)
+    return sorted(each.name for each in modules if not each.name.startswith("_") and not each.ispkg)
 
 
 def main() -> None:
@@ -39,21 +39,21 @@ def main() -> None:
         help="kind of the database servers (parse, metadata, group)",
     )
     parser.add_argument("--json", action="store_true", help="the result as one line of JSON")
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     tune_malloc()  # as in the actors, because this process is measured with them
-    wanted = names() if chosen.name == "all" else [chosen.name]
+    selection = names() if options.name == "all" else [options.name]
     results = {}
-    for name in wanted:
+    for name in selection:
         measure = importlib.import_module(f"benchmarks.{name}").measure
-        options: dict[str, Engine] = {}
-        if chosen.engine != Engine.MARIADB:
+        keywords: dict[str, Engine] = {}
+        if options.engine != Engine.MARIADB:
             if "engine" not in inspect.signature(measure).parameters:
                 parser.error(f"{name} measures MariaDB only")
-            options["engine"] = Engine(chosen.engine)
+            keywords["engine"] = Engine(options.engine)
         print(f"{name}: measuring", file=sys.stderr, flush=True)
-        results[name] = measure(chosen.size, **options)
-    result = results if chosen.name == "all" else results[chosen.name]
-    print(json.dumps(result, indent=None if chosen.json else 2))
+        results[name] = measure(options.size, **keywords)
+    result = results if options.name == "all" else results[options.name]
+    print(json.dumps(result, indent=None if options.json else 2))
 
 
 if __name__ == "__main__":

@@ -92,8 +92,8 @@ class Broker(ABC):
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline_s:
                 self.kill()
-                said = log.read_text(errors="replace")[-TAIL_CHARS:]
-                raise RuntimeError(f"{self.name} does not start: {said}")
+                output = log.read_text(errors="replace")[-TAIL_CHARS:]
+                raise RuntimeError(f"{self.name} does not start: {output}")
             time.sleep(0.05)
 
     def kill(self) -> None:

@@ -59,9 +59,19 @@ def canal_server(made: Sequence[DatabaseServer]) -> Iterator[str]:
         _bounded([javac, "-nowarn", "-d", folder, "-cp", classpath, str(_SOURCE)], _COMPILE_S, "compile")
         port, log = free_port(), Path(folder, "log")
         heap = (f"-Xms{_HEAP_MIB}m", f"-Xmx{_HEAP_MIB}m")
-        read = [SCHEMA + r"\..*", CANAL_USER, _first_binlog(made)]
+        source = [SCHEMA + r"\..*", CANAL_USER, _first_binlog(made)]
         ports = [str(server.port) for server in made]
-        command = [java, *heap, "-cp", classpath, "CanalPeer", str(port), f"{WARM},{MEASURED}", *read, *ports]
+        command = [
+            java,
+            *heap,
+            "-cp",
+            classpath,
+            "CanalPeer",
+            str(port),
+            f"{WARM},{MEASURED}",
+            *source,
+            *ports,
+        ]
         process = start_child(command, log, {PASSWORD_VARIABLE: CANAL_PASSWORD})
         try:
             _await(process, port, log)
@@ -98,9 +108,9 @@ def fetch(jars: Path = _JARS, script: Path = _SCRIPT) -> None:
     """
     if jars.is_dir():
         return
-    said = _bounded([str(script), "canal-server"], _FETCH_S, "fetch")
+    output = _bounded([str(script), "canal-server"], _FETCH_S, "fetch")
     if not jars.is_dir():
-        raise CanalMissingError(f"canal's jars cannot be had: {said.strip().rpartition(chr(10))[2]}")
+        raise CanalMissingError(f"canal's jars cannot be had: {output.strip().rpartition(chr(10))[2]}")
 
 
 def _bounded(command: list[str], limit_s: float, what: str) -> str:
@@ -145,6 +155,6 @@ def _await(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
             if probe.connect_ex((_HOST, port)) == 0:
                 return
         if process.poll() is not None or time.monotonic() > deadline_s:
-            said = log.read_text(errors="replace")[-_TAIL_CHARS:]
-            raise RuntimeError(f"canal's server does not start: {said}")
+            output = log.read_text(errors="replace")[-_TAIL_CHARS:]
+            raise RuntimeError(f"canal's server does not start: {output}")
         time.sleep(0.05)

@@ -152,7 +152,7 @@ def paused(made: Sequence[DatabaseServer]) -> Iterator[None]:
 
 
 def peak_rss_mib(pid: int) -> float:
-    """Return the peak resident memory of a process so far, MiB; 0 if it has ended."""
+    """Return the peak resident memory of a process until now, MiB; 0 if it has ended."""
     with contextlib.suppress(OSError), Path(f"/proc/{pid}/status").open() as status:
         for line in status:
             if line.startswith("VmHWM:"):
@@ -161,7 +161,7 @@ def peak_rss_mib(pid: int) -> float:
 
 
 def cpu_s(pid: int) -> float:
-    """Return the processor time that a process used so far, seconds; 0 if it has ended."""
+    """Return the processor time that a process used until now, seconds; 0 if it has ended."""
     with contextlib.suppress(OSError):
         user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")

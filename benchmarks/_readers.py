@@ -26,7 +26,7 @@ def address_at(server: DatabaseServer, name: str, server_id: int) -> SourceAddre
 
 
 def definitions_of(name: str) -> SourceDefinitions:
-    """Return what is known of a shard's tables: nothing yet."""
+    """Return the definitions of a shard's tables: none yet."""
     return SourceDefinitions(
         name,
         TableName,

@@ -64,8 +64,8 @@ def _client(server: DatabaseServer) -> list[str] | None:
     """
     if server.engine == "mysql":
         return [str(mysqlbinlog()), "--ssl-mode=DISABLED", "--get-server-public-key"]
-    found = next(filter(None, map(shutil.which, _CLIENTS)), None)
-    return [found, "--no-defaults"] if found else None
+    path = next(filter(None, map(shutil.which, _CLIENTS)), None)
+    return [path, "--no-defaults"] if path else None
 
 
 def _dump(client: list[str] | None, server: DatabaseServer, result: str) -> list[str]:
@@ -88,8 +88,8 @@ def _dump(client: list[str] | None, server: DatabaseServer, result: str) -> list
 
 def replication_rows_per_s(made: Sequence[DatabaseServer], rows: int) -> float | None:
     """Merge rows of all servers with mysql-replication and a heap; None if it is not installed."""
-    asked = json.dumps([[_account(server) for server in made], binlogs(made[0])[0][0], rows])
-    command = [sys.executable, "-m", __name__, "replication", asked]
+    arguments = json.dumps([[_account(server) for server in made], binlogs(made[0])[0][0], rows])
+    command = [sys.executable, "-m", __name__, "replication", arguments]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=_environment())
     took_s = json.loads(done.stdout)
     return rows / took_s if took_s else None

@@ -87,7 +87,7 @@ async def _confirm(_client_id: str, _epoch: int, _batch_id: int) -> float:
 
 
 async def _spent() -> float:
-    """Return the processor time of this process so far, seconds."""
+    """Return the processor time of this process until now, seconds."""
     return time.process_time()
 
 

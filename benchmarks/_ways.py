@@ -154,8 +154,8 @@ class _UnixClient(GatewayClient):
         self._rows = flight.FlightClient(f"grpc+unix://{folder}/gateway")
 
     def rows(self, **ticket: Any) -> pa.Table:
-        named = flight.Ticket(json.dumps({"destination": DESTINATION, **ticket}).encode())
-        return self._rows.do_get(named, flight.FlightCallOptions(timeout=ROWS_TIMEOUT_S)).read_all()
+        flight_ticket = flight.Ticket(json.dumps({"destination": DESTINATION, **ticket}).encode())
+        return self._rows.do_get(flight_ticket, flight.FlightCallOptions(timeout=ROWS_TIMEOUT_S)).read_all()
 
     def close(self) -> None:
         self._rows.close()

@@ -120,15 +120,15 @@ def _read_packets(
     try:
         while passage.rows < rows:
             data = client.get(how)
-            batch_id, found = _counted(data)
-            if found:
+            batch_id, count = _counted(data)
+            if count:
                 last_s = time.monotonic()
             elif time.monotonic() - last_s > _SILENCE_S:
                 raise RuntimeError(f"{passage.rows} of {rows} rows came, then none for {_SILENCE_S:g} s")
             if batch_id < 0:
                 continue
             client.ack(batch_id)
-            passage.rows += found
+            passage.rows += count
             passage.batches += 1
             sent += len(data)
         # The last acknowledgement is applied once a later request is answered.

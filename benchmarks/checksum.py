@@ -46,11 +46,11 @@ def _speed(message: int, size: float) -> dict[str, float]:
     count = min(max(int(_BYTES * size) // message, _CALLS_MIN), _CALLS_MAX)
     data = [random.Random(1).randbytes(message)] * count
     rounds = [{name: _took_s(call, data) for name, call in _FUNCTIONS.items()} for _ in range(_ROUNDS)]
-    found = {
+    speeds = {
         name: round(message * count / statistics.median(each[name] for each in rounds) / 1e9, 3)
         for name in _FUNCTIONS
     }
-    return found | {"ratio": round(statistics.median(each["zlib"] / each["ours"] for each in rounds), 2)}
+    return speeds | {"ratio": round(statistics.median(each["zlib"] / each["ours"] for each in rounds), 2)}
 
 
 def _of_parsing(name: str, size: float) -> dict[str, float]:
@@ -77,14 +77,14 @@ def _of_parsing(name: str, size: float) -> dict[str, float]:
 def _parse_s(packets: bytes, rows: int, checksum: int) -> float:
     """Return the processor time of decoding events, seconds."""
     began_s = time.thread_time()
-    found = run_ours(packets, checksum)
+    count = run_ours(packets, checksum)
     took_s = time.thread_time() - began_s
-    assert found == rows, f"{found} rows of {rows}"
+    assert count == rows, f"{count} rows of {rows}"
     return took_s
 
 
 def _cached(events: Sequence[bytes]) -> list[bytes]:
-    """Return what is summed up of as many events, the first ones again and again."""
+    """Return as many bodies to sum up as events; the first ones are repeated."""
     first, size = list[bytes](), 0
     for event in events:
         if size + len(event) > _CACHED_BYTES:

@@ -51,16 +51,16 @@ _COLUMNS = (
 def measure(size: float, engine: Engine = Engine.MARIADB) -> dict[str, Any]:
     """Return the prices, by number of tables."""
     counts = (TABLES[0], max(2 * TABLES[0], int(TABLES[1] * size)))
-    found: dict[str, Any] = {}
+    costs: dict[str, Any] = {}
     with servers(engine, 1) as (server,):
         server.execute("SET GLOBAL binlog_row_metadata = DEFAULT")
         made = 0
         for count in counts:
             _make(server, made, count)
             made = count
-            found[f"{count:,} tables"] = _apart(server, count)
-    fewest, most = found.values()
-    return {**found, "ddl_ratio": round(most["ddl_ms"] / fewest["ddl_ms"], 2), "cpus": cpus()}
+            costs[f"{count:,} tables"] = _apart(server, count)
+    fewest, most = costs.values()
+    return {**costs, "ddl_ratio": round(most["ddl_ms"] / fewest["ddl_ms"], 2), "cpus": cpus()}
 
 
 def _make(server: DatabaseServer, begin: int, end: int) -> None:
@@ -108,13 +108,13 @@ def _altered(address: SourceAddress, definitions: SourceDefinitions, number: int
     """Return processor time of applying an ALTER and of what is stored of it, and its length."""
     with contextlib.closing(connect(address)) as connection:
         facts = server_facts(address, connection)
-        place = latest_position(address, connection, facts)
-    lookup = definitions.lookup(address, facts, place)
-    lookup.follow(_At(place))
+        position = latest_position(address, connection, facts)
+    lookup = definitions.lookup(address, facts, position)
+    lookup.follow(_At(position))
     definitions.news()
     sql = f"ALTER TABLE many.t{number} ADD COLUMN j{number} INT"
     begin_s = time.thread_time()
-    lookup.redefine(Query("many", sql), place.file, place.offset + number + 1)
+    lookup.redefine(Query("many", sql), position.file, position.offset + number + 1)
     news = definitions.news()
     took_s = time.thread_time() - begin_s
     assert news is not None, "there is something to store"
@@ -156,7 +156,7 @@ class _Listener:
             self._row.set()
 
     def connected(self, skew_us: int, server_version: str) -> None:  # noqa: ARG002 - the port's signature
-        """Note that the source streams."""
+        """Set the event: the source streams."""
         self._connected.set()
 
     def disconnected(self, error: RetryableError, retry_after_s: float) -> None:  # noqa: ARG002 - as above

@@ -36,10 +36,10 @@ _LOOK_EVERY_S = 0.1
 
 
 def measure(size: float) -> dict[str, Any]:
-    """Return what a source spends on its readers, either way."""
+    """Return a source's costs of its readers, with a dump server and without."""
     with servers(count=1, options=[f"--max-connections={_CONNECTIONS_MAX}"]) as (server,):
-        found = {f"{readers}_readers": _compared(server, readers, size) for readers in READERS}
-    return {**found, "cpus": cpus()}
+        costs = {f"{readers}_readers": _compared(server, readers, size) for readers in READERS}
+    return {**costs, "cpus": cpus()}
 
 
 def _compared(server: DatabaseServer, readers: int, size: float) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def _compared(server: DatabaseServer, readers: int, size: float) -> dict[str, An
 
 @dataclass(frozen=True, slots=True)
 class _Spent:
-    """What the server spent."""
+    """What the source spent."""
 
     cpu_s: float
     bytes: int
@@ -106,13 +106,13 @@ class _Counter:
             assert self._changed.wait_for(lambda: self._connected, _WAIT_S), "no stream"
 
     def await_rows(self, rows: int) -> None:
-        """Wait until so many rows have come."""
+        """Wait until a number of rows have come."""
         with self._changed:
             assert self._changed.wait_for(lambda: self._rows >= rows, _WAIT_S), "rows are missing"
 
 
 def _spent(server: DatabaseServer, transactions: int, readers: int, *, dump_server: bool) -> _Spent:
-    """Return what the server spends while it is written to and so many readers follow."""
+    """Return the source's costs while it is written to and a number of readers follow."""
     fill([server], "bulk", 1)
     with contextlib.ExitStack() as stack:
         following = [

@@ -110,8 +110,8 @@ def _measured(made: Sequence[DatabaseServer], reader: Consumer, count: int) -> d
     used = {name: cpu_s(pid) - before[name] for name, pid in pids.items()}
     sent_s = np.concatenate([writer.sent_s for writer in writers])
     answered_s = np.concatenate([writer.answered_s for writer in writers])
-    place = (ids // _STRIDE - 1) * count + ids % _STRIDE
-    sent_s, answered_s = sent_s[place], answered_s[place]
+    index = (ids // _STRIDE - 1) * count + ids % _STRIDE
+    sent_s, answered_s = sent_s[index], answered_s[index]
     warm = sent_s > sent_s.min() + _WARM_UP_S
     latency = _percentiles((read_s - answered_s)[warm])
     return {
@@ -142,21 +142,21 @@ def _skip_what_is_there(reader: Consumer, rows: int) -> None:
 
 def _arrivals(reader: Consumer, writers: Sequence[_Writer]) -> tuple[Any, Any, Any, Any]:
     """Read everything; return ids, and when their batch was got, its rows had come, it was acknowledged."""
-    ids, times, left = [], [], sum(writer.count for writer in writers)
-    while left > 0:
+    ids, times, remaining = [], [], sum(writer.count for writer in writers)
+    while remaining > 0:
         batch = reader.get_without_ack(timeout=_SILENCE_S)
         got_s = time.monotonic()
         failed = [str(writer.error) for writer in writers if writer.error is not None]
         if failed or batch is None:
-            raise RuntimeError(failed[0] if failed else f"{left} rows did not come")
-        found = batch.table(NAME).column("id").to_numpy().astype(np.int64)
+            raise RuntimeError(failed[0] if failed else f"{remaining} rows did not come")
+        batch_ids = batch.table(NAME).column("id").to_numpy().astype(np.int64)
         read_s = time.monotonic()
         reader.ack(batch.batch_id)
-        left -= len(found)
-        ids.append(found)
-        times.append(np.tile([[got_s], [read_s], [time.monotonic()]], len(found)))
-    got, read, acked = np.concatenate(times, axis=1)
-    return np.concatenate(ids), got, read, acked
+        remaining -= len(batch_ids)
+        ids.append(batch_ids)
+        times.append(np.tile([[got_s], [read_s], [time.monotonic()]], len(batch_ids)))
+    got, read_times, acked = np.concatenate(times, axis=1)
+    return np.concatenate(ids), got, read_times, acked
 
 
 def _percentiles(seconds: Any) -> dict[str, float]:

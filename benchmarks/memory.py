@@ -62,5 +62,5 @@ def _peaks(reader: Consumer) -> dict[str, float]:
 
 
 def _spent(reader: Consumer) -> dict[str, float]:
-    """Return the processor time of each process so far, seconds."""
+    """Return the processor time of each process until now, seconds."""
     return {name: cpu_s(pid) for name, pid in processes(reader).items()}

@@ -52,30 +52,30 @@ def measure(size: float, engine: Engine = Engine.MARIADB) -> dict[str, Any]:
 
 def _ratios(made: list[DatabaseServer], rows: int, *, known: bool) -> float:
     """Return the speed of the second server's rows, as a part of that of the first one's."""
-    kept = [definitions_of("s1") for _ in made] if known else [None, None]
+    definitions = [definitions_of("s1") for _ in made] if known else [None, None]
     rounds = []
     for _ in range(_ROUNDS + known):
-        full, default = (_rows_per_s(*each, rows) for each in zip(made, kept, strict=True))
+        full, default = (_rows_per_s(*each, rows) for each in zip(made, definitions, strict=True))
         rounds.append(default / full)
     return round(statistics.median(rounds[known:]), 3)
 
 
-def _rows_per_s(server: DatabaseServer, kept: SourceDefinitions | None, rows: int) -> float:
+def _rows_per_s(server: DatabaseServer, definitions: SourceDefinitions | None, rows: int) -> float:
     address = address_at(server, "s1", _SERVER_ID)
-    begin_s, left = time.thread_time(), rows
+    begin_s, remaining = time.thread_time(), rows
     with contextlib.closing(connect(address)) as connection:
         facts = server_facts(address, connection)
     start = Position(binlogs(server)[0][0], 4)
     start = replace(start, server=facts.identity)
-    lookup = (kept or definitions_of("s1")).lookup(address, facts, start)
+    lookup = (definitions or definitions_of("s1")).lookup(address, facts, start)
     decoding = Decoding(TableName, LIMITS, lookup=lookup)
     stream = stream_of(address, FromPlace(start), decoding, lambda: SourceClock(0, 0))
     lookup.follow(stream)
     with contextlib.closing(stream):
         for item in stream:
             if not isinstance(item, CaughtUp):
-                left -= rows_of(item)
-            if left <= 0:
+                remaining -= rows_of(item)
+            if remaining <= 0:
                 break
-    assert left == 0, f"{-left} rows too many"
+    assert remaining == 0, f"{-remaining} rows too many"
     return rows / (time.thread_time() - begin_s)

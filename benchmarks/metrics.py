@@ -87,7 +87,7 @@ def measure(size: float) -> dict[str, Any]:
 
 
 def counting(name: str, size: float) -> dict[str, float]:
-    """Return what counting a chunk takes, beside what parsing it takes: the median of rounds."""
+    """Return the costs of counting chunks, also as a part of the costs of parsing them: medians of rounds."""
     rows, an_event, a_transaction = _COUNTED[name]
     rows = max(an_event, int(rows * size)) // an_event * an_event
     packets = packets_of(events_of(rows, an_event, min(a_transaction, rows)))
@@ -165,16 +165,16 @@ def _compared(made: Sequence[DatabaseServer], backlog: Backlog) -> dict[str, Any
         )
         _window(reader, rows, part, pids)
         for number in range(_PAIRS):
-            found: dict[bool, _Window] = {}
+            windows: dict[bool, _Window] = {}
             for scraped in (False, True) if number % 2 == 0 else (True, False):
                 # Both kinds wait for a service to be made meanwhile, so that the rings are equally full.
                 with _scraping(running) as scraper:
                     if scraped:
-                        found[scraped] = _window(reader, rows, part, pids)
+                        windows[scraped] = _window(reader, rows, part, pids)
                         scrapes += scraper.scrapes
                 if not scraped:
-                    found[scraped] = _window(reader, rows, part, pids)
-            pairs.append((found[False], found[True]))
+                    windows[scraped] = _window(reader, rows, part, pids)
+            pairs.append((windows[False], windows[True]))
     cpu = [with_them.cpu_us_per_row / without.cpu_us_per_row - 1 for without, with_them in pairs]
     speed = [1 - with_them.rows_per_s / without.rows_per_s for without, with_them in pairs]
     took = [
@@ -196,20 +196,20 @@ def _compared(made: Sequence[DatabaseServer], backlog: Backlog) -> dict[str, Any
 
 
 def _window(
-    reader: Consumer, rows: Iterator[tuple[Batch, pa.Table]], wanted: int, pids: Sequence[int]
+    reader: Consumer, rows: Iterator[tuple[Batch, pa.Table]], count: int, pids: Sequence[int]
 ) -> _Window:
-    """Read on until so many rows have come, and acknowledge them."""
+    """Read on until a number of rows have come, and acknowledge them."""
     taken, before_s, since_s = 0, sum(map(_cpu_s, pids)), time.monotonic()
     for batch, table in rows:
         reader.ack(batch.batch_id)
         taken += table.num_rows
-        if taken >= wanted:
+        if taken >= count:
             return _Window(taken, time.monotonic() - since_s, sum(map(_cpu_s, pids)) - before_s)
-    raise RuntimeError(f"{taken} of {wanted} rows came, then none for {WAIT_S:g} s")
+    raise RuntimeError(f"{taken} of {count} rows came, then none for {WAIT_S:g} s")
 
 
 def _cpu_s(pid: int) -> float:
-    """Return the processor time of a process's threads so far, seconds: finer than the kernel's ticks."""
+    """Return the processor time of a process's threads until now, seconds: finer than the kernel's ticks."""
     spent_ns = 0
     for each in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         with contextlib.suppress(OSError):

@@ -162,9 +162,9 @@ def run_theirs(events: Sequence[bytes]) -> int:
 def rows_per_s(run: Callable[[_T], int], events: _T, rows: int) -> float:
     """Return a decoder's speed over events that hold `rows` rows."""
     begin = time.thread_time()
-    found = run(events)
+    count = run(events)
     elapsed_s = time.thread_time() - begin
-    assert found == rows, f"{found} rows of {rows}"
+    assert count == rows, f"{count} rows of {rows}"
     return rows / elapsed_s
 
 

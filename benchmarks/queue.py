@@ -98,9 +98,9 @@ def _relayed(uri: str, output: dict[str, Any], count: int) -> tuple[float, float
     thread.start()
     pause = threading.Event()
 
-    def until(wanted: int) -> None:
+    def until(target: int) -> None:
         end_s = time.monotonic() + _WAIT_S
-        while publisher.published < wanted:
+        while publisher.published < target:
             assert thread.is_alive(), "the relay has ended"
             assert time.monotonic() < end_s, "the relay does not publish"
             pause.wait(_LOOK_EVERY_S)
@@ -132,8 +132,8 @@ def _plain_kafka(broker: KafkaBroker, sample: Messages, count: int) -> float:
 
     def batch() -> None:
         producer.begin_transaction()
-        for value, said in zip(values, headers, strict=True):
-            producer.produce("plain", value, None, 0, headers=said)
+        for value, message_headers in zip(values, headers, strict=True):
+            producer.produce("plain", value, None, 0, headers=message_headers)
         producer.commit_transaction(60)
 
     return _rate(batch, len(sample), count)
@@ -147,8 +147,8 @@ def _plain_rabbit(broker: RabbitBroker, sample: Messages, count: int) -> float:
     values, headers = sample.value.to_pylist()[:1_000], _headers(sample)
 
     def batch() -> None:
-        for value, said in zip(values, headers, strict=False):
-            properties = pika.BasicProperties(delivery_mode=2, headers=dict(said))
+        for value, message_headers in zip(values, headers, strict=False):
+            properties = pika.BasicProperties(delivery_mode=2, headers=dict(message_headers))
             channel.basic_publish("", _TOPIC, value, properties, mandatory=True)
 
     rate = _rate(batch, len(values), max(len(values), count // 10))

@@ -82,9 +82,9 @@ class _Measured:
 
 
 def measure(size: float) -> dict[str, Any]:
-    """Return what each call costs by each library."""
+    """Return the cost of each call by each library."""
     paces = {"busy": (0.0, max(int(_BUSY * size), 1)), "paced": (_PACE_S, max(int(_PACED * size), 1))}
-    found = {
+    costs = {
         pace: {case: {library: _Measured() for library in LIBRARIES} for case in _CASES} for pace in paces
     }
     loop = LoopThread("calls")
@@ -94,10 +94,10 @@ def measure(size: float) -> dict[str, Any]:
                 for case in _CASES:
                     _make(loop, client, case, 0.0, max(int(_WARM_UP * size), 1), _Measured())
                     for pace, (pause_s, count) in paces.items():
-                        _make(loop, client, case, pause_s, count, found[pace][case][library])
+                        _make(loop, client, case, pause_s, count, costs[pace][case][library])
     return {
         "batch_ms": {
-            library: round(sum(_p50_ms(found["paced"][case][library]) for case in _OF_A_BATCH), 3)
+            library: round(sum(_p50_ms(costs["paced"][case][library]) for case in _OF_A_BATCH), 3)
             for library in LIBRARIES
         },
         **{
@@ -105,7 +105,7 @@ def measure(size: float) -> dict[str, Any]:
                 case: {library: each.report(by_library["ours"]) for library, each in by_library.items()}
                 for case, by_library in cases.items()
             }
-            for pace, cases in found.items()
+            for pace, cases in costs.items()
         },
         "cpus": cpus(),
     }

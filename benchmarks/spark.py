@@ -74,15 +74,15 @@ def measure(size: float) -> dict[str, Any]:
         client = _client(made, backlog.rows)
         cold = _spark(made, backlog.rows)[0]
         few = _spark(made, backlog.rows, columns=_FEW)[0]
-        chosen = _spark(made, backlog.rows, columns=_CHOSEN)[0]
+        two_columns = _spark(made, backlog.rows, columns=_CHOSEN)[0]
         drained, batches, small, memory = _spark(made, backlog.rows, then_small=True)
     return {
         "rows_per_s": round(drained.rows_per_s),
         "ratio_to_arrow_client": round(drained.rows_per_s / client.rows_per_s, 3),
         "arrow_client_rows_per_s": round(client.rows_per_s),
         "first_query_rows_per_s": round(cold.rows_per_s),
-        "chosen_columns_rows_per_s": round(chosen.rows_per_s),
-        "chosen_columns_ratio_to_arrow_client": round(chosen.rows_per_s / client.rows_per_s, 3),
+        "chosen_columns_rows_per_s": round(two_columns.rows_per_s),
+        "chosen_columns_ratio_to_arrow_client": round(two_columns.rows_per_s / client.rows_per_s, 3),
         "few_columns_rows_per_s": round(few.rows_per_s),
         "few_columns_ratio_to_arrow_client": round(few.rows_per_s / client.rows_per_s, 3),
         "rows": backlog.rows,
@@ -91,7 +91,7 @@ def measure(size: float) -> dict[str, Any]:
         **small,
         **memory,
         "cpu_us_per_row": drained.cpu_us_per_row(),
-        "chosen_columns_cpu_us_per_row": chosen.cpu_us_per_row(),
+        "chosen_columns_cpu_us_per_row": two_columns.cpu_us_per_row(),
         "few_columns_cpu_us_per_row": few.cpu_us_per_row(),
         "arrow_client_cpu_us_per_row": client.cpu_us_per_row(),
         "cpus": cpus(),
@@ -115,19 +115,19 @@ def _client(made: Sequence[DatabaseServer], rows: int) -> _Drained:
 
 
 def _spark(
-    made: Sequence[DatabaseServer], rows: int, *, then_small: bool = False, **chosen: str
+    made: Sequence[DatabaseServer], rows: int, *, then_small: bool = False, **query_options: str
 ) -> tuple[_Drained, list[dict[str, Any]], dict[str, int], dict[str, float]]:
     """Return how a query drained the backlog, its micro-batches, the cost of small ones, and the memory."""
     with instance(made, store=_RINGS) as running:
         _wait_for_rows(running)
-        with _query(running, chosen) as query:
+        with _query(running, query_options) as query:
             first = _until(query, bool)[0]
             clock = _clock(running)
             batches = _until(query, lambda batches: sum(each["numInputRows"] for each in batches) >= rows)
             spent = clock()
-            read = sum(each["numInputRows"] for each in batches)
-            if read != rows:
-                raise RuntimeError(f"{read} of {rows} rows came")
+            count = sum(each["numInputRows"] for each in batches)
+            if count != rows:
+                raise RuntimeError(f"{count} of {rows} rows came")
             drained = _Drained(rows - first["numInputRows"], _end_s(batches[-1]) - _end_s(first), spent)
             small = _small(made, query, len(batches)) if then_small else {}
             return drained, batches, small, _memory()
@@ -135,7 +135,7 @@ def _spark(
 
 def _small(made: Sequence[DatabaseServer], query: Any, before: int) -> dict[str, int]:
     """Return the cost of a micro-batch with a transaction of the table, and of another table, ms."""
-    found: dict[str, int] = {}
+    costs_of: dict[str, int] = {}
     for name, statement in (
         ("small_batch_ms", "CALL bulk(1)"),
         ("empty_batch_ms", "UPDATE seeds SET quantity = quantity + 1"),
@@ -145,8 +145,8 @@ def _small(made: Sequence[DatabaseServer], query: Any, before: int) -> dict[str,
             made[0].execute(statement, database=SCHEMA)
             before += 1
             costs.append(_cost_ms(_until(query, partial(_as_many, before))[-1]))
-        found[name] = round(median(costs))
-    return found
+        costs_of[name] = round(median(costs))
+    return costs_of
 
 
 def _until(query: Any, enough: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
@@ -197,7 +197,7 @@ def _wait_for_rows(running: Instance) -> None:
 
 
 @contextmanager
-def _query(running: Instance, chosen: Mapping[str, str]) -> Iterator[Any]:
+def _query(running: Instance, query_options: Mapping[str, str]) -> Iterator[Any]:
     # Imported here, so that the other benchmarks do not wait for Spark to load.
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -215,8 +215,12 @@ def _query(running: Instance, chosen: Mapping[str, str]) -> Iterator[Any]:
         .getOrCreate()
     )
     spark.dataSource.register(CanalGroupDataSource)
-    given = {"gateway": running.uri, "destination": DESTINATION, "client": _CLIENT, "table": NAME}
-    frame = spark.readStream.format("canal_group").options(**given, **_MICRO_BATCH, **chosen).load()
+    source_options = {"gateway": running.uri, "destination": DESTINATION, "client": _CLIENT, "table": NAME}
+    frame = (
+        spark.readStream.format("canal_group")
+        .options(**source_options, **_MICRO_BATCH, **query_options)
+        .load()
+    )
     with tempfile.TemporaryDirectory(prefix="cg-spark-") as folder:
         writing = frame.writeStream.format("noop").option("checkpointLocation", folder)
         query = writing.start()
@@ -235,15 +239,15 @@ def _clock(running: Instance) -> Callable[[], dict[str, float]]:
     door = GatewayClient(running.uri, DESTINATION)
     status = door.ask(Status())
     door.close()
-    known = {shard["pid"]: "shards" for shard in status["shards"]}
-    known |= {status["group"]["pid"]: "group", status["gateway"]["pid"]: "gateway"}
-    begun = {pid: cpu_s(pid) for pid in known | _sparks()}
+    kinds = {shard["pid"]: "shards" for shard in status["shards"]}
+    kinds |= {status["group"]["pid"]: "group", status["gateway"]["pid"]: "gateway"}
+    begun = {pid: cpu_s(pid) for pid in kinds | _sparks()}
 
     def spent() -> dict[str, float]:
-        found: dict[str, float] = {}
-        for pid, kind in (known | _sparks()).items():
-            found[kind] = found.get(kind, 0.0) + cpu_s(pid) - begun.get(pid, 0.0)
-        return found
+        seconds: dict[str, float] = {}
+        for pid, kind in (kinds | _sparks()).items():
+            seconds[kind] = seconds.get(kind, 0.0) + cpu_s(pid) - begun.get(pid, 0.0)
+        return seconds
 
     return spent
 
@@ -258,7 +262,7 @@ def _memory() -> dict[str, float]:
 
 def _sparks() -> dict[int, str]:
     """Return this process, which is the client, and its descendants of Spark, by their role."""
-    parents, found = {}, {os.getpid(): "client"}
+    parents, kinds = {}, {os.getpid(): "client"}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
@@ -270,8 +274,8 @@ def _sparks() -> dict[int, str]:
             line.append(parents[line[-1]])
         kind = _kind(pid) if line[-1] == os.getpid() else ""
         if kind:
-            found[pid] = kind
-    return found
+            kinds[pid] = kind
+    return kinds
 
 
 def _kind(pid: int) -> str:

@@ -61,13 +61,13 @@ _FORMS: Mapping[str, Callable[[int], str]] = {
 
 def measure(size: float) -> dict[str, Any]:
     """Return the costs by form, and the largest."""
-    found = {form: _cost(make(int(_BYTES * size))) for form, make in _FORMS.items()}
+    costs = {form: _cost(make(int(_BYTES * size))) for form, make in _FORMS.items()}
     largest = {
-        f"{name}_max": max(each[name] for each in found.values())
+        f"{name}_max": max(each[name] for each in costs.values())
         for name in ("lexer_ns", "grammar_ns", "memory")
     }
     exceeded = [name for name, ceiling in CEILINGS.items() if largest[name] > ceiling]
-    return {**found, **largest, "exceeded": exceeded}
+    return {**costs, **largest, "exceeded": exceeded}
 
 
 def _cost(sql: str) -> dict[str, float]:

@@ -74,17 +74,17 @@ def measure(size: float) -> dict[str, Any]:
 def _measured(
     made: Sequence[DatabaseServer], backlog: Backlog, ways: Mapping[str, Ways], rounds: int
 ) -> dict[str, Any]:
-    found: dict[str, list[_Drained]] = {name: [] for name in ways}
+    passages: dict[str, list[_Drained]] = {name: [] for name in ways}
     names = list(ways)
     for number in range(rounds):
         begin = number * len(names) // rounds
         for name in names[begin:] + names[:begin]:
-            found[name].append(_drained(made, backlog, ways[name]))
-    memory = found["shared_memory"]
+            passages[name].append(_drained(made, backlog, ways[name]))
+    memory = passages["shared_memory"]
     return {
         "rows": backlog.rows,
-        "memory_gains": {name: _gains(memory, each) for name, each in found.items() if each is not memory},
-        **{name: _report(each) for name, each in found.items()},
+        "memory_gains": {name: _gains(memory, each) for name, each in passages.items() if each is not memory},
+        **{name: _report(each) for name, each in passages.items()},
     }
 
 

@@ -24,14 +24,14 @@ class ShardChanges:
 
 
 def shard_changes(
-    running: InstanceSettings, changed: InstanceSettings, *, left: Collection[str] = ()
+    running: InstanceSettings, changed: InstanceSettings, *, without: Collection[str] = ()
 ) -> ShardChanges:
     """Return the shards to add and to remove so that a running instance has the changed settings.
 
     Args:
         running: settings of the running instance.
         changed: the settings that it should have.
-        left: shards of `running` that have left already, or are about to.
+        without: shards of `running` that have left already, or are about to.
 
     Raises:
         ConfigError: something other than shards differs, or shards were rearranged or redefined.
@@ -43,8 +43,8 @@ def shard_changes(
                 hint="While an instance runs, only its shards can be added and removed.",
                 key=key,
             )
-    before = {shard.name: shard for shard in running.shards if shard.name not in left}
-    after = {shard.name: shard for shard in changed.shards if shard.name not in left}
+    before = {shard.name: shard for shard in running.shards if shard.name not in without}
+    after = {shard.name: shard for shard in changed.shards if shard.name not in without}
     for name, shard in after.items():
         if name in before and not is_same_shard(before[name], shard):
             raise ConfigError(

@@ -68,7 +68,7 @@ def parse_document(text: str, source: str) -> dict[str, Any]:
     try:
         value = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
-        raise config_error(source, "", "be YAML", f"{_problem(error)}{_place(error)}") from None
+        raise config_error(source, "", "be YAML", f"{_problem(error)}{_location(error)}") from None
     except yaml.YAMLError:
         raise config_error(source, "", "be YAML", "has characters that YAML does not allow") from None
     except Exception as error:  # noqa: BLE001  a date or a number that is none, or brackets too deep
@@ -82,15 +82,15 @@ def parse_document(text: str, source: str) -> dict[str, Any]:
     return value
 
 
-def _count(value: object, known: dict[int, int]) -> int:
+def _count(value: object, counts: dict[int, int]) -> int:
     """Return how many values there are, each alias counted as what it stands for."""
     if not isinstance(value, dict | list):
         return 1
-    if id(value) not in known:
-        known[id(value)] = _VALUES_MAX  # of a list that holds itself
+    if id(value) not in counts:
+        counts[id(value)] = _VALUES_MAX  # of a list that holds itself
         items = value.values() if isinstance(value, dict) else value
-        known[id(value)] = 1 + sum(_count(item, known) for item in items)
-    return known[id(value)]
+        counts[id(value)] = 1 + sum(_count(item, counts) for item in items)
+    return counts[id(value)]
 
 
 def _problem(error: yaml.MarkedYAMLError) -> str:
@@ -98,6 +98,6 @@ def _problem(error: yaml.MarkedYAMLError) -> str:
     return re.sub(r" '[^']*\w[^']*'", "", error.problem or "breaks off")
 
 
-def _place(error: yaml.MarkedYAMLError) -> str:
+def _location(error: yaml.MarkedYAMLError) -> str:
     mark = error.problem_mark
     return "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"

@@ -46,12 +46,12 @@ class Changes:
     refused: dict[Path, ConfigError] = field(default_factory=dict)
 
 
-def read_file(file: Path, found: Found) -> None:
-    """Add the settings of an instance file, or its error, to `found`."""
+def read_file(file: Path, content: Found) -> None:
+    """Add the settings of an instance file, or its error, to `content`."""
     try:
-        found.settings[file] = load_instance(file)
+        content.settings[file] = load_instance(file)
     except ConfigError as error:
-        found.errors[file] = error
+        content.errors[file] = error
 
 
 def read_folder(folder: Path) -> Found:
@@ -66,40 +66,40 @@ def read_folder(folder: Path) -> Found:
         raise config_error(
             str(folder), "", "be a readable folder or file", f"is not ({error.strerror})"
         ) from None
-    found = Found()
+    content = Found()
     for file in files:
         if not file.name.startswith("."):
-            read_file(file, found)
-    return found
+            read_file(file, content)
+    return content
 
 
-def changes(running: Mapping[Path, InstanceSettings], found: Found) -> Changes:
+def changes(running: Mapping[Path, InstanceSettings], content: Found) -> Changes:
     """Return the changes that bring the running instances to the settings that were found.
 
     Args:
         running: settings of the running instances, by file.
-        found: settings of the files now.
+        content: settings of the files now.
     """
-    refused = dict(found.errors)
-    kept = {file: running[file] for file in running if file in found.settings or file in found.errors}
-    owners = {settings.destination: file for file, settings in kept.items()}
-    wanted: dict[Path, InstanceSettings] = {}
+    refused = dict(content.errors)
+    current = {file: running[file] for file in running if file in content.settings or file in content.errors}
+    owners = {settings.destination: file for file, settings in current.items()}
+    targets: dict[Path, InstanceSettings] = {}
     # Files of running instances come first, so that they keep their destinations.
-    for file in sorted(found.settings, key=lambda file: (file not in kept, file)):
-        settings = found.settings[file]
+    for file in sorted(content.settings, key=lambda file: (file not in current, file)):
+        settings = content.settings[file]
         owner = owners.setdefault(settings.destination, file)
         if owner == file:
-            wanted[file] = settings
+            targets[file] = settings
         else:
             refused[file] = config_error(
                 str(file), "destination", "be unique", f"{owner} has '{settings.destination}' too"
             )
-    changed = {file: new for file, new in wanted.items() if file in kept and new != running[file]}
+    changed = {file: new for file, new in targets.items() if file in current and new != running[file]}
     adopt = {file: new for file, new in changed.items() if only_shards_differ(running[file], new)}
     return Changes(
-        stop=tuple(file for file in running if file not in kept),
+        stop=tuple(file for file in running if file not in current),
         adopt=adopt,
         restart={file: new for file, new in changed.items() if file not in adopt},
-        start={file: new for file, new in wanted.items() if file not in kept},
+        start={file: new for file, new in targets.items() if file not in current},
         refused=refused,
     )

@@ -100,13 +100,13 @@ def _from_file(key: str, file: Path) -> SecretStr:
     expected = "name a file that holds the secret"
     try:
         with file.open("rb") as opened:
-            found = opened.read(FILE_BYTES_MAX + 1)
+            content = opened.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         raise unfit(expected, key=key, found=f"{file} cannot be read ({error.strerror})") from None
-    if len(found) > FILE_BYTES_MAX:
+    if len(content) > FILE_BYTES_MAX:
         raise unfit(expected, key=key, found=f"{file} is longer than {FILE_BYTES_MAX} bytes")
     try:
-        secret = found.decode().rstrip("\r\n")
+        secret = content.decode().rstrip("\r\n")
     except UnicodeDecodeError:
         raise unfit(expected, key=key, found=f"{file} is not UTF-8 text") from None
     if not secret:

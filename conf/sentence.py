@@ -43,9 +43,9 @@ _EXPECTED: Mapping[str, str] = {
 
 def config_error(source: str, key: str, expected: str, found: str) -> ConfigError:
     """Return the error whose message is "<source>: <key> should <expected>, but <found>."."""
-    place = f"`{key}`" if key else "the file"
+    subject = f"`{key}`" if key else "the file"
     return ConfigError(
-        f"{source}: {place} should {expected}, but {found}.",
+        f"{source}: {subject} should {expected}, but {found}.",
         source=source,
         key=key,
         expected=expected,
@@ -53,17 +53,17 @@ def config_error(source: str, key: str, expected: str, found: str) -> ConfigErro
     )
 
 
-def unknown_key(source: str, key: str, known: Iterable[str]) -> ConfigError:
+def unknown_key(source: str, key: str, names: Iterable[str]) -> ConfigError:
     """Return the error of an unknown key, with the known key that is most like it."""
     name = key.rpartition(".")[2]
-    return config_error(source, key, f"be a known key ({nearest(name, known)})", "is unknown")
+    return config_error(source, key, f"be a known key ({nearest(name, names)})", "is unknown")
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
     """Return "nearest: <the known name most like this one>", or all known names if none is."""
-    names = sorted(known)
-    like = difflib.get_close_matches(name, names, n=1)
-    return f"nearest: {like[0]}" if like else f"known: {', '.join(names)}"
+    ordered = sorted(names)
+    like = difflib.get_close_matches(name, ordered, n=1)
+    return f"nearest: {like[0]}" if like else f"known: {', '.join(ordered)}"
 
 
 @contextmanager
@@ -142,12 +142,12 @@ def _locate(location: Sequence[str | int], model: type[BaseModel]) -> tuple[str,
         fields = (
             [m.model_fields[part] for m in inner if part in m.model_fields] if isinstance(part, str) else []
         )
-        chosen = [m for m in inner if "kind" in m.model_fields and m.model_fields["kind"].default == part]
+        of_kind = [m for m in inner if "kind" in m.model_fields and m.model_fields["kind"].default == part]
         if isinstance(part, int):
             path += f"[{part}]"
-        elif chosen and not fields:
+        elif of_kind and not fields:
             # The tag of a union: pydantic puts it into the location, but it is not in the file.
-            models = inner = chosen
+            models = inner = of_kind
         else:
             path += f".{part}" if path else part
             models, inner = inner, [m for field in fields for m in models_of(field.annotation)]

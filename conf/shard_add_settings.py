@@ -17,8 +17,8 @@ _NUMBER = re.compile(r"\d+|0[xX][0-9a-fA-F]*")
 
 def _hosts_entry(value: str) -> str:
     labels = value.split(".")
-    named = all(label == "*" or _LABEL.fullmatch(label) for label in labels)
-    if _network(value) is None and (not named or labels[-1] == "*" or _NUMBER.fullmatch(labels[-1])):
+    valid = all(label == "*" or _LABEL.fullmatch(label) for label in labels)
+    if _network(value) is None and (not valid or labels[-1] == "*" or _NUMBER.fullmatch(labels[-1])):
         raise unfit(
             "be addresses such as '10.0.0.7' and '10.0.0.0/8', or a name such as '*.db.example.com', where"
             " `*` is one whole label and not the last"
@@ -61,7 +61,7 @@ def _network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None
 
 
 def _fits(name: str, entry: str) -> bool:
-    labels, wanted = name.lower().split("."), entry.lower().split(".")
-    return len(labels) == len(wanted) and all(
-        want in {"*", label} for label, want in zip(labels, wanted, strict=True)
+    labels, pattern = name.lower().split("."), entry.lower().split(".")
+    return len(labels) == len(pattern) and all(
+        want in {"*", label} for label, want in zip(labels, pattern, strict=True)
     )

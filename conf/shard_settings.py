@@ -84,8 +84,8 @@ class SslSettings(Settings):
     @model_validator(mode="after")
     def _pair(self) -> SslSettings:
         if (self.cert is None) != (self.key is None):
-            lacking, given = ("key", "cert") if self.key is None else ("cert", "key")
-            raise unfit(f"be given together with `{given}`", key=lacking, found="is missing")
+            lacking, other = ("key", "cert") if self.key is None else ("cert", "key")
+            raise unfit(f"be given together with `{other}`", key=lacking, found="is missing")
         return self
 
 
@@ -125,7 +125,7 @@ class ShardSettings(Settings):
     #: required without `files` and `hosts`
     host: Host | None = None
     port: Port = 3306
-    #: a primary and its standbys, instead of `host` and `port`; empty: there are no standbys
+    #: a primary and its replicas, instead of `host` and `port`; empty: there are no replicas
     hosts: Annotated[tuple[HostAndPort, ...], Field(strict=False)] = ()
     #: required with `host`
     user: Text | None = None
@@ -151,23 +151,23 @@ class ShardSettings(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _primary(cls, given: Any) -> Any:
+    def _primary(cls, value: Any) -> Any:
         """Take `host` and `port` from the first of `hosts`."""
-        listed = given.get("hosts") if isinstance(given, dict) else None
+        listed = value.get("hosts") if isinstance(value, dict) else None
         first = listed[0] if isinstance(listed, list | tuple) and listed else None
         if not isinstance(first, str) or not is_host_and_port(first):
-            return given
+            return value
         host, port = _server_of(first)
-        if given.get("host", host) != host or given.get("port", port) != port:
+        if value.get("host", host) != host or value.get("port", port) != port:
             raise unfit("be given, or `hosts`", key="host", found="both are given")
-        return {**given, "host": host, "port": port}
+        return {**value, "host": host, "port": port}
 
     @model_validator(mode="after")
     def _one_source(self) -> ShardSettings:
         """Check that the shard is a server or files, with the keys of that kind only."""
-        given = self.model_fields_set
+        keys = self.model_fields_set
         if self.files is not None:
-            stray = next((key for key in _OF_SERVERS if key in given), None)
+            stray = next((key for key in _OF_SERVERS if key in keys), None)
             if stray is not None:
                 raise unfit("be given only without `files`", key=stray, found="both are given")
             if self.start is not None and not is_in_files(
@@ -177,7 +177,7 @@ class ShardSettings(Settings):
                     f"be {SHARD_STARTS_IN_FILES} with `files`", key="start", found=f"is {self.start!r}"
                 )
             return self
-        stray = next((key for key in _OF_FILES if key in given), None)
+        stray = next((key for key in _OF_FILES if key in keys), None)
         if stray is not None:
             raise unfit("be given only with `files`", key=stray, found="that is missing")
         if self.host is None:
@@ -198,7 +198,7 @@ class ShardSettings(Settings):
 
     @property
     def servers(self) -> list[tuple[str, int]]:
-        """Host and port of the primary, then of its standbys."""
+        """Host and port of the primary, then of its replicas."""
         return [_server_of(each) for each in self.hosts] or [(self.host or "", self.port)]
 
     @property
@@ -209,11 +209,11 @@ class ShardSettings(Settings):
         return f"[{self.host}]:{self.port}" if ":" in (self.host or "") else f"{self.host}:{self.port}"
 
 
-def _server_of(place: str) -> tuple[str, int]:
-    host, _, port = place.rpartition(":")
+def _server_of(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def _password_of(server: LookupSettings | ShardSettings, info: ValidationInfo) -> SecretStr:
-    found = read_secret(Owner.SOURCE, "password", server.password_env, server.password_file, info)
-    return SecretStr("") if found is None else found
+    password = read_secret(Owner.SOURCE, "password", server.password_env, server.password_file, info)
+    return SecretStr("") if password is None else password

@@ -89,7 +89,7 @@ def _off(value: Any) -> Any:
 class ReaderSettings(Settings):
     """How a shard reads its source."""
 
-    #: a chunk ends at so many bytes of events, or rows, or when the socket has no more data
+    #: a chunk ends at these bytes of events, or rows, or when the socket has no more data
     chunk_bytes_max: Count = 4 << 20
     chunk_rows_max: Count = 32_768
     #: interval in which an idle source sends heartbeats
@@ -180,7 +180,7 @@ class MergeSettings(Settings):
     #: tables, by regular expressions on `schema.table` downstream, and the columns whose global ids order the
     #: transactions, the first that matches; None: commit times order them
     order_by: RegexMap | None = None
-    #: only with `order_by`: an id is committed at most so long after a greater one
+    #: only with `order_by`: greatest time by which an id is committed after a greater one
     commit_within_s: Seconds | None = None
 
     @model_validator(mode="after")
@@ -258,7 +258,7 @@ class ConsumerSettings(Settings):
     inactive: Literal["hold", "drop"] = "hold"
     #: only with `drop`: time without a consumer after which nothing is kept
     drop_after_s: Seconds | None = None
-    #: a consumer may have the sources read again at most so far before the others, in commit time
+    #: greatest commit time by which a consumer may have the sources read again before the others
     apart_max_s: Seconds = 3600.0
     #: how often a cursor passes transactions of which nothing is kept, without its consumer
     quiet_s: Seconds = 5.0

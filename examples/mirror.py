@@ -166,9 +166,9 @@ class ParquetTable:
         if old:
             # In files from before a column was added, that column is null.
             had = latest.sparkSession.read.schema(latest.select(columns).schema).parquet(*old)
-            kept = had.join(latest.select(self._keys), self._keys, "left_anti")
+            others = had.join(latest.select(self._keys), self._keys, "left_anti")
             bucket = F.pmod(F.xxhash64(*self._keys), F.lit(BUCKETS))
-            after = after.unionByName(kept.withColumn("_bucket", bucket))
+            after = after.unionByName(others.withColumn("_bucket", bucket))
         batch = self._folder / f"batch={number}"
         writing = after.repartition("_bucket").withColumnRenamed("_bucket", "bucket").write
         writing.partitionBy("bucket").mode("overwrite").parquet(str(batch))
@@ -238,7 +238,7 @@ class MySqlTable:
         if rows:
             columns = [name for name in rows[0].__fields__ if name != "_gone"]
             names, marks = ", ".join(map(quoted, columns)), ", ".join(["%s"] * len(columns))
-            statement = f"REPLACE INTO {self._table} ({names}) VALUES ({marks})"  # noqa: S608  likewise
+            statement = f"REPLACE INTO {self._table} ({names}) VALUES ({marks})"  # noqa: S608  names of the schema
             cursor.executemany(statement, [tuple(row[name] for name in columns) for row in rows])
 
 

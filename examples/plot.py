@@ -64,14 +64,14 @@ class MicroBatch:
         begin = datetime.fromisoformat(progress["timestamp"]).astimezone(UTC)
         end = begin + timedelta(milliseconds=progress["batchDuration"])
         before, after = (_shards(source[name]) for name in ("startOffset", "endOffset"))
-        read, lag_s = {}, {}
-        for shard, place in after.items():
+        read_bytes, lag_s = {}, {}
+        for shard, position in after.items():
             start = before.get(shard, {"file": "", "offset": 0})
-            same_file = start["file"] == place["file"]
-            if not same_file or start["offset"] != place["offset"]:
-                read[shard] = place["offset"] - (start["offset"] if same_file else 0)
-                lag_s[shard] = end.timestamp() - place["commit_us"] / 1e6
-        return cls(begin, end, progress["numInputRows"], read, lag_s)
+            same_file = start["file"] == position["file"]
+            if not same_file or start["offset"] != position["offset"]:
+                read_bytes[shard] = position["offset"] - (start["offset"] if same_file else 0)
+                lag_s[shard] = end.timestamp() - position["commit_us"] / 1e6
+        return cls(begin, end, progress["numInputRows"], read_bytes, lag_s)
 
     def after(self, before: MicroBatch) -> MicroBatch:
         """Return it with the end of the one before as its start, if it only waited for the trigger."""
@@ -110,8 +110,8 @@ def draw(batches: list[MicroBatch], picture: Path) -> None:
     batches = [*batches[:1], *(each.after(before) for before, each in pairwise(batches))]
     shards = sorted({shard for each in batches for shard in each.lag_s})
     worst = sorted(shards, key=lambda shard: -max(each.lag_s.get(shard, 0) for each in batches))
-    named = [shard for shard in shards if shard in worst[:NAMED]]
-    colours = dict(zip(named, mpl.color_sequences["tab10"], strict=False))
+    labelled = [shard for shard in shards if shard in worst[:NAMED]]
+    colours = dict(zip(labelled, mpl.color_sequences["tab10"], strict=False))
     with mpl.rc_context(_STYLE):
         figure, (rows, read, lag) = plt.subplots(3, sharex=True, figsize=(10, 8.4), layout="constrained")
         ends = [each.end for each in batches]
@@ -120,7 +120,7 @@ def draw(batches: list[MicroBatch], picture: Path) -> None:
         )
         rows.plot(*_steps(batches, [each.rows / each.seconds for each in batches]), color="#4c72b0")
         rows.set(title="Rows handed to Spark, all shards", ylabel="rows / s", ylim=(0, None))
-        for shard in [*(set(shards) - set(named)), *named]:
+        for shard in [*(set(shards) - set(labelled)), *labelled]:
             look = {"color": colours.get(shard, "#bbbbbb"), "label": shard if shard in colours else None}
             rates = [each.read.get(shard, 0) / each.seconds / 1024 for each in batches]
             read.plot(*_steps(batches, rates), **look)
@@ -136,12 +136,12 @@ def draw(batches: list[MicroBatch], picture: Path) -> None:
         lag.xaxis.set_major_formatter(mdates.DateFormatter("%H:%M:%S"))
         for axes in (rows, read, lag):
             axes.yaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:,g}"))
-        others = f" ({len(shards) - len(named)} more in grey)" if len(shards) > len(named) else ""
+        others = f" ({len(shards) - len(labelled)} more in grey)" if len(shards) > len(labelled) else ""
         figure.legend(
             *read.get_legend_handles_labels(),
             title=f"shard{others}",
             loc="outside lower center",
-            ncols=min(len(named), NAMED),
+            ncols=min(len(labelled), NAMED),
         )
         total = sum(each.rows for each in batches)
         figure.suptitle(

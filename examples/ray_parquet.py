@@ -38,18 +38,18 @@ def main() -> None:
     with canal_group.connect(
         options.gateway, destination=options.destination, client_id=options.client
     ) as consumer:
-        place = consumer.cursor
+        position = consumer.cursor
         for each in folder.iterdir():
-            if int(each.name) >= place.sequence:
+            if int(each.name) >= position.sequence:
                 shutil.rmtree(each)
         while True:
-            offset_range = consumer.offset_range(place, rows_max=options.rows, timeout=options.idle)
+            offset_range = consumer.offset_range(position, rows_max=options.rows, timeout=options.idle)
             if offset_range is None:
                 return
             target = folder / f"{offset_range.start.sequence:020d}"
             ray_data.dataset(consumer, offset_range, options.table).write_parquet(str(target))
             consumer.ack(offset_range.batch_id)
-            place = offset_range.end
+            position = offset_range.end
             print(f"{target.name}: {offset_range.rows} changes of all tables", flush=True)
 
 

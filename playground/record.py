@@ -29,7 +29,7 @@ from programs.demo.written import Record
 _SHARDS: Final = 4
 #: small transactions of each shard: its files stay well below 100 kB
 _TRANSACTIONS: Final = 70
-#: so many a second and shard: the shards' commits lie between each other
+#: transactions a second and shard: the shards' commits lie between each other
 _RATE: Final = 40.0
 _BIG_ROWS: Final = 150
 _BYTES_MAX: Final = 100_000

@@ -87,13 +87,13 @@ class Grants:
     """The grants of a gateway.
 
     Args:
-        known: digests of tokens, the certificate that has to be shown with each (empty: none has to), and
+        tokens: digests of tokens, the certificate that has to be shown with each (empty: none has to), and
             what they allow.
         certificates: what certificates allow that are shown without a token, by the name in them.
         anybody: what everybody else may do; None: nobody else comes in.
     """
 
-    known: tuple[tuple[bytes, str, Grant], ...] = field(default=(), repr=False)
+    tokens: tuple[tuple[bytes, str, Grant], ...] = field(default=(), repr=False)
     certificates: tuple[tuple[str, Grant], ...] = ()
     anybody: Grant | None = None
 
@@ -103,19 +103,19 @@ class Grants:
         return cls(tuple((token_digest(token), "", grant) for token, grant in tokens))
 
     def find(self, token: str, certificate: str = "") -> Grant | None:
-        """Return what a caller may do; None: it does not come in.
+        """Return a caller's grant; None: it is not admitted.
 
         Args:
             token: that it shows; empty: none.
             certificate: the name in the certificate that it has proved to be its own; empty: it has none.
         """
-        digest, found = token_digest(token), None
+        digest, grant = token_digest(token), None
         # Compare all of them, so that the time does not depend on which one fits.
-        for kept, beside, grant in self.known:
-            if compare_digest(kept, digest) and beside in {"", certificate}:
-                found = grant
-        if found is not None:
-            return found
+        for stored, beside, granted in self.tokens:
+            if compare_digest(stored, digest) and beside in {"", certificate}:
+                grant = granted
+        if grant is not None:
+            return grant
         if token and self.anybody is None:
             # A wrong token must not get the grant of callers without one.
             return None
@@ -124,5 +124,5 @@ class Grants:
     def may_come_in(self, token: str) -> bool:
         """Return whether somebody with a token comes in, if the certificate, not known yet, is right."""
         digest = token_digest(token)
-        known = [compare_digest(kept, digest) for kept, _, _ in self.known]
-        return any(known) or self.anybody is not None or (not token and bool(self.certificates))
+        matches = [compare_digest(stored, digest) for stored, _, _ in self.tokens]
+        return any(matches) or self.anybody is not None or (not token and bool(self.certificates))

@@ -51,14 +51,14 @@ class AuditLog:
     def lines(self) -> list[dict[str, Any]]:
         """The last lines, the oldest first; none if the file cannot be read."""
         try:
-            with self._file.open("rb") as read:
-                size = read.seek(0, os.SEEK_END)
-                begin = read.seek(max(0, size - self._shown_bytes_max))
-                last = read.read(self._shown_bytes_max).splitlines()
+            with self._file.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                begin = file.seek(max(0, size - self._shown_bytes_max))
+                last = file.read(self._shown_bytes_max).splitlines()
         except OSError:
             return []
         # The first line may be the end of one.
-        return [found for line in last[1 if begin else 0 :][-self._shown_max :] if (found := _parsed(line))]
+        return [entry for line in last[1 if begin else 0 :][-self._shown_max :] if (entry := _parsed(line))]
 
     def changing(
         self,
@@ -122,14 +122,14 @@ class AuditLog:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
         with os.fdopen(os.open(self._file, flags, 0o600), "w", encoding="utf-8") as out:
             fcntl.flock(out, fcntl.LOCK_EX)
-            known = os.fstat(out.fileno())
+            opened = os.fstat(out.fileno())
             try:
-                named = self._file.lstat()
+                current = self._file.lstat()
             except FileNotFoundError:
                 return False
-            if (named.st_dev, named.st_ino) != (known.st_dev, known.st_ino):
+            if (current.st_dev, current.st_ino) != (opened.st_dev, opened.st_ino):
                 return False  # Another writer has moved it aside.
-            if known.st_size > FILE_BYTES_MAX:
+            if opened.st_size > FILE_BYTES_MAX:
                 self._file.replace(self._file.with_name(self._file.name + ".1"))
                 return False
             out.write(text)
@@ -137,7 +137,7 @@ class AuditLog:
 
 
 def audited(call: Call[Any]) -> dict[str, Any]:
-    """Return what the log has of a call that changes something; of a new shard, its name."""
+    """Return the details of a changing call for the log; of a new shard, only its name."""
     values = {name: getattr(call, name) for name in call.declared.audited or ()}
     values = {
         name: value.get("name") if isinstance(value, Mapping) else value for name, value in values.items()
@@ -151,7 +151,7 @@ def audited(call: Call[Any]) -> dict[str, Any]:
 def _parsed(line: bytes) -> dict[str, Any]:
     """Return a line as an object; an empty one if it was not written to its end."""
     try:
-        found = json.loads(line)
+        entry = json.loads(line)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return entry if isinstance(entry, dict) else {}

@@ -37,7 +37,7 @@ class Calls:
             return True
 
     def end(self, name: str) -> None:
-        """Take note that one was answered."""
+        """Count one call less: it was answered."""
         with self._lock:
             self._counts[name] -= 1
 

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 LOOK_S, LOOK_CLOSELY_S = 0.05, 0.005
 #: part of a processor that looking may take: the more sockets there are, the longer the pauses
 SHARE_MAX = 0.1
-#: refusals are logged once in so many seconds
+#: seconds between two log lines on refusals
 LOG_S = 10.0
 #: u64 in the kernel's `struct tcp_info`: bytes that the connection has brought
 _BYTES_RECEIVED = struct.Struct("=128xQ")
@@ -94,7 +94,7 @@ class ConnectionGuard:
         self._closed.set()
 
     def let_in(self, peer: str, name: str) -> None:
-        """Take note of a call that was let in: what its caller may do is known.
+        """Record a call that was admitted, with its caller's name.
 
         Args:
             peer: as gRPC names it, such as "ipv4:10.0.0.1:5000".
@@ -157,10 +157,10 @@ class ConnectionGuard:
             if now_s - connection.since_s > bounds.unauthenticated_s:
                 self._shut(connection, "made no call that was admitted")
         while True:
-            left = [each for each in waiting if not each.shut]
-            if sum(each.open_bytes for each in left) <= bounds.unauthenticated_bytes_max:
+            still_open = [each for each in waiting if not each.shut]
+            if sum(each.open_bytes for each in still_open) <= bounds.unauthenticated_bytes_max:
                 return
-            greatest = max(left, key=lambda each: each.open_bytes)
+            greatest = max(still_open, key=lambda each: each.open_bytes)
             self._shut(greatest, "sent too much before any call was admitted")
 
     def _connections(self, port: int) -> Iterator[_Connection]:
@@ -175,15 +175,15 @@ class ConnectionGuard:
                 peer = _peer(descriptor, port)
                 begun = None if peer is None else _Connection(inode, descriptor, peer, clock_s())
                 self._sockets[inode] = begun
-            known = self._sockets[inode]
-            if known is None:
+            connection = self._sockets[inode]
+            if connection is None:
                 continue
-            known.descriptor = descriptor
-            with _borrowed(known) as borrowed:
+            connection.descriptor = descriptor
+            with _borrowed(connection) as borrowed:
                 if borrowed is not None:
                     about = borrowed.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_RECEIVED.size)
-                    (known.received,) = _BYTES_RECEIVED.unpack(about)
-                    yield known
+                    (connection.received,) = _BYTES_RECEIVED.unpack(about)
+                    yield connection
         for inode in self._sockets.keys() - present:
             del self._sockets[inode]
             self._unauthenticated.remove(inode)
@@ -208,7 +208,10 @@ class ConnectionGuard:
         if clock_s() - self._logged_s >= LOG_S:
             self._logged_s = clock_s()
             _log.warning(
-                "a connection of %s was closed: it %s (%d so far)", connection.peer[0], why, self._refusals
+                "a connection of %s was closed: it %s (%d were closed in all)",
+                connection.peer[0],
+                why,
+                self._refusals,
             )
 
 

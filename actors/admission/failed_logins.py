@@ -47,7 +47,7 @@ class FailedLogins:
         return failures.pause_s
 
     def failed(self, host: str) -> None:
-        """Note that a login from an address failed."""
+        """Count a failed login from an address."""
         pause_s = min(max(FIRST_S, 2 * self.pause_s(host)), MAX_S)
         self._failures[_owner(host)] = _Failures(self._clock(), pause_s)
         self._failures.move_to_end(_owner(host))
@@ -55,12 +55,12 @@ class FailedLogins:
             self._failures.popitem(last=False)
 
     def succeeded(self, host: str) -> None:
-        """Note that a login from an address succeeded: its failures are forgotten."""
+        """Forget the failed logins from an address, after one that succeeded."""
         self._failures.pop(_owner(host), None)
 
 
 def _owner(host: str) -> str:
-    """Return what stands for all addresses of one owner."""
+    """Return the key of all addresses of one owner."""
     address = ip_address(host.partition("%")[0])
     if address.version == 4:  # noqa: PLR2004  of IP
         return str(address)

@@ -25,7 +25,7 @@ class _Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow is unty
         self._counted: str | None = None
 
     def grant(self, certificate: str) -> Grant:
-        """Return what the caller may do; its call is counted from now on."""
+        """Return the caller's grant; its call is counted from now on."""
         grant = self._grants.find(self._token, certificate)
         if grant is None:
             raise _unknown()
@@ -68,7 +68,7 @@ class TokenMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # 
 
 
 def grant_of(context: Any) -> Grant:
-    """Return what the caller of a Flight call may do. The call counts as the caller's until it is answered.
+    """Return the grant of a Flight call's caller. The call counts as the caller's until it is answered.
 
     Raises:
         FlightUnauthenticatedError: nothing.

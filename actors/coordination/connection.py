@@ -60,7 +60,7 @@ class Connection:
             it.
         on_change: called on kazoo's threads when the connection's state or a watched node changed. It must
             not block and not call ZooKeeper.
-        on_lost: likewise, when the session has ended and its ephemeral nodes are gone.
+        on_lost: called on kazoo's threads when the session has ended and its ephemeral nodes are gone.
         login: the user. Every node that is created belongs to that user alone.
         make_client: makes the ZooKeeper client.
     """
@@ -146,8 +146,8 @@ class Connection:
 
     def read(self, path: str) -> bytes | None:
         """Return a node's data, or None if there is no such node."""
-        found = self.get(path)
-        return None if found is None else found[0]
+        node = self.get(path)
+        return None if node is None else node[0]
 
     def children(self, path: str) -> list[str]:
         """Return the names of a node's children in order; none if there is no such node."""

@@ -32,10 +32,10 @@ class ConsumerNodes:
         lease_node, counter = self._tree.client_lease(client_id), self._tree.consumers_epoch
 
         def fill(transaction: Any) -> None:
-            found = self._connection.stat(counter)
-            if found is None:
+            stat = self._connection.stat(counter)
+            if stat is None:
                 transaction.create(counter)
-            version = 0 if found is None else found.version
+            version = 0 if stat is None else stat.version
             lease = {"epoch": version + 1, "holder": holder, "session": session}
             if self._connection.stat(node) is None:
                 transaction.create(node)
@@ -65,13 +65,13 @@ class ConsumerNodes:
 
     def _keep_node(self, transaction: Any, running: str, client_id: str, holder: str, session: str) -> None:
         """Add the operations that make `running` the holder's; raise if another consumer's session has it."""
-        found = self._connection.stat(running)
+        stat = self._connection.stat(running)
         if session:
-            if found is None or found.ephemeralOwner != int(session, 16):
+            if stat is None or stat.ephemeralOwner != int(session, 16):
                 raise self._held_by_another(client_id, running)
-            transaction.check(running, found.version)
+            transaction.check(running, stat.version)
             return
-        if found is not None:
+        if stat is not None:
             transaction.delete(running)
         transaction.create(running, running_state(holder, client_id), ephemeral=True)
 
@@ -82,20 +82,20 @@ class ConsumerNodes:
             ConsumerActive: the running node does not belong to `session`.
         """
         running = self._tree.client_running(client_id)
-        found = self._connection.stat(running)
-        if found is None or found.ephemeralOwner != int(session, 16):
+        stat = self._connection.stat(running)
+        if stat is None or stat.ephemeralOwner != int(session, 16):
             raise self._held_by_another(client_id, running)
         last = self._last(client_id)
         return last if last is not None and last.session not in {"", session} else None
 
     def session_keeping(self, client_id: str) -> str:
         """Return the session whose node `running` is, if neither this server nor another one made it."""
-        found = self._connection.get(self._tree.client_running(client_id))
-        if found is None or found[1].ephemeralOwner == self._connection.session_id:
+        node = self._connection.get(self._tree.client_running(client_id))
+        if node is None or node[1].ephemeralOwner == self._connection.session_id:
             return ""
         last = self._last(client_id)
-        made_by_server = last is not None and parsed(found[0]).get("address") == last.holder
-        return "" if made_by_server else hex(found[1].ephemeralOwner)
+        made_by_server = last is not None and parsed(node[0]).get("address") == last.holder
+        return "" if made_by_server else hex(node[1].ephemeralOwner)
 
     def keep(self, server_epoch: int, client_id: str, holder: str) -> None:
         """Create the running node of a holder whose server is gone, unless there is one."""
@@ -112,7 +112,7 @@ class ConsumerNodes:
         names = filter(self._tree.is_client, self._connection.children(self._tree.destination))
         nodes = ((path, self._connection.stat(path)) for path in map(self._tree.client_running, names))
         mine = self._connection.session_id
-        return [path for path, found in nodes if found is not None and found.ephemeralOwner == mine]
+        return [path for path, stat in nodes if stat is not None and stat.ephemeralOwner == mine]
 
     def release(self, server_epoch: int, client_id: str, session: str) -> None:
         """Remove the running node, if it belongs to the server or to `session`."""
@@ -120,8 +120,8 @@ class ConsumerNodes:
         owners = {self._connection.session_id} | ({int(session, 16)} if session else set())
 
         def fill(transaction: Any) -> None:
-            found = self._connection.stat(running)
-            if found is not None and found.ephemeralOwner in owners:
+            stat = self._connection.stat(running)
+            if stat is not None and stat.ephemeralOwner in owners:
                 transaction.delete(running)
 
         self._connection.commit_under(server_epoch, fill)

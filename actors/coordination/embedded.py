@@ -249,8 +249,8 @@ def _find_java() -> str:
 
 def _find_jars() -> Path:
     spec = importlib.util.find_spec("pyspark")
-    for place in (spec.submodule_search_locations or ()) if spec is not None else ():
-        jars = Path(place) / "jars"
+    for location in (spec.submodule_search_locations or ()) if spec is not None else ():
+        jars = Path(location) / "jars"
         if any(jars.glob("zookeeper-3*.jar")):
             return jars
     raise ConfigError(

@@ -203,8 +203,8 @@ class LocalCoordinator:
         with self._lock:
             self.check_active()
             if client_id in self._epochs.consumers:
-                left = {name: lease for name, lease in self._epochs.consumers.items() if name != client_id}
-                self._remember(replace(self._epochs, consumers=left))
+                others = {name: lease for name, lease in self._epochs.consumers.items() if name != client_id}
+                self._remember(replace(self._epochs, consumers=others))
 
     def consumers(self) -> list[ConsumerLease]:
         """Return the last holder of each client id, with its epoch, in the order of client ids."""

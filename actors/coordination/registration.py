@@ -69,9 +69,9 @@ class Registration:
         _, cluster = self._tree.clusters
         standbys = [name for name in self._connection.children(cluster) if name != active]
         for name in standbys[:STANDBYS_MAX]:
-            found = self._connection.stat(f"{cluster}/{name}")
-            if found is not None:
-                seen.append(ServerSeen(name, active=False, since_us=_created_us(found)))
+            node_stat = self._connection.stat(f"{cluster}/{name}")
+            if node_stat is not None:
+                seen.append(ServerSeen(name, active=False, since_us=_created_us(node_stat)))
         return seen
 
 

@@ -294,11 +294,11 @@ class ZooKeeperCoordinator:
         self._active_address = gateway_of(connection.read(tree.running) or b"")
         if self._stop_mark is not None:
             return None
-        found = connection.get(tree.epoch)
-        if found is None:
+        node = connection.get(tree.epoch)
+        if node is None:
             self._changed.set()
             return None
-        data, epoch_stat = found
+        data, epoch_stat = node
         transaction = connection.transaction()
         # Refused if the node exists by now: a destination that was just stopped cannot be won.
         transaction.create(tree.stopped)
@@ -392,8 +392,8 @@ class ZooKeeperCoordinator:
 
     def _look_at_stop_mark(self) -> None:
         stopped = self._tree.stopped
-        found = self.connection.stat(stopped, watch=True)
-        text = None if found is None else self.connection.read(stopped)
+        stat = self.connection.stat(stopped, watch=True)
+        text = None if stat is None else self.connection.read(stopped)
         self._stop_mark = None if text is None else StopMark.from_json(text)
 
     def _look_whether_to_release(self) -> None:

@@ -66,15 +66,15 @@ class ActorRegistry:
         """Let shards join and leave as `changed` says; return a sentence for each. See `Instance.adopt`."""
         with self._lock:
             running = launched.model_copy(update={"shards": (*launched.shards, *self._joined.values())})
-            changes = shard_changes(running, changed, left=self._left())
-            said = []
+            changes = shard_changes(running, changed, without=self._left())
+            messages = []
             for shard in changes.added:
                 self._register(shard)
-                said.append(f"shard {shard.name} joins")
+                messages.append(f"shard {shard.name} joins")
             for name in changes.removed:
                 self._ask("answer", RemoveShard(name))
-                said.append(f"shard {name} leaves when what it has committed is acknowledged")
-        return said
+                messages.append(f"shard {name} leaves when what it has committed is acknowledged")
+        return messages
 
     def close(self) -> None:
         """End the thread; the actors stay."""
@@ -92,16 +92,16 @@ class ActorRegistry:
                 _log.exception("actor registry failed")
 
     def _tend(self) -> None:
-        wanted, known, gone = self._ask("actor_registry")
+        requested, names, gone = self._ask("actor_registry")
         for name in gone:
             self._joined.pop(name, None)
             actor = self._actors.pop(name, None)
             if actor is not None:
                 ray.kill(actor, no_restart=True)
-        for shard in wanted:
+        for shard in requested:
             self._register(shard)
         for name, shard in list(self._joined.items()):
-            if name not in known:
+            if name not in names:
                 self._register(shard)
 
     def _register(self, shard: ShardSettings) -> None:
@@ -129,9 +129,11 @@ class ActorRegistry:
         leaving = {shard["shard"] for shard in group["shards"] if shard["role"] == "leaving"}
         return leaving.union(group["retired"])
 
-    def _ask(self, method: str, *arguments: Any, concurrency_group: str | None = None, **named: Any) -> Any:
+    def _ask(
+        self, method: str, *arguments: Any, concurrency_group: str | None = None, **keywords: Any
+    ) -> Any:
         call = getattr(self._group, method)
         if concurrency_group is not None:
             call = call.options(concurrency_group=concurrency_group)
         with translated("The group"):
-            return ray.get(call.remote(*arguments, **named), timeout=ASK_TIMEOUT_S)
+            return ray.get(call.remote(*arguments, **keywords), timeout=ASK_TIMEOUT_S)

@@ -19,9 +19,9 @@ from ray._private.ray_constants import LOG_PREFIX_EVENT_SUMMARY
 from actors.process.log import origin_of
 from actors.process.log_line import record_of
 
-#: the function by which Ray prints what actors, and raylets, have to say; it gets our place
+#: the function by which Ray prints what actors, and raylets, have to say; ours replaces it
 _PRINTS = "print_to_stdstream"
-#: loggers of what is no log line: an actor's output, and what else of Ray has something to say
+#: loggers of what is not a log line: an actor's output, and what else of Ray has something to say
 _ACTOR, _RAY = "ray.actor", "ray"
 
 

@@ -37,7 +37,7 @@ class Instance:
     shard_actors: str
     actor_registry: ActorRegistry
     #: where the shards are placed
-    places: PlacementGroup
+    placement: PlacementGroup
     zookeeper: EmbeddedZooKeeper | None
     #: who started that one
     zookeepers: ZooKeepers
@@ -70,7 +70,7 @@ class Instance:
         Those that left out are drained; see `canal-group shard remove`.
 
         Raises:
-            ConfigError: something else changed, or a shard's place or definition; nothing was done.
+            ConfigError: something else changed, or a shard's definition or index; nothing was done.
             ServerUnavailable: this server is not the active one, or does not answer.
         """
         return self.actor_registry.adopt(self.settings, changed)
@@ -86,7 +86,7 @@ class Instance:
         for actor in (self.gateway, self.group, *self.actor_registry.actors):
             ray.kill(actor, no_restart=True)
         self.addresses.close()
-        remove_placement_group(self.places)
+        remove_placement_group(self.placement)
         if self.zookeeper is not None:
             self.zookeepers.give_back(self.zookeeper)
         if self.owns_ray:
@@ -101,8 +101,8 @@ class Instance:
 
 def close_groups(instances: Sequence[Instance]) -> None:
     """Let the groups of instances give up their activity in good order, all at once."""
-    asked = [instance.group.close.remote() for instance in instances]
-    for instance, answer in zip(instances, asked, strict=True):
+    answers = [instance.group.close.remote() for instance in instances]
+    for instance, answer in zip(instances, answers, strict=True):
         try:
             ray.get(answer, timeout=CLOSE_TIMEOUT_S)
         except ray.exceptions.RayError as error:

@@ -1,4 +1,4 @@
-"""Launch: the one place that turns plain classes into Ray actors, with every option and its reason.
+"""Launch: the one module that turns plain classes into Ray actors, with every option and its reason.
 
 All actors of an instance belong to the driver that launched them: they end with it, also if it is killed.
 """
@@ -39,9 +39,9 @@ from conf.shard_settings import ShardSettings
 from merge.errors import ConfigError, ServerUnavailable
 
 #: CPUs that the bundle of a shard reserves: almost none, so that any number of shards fits
-PLACE_CPUS = 0.001
+SHARD_CPUS = 0.001
 #: time within which the placement group must be ready, seconds
-PLACES_TIMEOUT_S = 30
+PLACEMENT_TIMEOUT_S = 30
 #: time within which the gateway must listen, seconds
 GATEWAY_TIMEOUT_S = 60.0
 
@@ -78,7 +78,7 @@ _GATEWAY: dict[str, Any] = {
 class _ActorNames:
     """Names by which an instance's actors find each other, and people them (`ray list actors`).
 
-    A name is no lock: each launch has names of its own, and the coordinator decides who is active.
+    A name is not a lock: each launch has names of its own, and the coordinator decides who is active.
     """
 
     def __init__(self, destination: str) -> None:
@@ -121,7 +121,7 @@ def launch(
         raise
     address = addresses.gateway
     started_by = ZooKeepers() if zookeepers is None else zookeepers
-    zookeeper, places = None, None
+    zookeeper, placement = None, None
     begun: list[ActorHandle] = []
     try:
         embedded = wiring.embedded(settings)
@@ -135,12 +135,12 @@ def launch(
         names = _ActorNames(settings.destination)
         level = LogLevel.INFO if log is None else log
         of_group = ActorLog(level, settings.destination)
-        places = _places(len(settings.shards))
+        placement = _placement(len(settings.shards))
         shards = {
             shard.name: _actor(
                 ShardActor,
                 names.shards + shard.name,
-                _SHARD | _at(places, index),
+                _SHARD | _at(placement, index),
                 shard_wiring(settings, shard),
                 ActorLog(level, settings.destination, shard.name),
             )
@@ -152,9 +152,9 @@ def launch(
         begun.append(group)
         canal = canal_wiring(settings, addresses.canal, canal_tls)
         door = replace(gateway_wiring(settings, address, tls), audit_log=audit_log, canal=canal)
-        known = [shard.name for shard in settings.shards]
+        shard_names = [shard.name for shard in settings.shards]
         gateway = _actor(
-            Gateway, names.gateway, _GATEWAY | here, door, names.group, names.shards, known, of_group
+            Gateway, names.gateway, _GATEWAY | here, door, names.group, names.shards, shard_names, of_group
         )
         begun.append(gateway)
         _await_gateway(gateway, settings.destination)
@@ -164,8 +164,8 @@ def launch(
         addresses.close()
         for actor in begun:
             ray.kill(actor, no_restart=True)
-        if places is not None:
-            remove_placement_group(places)
+        if placement is not None:
+            remove_placement_group(placement)
         if zookeeper is not None:
             started_by.give_back(zookeeper)
         if owns_ray:
@@ -178,7 +178,7 @@ def launch(
         gateway=gateway,
         shard_actors=names.shards,
         actor_registry=ActorRegistry(group, shards, lambda shard: _late_shard(settings, names, shard, level)),
-        places=places,
+        placement=placement,
         zookeeper=zookeeper,
         zookeepers=started_by,
         owns_ray=owns_ray,
@@ -188,7 +188,7 @@ def launch(
 def gateway_wiring(
     settings: InstanceSettings, address: GatewayAddress, tls: GatewayTls | None
 ) -> GatewayWiring:
-    """Return what an instance's gateway is made of."""
+    """Return the wiring of an instance's gateway."""
     return GatewayWiring(
         location=address.location,
         destination=settings.destination,
@@ -202,7 +202,7 @@ def gateway_wiring(
 def canal_wiring(
     settings: InstanceSettings, address: ReservedAddress | None, tls: GatewayTls | None
 ) -> CanalWiring | None:
-    """Return what an instance's server of canal's protocol is made of; None: it has none."""
+    """Return the wiring of an instance's server of canal's protocol; None: it has none."""
     canal = settings.canal
     if canal is None or address is None:
         return None
@@ -224,33 +224,33 @@ def canal_wiring(
 def _late_shard(
     settings: InstanceSettings, names: _ActorNames, shard: ShardSettings, level: LogLevel
 ) -> ActorHandle:
-    """Make the actor of a shard that joins later: wherever Ray likes, for the places are given."""
+    """Make the actor of a shard that joins later, on any node: the placement group has no bundle left."""
     options = {**_SHARD, "scheduling_strategy": "SPREAD"}
     log = ActorLog(level, settings.destination, shard.name)
     return _actor(ShardActor, names.shards + shard.name, options, shard_wiring(settings, shard), log)
 
 
-def _places(count: int) -> PlacementGroup:
-    """Reserve a place for each shard, on as many nodes as there are.
+def _placement(count: int) -> PlacementGroup:
+    """Reserve a bundle for each shard, on as many nodes as there are.
 
     Parsing is the heavy part. Ray's SPREAD strategy for single actors, and its soft affinity, place actors
-    that reserve no CPU by chance. A place whose node has died is made anew on another.
+    that reserve no CPU by chance. If a bundle's node dies, Ray makes the bundle again on another.
 
     Raises:
-        ConfigError: the cluster has no room for so little.
+        ConfigError: the cluster has too few CPUs for it.
     """
-    places = placement_group([{"CPU": PLACE_CPUS}] * count, strategy="SPREAD")
-    if not places.wait(PLACES_TIMEOUT_S):
-        remove_placement_group(places)
+    placement = placement_group([{"CPU": SHARD_CPUS}] * count, strategy="SPREAD")
+    if not placement.wait(PLACEMENT_TIMEOUT_S):
+        remove_placement_group(placement)
         raise ConfigError(
-            f"Ray has no room for {count} shards that reserve {PLACE_CPUS} CPUs each.",
+            f"Ray does not have the CPUs for {count} shards that reserve {SHARD_CPUS} CPUs each.",
             hint="Look at `ray status`: its nodes may have no CPU left, or none at all.",
         )
-    return places
+    return placement
 
 
-def _at(places: PlacementGroup, index: int) -> dict[str, Any]:
-    strategy = PlacementGroupSchedulingStrategy(places, placement_group_bundle_index=index)
+def _at(placement: PlacementGroup, index: int) -> dict[str, Any]:
+    strategy = PlacementGroupSchedulingStrategy(placement, placement_group_bundle_index=index)
     return {"scheduling_strategy": strategy}
 
 
@@ -293,25 +293,25 @@ def join_ray(settings: InstanceSettings, *, forward: bool) -> bool:
     """
     if ray.is_initialized():
         return False
-    chosen = settings.ray
+    cluster = settings.ray
     try:
-        if chosen.address is None:
-            local_ray.start(chosen.namespace, chosen.num_cpus, forward=forward)
+        if cluster.address is None:
+            local_ray.start(cluster.namespace, cluster.num_cpus, forward=forward)
         else:
-            local_ray.join(chosen.address, chosen.namespace, forward=forward)
+            local_ray.join(cluster.address, cluster.namespace, forward=forward)
     except Exception as error:
         # Where its processes start too slowly, Ray raises Exception itself; other kinds are defects.
         if not isinstance(error, OSError | RuntimeError | ValueError) and type(error) is not Exception:
             raise
         raise ConfigError(
-            f"Ray at {chosen.address or 'this machine'} cannot be used: {error}",
+            f"Ray at {cluster.address or 'this machine'} cannot be used: {error}",
             hint="Start one with `ray start --head`, or leave ray.address empty.",
         ) from error
-    return chosen.address is None
+    return cluster.address is None
 
 
 def _zookeeper_hosts(settings: InstanceSettings, server: EmbeddedZooKeeper | None) -> str:
     if server is not None:
         return server.hosts
-    chosen = settings.coordination
-    return chosen.hosts if chosen.kind == "zookeeper" else ""
+    coordination = settings.coordination
+    return coordination.hosts if coordination.kind == "zookeeper" else ""

@@ -1,7 +1,7 @@
 """Ray on loopback: starting one that listens on this machine only, and joining one that does.
 
 Ray replaces 127.0.0.1 by an address that other machines reach, listens on every interface, and looks for a
-loopback cluster in the wrong place. It leaves loopback alone only where it knows no clusters, as on a
+loopback cluster at the wrong address. It leaves loopback alone only where it knows no clusters, as on a
 desktop.
 """
 
@@ -78,8 +78,8 @@ def _with_installed_modules() -> JobConfig:
     """Return a job whose processes import what is installed, and not what lies in the working folder.
 
     Ray puts the driver's working folder before everything else on the path of each process. A file `conf.py`
-    there would take the place of ours, beside the sources' passwords. It leaves the path alone only for jobs
-    of its client, for which the folder is on another machine.
+    there would be imported instead of ours, beside the sources' passwords. It leaves the path alone only for
+    jobs of its client, for which the folder is on another machine.
     """
     return JobConfig(_client_job=True)
 

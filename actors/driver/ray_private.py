@@ -71,14 +71,14 @@ def require_token() -> None:
         return
     if os.environ.get(_TOKEN):
         return
-    named = os.environ.get(_TOKEN_FILE)
-    file = Path(named) if named else Path.home() / ".ray" / "auth_token"
-    if not named:
+    path = os.environ.get(_TOKEN_FILE)
+    file = Path(path) if path else Path.home() / ".ray" / "auth_token"
+    if not path:
         _make(file)
     if not _is_open(file):
         return
     # A file that the user named is the user's: who else reads it is a choice.
-    if not named and _hide(file):
+    if not path and _hide(file):
         _log.warning(
             "%s was readable by other users of this machine, and is private now. If there are other users,"
             " remove it and start again: that makes a new token",
@@ -110,10 +110,10 @@ def _make(file: Path) -> None:
 def _is_open(file: Path) -> bool:
     """Return whether a token is another user's, or one that others may read."""
     try:
-        known = file.stat()
+        status = file.stat()
     except OSError:
         return False  # Ray says so, in its own words.
-    return known.st_uid not in {0, os.geteuid()} or bool(stat.S_IMODE(known.st_mode) & 0o077)
+    return status.st_uid not in {0, os.geteuid()} or bool(stat.S_IMODE(status.st_mode) & 0o077)
 
 
 def _hide(file: Path) -> bool:
@@ -137,7 +137,7 @@ def _is_private(folder: Path) -> bool:
 
 def _is_ours(folder: Path) -> bool:
     try:
-        known = folder.lstat()
+        status = folder.lstat()
     except OSError:
         return False
-    return stat.S_ISDIR(known.st_mode) and known.st_uid == os.geteuid()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()

@@ -48,7 +48,7 @@ class Server:
         #: what was said last of a file, and of a destination's role: nothing is said twice
         self._complaints: dict[Path, str] = {}
         #: the instance files that there were when they were looked for last; None: they were not yet
-        self._given: frozenset[Path] | None = None
+        self._files: frozenset[Path] | None = None
         self._roles: dict[Path, str] = {}
 
     @property
@@ -64,9 +64,9 @@ class Server:
     @property
     def starting(self) -> bool:
         """Whether a given file is neither started nor refused by name yet; may be asked from any thread."""
-        given = self._given
-        return given is None or any(
-            file not in self._instances and file not in self._complaints for file in given
+        files = self._files
+        return files is None or any(
+            file not in self._instances and file not in self._complaints for file in files
         )
 
     def start(self, file: Path, settings: InstanceSettings) -> None:
@@ -90,14 +90,14 @@ class Server:
         del self._served[file]
         self._instances.pop(file).stop()
 
-    def follow(self, found: Found) -> bool:
+    def follow(self, content: Found) -> bool:
         """Make what runs what was found; say what is wrong, and leave the rest alone.
 
         Returns:
             Whether anything was started or stopped.
         """
-        self._given = frozenset({*found.settings, *found.errors})
-        todo = changes(self.running, found)
+        self._files = frozenset({*content.settings, *content.errors})
+        todo = changes(self.running, content)
         refused, restart = dict(todo.refused), dict(todo.restart)
         for file, settings in todo.adopt.items():
             try:
@@ -128,7 +128,7 @@ class Server:
         self._served[file] = settings
 
     def _complain(self, refused: Mapping[Path, CanalGroupError]) -> None:
-        """Say what is wrong with which file, once; a file that is mended may complain anew."""
+        """Log the error of each file once; a file that is mended may complain anew."""
         sentences = {file: str(error) for file, error in refused.items()}
         for file, sentence in sentences.items():
             if self._complaints.get(file) != sentence:
@@ -140,12 +140,12 @@ class Server:
 
     def tell_roles(self) -> None:
         """Say of each destination whether it is served here, stood by for, or stopped, when that changes."""
-        asked = {instance.ask_state(): file for file, instance in self._instances.items()}
-        if not asked:
+        answers = {instance.ask_state(): file for file, instance in self._instances.items()}
+        if not answers:
             return
-        ready, _ = ray.wait(list(asked), num_returns=len(asked), timeout=STATES_WAIT_S)
+        ready, _ = ray.wait(list(answers), num_returns=len(answers), timeout=STATES_WAIT_S)
         for answer in ready:
-            file = asked[answer]
+            file = answers[answer]
             try:
                 state: dict[str, Any] = ray.get(answer)
             except ray.exceptions.RayError:
@@ -159,8 +159,8 @@ class Server:
     def _audit_mark(self, file: Path, state: Mapping[str, Any]) -> None:
         """Log that a stop mark was set or removed: commands do that without asking a server."""
         mark, before = state.get("stopped") or "", self._marks.get(file, "")
-        known = mark or state["active"] or state.get("active_server")
-        if self._audit_log is None or mark == before or not known:
+        role = mark or state["active"] or state.get("active_server")
+        if self._audit_log is None or mark == before or not role:
             return
         self._marks[file] = mark
         destination = self._served[file].destination
@@ -202,7 +202,7 @@ class Server:
 
 
 def _role(settings: InstanceSettings, uri: str, state: Mapping[str, Any]) -> str | None:
-    """Return what an operator should know of an instance's role; None: it is not known yet."""
+    """Return a sentence on an instance's role, for an operator; None: it is not known yet."""
     what = f"{settings.destination} ({len(settings.shards)} shards) at {uri}"
     if state["active"]:
         return f"serving {what}"

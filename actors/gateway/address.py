@@ -136,15 +136,15 @@ def _in_uri(host: str) -> str:
 
 
 def _bound(host: str, port: int, whom: str, key: str) -> socket.socket:
-    kept = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    reservation = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     # As Flight's own listener does: a port in TIME_WAIT is free, and so is one that is kept.
-    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        kept.bind((host, port))
+        reservation.bind((host, port))
     except OSError as error:
-        kept.close()
+        reservation.close()
         raise ConfigError(
             f"{whom} cannot listen on {host}:{port}: {error.strerror}.",
             hint=f"Stop what listens there, or set {key}.port (0: a free one).",
         ) from error
-    return kept
+    return reservation

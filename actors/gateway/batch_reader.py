@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from actors.gateway.joined_schemas import JoinedSchemas
-from actors.store.rows import Wanted
+from actors.store.rows import Selection
 from actors.transport.row_client import RowClient
 from actors.transport.row_server import RowAddress
 from actors.transport.row_ticket import RowTicket
@@ -60,16 +60,16 @@ class Part:
             return slice(0, len(headers))
         ends = np.flatnonzero(headers["flags"] & Flag.END) + 1
         rows = np.cumsum(headers["row_end"] - headers["row_begin"])[ends - 1]
-        begin, end = (self._cut(place, ends, rows, len(headers)) for place in (self.index, self.index + 1))
+        begin, end = (self._cut(index, ends, rows, len(headers)) for index in (self.index, self.index + 1))
         return slice(begin, end)
 
-    def _cut(self, place: int, ends: NDArray[np.intp], rows: NDArray[np.int64], count: int) -> int:
-        """Return how many headers stand before the part at `place`."""
-        if place == 0:
+    def _cut(self, index: int, ends: NDArray[np.intp], rows: NDArray[np.int64], count: int) -> int:
+        """Return the number of headers before the part at `index`."""
+        if index == 0:
             return 0
-        if place == self.count or not len(ends):
+        if index == self.count or not len(ends):
             return count
-        return int(ends[np.searchsorted(rows, int(rows[-1]) * place / self.count)])
+        return int(ends[np.searchsorted(rows, int(rows[-1]) * index / self.count)])
 
 
 #: a batch in one part
@@ -132,8 +132,8 @@ class BatchReader:
             ConfigError: the filter cannot be used.
         """
         TableFilter.of_reader(table_filter)  # refused whether or not a shard has to be asked
-        wanted = Wanted(table_filter=table_filter)
-        return envelope(self._rows((client_id, epoch, batch_id), wanted, part), definitions=definitions)
+        selection = Selection(table_filter=table_filter)
+        return envelope(self._rows((client_id, epoch, batch_id), selection, part), definitions=definitions)
 
     def canal(
         self,
@@ -151,7 +151,7 @@ class BatchReader:
             ConfigError: the filter cannot be used.
         """
         TableFilter.of_reader(table_filter)
-        rows = self._rows((client_id, epoch, batch_id), Wanted(table_filter=table_filter), part)
+        rows = self._rows((client_id, epoch, batch_id), Selection(table_filter=table_filter), part)
         return entries(rows, rows_max=rows_max)
 
     def messages(
@@ -162,8 +162,8 @@ class BatchReader:
         Raises:
             ConfigError: the filter cannot be used.
         """
-        wanted = Wanted(table_filter=table_filter)
-        return messages(self._rows((client_id, epoch, batch_id), wanted, WHOLE), {}, MESSAGES_ENTRY)
+        selection = Selection(table_filter=table_filter)
+        return messages(self._rows((client_id, epoch, batch_id), selection, WHOLE), {}, MESSAGES_ENTRY)
 
     def typed(
         self,
@@ -183,11 +183,11 @@ class BatchReader:
         With `schema_only` the table has the columns of these changes and no rows; shards send none.
         """
         name = TableName.of(table)
-        wanted = Wanted(name, bool(before), columns, schema_only=schema_only)
-        rows = self._rows((client_id, epoch, batch_id), wanted, part)
+        selection = Selection(name, bool(before), columns, schema_only=schema_only)
+        rows = self._rows((client_id, epoch, batch_id), selection, part)
         return self._joined.typed(rows, name, before=before, columns=columns, added=added)
 
-    def _rows(self, key: tuple[str, int, int], wanted: Wanted, part: Part) -> BatchRows:
+    def _rows(self, key: tuple[str, int, int], selection: Selection, part: Part) -> BatchRows:
         client_id, epoch, batch_id = key
         with self._lock:
             batch = self._plans.get(key)
@@ -195,27 +195,27 @@ class BatchReader:
             batch = self._plan(*key)
             self.remember(client_id, epoch, batch)
         try:
-            return self._fetch(batch, wanted, part)
+            return self._fetch(batch, selection, part)
         except CanalGroupError:
             # The rings may have dropped the rows: ask the group whether the batch was acknowledged or rolled
             # back.
             self._plan(client_id, epoch, batch_id)
             raise
 
-    def _fetch(self, batch: Batch, wanted: Wanted, part: Part) -> BatchRows:
+    def _fetch(self, batch: Batch, selection: Selection, part: Part) -> BatchRows:
         run = part.of(batch.headers)
         headers = batch.headers[run]
         earlier = batch.headers[: run.start]
         shards = np.unique(headers["shard"][headers["rows"] > 0]).tolist()
-        asked = [
-            (self._client(batch.shards[shard]), _ticket(batch, headers, shard, wanted)) for shard in shards
+        requests = [
+            (self._client(batch.shards[shard]), _ticket(batch, headers, shard, selection)) for shard in shards
         ]
         rows = [ShardRows()] * len(batch.shards)
         # The last one is fetched right here: most batches of a quiet stream have rows of one shard only.
-        others = [self._pool.submit(client.fetch, ticket) for client, ticket in asked[:-1]]
+        others = [self._pool.submit(client.fetch, ticket) for client, ticket in requests[:-1]]
         try:
             if shards:
-                client, ticket = asked[-1]
+                client, ticket = requests[-1]
                 rows[shards[-1]] = client.fetch(ticket)
             for shard, other in zip(shards, others, strict=False):
                 rows[shard] = other.result()
@@ -239,6 +239,8 @@ class BatchReader:
             return self._clients[shard]
 
 
-def _ticket(batch: Batch, headers: Headers, shard: int, wanted: Wanted) -> RowTicket:
+def _ticket(batch: Batch, headers: Headers, shard: int, selection: Selection) -> RowTicket:
     sequences = headers["sequence"][headers["shard"] == shard]
-    return RowTicket(batch.server_epoch, batch.generation, int(sequences[0]), int(sequences[-1]) + 1, wanted)
+    return RowTicket(
+        batch.server_epoch, batch.generation, int(sequences[0]), int(sequences[-1]) + 1, selection
+    )

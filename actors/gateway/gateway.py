@@ -98,7 +98,7 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         self._group = GroupHandle(group)
         actors = ShardActors(shard_actors, shards)
         operator = OperatorRequests(wiring.destination, self._group, actors, self.describe)
-        joined = JoinedSchemas(operator.questions.chosen, operator.questions.definitions)
+        joined = JoinedSchemas(operator.questions.chosen_types, operator.questions.definitions)
         self._rows = BatchReader(actors.rows_at, lambda *key: self._group.ask(Plan(*key)), joined)
         self._requests = Requests(wiring.destination, wiring.lease_s, self._group, operator, self._rows)
         self._audit_log = None if wiring.audit_log is None else AuditLog(wiring.audit_log)
@@ -197,9 +197,9 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         grant = self._caller(context)
         began_s = time.monotonic()
         try:
-            named = json.loads(ticket.ticket)
-            self._check_allowed(grant, named)
-            delivery_lease, table, batches = self._leaving(named)
+            request = json.loads(ticket.ticket)
+            self._check_allowed(grant, request)
+            delivery_lease, table, batches = self._leaving(request)
             delivery_lease.check()
         except Exception as error:
             refused = refusal(error, "The ticket")
@@ -291,9 +291,9 @@ def _host(peer: str) -> str:
 
 
 def _key(ticket: Mapping[str, Any]) -> tuple[str, int, int]:
-    """Return which batch a ticket is for; its client id was looked at."""
+    """Return the batch that a ticket is for; its client id was checked."""
     return ticket["client_id"], whole("epoch", ticket["epoch"]), whole("batch_id", ticket["batch_id"])
 
 
-def _names(said: Sequence[Any] | None) -> tuple[str, ...] | None:
-    return None if said is None else tuple(map(str, said))
+def _names(values: Sequence[Any] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(map(str, values))

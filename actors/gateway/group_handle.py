@@ -42,15 +42,15 @@ class GroupHandle:
 
     def ask(self, call: Call[R]) -> R:
         """Return the group's answer to a call; see `GroupPort.ask`."""
-        asked: Future[R] = self._loop.run(self._rpc.ask("answer", call))
-        return _answer(asked, CALL_TIMEOUT_S + call.wait_s)
+        answer: Future[R] = self._loop.run(self._rpc.ask("answer", call))
+        return _answer(answer, CALL_TIMEOUT_S + call.wait_s)
 
     async def ask_from(self, call: Call[R]) -> R:
         """Return the group's answer to a call as `ask` does, without blocking the loop of the caller."""
-        asked: asyncio.Future[R] = asyncio.wrap_future(self._loop.run(self._rpc.ask("answer", call)))
+        answer: asyncio.Future[R] = asyncio.wrap_future(self._loop.run(self._rpc.ask("answer", call)))
         with translated("The group"):
             async with asyncio.timeout(CALL_TIMEOUT_S + call.wait_s):
-                return await asked
+                return await answer
 
     def status(self) -> dict[str, Any]:
         """Return the group's state as a JSON object; if it is unavailable, with an error."""
@@ -76,9 +76,9 @@ class GroupHandle:
         return address
 
 
-def _answer(asked: Future[R], timeout_s: float) -> R:
+def _answer(answer: Future[R], timeout_s: float) -> R:
     try:
         with translated("The group"):
-            return asked.result(timeout_s)
+            return answer.result(timeout_s)
     finally:
-        asked.cancel()
+        answer.cancel()

@@ -57,14 +57,14 @@ class JoinedSchemas:
     """Makes typed tables with joined schemas. Safe to use from several threads.
 
     Args:
-        chosen: asks the group for the types that operators chose.
+        chosen_types: asks the group for the types that operators chose.
         definitions: asks the shards for a table's columns.
     """
 
     def __init__(
-        self, chosen: Callable[[], ChosenTypes], definitions: Callable[[TableName], list[Definition]]
+        self, chosen_types: Callable[[], ChosenTypes], definitions: Callable[[TableName], list[Definition]]
     ) -> None:
-        self._ask_chosen = chosen
+        self._ask_chosen = chosen_types
         self._ask_shards = definitions
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="definitions")
         self._tables: OrderedDict[TableName, _Table] = OrderedDict()
@@ -89,37 +89,37 @@ class JoinedSchemas:
             SchemaMismatch: as `merge.rows.typed.typed`.
             ServerUnavailable: the group does not answer.
         """
-        known = self._known(name, rows) if columns is None and added is None else []
-        chosen = self._chosen_types().of(name)
-        how: dict[str, Any] = {"before": before, "columns": columns, "added": added, "known": known}
+        definitions = self._definitions(name, rows) if columns is None and added is None else []
+        types = self._chosen_types().of(name)
+        how: dict[str, Any] = {"before": before, "columns": columns, "added": added, "known": definitions}
         try:
-            return typed(rows, name, chosen=chosen, **how)
+            return typed(rows, name, chosen=types, **how)
         except SchemaMismatch:
             # An operator may have chosen a type since.
             chosen_now = self._chosen_types(0).of(name)
-            if chosen_now == chosen:
+            if chosen_now == types:
                 raise
             return typed(rows, name, chosen=chosen_now, **how)
 
     def _chosen_types(self, used_for_s: float = CHOSEN_FOR_S) -> ChosenTypes:
         with self._lock:
-            chosen, now_s = self._chosen, time.monotonic()
-            if chosen is not None and now_s - self._chosen_at_s < used_for_s:
-                return chosen
-        asked = self._ask_chosen()
+            types, now_s = self._chosen, time.monotonic()
+            if types is not None and now_s - self._chosen_at_s < used_for_s:
+                return types
+        answer = self._ask_chosen()
         with self._lock:
-            self._chosen, self._chosen_at_s = asked, now_s
-        return asked
+            self._chosen, self._chosen_at_s = answer, now_s
+        return answer
 
-    def _known(self, name: TableName, rows: BatchRows) -> list[Definition]:
-        """Return what is known of a table besides a batch's rows, whose versions are known from now on."""
-        found = [
+    def _definitions(self, name: TableName, rows: BatchRows) -> list[Definition]:
+        """Return the known definitions of a table without those of a batch's rows, and remember these."""
+        versions = [
             definition(shard, each.rows)
             for shard, part in zip(rows.shard_names, rows.shards, strict=True)
             for each in part.tables
             if each.name == name and len(each.rows)
         ]
-        if not found:
+        if not versions:
             return []
         with self._lock:
             table = self._tables.get(name)
@@ -130,7 +130,7 @@ class JoinedSchemas:
             elif table.unknown and time.monotonic() - table.asked_at_s > SHOWN_AGAIN_S:
                 table.shown, table.asked_at_s = self._pool.submit(self._shown, name), time.monotonic()
             self._tables.move_to_end(name)
-            for version in found:
+            for version in versions:
                 table.versions[version] = None
                 table.versions.move_to_end(version)
                 if len(table.versions) > VERSIONS_MAX:

@@ -97,7 +97,7 @@ class OperatorRequests:
             case Rewind():
                 return self._rewind(call)
             case RollBackClient(client_id=client_id):
-                client = self._known(client_id)
+                client = self._client(client_id)
                 return self._group.ask(Rollback(client["client_id"], int(client["epoch"])))
             case RemoveClient(client_id=client_id):
                 return self._remove(client_id)
@@ -114,7 +114,7 @@ class OperatorRequests:
             case RebuildSchema(shard=shard):
                 return self.questions.rebuild_schema(shard)
             case _:
-                raise AssertionError(f"{call} is no operator's call")
+                raise AssertionError(f"{call} is not an operator's call")
 
     def status(self) -> dict[str, Any]:
         """Return the state of the whole instance as a JSON object: gateway, group and shards."""
@@ -132,7 +132,7 @@ class OperatorRequests:
         clients = self._group.status().get("clients", [])
         return next((dict(each) for each in clients if each["client_id"] == client_id), None)
 
-    def _known(self, client_id: str) -> dict[str, Any]:
+    def _client(self, client_id: str) -> dict[str, Any]:
         client = self.client(client_id)
         if client is None:
             raise UsageError(
@@ -144,13 +144,13 @@ class OperatorRequests:
         """Return where a transaction is: read or not, in the group, and at each client id."""
         single(parse_gtid_set(gtid), gtid)
         shards = self._shards.status(self._group.status().get("shards", []))
-        read = {each["shard"]: each.get("gtid_set") or "" for each in shards}
-        return {"gtid": gtid, **self._group.ask(TraceRead(gtid, read, shard, table))}
+        gtid_sets = {each["shard"]: each.get("gtid_set") or "" for each in shards}
+        return {"gtid": gtid, **self._group.ask(TraceRead(gtid, gtid_sets, shard, table))}
 
     def _trace_key(self, call: TraceKey) -> dict[str, Any]:
         table = RowKey.parse(call.key).table
-        found = self.questions.changes_of(call.key, call.bytes_max, call.shard)
-        changes = [{"shard": name, **each} for name, answer in found.items() for each in answer["changes"]]
+        answers = self.questions.changes_of(call.key, call.bytes_max, call.shard)
+        changes = [{"shard": name, **each} for name, answer in answers.items() for each in answer["changes"]]
         changes.sort(key=lambda each: int(each["commit_us"]))
         # Once for each transaction: it may change the row several times.
         last = dict.fromkeys(
@@ -158,7 +158,7 @@ class OperatorRequests:
         )
         traced = {(gtid, name): self._trace(gtid, name, table) for gtid, name in last}
         searched = {
-            name: {"files": answer["files"], "unknown": answer["unknown"]} for name, answer in found.items()
+            name: {"files": answer["files"], "unknown": answer["unknown"]} for name, answer in answers.items()
         }
         return {
             "key": call.key,
@@ -170,7 +170,7 @@ class OperatorRequests:
         }
 
     def _rewind(self, call: Rewind) -> dict[str, Any]:
-        client = self._known(call.client_id)
+        client = self._client(call.client_id)
         start = self.questions.position(call.to)
         before = None if client["cursor"] is None else GroupPosition.from_json(client["cursor"])
         epoch, after = self._take(client, start=start, move=True)
@@ -178,7 +178,7 @@ class OperatorRequests:
         return {"from": None if before is None else before.to_json(), "to": after.to_json()}
 
     def _remove(self, client_id: str) -> dict[str, Any]:
-        client = self._known(client_id)
+        client = self._client(client_id)
         # One that was dropped as inactive has to say where it goes on: not where sources are read again.
         epoch, _ = self._take(client, resume=Resume.NOW if client["dropped"] else None)
         self._group.ask(Unsubscribe(client["client_id"], epoch))
@@ -195,10 +195,10 @@ class OperatorRequests:
     def _resolve(self, call: Resolve) -> dict[str, Any]:
         if call.type is not None:
             parse_type(call.type)
-            known = [each["name"].lower() for each in self.questions.joined(call.table)["columns"]]
-            if call.column.lower() not in known:
+            columns = [each["name"].lower() for each in self.questions.joined(call.table)["columns"]]
+            if call.column.lower() not in columns:
                 raise UsageError(
-                    f"{call.table} has no column {call.column}.", hint=f"It has {', '.join(known)}."
+                    f"{call.table} has no column {call.column}.", hint=f"It has {', '.join(columns)}."
                 )
         self._group.ask(ChooseType(call.table, call.column, call.type))
         return self.questions.joined(call.table)

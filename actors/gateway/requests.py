@@ -102,9 +102,9 @@ class Requests:
 
     def filter_of(self, client_id: str, epoch: int) -> str:
         """Return a subscription's filter; ask the group if an earlier gateway made the subscription."""
-        known = self._filters.get((client_id, epoch))
-        if known is not None:
-            return known
+        cached = self._filters.get((client_id, epoch))
+        if cached is not None:
+            return cached
         for client in self._group.status().get("clients", []):
             if (client["client_id"], client["epoch"]) == (client_id, epoch):
                 table_filter = self._filters[client_id, epoch] = str(client["filter"])
@@ -137,7 +137,7 @@ class Requests:
         except ServerUnavailable as error:
             raise self._explained(error) from error
         with self._lock:
-            self._filters = {key: kept for key, kept in self._filters.items() if key[0] != call.client_id}
+            self._filters = {key: cached for key, cached in self._filters.items() if key[0] != call.client_id}
             self._filters[call.client_id, epoch] = call.filter
             if len(self._filters) > FILTERS_MAX:
                 del self._filters[next(iter(self._filters))]

@@ -30,7 +30,7 @@ class ShardActors:
     def __init__(self, prefix: str, shards: Sequence[str]) -> None:
         self._prefix = prefix
         self._launched = list(shards)
-        self._found: dict[str, ActorHandle] = {}
+        self._actors: dict[str, ActorHandle] = {}
 
     def actor(self, shard: str) -> ActorHandle:
         """Return the actor of a shard. A name is given once, so that it stays the right one.
@@ -38,12 +38,12 @@ class ShardActors:
         Raises:
             ShardUnavailable: it has none: it left, or is being launched.
         """
-        if shard not in self._found:
+        if shard not in self._actors:
             try:
-                self._found[shard] = ray.get_actor(self._prefix + shard)
+                self._actors[shard] = ray.get_actor(self._prefix + shard)
             except ValueError as error:
                 raise ShardUnavailable(f"Shard {shard} has no actor.", retry_after_s=0.5) from error
-        return self._found[shard]
+        return self._actors[shard]
 
     def rows_at(self, shard: str) -> RowAddress:
         """Return where the rows of a shard are.
@@ -65,9 +65,9 @@ class ShardActors:
         names = (
             [shard["shard"] for shard in grouped if shard["role"] != "left"] if grouped else self._launched
         )
-        known = {shard["shard"]: shard for shard in grouped}
-        asked: list[tuple[str, Any]] = [(name, self._ask(name)) for name in names]
-        return [self._answer(name, reference, known.get(name, {})) for name, reference in asked]
+        states = {shard["shard"]: shard for shard in grouped}
+        answers: list[tuple[str, Any]] = [(name, self._ask(name)) for name in names]
+        return [self._answer(name, reference, states.get(name, {})) for name, reference in answers]
 
     def _ask(self, shard: str) -> Any:
         try:
@@ -75,22 +75,22 @@ class ShardActors:
         except ShardUnavailable as error:
             return error
 
-    def _answer(self, shard: str, reference: Any, known: Mapping[str, Any]) -> dict[str, Any]:
+    def _answer(self, shard: str, reference: Any, last: Mapping[str, Any]) -> dict[str, Any]:
         try:
             if isinstance(reference, CanalGroupError):
                 raise reference
             with translated(f"Shard {shard}"):
                 state: dict[str, Any] = ray.get(reference, timeout=STATUS_TIMEOUT_S)
         except CanalGroupError as error:
-            return {"shard": shard, "state": "unavailable", "error": f"{error}{_last_answer(known)}"}
+            return {"shard": shard, "state": "unavailable", "error": f"{error}{_last_answer(last)}"}
         return state
 
 
-def _last_answer(known: Mapping[str, Any]) -> str:
+def _last_answer(state: Mapping[str, Any]) -> str:
     """Return a sentence on a shard's last answer to its group, and what it was reading; empty: not known."""
-    answered_us = known.get("answered_us")
+    answered_us = state.get("answered_us")
     if not answered_us:
         return ""
     when = datetime.fromtimestamp(answered_us / 1e6, UTC).isoformat(" ", "milliseconds")
-    reading = known["reading"] or "nothing was read yet"
+    reading = state["reading"] or "nothing was read yet"
     return f" It answered its group last at {when}: {reading}."

@@ -52,10 +52,10 @@ class ShardQuestions:
             SchemaMismatch: the columns of the shards cannot be merged.
         """
         table = TableName.of(name)
-        found = self.definitions(table)
-        if not found:
+        definitions = self.definitions(table)
+        if not definitions:
             raise self._unknown(name)
-        return joined(table, found, (), self.chosen().of(table))
+        return joined(table, definitions, (), self.chosen_types().of(table))
 
     def definitions(self, table: TableName) -> list[Definition]:
         """Return the columns of a table in each shard that has it, by the name that consumers know.
@@ -65,12 +65,12 @@ class ShardQuestions:
         """
         answers = self._ask("describe", table.schema, table.table)
         return [
-            Definition(shard, pa.ipc.read_schema(pa.py_buffer(said)))
+            Definition(shard, pa.ipc.read_schema(pa.py_buffer(schema)))
             for shard, schemas in answers.items()
-            for said in schemas
+            for schema in schemas
         ]
 
-    def chosen(self) -> ChosenTypes:
+    def chosen_types(self) -> ChosenTypes:
         """Return the types that operators chose for columns.
 
         Raises:
@@ -87,9 +87,9 @@ class ShardQuestions:
         Raises:
             UsageError: no shard has such a table.
         """
-        table, chosen = TableName.of(name), self.chosen()
+        table, chosen_types = TableName.of(name), self.chosen_types()
         definitions = self.definitions(table)
-        types = chosen.of(table)
+        types = chosen_types.of(table)
         torn = {column.lower() for column, _ in conflicts(definitions)} - types.keys()
         whole = joined(table, definitions, (), types | dict.fromkeys(torn, pa.null()))
         if not definitions:
@@ -100,7 +100,7 @@ class ShardQuestions:
                 {
                     "name": column.name,
                     "type": None if column.name.lower() in torn else str(column.type),
-                    "chosen": chosen.tables.get(name, {}).get(column.name.lower()),
+                    "chosen": chosen_types.tables.get(name, {}).get(column.name.lower()),
                     "shards": types_by_shard(definitions, column.name),
                 }
                 for column in whole
@@ -153,7 +153,7 @@ class ShardQuestions:
         return self._ask("changes_of", RowKey.parse(key), bytes_max, timeout_s=SEARCH_TIMEOUT_S, only=shard)
 
     def schema(self, shard: str | None) -> dict[str, Any]:
-        """Return what the shards know of their sources' tables, as JSON objects; None: every shard.
+        """Return the shards' definitions of their sources' tables, as JSON objects; None: every shard.
 
         Raises:
             UsageError: there is no such shard.
@@ -195,9 +195,9 @@ class ShardQuestions:
         *arguments: Any,
         timeout_s: float = CALL_TIMEOUT_S,
         only: str | None = None,
-        **named: Any,
+        **keywords: Any,
     ) -> dict[str, Any]:
-        """Return what every shard, or only one, answers, by name; those that left are not asked.
+        """Return the answers of all shards, or of one, by name; those that left are not asked.
 
         Raises:
             UsageError: there is no such shard.
@@ -210,14 +210,14 @@ class ShardQuestions:
             raise UsageError(f"{self._destination} has no shard {only}.", hint=f"It has {', '.join(shards)}.")
         shards = [shard for shard in shards if only in (None, shard)]
         group_of = "search" if method in _SEARCHES else "describe"
-        asked = [
+        references = [
             getattr(self._shards.actor(shard), method)
             .options(concurrency_group=group_of)
-            .remote(*arguments, **named)
+            .remote(*arguments, **keywords)
             for shard in shards
         ]
-        found: dict[str, Any] = {}
-        for shard, reference in zip(shards, asked, strict=True):
+        answers: dict[str, Any] = {}
+        for shard, reference in zip(shards, references, strict=True):
             with translated(f"Shard {shard}"):
-                found[shard] = ray.get(reference, timeout=timeout_s)
-        return found
+                answers[shard] = ray.get(reference, timeout=timeout_s)
+        return answers

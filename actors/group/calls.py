@@ -118,7 +118,7 @@ class GroupCalls:
                 session = await group.leases.session_keeping(client_id)
             if session:
                 await _let_go_consumer_gone(group, client_id, session)
-            group.leases.want(client_id, holder, session, told=not call.finds_session)
+            group.leases.want(client_id, holder, session, announced=not call.finds_session)
             try:
                 return await group.ask(call)
             finally:

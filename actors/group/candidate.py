@@ -44,7 +44,7 @@ class Parts(Protocol):
         """Return the coordinator."""
 
     def store(self, settings: InstanceSettings, elected_by: Coordinator, host: Host) -> EpochStore:
-        """Return what keeps cursors, schema histories and decisions."""
+        """Return the store of cursors, schema histories and decisions."""
 
     def group_settings(self, settings: InstanceSettings) -> GroupSettings:
         """Return the settings of the group's state machine."""
@@ -211,7 +211,7 @@ class Candidate:
         """
         await self._host.blocking(store.claim, epoch)
         subscriptions = await StoredCursors(store, epoch, self._host).load()
-        held = await leases.restore([found.client_id for found in subscriptions])
+        held = await leases.restore([each.client_id for each in subscriptions])
         await self._hear_of_shards(subscriptions, coordinator)
         settings = self._parts.group_settings(self._registration.settings)
         ddl = None
@@ -224,7 +224,7 @@ class Candidate:
             machine, shards, coordinator, store, leases, self._standby, self._broke, self._host
         )
         self.group.losses = LossWarnings(self._standby.destination, subscriptions)
-        consumers = tuple(_consumer(found, held.get(found.client_id)) for found in subscriptions)
+        consumers = tuple(_consumer(each, held.get(each.client_id)) for each in subscriptions)
         self.group.tell(ev.Started(self._host.now_us(), consumers, ddl))
         return self.group
 
@@ -235,7 +235,7 @@ class Candidate:
         """
         until_s = self._loop.time() + REGISTRATION_WAIT_S
         held = {name for each in subscriptions if each.cursor is not None for name in each.cursor.shards}
-        while self._loop.time() < until_s and self._registration.untold(held):
+        while self._loop.time() < until_s and self._registration.unregistered(held):
             await asyncio.sleep(self._tick_s)
             coordinator.check_active()
 
@@ -271,15 +271,15 @@ class Candidate:
             group.end()
 
 
-def _consumer(found: Subscription, lease: ConsumerLease | None) -> ev.ConsumerState:
+def _consumer(subscription: Subscription, lease: ConsumerLease | None) -> ev.ConsumerState:
     """Return a subscription as the previous server left it, with the consumer that holds it."""
     return ev.ConsumerState(
-        found.client_id,
-        found.filter,
-        found.cursor,
+        subscription.client_id,
+        subscription.filter,
+        subscription.cursor,
         holder=lease.holder if lease is not None else "",
         epoch=lease.epoch if lease is not None else 0,
-        dropped=found.dropped,
-        losses=found.losses,
-        quiet_since=found.quiet_since,
+        dropped=subscription.dropped,
+        losses=subscription.losses,
+        quiet_since=subscription.quiet_since,
     )

@@ -76,7 +76,7 @@ class Follower:
         self._skips_told: tuple[SkippedEvent, ...] = ()
         self._now_us = host.now_us
         #: the last sequence that the ring may drop, and the last one that it was told to drop
-        self._done = self._told = NOTHING
+        self._done = self._freed = NOTHING
         #: the RPC connection to the shard, once it is open
         self._rpc: ShardRpc | None = None
         #: when the shard answered last, and what it was reading then, as it said; 0 and empty: it has not
@@ -129,18 +129,18 @@ class Follower:
         if self._telling is not None:
             self._telling.cancel()
             self._telling = None
-        if self._done == self._told:
+        if self._done == self._freed:
             return NOTHING
-        self._told = self._done
+        self._freed = self._done
         return self._done
 
     def _new_skips(self) -> tuple[SkippedEvent, ...] | None:
-        """Return what is left out, if the shard has to be told; if that fails, it is opened again."""
-        known = self._skips.known_of(self._name)
-        if known is None or known == self._skips_told:
+        """Return the skipped events, if the shard has to be told; if that fails, it is opened again."""
+        skips = self._skips.cached_of(self._name)
+        if skips is None or skips == self._skips_told:
             return None
-        self._skips_told = known
-        return known
+        self._skips_told = skips
+        return skips
 
     async def _open(self, position: Position | None, read_to: tuple[Position, ...]) -> Position:
         while True:

@@ -73,7 +73,7 @@ class GroupActor(GroupCalls):
         """Return the shards that wait for an actor, the names of the known ones, and of those that left."""
         group = self._candidate.group
         gone = group.machine.gone if group is not None else []
-        return self._registration.wanted, self._registration.known, gone
+        return self._registration.pending, self._registration.names, gone
 
     async def register(self, shard: ShardSettings) -> None:
         """Register a shard that has an actor; repeating it is harmless.

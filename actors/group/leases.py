@@ -26,7 +26,7 @@ class Leases:
         self._sessions: dict[str, str] = {}
         #: sessions of pending subscriptions, and whether their nodes are removed with them, by
         #: (client_id, holder)
-        self._wanted: dict[tuple[str, str], tuple[str, bool]] = {}
+        self._pending: dict[tuple[str, str], tuple[str, bool]] = {}
         #: as long as somebody waits for one or has it
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -36,8 +36,8 @@ class Leases:
         Args:
             client_ids: the existing subscriptions.
         """
-        found = await self._host.blocking(self._coordinator.consumers)
-        leases = {lease.client_id: lease for lease in found if lease.client_id in client_ids}
+        stored = await self._host.blocking(self._coordinator.consumers)
+        leases = {lease.client_id: lease for lease in stored if lease.client_id in client_ids}
         self._sessions = {lease.client_id: lease.session for lease in leases.values() if lease.session}
         for lease in leases.values():
             if lease.holder and not lease.session:
@@ -48,28 +48,29 @@ class Leases:
         """Return the session of a consumer that made its running node itself; empty: there is none."""
         return await self._host.blocking(self._coordinator.session_keeping, client_id)
 
-    def want(self, client_id: str, holder: str, session: str, *, told: bool = True) -> None:
-        """Note the session of a consumer that is about to subscribe; empty: we keep its node.
+    def want(self, client_id: str, holder: str, session: str, *, announced: bool = True) -> None:
+        """Remember the session of a consumer that is about to subscribe; empty: we keep its node.
 
         Args:
             client_id: the client id.
             holder: the consumer.
             session: its session.
-            told: whether it told the session. If it was found, the consumer does not know of us, and may have
-                made another node by the time that it is released: then that is not removed.
+            announced: whether the consumer told its session. If the session was looked up, the consumer does
+                not know of us, and may have made another node by the time that it is released: then that node
+                is not removed.
         """
-        self._wanted[client_id, holder] = session, told
+        self._pending[client_id, holder] = session, announced
 
     def want_no_more(self, client_id: str, holder: str) -> None:
-        """Remove that note: the subscription is answered."""
-        self._wanted.pop((client_id, holder), None)
+        """Forget that session: the subscription is answered."""
+        self._pending.pop((client_id, holder), None)
 
     async def take(self, client_id: str, holder: str) -> ConsumerLease:
         """Make `holder` the consumer; raises as `Coordinator.lease_consumer`."""
-        session, told = self._wanted.get((client_id, holder), ("", True))
+        session, announced = self._pending.get((client_id, holder), ("", True))
         async with self._lock_of(client_id):
             lease = await self._host.blocking(self._coordinator.lease_consumer, client_id, holder, session)
-        self._sessions[client_id] = session if told else ""
+        self._sessions[client_id] = session if announced else ""
         return lease
 
     def give_up(self, client_id: str) -> str:

@@ -44,34 +44,34 @@ class ShardRegistration:
         self.settings = settings
         self._directory = directory
         #: shards that wait for an actor, their start positions, and the futures that callers wait for
-        self._wanted: dict[str, tuple[ShardSettings, Position | None, asyncio.Future[Any]]] = {}
+        self._pending: dict[str, tuple[ShardSettings, Position | None, asyncio.Future[Any]]] = {}
 
     @property
-    def wanted(self) -> list[ShardSettings]:
+    def pending(self) -> list[ShardSettings]:
         """The shards that wait for an actor."""
-        return [shard for shard, _, _ in self._wanted.values()]
+        return [shard for shard, _, _ in self._pending.values()]
 
     @property
-    def known(self) -> list[str]:
+    def names(self) -> list[str]:
         """The names of the registered shards."""
         return [shard.name for shard in self.settings.shards]
 
-    def untold(self, names: Iterable[str]) -> list[str]:
+    def unregistered(self, names: Iterable[str]) -> list[str]:
         """Return those of `names` that have an actor and are not registered."""
-        return [name for name in names if name not in self.known and self._has_actor(name)]
+        return [name for name in names if name not in self.names and self._has_actor(name)]
 
     def keep_those_with_actors(self) -> list[tuple[str, ShardChannel]]:
         """Drop shards without an actor, which were removed; return the others with their channels."""
-        found = []
+        channels = []
         for shard in self.settings.shards:
             try:
-                found.append((shard, self._directory.find(shard.name)))
+                channels.append((shard, self._directory.find(shard.name)))
             except ShardUnavailable as error:
                 _log.warning(
                     "continues without a shard: %s", error, extra={"destination": self.settings.destination}
                 )
-        self.settings = self.settings.model_copy(update={"shards": tuple(shard for shard, _ in found)})
-        return [(shard.name, channel) for shard, channel in found]
+        self.settings = self.settings.model_copy(update={"shards": tuple(shard for shard, _ in channels)})
+        return [(shard.name, channel) for shard, channel in channels]
 
     async def want(
         self, definition: dict[str, Any], start: Position | None, group: ActiveGroup
@@ -83,20 +83,20 @@ class ShardRegistration:
             UsageError: the name belongs to an existing shard, or to one that left.
             ServerUnavailable: the process that launched us made no actor for it in time.
         """
-        wanted = added_shard(self.settings, definition)
-        if any(is_same_shard(wanted, shard) for shard in self.settings.shards):
-            state = group.state_of_shard(wanted.name)
+        added = added_shard(self.settings, definition)
+        if any(is_same_shard(added, shard) for shard in self.settings.shards):
+            state = group.state_of_shard(added.name)
             # The settings keep a shard that left, until its actor has ended or the server restarts.
             if state.get("role") != Role.LEFT:
                 return state
-        group.machine.check_name(wanted.name)
-        if wanted.name not in self._wanted:
-            self._wanted[wanted.name] = wanted, start, asyncio.get_running_loop().create_future()
-        waiting = self._wanted[wanted.name][2]
+        group.machine.check_name(added.name)
+        if added.name not in self._pending:
+            self._pending[added.name] = added, start, asyncio.get_running_loop().create_future()
+        waiting = self._pending[added.name][2]
         done, _ = await asyncio.wait([waiting], timeout=REGISTRATION_WAIT_S)
         if not done:
             raise ServerUnavailable(
-                f"The process that launched {self.settings.destination} has made no actor for {wanted.name}.",
+                f"The process that launched {self.settings.destination} has made no actor for {added.name}.",
                 hint="Check that `canal-group serve` is running. The shard joins once it answers.",
             )
         outcome: dict[str, Any] | UsageError = await waiting
@@ -114,7 +114,7 @@ class ShardRegistration:
         Raises:
             UsageError: the group refuses it; nothing was changed.
         """
-        _, start, waiting = self._wanted.pop(shard.name, (shard, None, None))
+        _, start, waiting = self._pending.pop(shard.name, (shard, None, None))
         error = await self._enter(shard, start, group)
         if waiting is not None and not waiting.done():
             joined = group.state_of_shard(shard.name) if group is not None else {"shard": shard.name}
@@ -126,7 +126,7 @@ class ShardRegistration:
         self, shard: ShardSettings, start: Position | None, group: ActiveGroup | None
     ) -> UsageError | None:
         """Add a shard, unless it is known; return the error if it is refused."""
-        if shard.name in self.known:
+        if shard.name in self.names:
             return None
         before = self.settings
         with_it = before.model_copy(update={"shards": (*before.shards, shard)})

@@ -54,40 +54,40 @@ class ServerIdentity:
 
 def coordinator(settings: InstanceSettings, identity: ServerIdentity, host: Host) -> Coordinator:
     """Return the coordinator of the settings."""
-    chosen = settings.coordination
-    if isinstance(chosen, LocalSettings):
-        return LocalCoordinator(settings.destination, chosen.folder)
+    coordination = settings.coordination
+    if isinstance(coordination, LocalSettings):
+        return LocalCoordinator(settings.destination, coordination.folder)
     return ZooKeeperCoordinator(
         identity.zookeeper_hosts,
         settings.destination,
         identity.address,
         identity.owner,
         canal_address=identity.canal_address,
-        prefix=chosen.prefix,
-        session_timeout_s=chosen.session_timeout_s,
-        login=zookeeper_login(chosen),
+        prefix=coordination.prefix,
+        session_timeout_s=coordination.session_timeout_s,
+        login=zookeeper_login(coordination),
         host=host,
     )
 
 
 def store(settings: InstanceSettings, elected_by: Coordinator, host: Host) -> EpochStore:
-    """Return what keeps cursors, schema histories and decisions, as the settings say of cursors."""
-    kept: EpochStore
+    """Return the store of cursors, schema histories and decisions that the settings of cursors name."""
+    inner: EpochStore
     match settings.cursor:
         case MemoryCursorSettings():
             return MemoryStore()
         case FileCursorSettings(folder=folder, flush_s=flush_s):
-            kept = FileStore(settings.destination, folder)
+            inner = FileStore(settings.destination, folder)
         case ZookeeperCursorSettings(flush_s=flush_s):
             if not isinstance(elected_by, ZooKeeperCoordinator):
                 raise ConfigError(
                     "Cursors in ZooKeeper need coordination by ZooKeeper.",
                     hint="Set coordination, or cursor.kind.",
                 )
-            kept = ZooKeeperStore(elected_by.connection, elected_by.connection.tree)
+            inner = ZooKeeperStore(elected_by.connection, elected_by.connection.tree)
         case unknown:
             assert_never(unknown)
-    return kept if flush_s is None else PeriodicStore(kept, CURSORS, flush_s, host)
+    return inner if flush_s is None else PeriodicStore(inner, CURSORS, flush_s, host)
 
 
 def switch(settings: InstanceSettings) -> Switch:
@@ -96,24 +96,24 @@ def switch(settings: InstanceSettings) -> Switch:
     Raises:
         ConfigError: the settings do not tell where its servers look for a stop mark.
     """
-    chosen, destination = settings.coordination, settings.destination
-    if isinstance(chosen, LocalSettings):
-        if chosen.folder is None:
+    coordination, destination = settings.coordination, settings.destination
+    if isinstance(coordination, LocalSettings):
+        if coordination.folder is None:
             raise ConfigError(
                 f"{destination} is coordinated in memory, where a stop mark cannot be stored.",
                 hint="Stop its server, or set coordination.folder.",
             )
-        return LocalSwitch(chosen.folder, destination)
-    if isinstance(chosen, EmbeddedSettings):
-        if chosen.port == 0:
+        return LocalSwitch(coordination.folder, destination)
+    if isinstance(coordination, EmbeddedSettings):
+        if coordination.port == 0:
             raise ConfigError(
                 f"{destination}'s embedded ZooKeeper takes a free port, which only its server knows.",
                 hint="Set coordination.port, or pass --zookeeper host:port.",
             )
-        hosts = f"{LOOPBACK}:{chosen.port}"
+        hosts = f"{LOOPBACK}:{coordination.port}"
     else:
-        hosts = chosen.hosts
-    return ZooKeeperSwitch(hosts, destination, chosen.prefix, zookeeper_login(chosen))
+        hosts = coordination.hosts
+    return ZooKeeperSwitch(hosts, destination, coordination.prefix, zookeeper_login(coordination))
 
 
 def grants(settings: InstanceSettings, operator_token: str | None = None) -> Grants:
@@ -175,10 +175,10 @@ def _tls(ssl: GatewaySslSettings | None, key: str) -> GatewayTls | None:
     return tls
 
 
-def zookeeper_login(chosen: ZookeeperSettings | EmbeddedSettings) -> ZooKeeperLogin:
+def zookeeper_login(coordination: ZookeeperSettings | EmbeddedSettings) -> ZooKeeperLogin:
     """Return how to log in at the ZooKeeper of the settings."""
-    ssl = chosen.ssl if isinstance(chosen, ZookeeperSettings) else None
-    login = ZooKeeperLogin(chosen.user or "", chosen.password.get_secret_value())
+    ssl = coordination.ssl if isinstance(coordination, ZookeeperSettings) else None
+    login = ZooKeeperLogin(coordination.user or "", coordination.password.get_secret_value())
     if ssl is None:
         return login
     ca, cert, key = (None if file is None else str(file) for file in (ssl.ca, ssl.cert, ssl.key))
@@ -187,8 +187,8 @@ def zookeeper_login(chosen: ZookeeperSettings | EmbeddedSettings) -> ZooKeeperLo
 
 def embedded(settings: InstanceSettings) -> EmbeddedSettings | None:
     """Return the settings of the ZooKeeper server to start on this machine; None if there is none."""
-    chosen = settings.coordination
-    return chosen if isinstance(chosen, EmbeddedSettings) else None
+    coordination = settings.coordination
+    return coordination if isinstance(coordination, EmbeddedSettings) else None
 
 
 def group_settings(settings: InstanceSettings) -> GroupSettings:

@@ -79,8 +79,8 @@ class FileStore:
                 files = [file.name for file in self._folder.iterdir()]
             except OSError as error:
                 raise ConfigError(f"{self._folder} cannot be read ({error.strerror}).") from error
-        named = (name for name in files if name.startswith(begin) and name.endswith(end))
-        return sorted(name.removeprefix(begin).removesuffix(end) for name in named)
+        matching = (name for name in files if name.startswith(begin) and name.endswith(end))
+        return sorted(name.removeprefix(begin).removesuffix(end) for name in matching)
 
     def get(self, key: Key, epoch: int) -> str | None:
         """Return a value; None if there is none."""

@@ -57,7 +57,7 @@ class MemoryStore:
             self._values.pop(key, None)
 
     def where(self, key: Key) -> str:
-        """Return the key: there is no other place."""
+        """Return the key: a value has no other address."""
         return str(key)
 
     def flush(self, epoch: int) -> None:

@@ -50,7 +50,7 @@ class PeriodicStore:
         self._writing = host.lock()
         self._epoch = 0
         #: what was put last
-        self._known: dict[Key, str] = {}
+        self._texts: dict[Key, str] = {}
         #: keys whose last value is not in the store, and since when, seconds of the host's clock
         self._waiting: dict[Key, float] = {}
         #: keys whose last immediate write may or may not have been done
@@ -95,16 +95,16 @@ class PeriodicStore:
             return
         with self._lock:
             self._check(epoch, str(key))
-            if may_wait and key in self._known and key not in self._unsure:
+            if may_wait and key in self._texts and key not in self._unsure:
                 since = self._waiting.setdefault(key, self._clock_s())
-                self._known[key] = text
+                self._texts[key] = text
                 if self._clock_s() - since < OVERDUE_FLUSHES * self._flush_s:
                     return
         with self._writing:
             with self._lock:
                 # Another epoch may have been claimed meanwhile, under which nothing of this one is kept.
                 self._check(epoch, str(key))
-                self._known[key] = text
+                self._texts[key] = text
                 self._unsure.add(key)
                 self._waiting.setdefault(key, self._clock_s())
             self._write(key, text, epoch)
@@ -127,11 +127,11 @@ class PeriodicStore:
         with self._writing:
             self._store.delete(key, epoch)
             with self._lock:
-                self._known.pop(key, None)
+                self._texts.pop(key, None)
                 self._written(key)
 
     def where(self, key: Key) -> str:
-        """Return the place of a value in the store."""
+        """Return the address of a value in the store."""
         return self._store.where(key)
 
     def flush(self, epoch: int) -> None:
@@ -175,7 +175,7 @@ class PeriodicStore:
 
     def _enter(self, epoch: int) -> None:
         if epoch != self._epoch:
-            self._epoch, self._known, self._waiting, self._fenced = epoch, {}, {}, None
+            self._epoch, self._texts, self._waiting, self._fenced = epoch, {}, {}, None
             self._unsure.clear()
 
     def _written(self, key: Key) -> None:
@@ -193,10 +193,10 @@ class PeriodicStore:
             with self._lock:
                 if key not in self._waiting:
                     return
-                text, epoch = self._known[key], self._epoch
+                text, epoch = self._texts[key], self._epoch
             self._write(key, text, epoch)
             with self._lock:
-                if self._known[key] is text:
+                if self._texts[key] is text:
                     self._written(key)
                 else:
                     self._waiting[key] = self._clock_s()

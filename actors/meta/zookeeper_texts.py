@@ -50,7 +50,7 @@ class TextNodes:
     Every call raises KeyError, TypeError, ValueError, RecursionError or zlib.error if a node is damaged.
 
     Args:
-        read: returns a node's data, or None.
+        read_node: returns a node's data, or None.
         write: makes changes in one transaction, if an epoch is current, as `FencedNodes.write`.
         bytes_max: limit of a node's data, and of a transaction's.
         added_bytes: bytes of a node from which on the next addition begins another one.
@@ -58,17 +58,17 @@ class TextNodes:
 
     def __init__(
         self,
-        read: Callable[[str], bytes | None],
+        read_node: Callable[[str], bytes | None],
         write: Callable[[int, Sequence[tuple[str, bytes | None]]], None],
         bytes_max: int = BYTES_MAX,
         added_bytes: int = ADDED_BYTES,
     ) -> None:
-        self._read_node = read
+        self._read_node = read_node
         self._write_nodes = write
         self._bytes_max, self._added_bytes = bytes_max, added_bytes
 
     def names(self, children: Iterable[str]) -> list[str]:
-        """Return which of a parent's children are texts, and not parts of them."""
+        """Return the names of a parent's children that are texts, and not parts of texts."""
         return [name for name in children if ":" not in name]
 
     def read(self, node: str) -> str | None:
@@ -83,7 +83,7 @@ class TextNodes:
         return text.decode()
 
     def write(self, node: str, text: str, epoch: int) -> None:
-        """Write a text in place of the one before."""
+        """Write a text over the one before."""
         before = self._listed(node)
         data = zlib.compress(text.encode())
         pieces = [data[at : at + self._bytes_max] for at in range(0, len(data), self._bytes_max)]
@@ -137,7 +137,7 @@ class TextNodes:
 
 
 def unpacked(data: bytes, bytes_max: int) -> bytes:
-    """Return what compressed data holds.
+    """Return decompressed data.
 
     Raises:
         ValueError: it is cut off, or unpacks to more than `bytes_max`.

@@ -36,8 +36,8 @@ def others_may_write(folder: Path) -> bool:
     Raises:
         OSError: there is no such folder.
     """
-    known = folder.stat()
-    return known.st_uid not in (0, os.geteuid()) or bool(known.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+    status = folder.stat()
+    return status.st_uid not in (0, os.geteuid()) or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
 def open_lock(file: Path) -> int:
@@ -47,8 +47,8 @@ def open_lock(file: Path) -> int:
         OSError: it cannot be opened, or it is a link.
     """
     fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE)
-    known = os.fstat(fd)
-    if known.st_uid == os.geteuid() and stat.S_IMODE(known.st_mode) != PRIVATE:
+    status = os.fstat(fd)
+    if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) != PRIVATE:
         os.fchmod(fd, PRIVATE)
     return fd
 

@@ -56,7 +56,7 @@ class ActorLog:
 
     level: LogLevel
     destination: str
-    #: None: it is no shard's
+    #: None: it is not a shard's
     shard: str | None = None
 
     def set_up(self) -> None:
@@ -84,13 +84,13 @@ class LineFormatter(logging.Formatter):
     """Formats records as `actors.process.log_line` says.
 
     Args:
-        chosen: text or JSON.
+        log_format: text or JSON.
         origin: fields that all records of this process have, unless they say otherwise.
     """
 
-    def __init__(self, chosen: LogFormat, origin: Mapping[str, Any]) -> None:
+    def __init__(self, log_format: LogFormat, origin: Mapping[str, Any]) -> None:
         super().__init__()
-        self._line = json_line if chosen is LogFormat.JSON else text_line
+        self._line = json_line if log_format is LogFormat.JSON else text_line
         self._origin = dict(origin)
 
     def format(self, record: logging.LogRecord) -> str:

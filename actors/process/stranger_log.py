@@ -19,7 +19,7 @@ CHARS_MAX: Final = 500
 def stranger_log(name: str, clock: Callable[[], float] = clock_s) -> logging.Logger:
     """Return the logger of this name, whose lines are bounded from now on."""
     logger = logging.getLogger(name)
-    if not any(isinstance(found, _Bound) for found in logger.filters):
+    if not any(isinstance(each, _Bound) for each in logger.filters):
         logger.addFilter(_Bound(clock))
     return logger
 

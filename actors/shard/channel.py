@@ -103,9 +103,9 @@ class RayShardRpc:
 
     def free(self, epoch: int, generation: int, sequence: int) -> None:
         """Let the ring drop everything up to and including `sequence`."""
-        told: asyncio.Future[Any] = self._rpc.ask("free", epoch, generation, sequence)
+        call: asyncio.Future[Any] = self._rpc.ask("free", epoch, generation, sequence)
         # If the connection breaks, the poll reports it.
-        told.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
+        call.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
 
     def close(self) -> None:
         """Close the connection."""

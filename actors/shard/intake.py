@@ -51,7 +51,7 @@ class IntakeState(StrEnum):
 
 
 class Intake:
-    """Reads a source from a position on into a ring; see the module's rules.
+    """Reads a source from a position on into a ring; the module's docstring says how long one lives.
 
     Args:
         shard: its name, for the log.
@@ -87,7 +87,7 @@ class Intake:
         #: source clock minus local clock, microseconds
         self.skew_us = 0
         self.server_version = ""
-        #: row changes and statements stored so far
+        #: row changes and statements stored since the intake was opened
         self.rows = 0
         #: commit time of the last stored transaction
         self.commit_us = 0
@@ -102,7 +102,7 @@ class Intake:
         self._reader = make_reader(self)
         self._start = start
         self._opened: Position | None = None
-        self._known = host.event()
+        self._outcome = host.event()
         self._closing = host.event()
         #: set when a reader that has stopped is to try again at once
         self._retrying = host.event()
@@ -121,7 +121,7 @@ class Intake:
         """Note where the stream begins (the reader calls this)."""
         if self._opened is None:
             self._opened = position
-            self._known.set()
+            self._outcome.set()
 
     def opened_at(self, timeout_s: float) -> Position:
         """Wait until it is known where the stream begins, and return that position.
@@ -130,7 +130,7 @@ class Intake:
             DataError: the source cannot be read.
             ShardUnavailable: it is not known within `timeout_s`.
         """
-        self._known.wait(timeout_s)
+        self._outcome.wait(timeout_s)
         if self._opened is not None:
             return self._opened
         if isinstance(self.error, DataError):
@@ -164,8 +164,8 @@ class Intake:
         # A shard's files follow each other: each begins where the index changes.
         first = np.flatnonzero(np.diff(files, prepend=files[:1] + 1))
         names = [run.names[index] for index in files[first].tolist()]
-        known = self._reader.created
-        return {name: known[name] for name in names if name in known}
+        times = self._reader.created
+        return {name: times[name] for name in names if name in times}
 
     def low_watermark_us(self) -> int | None:
         """Return the low watermark of an idle source, if every header before it was handed out; else None."""
@@ -246,13 +246,13 @@ class Intake:
         self.ring.wake()
 
     def connected(self, skew_us: int, server_version: str) -> None:
-        """Note that the source streams."""
+        """Set the state: the source streams."""
         self.state, self.error = IntakeState.STREAMING, None
         self.skew_us, self.server_version = skew_us, server_version
         _log.info("connected server=%s skew_us=%d", server_version, skew_us, extra={"shard": self._shard})
 
     def disconnected(self, error: RetryableError, retry_after_s: float) -> None:
-        """Note that the source is disconnected."""
+        """Set the state: the source is disconnected."""
         self.state, self.error = IntakeState.CONNECTING, error
         self._counters.disconnected()
         _log.warning(
@@ -286,7 +286,7 @@ class Intake:
             start = self._reader.position or self._start
 
     def _end(self, error: ShardUnavailable) -> None:
-        """Note that the source has to be opened again, or that the ring was closed under the reader."""
+        """Set the state: the source has to be opened again, or the ring was closed under the reader."""
         if not self._closing.is_set():
             self.ended = self.error = error
             self.state = IntakeState.CONNECTING
@@ -300,10 +300,10 @@ class Intake:
                 process(chunk.only(index))
             except DataError as found:
                 file = chunk.names[header["file"]]
-                place = {"file": file, "offset": int(header["begin_offset"]), "skippable": 1}
+                located = {"file": file, "offset": int(header["begin_offset"]), "skippable": 1}
                 handed_over = int(not header["flags"] & Flag.BEGIN)
                 created_s = self._reader.created.get(file, 0)
-                details = {**found.details, **place, "handed_over": handed_over, "created_s": created_s}
+                details = {**found.details, **located, "handed_over": handed_over, "created_s": created_s}
                 return type(found)(found.message, hint=found.hint, **details)
         return error
 
@@ -322,7 +322,7 @@ class Intake:
         error = self._explained(error)
         self.state, self.error = IntakeState.STOPPED, error
         self._counters.stopped_at(error)
-        self._known.set()
+        self._outcome.set()
         self.ring.wake()
         if not self._closing.is_set():
             _log.error("stopped: %s", error, extra={"shard": self._shard})

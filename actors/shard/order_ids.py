@@ -1,8 +1,8 @@
 """The global ids that a shard's transactions write, for a group that is ordered by id (`merge.order_by`).
 
 A row writes an id if it is inserted with one, or if an update gives it another one. A deleted row, and an
-updated one that keeps its id, write none: that id was generated for an earlier transaction. NULL is no id. A
-header gets the greatest id that its rows write.
+updated one that keeps its id, write none: that id was generated for an earlier transaction. NULL is not an
+id. A header gets the greatest id that its rows write.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class OrderIds:
         """Set `order_id` of a chunk's headers, in place.
 
         Raises:
-            DataError: a table lacks the column, it is no integer, or a row has an id that cannot order it.
+            DataError: a table lacks the column, the column is not an integer, or an id cannot order its row.
         """
         for table in chunk.tables:
             column = self._column_of(table.name)
@@ -50,9 +50,9 @@ class OrderIds:
                 continue
             headers = table.rows.column("_header").to_numpy()
             ids, writes = self._written(chunk, table, column)
-            found = np.zeros(len(chunk.headers), dtype=np.int64)
-            np.maximum.at(found, headers[writes], ids[writes].astype(np.int64))
-            chunk.headers["order_id"] = np.maximum(chunk.headers["order_id"], found)
+            order_ids = np.zeros(len(chunk.headers), dtype=np.int64)
+            np.maximum.at(order_ids, headers[writes], ids[writes].astype(np.int64))
+            chunk.headers["order_id"] = np.maximum(chunk.headers["order_id"], order_ids)
 
     def _find(self, name: TableName) -> str | None:
         matching = (column for pattern, column in self._columns if pattern.groups(str(name)) is not None)
@@ -63,11 +63,11 @@ class OrderIds:
     ) -> tuple[NDArray[np.integer[Any]], NDArray[np.bool_]]:
         """Return for each row the value of the column, and whether the row writes it as an id."""
         rows = table.rows
-        place = self._place(chunk, table, column)
-        before, after = (pc.struct_field(rows.column(image), [place]) for image in ("before", "after"))
+        index = self._index(chunk, table, column)
+        before, after = (pc.struct_field(rows.column(image), [index]) for image in ("before", "after"))
         op = rows.column("_op").to_numpy()
         absent = absent_in(rows, "after")
-        if absent is not None and (lacking := (op == Op.INSERT) & absent[:, place]).any():
+        if absent is not None and (lacking := (op == Op.INSERT) & absent[:, index]).any():
             raise self._error(
                 chunk,
                 table,
@@ -76,9 +76,9 @@ class OrderIds:
                 int(np.argmax(lacking)),
             )
         # What the image before does not say is null in it: then the update did write the column.
-        kept = pc.fill_null(pc.equal(before, after), False).to_numpy(zero_copy_only=False)
+        unchanged = pc.fill_null(pc.equal(before, after), False).to_numpy(zero_copy_only=False)
         has_one = pc.is_valid(after).to_numpy(zero_copy_only=False)
-        writes = has_one & ((op == Op.INSERT) | ((op == Op.UPDATE) & ~kept))
+        writes = has_one & ((op == Op.INSERT) | ((op == Op.UPDATE) & ~unchanged))
         ids = pc.fill_null(after, 0).to_numpy()
         wrong = writes & ((ids < 1) | (ids > ID_MAX))
         if wrong.any():
@@ -92,20 +92,20 @@ class OrderIds:
             )
         return ids, writes
 
-    def _place(self, chunk: Chunk, table: TableRows, column: str) -> int:
+    def _index(self, chunk: Chunk, table: TableRows, column: str) -> int:
         """Return the index of the column in the table."""
         image = table.rows.schema.field("after").type
-        place = image.get_field_index(column)
+        index = image.get_field_index(column)
         hint = "Correct merge.order_by: it names a column of integers in each table that it matches."
-        if place < 0:
+        if index < 0:
             names = ", ".join(field.name for field in image)
             raise self._error(chunk, table, f"{table.name} has no column {column}, but {names}", hint, 0)
-        if not pa.types.is_integer(image.field(place).type):
-            kind = image.field(place).type
+        if not pa.types.is_integer(image.field(index).type):
+            kind = image.field(index).type
             raise self._error(
-                chunk, table, f"column {column} of {table.name} is no integer, but {kind}", hint, 0
+                chunk, table, f"column {column} of {table.name} is not an integer, but {kind}", hint, 0
             )
-        return int(place)
+        return int(index)
 
     def _error(self, chunk: Chunk, table: TableRows, what: str, hint: str, row: int) -> DataError:
         header = chunk.headers[table.rows.column("_header")[row].as_py()]

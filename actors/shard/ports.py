@@ -25,7 +25,7 @@ class ShardRpc(Protocol):
         done: int,
         skips: Sequence[SkippedEvent] | None = None,
     ) -> Awaitable[ShardReport]:
-        """Return what the shard reports, see `actors.shard.shard.Shard.poll`.
+        """Return the shard's report, see `actors.shard.shard.Shard.poll`.
 
         Raises:
             CanalGroupError: the shard's own, or ServerUnavailable if it is unknown whether the call arrived.

@@ -9,7 +9,7 @@ from merge.errors import CanalGroupError
 from merge.values.header import HeaderRun
 from merge.values.history_text import HistoryText
 
-#: in place of a sequence, if there is none
+#: stands for a sequence, if there is none
 NOTHING = -1
 
 

@@ -30,7 +30,7 @@ from merge.values.header import gtid_text
 
 #: most changes that an answer holds; older ones are left out
 CHANGES_MAX: Final = 10
-#: largest part of a binlog that is searched, bytes; so much room is needed for temporary files
+#: largest part of a binlog that is searched, bytes; temporary files need as many
 SEARCH_BYTES_MAX: Final = 1 << 30
 
 
@@ -47,7 +47,7 @@ def changes_of(
     `changes` has at most `CHANGES_MAX`, the oldest first: `gtid` (empty: none), `file`, `offset` of its
     transaction, `commit_us`, `op`, and `kept`: whether the rules of tables keep it. `files` are those that
     were searched, `unknown` is how many changes of the table could not be compared, because its primary key
-    at that place is not known.
+    at that offset is not known.
 
     Args:
         source: a server or files.
@@ -68,26 +68,28 @@ def changes_of(
             hint=f"Expected 1 to {SEARCH_BYTES_MAX} bytes for each shard.",
         )
     processing = processing or Processing()
-    found: deque[dict[str, Any]] = deque(maxlen=CHANGES_MAX)
+    changes: deque[dict[str, Any]] = deque(maxlen=CHANGES_MAX)
     unknown = 0
     with tempfile.TemporaryDirectory() as folder, _lookup(source) as lookup:
         files = _tail(source, Path(folder), bytes_max)
-        read = BinlogFiles(
+        reader = BinlogFiles(
             files,
             lambda schema, table: key.table if select(schema, table) == key.table else None,
             lookup=lookup,
             verbatim=True,
             original_times=source.commit_times.original,
         )
-        for chunk in map(view.apply, read):
+        for chunk in map(view.apply, reader):
             for table in chunk.tables:
-                places = key.changes(table.rows)
-                if places is None:
+                matches = key.changes(table.rows)
+                if matches is None:
                     unknown += table.rows.num_rows
-                elif places.any():
-                    kept = _kept(processing, chunk)
-                    found.extend(_change(chunk, table, row, kept) for row in places.nonzero()[0].tolist())
-    return {"changes": list(found), "files": [file.name for file in files], "unknown": unknown}
+                elif matches.any():
+                    kept_rows = _kept(processing, chunk)
+                    changes.extend(
+                        _change(chunk, table, row, kept_rows) for row in matches.nonzero()[0].tolist()
+                    )
+    return {"changes": list(changes), "files": [file.name for file in files], "unknown": unknown}
 
 
 def _kept(processing: Processing, chunk: Chunk) -> set[tuple[int, int]]:
@@ -97,10 +99,10 @@ def _kept(processing: Processing, chunk: Chunk) -> set[tuple[int, int]]:
     except DataError:
         return set()
     columns = ([each.rows.column(name).to_numpy() for name in ("_header", "_row")] for each in tables)
-    return {place for each in columns for place in zip(*(part.tolist() for part in each), strict=True)}
+    return {row for each in columns for row in zip(*(part.tolist() for part in each), strict=True)}
 
 
-def _change(chunk: Chunk, table: TableRows, row: int, kept: set[tuple[int, int]]) -> dict[str, Any]:
+def _change(chunk: Chunk, table: TableRows, row: int, kept_rows: set[tuple[int, int]]) -> dict[str, Any]:
     index, ordinal = (table.rows.column(name)[row].as_py() for name in ("_header", "_row"))
     header = chunk.headers[index]
     return {
@@ -109,7 +111,7 @@ def _change(chunk: Chunk, table: TableRows, row: int, kept: set[tuple[int, int]]
         "offset": int(header["begin_offset"]),
         "commit_us": int(header["commit_us"]),
         "op": Op(table.rows.column("_op")[row].as_py()).name,
-        "kept": (index, ordinal) in kept,
+        "kept": (index, ordinal) in kept_rows,
     }
 
 
@@ -121,7 +123,7 @@ def _tail(source: SourceAddress | FilesSource, folder: Path, bytes_max: int) -> 
 
 @contextlib.contextmanager
 def _lookup(source: SourceAddress | FilesSource) -> Iterator[TableLookup]:
-    """Return what describes tables as they are now, where the binlog does not."""
+    """Return a lookup of tables as they are now, for binlogs that do not describe them."""
     address = source.lookup if isinstance(source, FilesSource) else source
     if address is None:
         yield NoLookup()

@@ -370,7 +370,7 @@ class Shard:
             UsageError: a part of them is acknowledged already.
         """
         ring = self._current(ticket.epoch, ticket.generation).intake.ring
-        return gather(ring.fetch(ticket.begin, ticket.end), ticket.wanted)
+        return gather(ring.fetch(ticket.begin, ticket.end), ticket.selection)
 
     def describe(self, schema: str, table: str) -> list[bytes]:
         """Return a table's definitions, see `ShardSource.describe`."""
@@ -389,7 +389,7 @@ class Shard:
         return self._source.changes_of(key, bytes_max)
 
     def schema(self) -> list[dict[str, Any]]:
-        """Return what is known of the source's tables, see `ShardSource.schema`."""
+        """Return the definitions of the source's tables, see `ShardSource.schema`."""
         return self._source.schema()
 
     def rebuild_schema(self) -> dict[str, Any]:
@@ -409,7 +409,7 @@ class Shard:
         state = held.intake.describe() if held is not None else {"state": "closed", "error": None}
         return {
             "shard": self._name,
-            "source": self._source.place,
+            "source": self._source.location,
             "failover": self._source.failover(),
             "definitions": self._source.definitions(),
             "pid": os.getpid(),

@@ -83,9 +83,9 @@ class ShardCounters:
         elif isinstance(error, DefinitionContradicted):
             self._contradicted[str(error.details.get("table", OTHER))] += 1
 
-    def ended(self, read: ReadCounts) -> None:
+    def ended(self, counts: ReadCounts) -> None:
         """Count what a reader read that has ended."""
-        self._read = self._read + read
+        self._read = self._read + counts
 
     def describe(self, reading: ReadCounts) -> dict[str, Any]:
         """Return the counts as a JSON object.
@@ -93,18 +93,18 @@ class ShardCounters:
         Args:
             reading: what the reader has read that has not ended.
         """
-        read = self._read + reading
+        counts = self._read + reading
         return {
             "transactions": self._transactions,
             "statements": self._statements,
             "rows": {name: int(self._rows[op]) for op, name in _KINDS.items()},
             "decoded_bytes": self._bytes,
-            "read_bytes": read.read_bytes,
-            "zero_dates": read.zero_dates,
-            "invalid_text": read.invalid_text,
-            "ignored_events": dict(read.ignored_events),
-            "skipped_events": dict(read.skipped_events),
-            "long_statements": read.long_statements,
+            "read_bytes": counts.read_bytes,
+            "zero_dates": counts.zero_dates,
+            "invalid_text": counts.invalid_text,
+            "ignored_events": dict(counts.ignored_events),
+            "skipped_events": dict(counts.skipped_events),
+            "long_statements": counts.long_statements,
             "unsupported_events": dict(self._unsupported),
             "contradicted_definitions": dict(self._contradicted),
             "reconnects": self._reconnects,
@@ -122,5 +122,5 @@ class ShardCounters:
             return dict.fromkeys(QUANTILES)
         delays = delays[np.argsort(delays[:, 0])]
         upto = np.cumsum(delays[:, 1])
-        places = np.searchsorted(upto, np.array(list(QUANTILES.values())) * upto[-1])
-        return {name: float(delays[place, 0] / 1e6) for name, place in zip(QUANTILES, places, strict=True)}
+        indexes = np.searchsorted(upto, np.array(list(QUANTILES.values())) * upto[-1])
+        return {name: float(delays[index, 0] / 1e6) for name, index in zip(QUANTILES, indexes, strict=True)}

@@ -51,12 +51,12 @@ class ShardSource:
     def __init__(self, wiring: ShardWiring) -> None:
         self._wiring = wiring
         self._name = wiring.source.name
-        chosen = wiring.filter
+        settings = wiring.filter
         self._sink = Sink(
-            chosen.white, chosen.black, [Route(route.match, route.to) for route in chosen.routes]
+            settings.white, settings.black, [Route(route.match, route.to) for route in settings.routes]
         )
-        self._view = view_of(chosen)
-        self._processing = processing_of(chosen)
+        self._view = view_of(settings)
+        self._processing = processing_of(settings)
         self._order_ids = OrderIds(self._name, wiring.merge.order_by) if wiring.merge.order_by else None
         #: whether the group has to know which tables the source has
         self._follows_tables = wiring.merge.ddl == "last"
@@ -71,19 +71,19 @@ class ShardSource:
         #: up to where client ids have read, for the next reader
         self.read_to: tuple[Position, ...] = ()
         if not isinstance(wiring.source, FilesSource):
-            self._hosts = SourceHosts([wiring.source, *wiring.standbys], wiring.reader.detecting)
+            self._hosts = SourceHosts([wiring.source, *wiring.replicas], wiring.reader.detecting)
             self._definitions = SourceDefinitions(
                 self._name,
                 self._sink.select,
                 confirm_s=wiring.reader.confirm_s,
                 statement_chars_max=wiring.reader.statement_chars_max,
                 # Rules follow a table through statements.
-                always=self._follows_tables or bool(chosen.tables),
+                always=self._follows_tables or bool(settings.tables),
                 protects=self._processing.protects,
             )
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """What is read now: host and port, or files."""
         return self._read.place
 
@@ -124,7 +124,7 @@ class ShardSource:
         return Skips.of_server(self._skipped, server)
 
     def process(self, chunk: Chunk) -> Chunk:
-        """Return what is stored of a chunk: what consumers see, with its ids, if they order the group.
+        """Return a chunk as it is stored: as consumers see it, with its ids, if they order the group.
 
         Raises:
             DataError: it is not known what consumers see, the ids cannot be read, or the rules cannot be
@@ -152,13 +152,13 @@ class ShardSource:
         return None if self._definitions is None else self._definitions.describe()
 
     def tables(self) -> frozenset[str] | None:
-        """Return what consumers call the tables where reading is; None: not known, or nobody asks for it."""
+        """Return consumers' names of the tables at the read position; None: not known, or not asked for."""
         if self._definitions is None or not self._follows_tables:
             return None
         return self._definitions.names()
 
     def schema(self) -> list[dict[str, Any]]:
-        """Return what is known of the source's tables where reading is, as JSON objects."""
+        """Return the definitions of the source's tables at the read position, as JSON objects."""
         return [] if self._definitions is None else [table.to_json() for table in self._definitions.tables()]
 
     def rebuild_schema(self) -> None:
@@ -182,26 +182,26 @@ class ShardSource:
             SourceUnavailable, SourceUnfit: the source does not answer.
             UnsupportedEvent: a column's type is not known.
         """
-        found = [
+        schemas = [
             self._processing.columns(
                 each.source, self._view.columns(each.columns, each.special), each.lineage
             )
             for each in self._described(name)
         ]
-        if not found and name in self.columns:
+        if not schemas and name in self.columns:
             # The account may be able to read the binlog and not to see the table.
-            found = [pa.schema(list(self.columns[name].field("after").type))]
-        return [each.serialize().to_pybytes() for each in dict.fromkeys(found)]
+            schemas = [pa.schema(list(self.columns[name].field("after").type))]
+        return [each.serialize().to_pybytes() for each in dict.fromkeys(schemas)]
 
     def _described(self, name: TableName) -> list[Described]:
         followed = [] if self._definitions is None else self._definitions.known_as(name)
-        known = [
+        schemas = [
             described(table, self._definitions.origins(table.name))
             for table in followed
             if self._definitions is not None and isinstance(table, TableDefinition)
         ]
-        if known and len(known) == len(followed):
-            return known
+        if schemas and len(schemas) == len(followed):
+            return schemas
         source = self._read
         address = source.lookup if isinstance(source, FilesSource) else source
         if address is None:

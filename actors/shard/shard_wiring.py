@@ -18,7 +18,7 @@ class ShardWiring:
     destination: str
     source: SourceAddress | FilesSource
     #: servers that replicate the source, in the order in which they are tried
-    standbys: tuple[SourceAddress, ...]
+    replicas: tuple[SourceAddress, ...]
     #: start position if the group gives none
     start: str
     #: how a position is found again on a server

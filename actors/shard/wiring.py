@@ -102,12 +102,12 @@ def limits_of(reader: ReaderSettings) -> Limits:
 
 def shard_wiring(settings: InstanceSettings, shard: ShardSettings) -> ShardWiring:
     """Return the wiring of a shard actor."""
-    chosen = settings.coordination
-    session_s = 0.0 if isinstance(chosen, LocalSettings) else chosen.session_timeout_s
+    coordination = settings.coordination
+    session_s = 0.0 if isinstance(coordination, LocalSettings) else coordination.session_timeout_s
     return ShardWiring(
         destination=settings.destination,
         source=shard_source(settings, shard),
-        standbys=standbys(settings, shard),
+        replicas=standbys(settings, shard),
         start=settings.start_of(shard),
         start_by=shard.start_by,
         silence_max_s=max(SILENCE_MIN_S, session_s),

@@ -52,8 +52,8 @@ class ConsumerView:
     def __init__(self, history: History) -> None:
         self._history = history
 
-    def places(self, columns: Sequence[str], special: SpecialColumns | None) -> list[int]:
-        """Return which of a table's columns a consumer sees, by their places.
+    def indexes(self, columns: Sequence[str], special: SpecialColumns | None) -> list[int]:
+        """Return the indexes of a table's columns that a consumer sees.
 
         Args:
             columns: names of the columns that the source logs.
@@ -62,11 +62,11 @@ class ConsumerView:
         if special is None:
             return list(range(len(columns)))
         unseen = {*special.hashes, *(() if self._history is History.KEEP else special.implicit_period)}
-        return [place for place, name in enumerate(columns) if name not in unseen]
+        return [index for index, name in enumerate(columns) if name not in unseen]
 
     def columns(self, columns: pa.Schema, special: SpecialColumns | None) -> pa.Schema:
         """Return the columns that a consumer sees of those that a source logs."""
-        return pa.schema([columns.field(place) for place in self.places(columns.names, special)])
+        return pa.schema([columns.field(index) for index in self.indexes(columns.names, special)])
 
     def apply(self, chunk: Chunk) -> Chunk:
         """Return a chunk with what a consumer sees of its rows; its headers count only that.
@@ -97,15 +97,15 @@ class ConsumerView:
             inside = {side: _current(image, end, table) for side, image in images.items()}
             rows, op, images = within(rows, op, images, inside)
             key = [name for name in key if name != special.row_end]
-        places = self.places(names, special)
-        schema = rows_schema([columns[place] for place in places], json.dumps(key).encode())
-        before, after = (images[side].only(places) for side in ABSENT)
+        indexes = self.indexes(names, special)
+        schema = rows_schema([columns[index] for index in indexes], json.dumps(key).encode())
+        before, after = (images[side].only(indexes) for side in ABSENT)
         rows = put_together(rows, pa.array(op, pa.uint8()), schema, before, after)
         return replace(table, rows=rows, special=None)
 
 
 def _current(image: Images, end: int, table: TableRows) -> NDArray[np.bool_]:
-    """Return which images are of current rows; `end` is the place of the end of their period."""
+    """Return which images are of current rows: (n,) bool. `end` is the index of their period's end."""
     if image.absent is not None and (image.absent[:, end] & image.present).any():
         name = table.source or table.name
         raise DataError(
@@ -118,5 +118,5 @@ def _current(image: Images, end: int, table: TableRows) -> NDArray[np.bool_]:
         return image.present
     ends = image.columns[end]
     never = _NEVER_US if pa.types.is_timestamp(ends.type) else _NEVER_ID
-    found: NDArray[np.bool_] = np.isin(ends.cast(pa.int64(), safe=False).fill_null(0).to_numpy(), never)
-    return found & image.present
+    current: NDArray[np.bool_] = np.isin(ends.cast(pa.int64(), safe=False).fill_null(0).to_numpy(), never)
+    return current & image.present

@@ -42,15 +42,15 @@ class Images:
         """Return the images without some of them, of which not even hidden bytes remain."""
         if not hidden.any():
             return self
-        places = pa.array(np.arange(len(hidden)), mask=hidden)
+        rows = pa.array(np.arange(len(hidden)), mask=hidden)
         absent = None if self.absent is None else self.absent & ~hidden[:, None]
-        return Images([each.take(places) for each in self.columns], self.present & ~hidden, absent)
+        return Images([each.take(rows) for each in self.columns], self.present & ~hidden, absent)
 
-    def only(self, places: Sequence[int]) -> Images:
+    def only(self, columns: Sequence[int]) -> Images:
         """Return some of the columns."""
-        absent = None if self.absent is None else self.absent[:, places]
+        absent = None if self.absent is None else self.absent[:, columns]
         absent = None if absent is None or not absent.any() else absent
-        return Images([self.columns[place] for place in places], self.present, absent)
+        return Images([self.columns[column] for column in columns], self.present, absent)
 
     def struct(self, fields: Sequence[Any]) -> Any:
         """Return the images as a struct column."""
@@ -84,11 +84,11 @@ def within(
     Returns:
         The rows that remain, what they have become, and their images that are inside.
     """
-    kept = inside["before"] | inside["after"]
-    if not kept.all():
-        rows, op = filtered(rows, kept), op[kept]
+    keep = inside["before"] | inside["after"]
+    if not keep.all():
+        rows, op = filtered(rows, keep), op[keep]
         images = {side: Images.of(rows, side) for side in ABSENT}
-        inside = {side: fits[kept] for side, fits in inside.items()}
+        inside = {side: fits[keep] for side, fits in inside.items()}
     updates = op == Op.UPDATE
     op = np.where(updates & ~inside["before"], np.uint8(Op.INSERT), op)
     op = np.where(updates & ~inside["after"], np.uint8(Op.DELETE), op)

@@ -36,7 +36,7 @@ class Processing:
 
     def __init__(self, rules: Sequence[TableRule] = ()) -> None:
         self._rules = tuple(rules)
-        self._known = lru_cache(maxsize=TABLES_MAX)(self._decide)
+        self._decision = lru_cache(maxsize=TABLES_MAX)(self._decide)
 
     def rule(self, source: TableName, origins: tuple[TableName, ...] = ()) -> TableRule | None:
         """Return the rule of a table; None if it has none.
@@ -48,11 +48,11 @@ class Processing:
             source: its name in the source.
             origins: see `Lineage`.
         """
-        return self._known(source, origins)
+        return self._decision(source, origins)
 
     def protects(self, source: TableName, origins: tuple[TableName, ...]) -> bool:
         """Return whether columns of a table must not be read through others."""
-        rule = self._known(source, origins)
+        rule = self._decision(source, origins)
         return rule is not None and bool(rule.protected)
 
     def _decide(self, source: TableName, origins: tuple[TableName, ...]) -> TableRule | None:
@@ -94,7 +94,7 @@ class Processing:
             DataError: see `TableRule.schema`.
         """
         lineage = lineage or Lineage()
-        rule = self._known(source, lineage.origins)
+        rule = self._decision(source, lineage.origins)
         if rule is None:
             return columns
         schema = rows_schema(list(columns), b"[]")
@@ -102,33 +102,31 @@ class Processing:
 
     def _of_table(self, table: TableRows, chunk: Chunk) -> TableRows:
         assert table.source is not None, "the parser names the source's table"
-        rule = self._known(table.source, table.lineage.origins)
+        rule = self._decision(table.source, table.lineage.origins)
         if rule is None or rule.leaves_rows:
             return table
 
-        def place(row: int) -> str:
+        def locate(row: int) -> str:
             header = chunk.headers[table.rows.column("_header")[row].as_py()]
             return f"{chunk.names[header['file']]}:{int(header['begin_offset'])}"
 
-        rows = rule.apply(table.source, table.rows, table.lineage, place)
+        rows = rule.apply(table.source, table.rows, table.lineage, locate)
         return TableRows(table.name, rows, table.source)
 
     def _statements(self, chunk: Chunk) -> tuple[Any, tuple[StatementSource, ...]]:
         if chunk.statements is None:
             return None, ()
-        kept = [self._keeps(source) for source in chunk.statement_sources]
-        if all(kept):
+        keeps = [self._keeps(source) for source in chunk.statement_sources]
+        if all(keeps):
             return chunk.statements, chunk.statement_sources
-        sources = tuple(
-            source for source, wanted in zip(chunk.statement_sources, kept, strict=True) if wanted
-        )
-        return (chunk.statements.filter(pa.array(kept)) if sources else None), sources
+        sources = tuple(source for source, keep in zip(chunk.statement_sources, keeps, strict=True) if keep)
+        return (chunk.statements.filter(pa.array(keeps)) if sources else None), sources
 
     def _keeps(self, source: StatementSource) -> bool:
         """Return whether a statement is kept for any of its tables; a mark always is."""
-        rules = starmap(self._known, zip_longest(source.names, source.origins, fillvalue=()))
-        kept = any(source.kind in (KEPT if rule is None else rule.kinds) for rule in rules)
-        return kept or source.kind is StatementKind.SKIP
+        rules = starmap(self._decision, zip_longest(source.names, source.origins, fillvalue=()))
+        keeps = any(source.kind in (KEPT if rule is None else rule.kinds) for rule in rules)
+        return keeps or source.kind is StatementKind.SKIP
 
 
 def counted(headers: Headers, tables: Sequence[TableRows], statements: Any) -> Headers:

@@ -26,8 +26,8 @@ class Route:
     r"""One renaming: names that `pattern` matches as a whole become `to`.
 
     Raises:
-        ConfigError: `pattern` is no regular expression, `to` is no `schema.table`, or `to` refers to a group
-            that `pattern` does not have.
+        ConfigError: `pattern` is not a valid regular expression, `to` is not a `schema.table`, or
+            `to` refers to a group that `pattern` does not have.
     """
 
     #: regular expression on `schema.table` as the source has it, case-insensitive
@@ -46,7 +46,7 @@ class Route:
         except (ValueError, LookupError) as error:
             raise self._bad(f"({error})") from error
         if not re.fullmatch(r"[^.]+\..+", self.to):
-            raise self._bad("(it is no schema.table)")
+            raise self._bad("(it is not a schema.table)")
 
     def apply(self, name: TableName) -> TableName | None:
         """Return the new name, or None if the route is not for this table.
@@ -72,16 +72,16 @@ class Route:
         names = self._compiled.group_names
 
         def value(reference: re.Match[str]) -> str:
-            named, number = reference["name"], reference["number"]
-            if named is None and number is None:
+            group_name, number = reference["name"], reference["number"]
+            if group_name is None and number is None:
                 if reference["escaped"] != "\\":
                     raise ValueError(f"bad escape {reference[0]}")
                 return "\\"
-            name = named or number
-            place = int(name) if name.isdecimal() else names.get(name, len(groups))
-            if place >= len(groups):
+            name = group_name or number
+            index = int(name) if name.isdecimal() else names.get(name, len(groups))
+            if index >= len(groups):
                 raise LookupError(f"the pattern has no group {name}")
-            return groups[place]
+            return groups[index]
 
         return _REFERENCE.sub(value, self.to)
 

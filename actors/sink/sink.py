@@ -25,16 +25,16 @@ class Sink:
         routes: new names, in order; the first match wins.
 
     Raises:
-        ConfigError: an expression of `white` or `black` is no regular expression.
+        ConfigError: an expression of `white` or `black` is not a valid regular expression.
     """
 
     def __init__(self, white: str = "", black: str = "", routes: Iterable[Route] = ()) -> None:
         self._filter = TableFilter(white, black)
         self._routes = tuple(routes)
-        self._known = lru_cache(maxsize=TABLES_MAX)(self._decide)
+        self._decision = lru_cache(maxsize=TABLES_MAX)(self._decide)
 
     def select(self, schema: str, table: str) -> TableName | None:
-        """Return what consumers call the source's table, or None if it is not wanted.
+        """Return consumers' name of the source's table, or None if it is not wanted.
 
         Args:
             schema: as the source has it.
@@ -43,7 +43,7 @@ class Sink:
         Raises:
             ConfigError: a route gives the table an empty name.
         """
-        return self._known(schema, table)
+        return self._decision(schema, table)
 
     def _decide(self, schema: str, table: str) -> TableName | None:
         name = TableName(schema, table)

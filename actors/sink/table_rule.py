@@ -102,31 +102,31 @@ class TableRule:
         source: TableName,
         rows: pa.RecordBatch,
         lineage: Lineage | None = None,
-        place: Callable[[int], str] = "row {}".format,
+        locate: Callable[[int], str] = "row {}".format,
     ) -> Any:
-        """Return what is kept of a batch of the table's rows.
+        """Return the part of a batch of the table's rows that is kept.
 
         Args:
             source: the table's name in the source.
             rows: see `merge.values.chunk`.
             lineage: where the values come from; None: nothing is known.
-            place: returns where a row is, by its index, for errors.
+            locate: returns where a row is, by its index, for errors.
 
         Raises:
             DataError: see `schema`; also if a condition reads a column that an image does not say, or a value
                 does not fit.
         """
         columns = list(rows.schema.field("after").type)
-        kept = self._kept([each.name for each in columns], lineage or Lineage())
-        self._check_names(source, [each.name for each in columns], kept)
+        names = self._kept([each.name for each in columns], lineage or Lineage())
+        self._check_names(source, [each.name for each in columns], names)
         try:
-            return self._applied(source, rows, columns, kept)
+            return self._applied(source, rows, columns, names)
         except _REFUSED as error:
             # Arrow's sentence may show a value, which must not leave the shard; one on no rows cannot.
             why = str(error) if not rows.num_rows else ""
         if rows.num_rows:
             self.schema(source, rows.schema, lineage)
-            first = place(self._first_refused(source, rows, columns, kept))
+            first = locate(self._first_refused(source, rows, columns, names))
             why = f"a value does not fit, in the transaction at {first}"
         raise DataError(
             f"The filter's rule {self.match!r} cannot be applied to {source}: {why}.",
@@ -135,36 +135,36 @@ class TableRule:
         )
 
     def _first_refused(
-        self, source: TableName, rows: pa.RecordBatch, columns: list[Any], kept: frozenset[str]
+        self, source: TableName, rows: pa.RecordBatch, columns: list[Any], names: frozenset[str]
     ) -> int:
         """Return the index of the first row that cannot be read."""
         begin, end = 0, rows.num_rows
         while end - begin > 1:
             middle = (begin + end) // 2
             try:
-                self._applied(source, rows.slice(begin, middle - begin), columns, kept)
+                self._applied(source, rows.slice(begin, middle - begin), columns, names)
                 begin = middle
             except _REFUSED:
                 end = middle
         return begin
 
     def _applied(
-        self, source: TableName, rows: pa.RecordBatch, columns: list[Any], wanted: frozenset[str]
+        self, source: TableName, rows: pa.RecordBatch, columns: list[Any], names: frozenset[str]
     ) -> Any:
         types = {each.name.lower(): mysql_type_of(each) for each in columns}
         rows, op, images = self._chosen(source, rows, types)
-        made = {side: self._made(source, image, columns, types, wanted) for side, image in images.items()}
+        made = {side: self._made(source, image, columns, types, names) for side, image in images.items()}
         fields, before = made["before"]
         after = made["after"][1]
-        kept = np.ones(len(rows), np.bool_)
+        keep = np.ones(len(rows), np.bool_)
         if self.drop_unchanged:
-            kept &= (op != Op.UPDATE) | changed(before, after)
+            keep &= (op != Op.UPDATE) | changed(before, after)
         for each in Op:
             if each.name.lower() not in self.kinds:
-                kept &= op != each
-        schema = rows_schema(fields, self._primary_key(rows.schema, wanted))
+                keep &= op != each
+        schema = rows_schema(fields, self._primary_key(rows.schema, names))
         result = put_together(rows, pa.array(op, pa.uint8()), schema, before, after)
-        return result if kept.all() else result.filter(pa.array(kept))
+        return result if keep.all() else result.filter(pa.array(keep))
 
     def _chosen(
         self, source: TableName, rows: pa.RecordBatch, types: Mapping[str, str]
@@ -182,8 +182,8 @@ class TableRule:
             return image.present
         self._check_known(source, self.where, image, types)
         columns = dict(zip(types, image.columns, strict=True))
-        found = fulfilled(self.where, columns, len(image.present), types)
-        return np.asarray(found.to_numpy(zero_copy_only=False)) & image.present
+        matches = fulfilled(self.where, columns, len(image.present), types)
+        return np.asarray(matches.to_numpy(zero_copy_only=False)) & image.present
 
     def _made(
         self,
@@ -194,21 +194,21 @@ class TableRule:
         kept_columns: frozenset[str],
     ) -> tuple[list[Any], Images]:
         """Return the fields of the result, and an image with them."""
-        fields, arrays, places, hidden = [], [], [], ~image.present
-        for place, (column, name) in enumerate(zip(columns, types, strict=True)):
+        fields, arrays, indexes, hidden = [], [], [], ~image.present
+        for index, (column, name) in enumerate(zip(columns, types, strict=True)):
             if name not in kept_columns:
                 continue
-            mask, values = self.masks.get(name), image.columns[place]
-            kept = column if mask is None else mask.field(column)
+            mask, values = self.masks.get(name), image.columns[index]
+            result = column if mask is None else mask.field(column)
             if image.missing:
-                values = pa.nulls(len(hidden), kept.type)
+                values = pa.nulls(len(hidden), result.type)
             elif mask is not None:
-                unknown = hidden if image.absent is None else hidden | image.absent[:, place]
+                unknown = hidden if image.absent is None else hidden | image.absent[:, index]
                 values = _nulled(mask.apply(values, types[name]), unknown)
-            fields.append(kept.with_name(self.renamed.get(name, column.name)))
+            fields.append(result.with_name(self.renamed.get(name, column.name)))
             arrays.append(values)
-            places.append(place)
-        absent = None if image.absent is None else image.absent[:, places]
+            indexes.append(index)
+        absent = None if image.absent is None else image.absent[:, indexes]
         values_by_name = dict(zip(types, image.columns, strict=True))
         for added, expression in self.computed.items():
             self._check_known(source, expression, image, types)
@@ -223,14 +223,14 @@ class TableRule:
 
         One whose values come from a masked or dropped column is dropped, unless it has a mask of its own.
         """
-        wanted = self.white_columns or {name.lower() for name in columns}
+        names = self.white_columns or {name.lower() for name in columns}
         left_out = lineage.reading(self.protected) - set(self.masks)
-        return frozenset(wanted) - self.black_columns - left_out
+        return frozenset(names) - self.black_columns - left_out
 
-    def _primary_key(self, schema: pa.Schema, kept: frozenset[str]) -> bytes:
-        """Return the primary key's new names; none if it is no key any more."""
+    def _primary_key(self, schema: pa.Schema, names: frozenset[str]) -> bytes:
+        """Return the primary key's new names; none if it is not a key any more."""
         key = [name.lower() for name in json.loads(schema.metadata[PRIMARY_KEY])]
-        whole = all(name in kept and (name not in self.masks or self.masks[name].unique) for name in key)
+        whole = all(name in names and (name not in self.masks or self.masks[name].unique) for name in key)
         original = json.loads(schema.metadata[PRIMARY_KEY])
         return json.dumps(
             [self.renamed.get(name.lower(), name) for name in original] if whole else []
@@ -251,12 +251,12 @@ class TableRule:
                     column=name,
                 )
 
-    def _check_names(self, source: TableName, columns: list[str], kept: frozenset[str]) -> None:
-        known = {name.lower() for name in columns}
+    def _check_names(self, source: TableName, columns: list[str], names: frozenset[str]) -> None:
+        existing = {name.lower() for name in columns}
         for name in self._named():
-            if name.lower() not in known:
+            if name.lower() not in existing:
                 raise self._refused(source, name, "which the table does not have")
-        result = [self.renamed.get(name.lower(), name).lower() for name in columns if name.lower() in kept]
+        result = [self.renamed.get(name.lower(), name).lower() for name in columns if name.lower() in names]
         result += [name.lower() for name in self.computed]
         if not result:
             raise self._refused(source, ", ".join(columns), "and so keeps none of its columns")

@@ -42,9 +42,9 @@ from merge.values.header import HEADER, Flag, HeaderRun, Headers
 from merge.values.names import Names
 from merge.values.position import Position
 
-#: a get that gathers waits for one of so many parts of a ring: with more the ring could fill up meanwhile
+#: a get that gathers waits for this part of a ring, as a divisor: with more the ring could fill up meanwhile
 MANY_PARTS = 4
-#: one of so many parts of a ring, handed out at once, shows that the source has more
+#: this part of a ring, as a divisor, handed out at once, shows that the source has more
 MUCH_PARTS = 8
 
 
@@ -61,7 +61,7 @@ class Stored:
 
 
 class RingStore:
-    """A bounded queue of chunks that forgets only what is acknowledged; see the module's rules.
+    """A bounded queue of chunks that forgets only what is acknowledged, by the rules above.
 
     Args:
         settings: how much it holds.
@@ -188,7 +188,7 @@ class RingStore:
         return self._is_part(MUCH_PARTS, len(run), int(run.headers["bytes"].sum()))
 
     def _is_part(self, parts: int, items: int, size: int) -> bool:
-        """Return whether so many items or bytes are at least 1 / `parts` of a full ring."""
+        """Return whether a number of items or of bytes is at least 1 / `parts` of a full ring."""
         if items * parts >= self._settings.size:
             return True
         return self._settings.mode == "memory" and size * parts >= self._settings.bytes_max
@@ -244,7 +244,7 @@ class RingStore:
             self._ack = sequence
             while self._payload and _last_sequence(self._payload[0]) <= sequence:
                 self._payload.popleft()
-            self._ddls = {known: mark for known, mark in self._ddls.items() if known > sequence}
+            self._ddls = {number: mark for number, mark in self._ddls.items() if number > sequence}
             self._not_full.notify_all()
         self._on_free()
 
@@ -291,7 +291,7 @@ class RingStore:
                 )
             payload = list(self._payload)
         start = max(bisect_right(payload, begin, key=lambda stored: stored.first_sequence) - 1, 0)
-        found: list[Stored] = []
+        parts: list[Stored] = []
         for stored in payload[start:]:
             if stored.first_sequence >= end:
                 break
@@ -299,8 +299,8 @@ class RingStore:
             high = min(end - stored.first_sequence, stored.header_end - stored.header_begin)
             if low < high:
                 part = (stored.header_begin + low, stored.header_begin + high)
-                found.append(Stored(stored.first_sequence + low, stored.chunk, *part))
-        return found
+                parts.append(Stored(stored.first_sequence + low, stored.chunk, *part))
+        return parts
 
     @property
     def rollback_generation(self) -> int:

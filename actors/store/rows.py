@@ -40,7 +40,7 @@ STREAMS = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Selection:
     """Which rows and columns of a range are wanted."""
 
     #: the only table, without statements; None: every table that passes `table_filter`, and its statements
@@ -88,31 +88,31 @@ class Payload(NamedTuple):
                 writer.write_batch(batch)
 
 
-def gather(stored: Iterable[Stored], wanted: Wanted) -> Iterator[Payload]:
+def gather(stored: Iterable[Stored], selection: Selection) -> Iterator[Payload]:
     """Yield the wanted rows of consecutive parts of chunks.
 
     Raises:
         ConfigError: the filter cannot be used.
     """
-    matches = wanted.matcher()
+    matches = selection.matcher()
     versions: dict[tuple[TableName, pa.Schema], list[_Slice]] = {}
     statements: list[_Slice] = []
     for part in stored:
         for table in part.chunk.tables:
             if matches(table.name):
-                found = _slice(table.rows, part)
-                if len(found.sequence):
-                    versions.setdefault((table.name, table.rows.schema), []).append(found)
-        if part.chunk.statements is not None and wanted.table is None:
-            said = _said(_slice(part.chunk.statements, part), matches)
-            if len(said.sequence):
-                statements.append(said)
+                rows = _slice(table.rows, part)
+                if len(rows.sequence):
+                    versions.setdefault((table.name, table.rows.schema), []).append(rows)
+        if part.chunk.statements is not None and selection.table is None:
+            part_statements = _statements_on(_slice(part.chunk.statements, part), matches)
+            if len(part_statements.sequence):
+                statements.append(part_statements)
     for (name, _), slices in versions.items():
-        if wanted.schema_only:
+        if selection.schema_only:
             yield Payload(name, [_numbered(slices[0].rows.slice(0, 0), slices[0].sequence[:0])])
         else:
-            yield Payload(name, _sequenced(_thinned(slices, wanted)))
-    if statements and not wanted.schema_only:
+            yield Payload(name, _sequenced(_thinned(slices, selection)))
+    if statements and not selection.schema_only:
         yield Payload(None, _sequenced(statements))
 
 
@@ -165,25 +165,25 @@ def _slice(rows: pa.RecordBatch, part: Stored) -> _Slice:
     return _Slice(rows.slice(begin, end - begin), sequence)
 
 
-def _said(statements: _Slice, matches: Callable[[TableName], bool]) -> _Slice:
+def _statements_on(statements: _Slice, matches: Callable[[TableName], bool]) -> _Slice:
     """Return the statements on wanted tables, and what tells of events that were left out.
 
     They are few, so names are compared one by one.
     """
-    said = statements.rows.select(["schema", "table", "tables", "sql"]).to_pylist()
-    wanted = [any(map(matches, names_of(each))) or SkipMark.is_one(each["sql"]) for each in said]
-    if all(wanted):
+    texts = statements.rows.select(["schema", "table", "tables", "sql"]).to_pylist()
+    matching = [any(map(matches, names_of(each))) or SkipMark.is_one(each["sql"]) for each in texts]
+    if all(matching):
         return statements
-    return _Slice(statements.rows.filter(pa.array(wanted, pa.bool_())), statements.sequence[wanted])
+    return _Slice(statements.rows.filter(pa.array(matching, pa.bool_())), statements.sequence[matching])
 
 
-def _thinned(slices: list[_Slice], wanted: Wanted) -> list[_Slice]:
+def _thinned(slices: list[_Slice], selection: Selection) -> list[_Slice]:
     """Return the rows of a table, without their images before the change if those are not wanted."""
-    if wanted.before:
+    if selection.before:
         needed = any(rows.column("before").null_count < rows.num_rows for rows, _ in slices)
     else:
         needed = any((rows.column("_op").to_numpy() == Op.DELETE).any() for rows, _ in slices)
-    slices = _narrowed(slices, wanted.columns)
+    slices = _narrowed(slices, selection.columns)
     if needed:
         return slices
     needless = [name for name in ("before", ABSENT["before"]) if name in slices[0].rows.schema.names]
@@ -209,10 +209,10 @@ def _narrowed(slices: list[_Slice], columns: tuple[str, ...] | None) -> list[_Sl
 
 
 def _struct_of(image: pa.StructArray, columns: tuple[str, ...]) -> pa.StructArray:
-    kept = [place for place, each in enumerate(image.type) if each.name in columns]
-    fields = [image.type[place] for place in kept]
+    indexes = [index for index, each in enumerate(image.type) if each.name in columns]
+    fields = [image.type[index] for index in indexes]
     # `field` respects the offset of a slice, but not the validity of the struct itself.
-    arrays = [image.field(place) for place in kept]
+    arrays = [image.field(index) for index in indexes]
     mask = image.is_null() if image.null_count else None
     if not fields:
         return pa.nulls(len(image), pa.struct([]))
@@ -220,7 +220,7 @@ def _struct_of(image: pa.StructArray, columns: tuple[str, ...]) -> pa.StructArra
 
 
 def _sequenced(slices: list[_Slice]) -> list[pa.RecordBatch]:
-    """Return the rows with sequences in place of header indexes."""
+    """Return the rows with sequences instead of header indexes."""
     if len(slices) * SMALL_ROWS > sum(len(sequence) for _, sequence in slices):
         together = pa.Table.from_batches([rows for rows, _ in slices]).combine_chunks()
         slices = [_Slice(together.to_batches()[0], np.concatenate([sequence for _, sequence in slices]))]

@@ -35,7 +35,7 @@ class Segment:
     #: its bytes, writable by this process only
     bytes: memoryview = field(init=False, repr=False)
     #: whether the reader has received the file
-    known: bool = False
+    has_file: bool = False
 
     def __post_init__(self) -> None:
         self.file = os.memfd_create("canal-group rows", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)

@@ -115,15 +115,15 @@ class _Connection:
             except OSError as error:
                 raise _Unreachable(f"{type(error).__name__} {error}") from error
             return opened((None if name is None else TableName(*name), rows) for name, rows in lent)
-        named = flight.Ticket(json.dumps(ticket.to_dict()).encode())
+        flight_ticket = flight.Ticket(json.dumps(ticket.to_dict()).encode())
         shown = [(b"authorization", f"Bearer {self._secret}".encode())]
         options = flight.FlightCallOptions(timeout=FETCH_TIMEOUT_S, headers=shown)
         try:
-            sent = self._flight.do_get(named, options).read_all()
+            sent = self._flight.do_get(flight_ticket, options).read_all()
         except (flight.FlightError, pa.ArrowException) as error:
-            told = our_error(error)
-            if told is not None:
-                raise told from error
+            ours = our_error(error)
+            if ours is not None:
+                raise ours from error
             raise _Unreachable(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
         return opened(map(read_message, sent.to_batches()))
 

@@ -117,8 +117,8 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is unty
         """Stream the rows that a ticket names."""
         self._guard.let_in(context.peer(), grant_of(context).name)
         try:
-            asked = RowTicket.from_dict(json.loads(ticket.ticket))
-            streams = [message(payload) for payload in self._rows(asked)]
+            row_ticket = RowTicket.from_dict(json.loads(ticket.ticket))
+            streams = [message(payload) for payload in self._rows(row_ticket)]
         except Exception as error:
             raise flight_error(refusal(error, "The ticket")) from error
         return flight.RecordBatchStream(pa.Table.from_batches(streams, STREAMS).to_reader())

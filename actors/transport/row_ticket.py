@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from actors.store.rows import Wanted
+from actors.store.rows import Selection
 from merge.values.chunk import TableName
 
 
@@ -18,7 +18,7 @@ class RowTicket:
     generation: int
     begin: int
     end: int
-    wanted: Wanted = field(default_factory=Wanted)
+    selection: Selection = field(default_factory=Selection)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ticket as a JSON object; `from_dict` reverses it."""
@@ -31,26 +31,26 @@ class RowTicket:
         Raises:
             KeyError, TypeError, ValueError: it does not describe a ticket.
         """
-        wanted = value["wanted"]
-        table, columns = _texts(wanted["table"]), _texts(wanted["columns"])
+        selection = value["selection"]
+        table, columns = _texts(selection["table"]), _texts(selection["columns"])
         return cls(
             epoch=int(value["epoch"]),
             generation=int(value["generation"]),
             begin=int(value["begin"]),
             end=int(value["end"]),
-            wanted=Wanted(
+            selection=Selection(
                 None if table is None else TableName(*table),
-                bool(wanted["before"]),
+                bool(selection["before"]),
                 columns,
-                str(wanted["table_filter"]),
-                bool(wanted.get("schema_only")),
+                str(selection["table_filter"]),
+                bool(selection.get("schema_only")),
             ),
         )
 
 
-def _texts(said: Any) -> tuple[str, ...] | None:
-    if said is None:
+def _texts(value: Any) -> tuple[str, ...] | None:
+    if value is None:
         return None
-    if not isinstance(said, list | tuple) or not all(isinstance(one, str) for one in said):
-        raise TypeError(f"{said!r} is not a list of names")
-    return tuple(said)
+    if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+        raise TypeError(f"{value!r} is not a list of names")
+    return tuple(value)

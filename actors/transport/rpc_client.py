@@ -71,7 +71,7 @@ class RpcClient:
             raise _unavailable(whom, error) from error
         return cls(reader, writer, whom, frame_bytes_max)
 
-    def ask(self, method: str, *arguments: Any, **named: Any) -> asyncio.Future[Any]:
+    def ask(self, method: str, *arguments: Any, **keywords: Any) -> asyncio.Future[Any]:
         """Call a method of the server; return a future of its answer.
 
         The future raises what the method raised. It raises ServerUnavailable if the connection broke; then it
@@ -86,7 +86,7 @@ class RpcClient:
             answer.set_exception(_unavailable(self._whom))
             return answer
         number = next(self._numbers)
-        frame = pack((number, method, arguments, named), self._frame_bytes_max)
+        frame = pack((number, method, arguments, keywords), self._frame_bytes_max)
         self._waiting[number] = answer
         answer.add_done_callback(lambda _: self._waiting.pop(number, None))
         self._writer.write(frame)
@@ -166,7 +166,7 @@ class KeptRpcClient:
             finally:
                 rpc.close()
 
-    async def ask(self, method: str, *arguments: Any, **named: Any) -> Any:
+    async def ask(self, method: str, *arguments: Any, **keywords: Any) -> Any:
         """Call a method and return its answer; wait up to `wait_s` for a connection.
 
         A call is never repeated: if the connection broke, the server may have received the call.
@@ -182,7 +182,7 @@ class KeptRpcClient:
                     await self._opened.wait()
         except TimeoutError:
             raise _unavailable(self._whom) from None
-        return await self._rpc.ask(method, *arguments, **named)
+        return await self._rpc.ask(method, *arguments, **keywords)
 
 
 def _unavailable(whom: str, error: Exception | None = None) -> ServerUnavailable:

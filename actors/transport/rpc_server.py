@@ -151,10 +151,10 @@ class RpcServer:
         number: int,
         method: str,
         arguments: tuple[Any, ...],
-        named: dict[str, Any],
+        keywords: dict[str, Any],
     ) -> None:
         try:
-            value = await self._calls[method](*arguments, **named)
+            value = await self._calls[method](*arguments, **keywords)
             frame = pack((number, None, value), self._frame_bytes_max)
         except Exception as error:  # noqa: BLE001  every error is reported to the caller
             if not isinstance(error, CanalGroupError):

@@ -189,10 +189,10 @@ class SharedMemoryServer:
         segment = None
         try:
             offer = self._offer(whom, request["ticket"])
-            places, size = _places(offer.payloads)
-            segment = segments.lend(size) if places else None
+            ranges, size = _ranges(offer.payloads)
+            segment = segments.lend(size) if ranges else None
             block = bytearray(size) if segment is None else segment.bytes
-            for payload, (begin, length) in zip(offer.payloads, places, strict=True):
+            for payload, (begin, length) in zip(offer.payloads, ranges, strict=True):
                 # The reader has mapped a segment that it borrowed before: it sees what is written.
                 offer.check()
                 payload.write(pa.py_buffer(memoryview(block)[begin : begin + length]))
@@ -204,15 +204,15 @@ class SharedMemoryServer:
             send(connection, refusal, deadline_s(self._message_timeout_s))
             return
         names = [payload.name for payload in offer.payloads]
-        answer = {"names": names, "places": places, "dropped": segments.take_dropped()}
+        answer = {"names": names, "ranges": ranges, "dropped": segments.take_dropped()}
         until_s = deadline_s(self._message_timeout_s)
         if segment is None:
             send(connection, answer | {"segment": None, "size": size}, until_s)
             self._send_pieces(connection, memoryview(block), offer, until_s)
             return
         answer |= {"segment": segment.number, "size": segment.size}
-        send(connection, answer, until_s, None if segment.known else segment.file)
-        segment.known = True
+        send(connection, answer, until_s, None if segment.has_file else segment.file)
+        segment.has_file = True
 
     def _send_pieces(
         self, connection: socket.socket, block: memoryview, offer: Offer, until_s: float
@@ -232,16 +232,16 @@ class SharedMemoryServer:
 
 def _user_of(connection: socket.socket) -> int:
     """Return the user id of the client's process when it connected, by the kernel."""
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, user, _ = _CREDENTIALS.unpack(found)
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, user, _ = _CREDENTIALS.unpack(credentials)
     return int(user)
 
 
-def _places(payloads: Sequence[Payload]) -> tuple[list[tuple[int, int]], int]:
+def _ranges(payloads: Sequence[Payload]) -> tuple[list[tuple[int, int]], int]:
     """Return where each payload's stream goes in a segment, (begin, bytes), and the size of all of them."""
-    places, end = [], 0
+    ranges, end = [], 0
     for payload in payloads:
         size = payload.size()
-        places.append((end, size))
+        ranges.append((end, size))
         end += -(-size // _ALIGNMENT) * _ALIGNMENT
-    return places, end
+    return ranges, end

@@ -48,8 +48,8 @@ class Batch:
             RolledBack: the batch was rolled back in the meantime.
         """
         if definitions not in self._envelopes:
-            said = {"definitions": True} if definitions else {}
-            self._envelopes[definitions] = self._read_rows(self.batch_id, format="envelope", **said)
+            options = {"definitions": True} if definitions else {}
+            self._envelopes[definitions] = self._read_rows(self.batch_id, format="envelope", **options)
         return self._envelopes[definitions]
 
     def canal_entries(self, *, rows_max: int = 0) -> pa.Table:

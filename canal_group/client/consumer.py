@@ -108,9 +108,9 @@ class Consumer:
         """
         if table_filter is not None:
             self._filter = table_filter
-        said = start.to_json() if isinstance(start, GroupPosition) else start
+        start_text = start.to_json() if isinstance(start, GroupPosition) else start
         cursor = keep_trying(
-            lambda: self._lease.take(self._filter, resume, said),
+            lambda: self._lease.take(self._filter, resume, start_text),
             (RetryableError,),
             self._deadline_s(self._wait_s),
             self._lease.closed.wait,
@@ -149,17 +149,17 @@ class Consumer:
 
     def unsubscribe(self) -> None:
         """End the subscription and remove its cursor."""
-        asked = False
+        was_sent = False
 
         def attempt() -> None:
-            nonlocal asked
+            nonlocal was_sent
             try:
                 self._gateway_client.ask(Unsubscribe(*self._lease.key))
             except NotSubscribed:
-                if not asked:
+                if not was_sent:
                     raise
             except CanalGroupError:
-                asked = True
+                was_sent = True
                 raise
 
         self._patiently(attempt)
@@ -274,10 +274,10 @@ class Consumer:
             DataError: the rows between the positions have changed.
             FencedError, RetryableError: as `get_without_ack`.
         """
-        asked = OffsetRange(start, until, rows_max, bytes_max, rows_min, key_us_max, may_be_empty)
+        requested = OffsetRange(start, until, rows_max, bytes_max, rows_min, key_us_max, may_be_empty)
         batch = self._patiently(
             lambda: self._gateway_client.ask_for(
-                GetRange(*self._lease.key, asked, timeout, may_rewind=True), self._batch
+                GetRange(*self._lease.key, requested, timeout, may_rewind=True), self._batch
             )
         )
         if batch is None:

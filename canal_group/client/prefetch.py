@@ -51,7 +51,7 @@ class Source(Protocol[B_co]):
 
 
 class Prefetch(Generic[B, T]):
-    """An iterator of batches with their rows; see the module's rules.
+    """An iterator of batches with their rows, by the rules above.
 
     Continues by itself after a rollback, and after the server was unavailable, as iterating a consumer does.
 
@@ -120,9 +120,9 @@ class Prefetch(Generic[B, T]):
 
     def _read_again(self, pool: ThreadPoolExecutor) -> None:
         """Read again the rows that could not be read: their batches are outstanding, or reading raises."""
-        for place, (batch, rows) in enumerate(self._waiting):
+        for index, (batch, rows) in enumerate(self._waiting):
             if rows.done() and rows.exception() is not None:
-                self._waiting[place] = batch, pool.submit(self._read, batch)
+                self._waiting[index] = batch, pool.submit(self._read, batch)
 
     def _give_back(self) -> None:
         """Drop the prefetched batches, and roll them back unless the server has already done so."""

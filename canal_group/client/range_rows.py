@@ -37,13 +37,13 @@ class RangeRows:
     #: digest of its transactions and their order, see `Batch.order`
     order: str
     #: what to read of the rows: `format`, and for "typed" `table`, `before`, `columns`, `added`
-    wanted: Mapping[str, Any]
+    selection: Mapping[str, Any]
     #: how long a gateway or a shard may be unavailable, seconds
     retry_s: float
 
     @classmethod
-    def of(cls, consumer: Consumer, offset_range: Batch, wanted: Mapping[str, Any]) -> RangeRows:
-        """Return what workers need in order to read an offset range of a consumer."""
+    def of(cls, consumer: Consumer, offset_range: Batch, selection: Mapping[str, Any]) -> RangeRows:
+        """Return a reader of an offset range of a consumer, which can be sent to workers."""
         return cls(
             consumer.gateway_client,
             consumer.client_id,
@@ -52,7 +52,7 @@ class RangeRows:
             offset_range.start.to_json(),
             offset_range.end.to_json(),
             offset_range.order,
-            wanted,
+            selection,
             consumer.retry_s,
         )
 
@@ -69,9 +69,9 @@ class RangeRows:
         """
         deadline_s = time.monotonic() + self.retry_s
         while True:
-            named = {"client_id": self.client_id, "epoch": self.epoch, "batch_id": self.batch_id}
+            batch_key = {"client_id": self.client_id, "epoch": self.epoch, "batch_id": self.batch_id}
             try:
-                return self.gateway_client.rows(**named, part=[index, count], **self.wanted)
+                return self.gateway_client.rows(**batch_key, part=[index, count], **self.selection)
             except (RolledBack, UnknownBatch):
                 self.batch_id = self._planned_again(deadline_s)
             except RetryableError as error:

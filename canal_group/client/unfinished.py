@@ -50,16 +50,16 @@ class Unfinished:
     def forget(self, begin: int | None = None) -> None:
         """Remove a batch and every later one, or all: they are delivered again, here or elsewhere."""
         with self._lock:
-            kept = {} if begin is None else {key: end for key, end in self._ends.items() if key < begin}
-            self._ends = kept
+            earlier = {} if begin is None else {key: end for key, end in self._ends.items() if key < begin}
+            self._ends = earlier
 
     def of_other_servers(self, batch_id: int) -> list[int]:
         """Return the batches that were delivered by another server than `batch_id` was."""
         with self._lock:
-            return [known for known in self._ends if epoch_of(known) != epoch_of(batch_id)]
+            return [begin for begin in self._ends if epoch_of(begin) != epoch_of(batch_id)]
 
     def doubt(self, batch_id: int, cursor: GroupPosition) -> None:
-        """Note that an acknowledgement is sent: its outcome is unknown until it is answered.
+        """Record that an acknowledgement is sent: its outcome is unknown until it is answered.
 
         Args:
             batch_id: the batch.
@@ -69,7 +69,7 @@ class Unfinished:
             self._doubts.setdefault(batch_id, _Doubt(cursor, self._ends.get(batch_id)))
 
     def refuse(self, batch_id: int) -> None:
-        """Note that the acknowledgement was refused: nothing was changed."""
+        """Forget an acknowledgement that was refused: nothing was changed."""
         with self._lock:
             self._doubts.pop(batch_id, None)
 

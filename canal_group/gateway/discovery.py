@@ -12,7 +12,7 @@ from typing import Any
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
-from canal_group.gateway.gateway_uri import is_place
+from canal_group.gateway.gateway_uri import is_endpoint
 from canal_group.zookeeper.client import new_client, translated
 from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
 from canal_group.zookeeper.server_state import gateway_of
@@ -63,8 +63,8 @@ class Directory:
             CoordinatorUnavailable: ZooKeeper does not answer.
             ServerUnavailable: a registered gateway is not a valid address; no connection is opened.
         """
-        found = self._read(self._tree.running)
-        address = gateway_of(found) if found is not None else ""
+        state = self._read(self._tree.running)
+        address = gateway_of(state) if state is not None else ""
         if address:
             return [self._gateway(address)]
         try:
@@ -121,7 +121,7 @@ class Directory:
         return gateway_of(self._read(f"{self._tree.clusters[1]}/{server}") or b"", server)
 
     def _gateway(self, address: str) -> str:
-        if not is_place(address):
+        if not is_endpoint(address):
             raise ServerUnavailable(
                 f"ZooKeeper at {self._hosts} names {address!r} as a gateway, which is not host:port.",
                 hint="Check who may write to ZooKeeper (coordination.user), and check gateway.advertise.",
@@ -147,8 +147,8 @@ class Directory:
         )
 
     def _owner(self, path: str) -> int:
-        found = self._ask(lambda: self._client.exists_async(path))
-        return 0 if found is None else int(found.ephemeralOwner)
+        stat = self._ask(lambda: self._client.exists_async(path))
+        return 0 if stat is None else int(stat.ephemeralOwner)
 
     def _read(self, path: str) -> bytes | None:
         try:

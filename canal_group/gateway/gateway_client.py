@@ -102,8 +102,8 @@ class GatewayClient:
         self._clients: dict[str, flight.FlightClient] = {}
         self._lenders: dict[str, SharedMemoryRows] = {}
         self._uri = fixed[0] if fixed else ""
-        for known in fixed:
-            self._client(known)
+        for each in fixed:
+            self._client(each)
         self._destination = destination
         if isinstance(token, str) and not is_header_text(token):
             raise ConfigError(
@@ -114,9 +114,9 @@ class GatewayClient:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how to make a copy in another process, which connects to the gateways that are known now."""
-        known = ",".join([self._where(), *(uri for uri in self._find() if uri != self._uri)])
+        uris = ",".join([self._where(), *(uri for uri in self._find() if uri != self._uri)])
         gateway_client = partial(GatewayClient, shared_memory=self._shared_memory)
-        return gateway_client, (known, self._destination, self._token, self._tls)
+        return gateway_client, (uris, self._destination, self._token, self._tls)
 
     def ask(self, call: Call[Any]) -> Any:
         """Make a call and return its answer unchanged; see `ask_for`."""
@@ -160,7 +160,7 @@ class GatewayClient:
         Raises:
             CanalGroupError: as `ask`.
         """
-        named = flight.Ticket(json.dumps({"destination": self._destination, **ticket}).encode())
+        flight_ticket = flight.Ticket(json.dumps({"destination": self._destination, **ticket}).encode())
         uri = self._where()
         try:
             lent = self._lent(uri, {"destination": self._destination, **ticket})
@@ -169,7 +169,7 @@ class GatewayClient:
         except CanalGroupError as error:
             raise self._failed(uri, error) from error
         try:
-            return self._client(uri).do_get(named, self._options(uri, ROWS_TIMEOUT_S)).read_all()
+            return self._client(uri).do_get(flight_ticket, self._options(uri, ROWS_TIMEOUT_S)).read_all()
         except _FAILED as error:
             raise self._failed(uri, _translated(error)) from error
 
@@ -208,16 +208,16 @@ class GatewayClient:
         return error
 
     def _mistaken(self, uri: str) -> ConfigError | None:
-        """Return what is wrong with our TLS settings, if a gateway has never answered; else None."""
+        """Return the error in our TLS settings, if a gateway has never answered; else None."""
         return None if uri in self._answered else self._tls.refusal(self._tls.uri(uri))
 
     def _move_on(self, away_from: str) -> None:
         """Switch to the gateway after the one that failed, unless another thread has done so."""
-        known = list(self._find())
+        uris = list(self._find())
         with self._lock:
-            if self._uri == away_from and known:
-                after = known.index(away_from) + 1 if away_from in known else 0
-                self._uri = known[after % len(known)]
+            if self._uri == away_from and uris:
+                after = uris.index(away_from) + 1 if away_from in uris else 0
+                self._uri = uris[after % len(uris)]
 
     def _client(self, uri: str) -> flight.FlightClient:
         with self._lock:

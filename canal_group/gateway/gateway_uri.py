@@ -14,7 +14,7 @@ _PLACE = re.compile(
 _SCHEMES = {"grpc": False, "grpc+tcp": False, "grpc+tls": True}
 
 
-def is_place(text: str) -> bool:
+def is_endpoint(text: str) -> bool:
     """Return whether a text is exactly "host:port"."""
     match = _PLACE.fullmatch(text)
     return match is not None and 0 < int(match[1]) < 1 << 16
@@ -30,12 +30,12 @@ def gateway_uri(uri: str, *, tls: bool = False) -> str:
     Raises:
         ConfigError: it is not a gateway address.
     """
-    scheme, separator, place = uri.partition("://")
-    place = place.removesuffix("/")
+    scheme, separator, address = uri.partition("://")
+    address = address.removesuffix("/")
     encrypted = _SCHEMES.get(scheme.lower())
-    if not separator or encrypted is None or not is_place(place):
+    if not separator or encrypted is None or not is_endpoint(address):
         raise _no_address(uri)
-    return f"{'grpc+tls' if encrypted or tls else 'grpc'}://{place}"
+    return f"{'grpc+tls' if encrypted or tls else 'grpc'}://{address}"
 
 
 def split_uris(text: str) -> list[str]:

@@ -26,13 +26,13 @@ def listeners(host: str, port: int) -> set[int]:
         port: its port.
     """
     try:
-        wanted = _plain(ipaddress.ip_address(host))
+        plain = _plain(ipaddress.ip_address(host))
     except ValueError:
         return set()
-    found = [(at, user) for at, its_port, user in _listening() if its_port == port]
+    sockets = [(at, user) for at, its_port, user in _listening() if its_port == port]
     # A socket on the address itself precedes a wildcard one, and one of its own family precedes one of IPv6.
-    for address in (wanted, *(each for each in _EVERY if each.version >= wanted.version)):
-        users = {user for at, user in found if at == address}
+    for address in (plain, *(each for each in _EVERY if each.version >= plain.version)):
+        users = {user for at, user in sockets if at == address}
         if users:
             return users
     return set()

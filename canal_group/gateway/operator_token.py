@@ -49,18 +49,18 @@ class OperatorToken:
         """
         folder = _folder_to_write()
         try:
-            named = folder / _name(self._host, self._port)
-            new = named.with_name(f"{named.name}.{secrets.token_hex(4)}")
+            target = folder / _name(self._host, self._port)
+            new = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
             # A new file: no other process has it open, and no link is followed.
             descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "w", encoding="ascii") as file:
                 file.write(self.token)
-            new.replace(named)
+            new.replace(target)
         except OSError as error:
             raise ConfigError(
                 f"The operator's token cannot be written into {folder} ({error.strerror})."
             ) from error
-        self.file = named
+        self.file = target
 
     def close(self) -> None:
         """Remove the file, unless another server has replaced it."""
@@ -137,8 +137,8 @@ def _check(folder: Path) -> None:
     _check_own(folder.lstat(), stat.S_ISDIR)
 
 
-def _check_own(found: os.stat_result, is_kind: Callable[[int], bool]) -> None:
-    if not is_kind(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+def _check_own(status: os.stat_result, is_kind: Callable[[int], bool]) -> None:
+    if not is_kind(status.st_mode) or status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
         raise PermissionError(1, "is not private to this user (chmod 700, and no link)")
 
 

@@ -37,7 +37,7 @@ class Tls:
             raise ConfigError("A certificate and its key go together: pass both tls_cert and tls_key.")
 
     @property
-    def wanted(self) -> bool:
+    def enabled(self) -> bool:
         """Whether to reach gateways by TLS, whatever their address says."""
         return self.ca is not None or self.cert is not None
 
@@ -47,7 +47,7 @@ class Tls:
         Raises:
             ConfigError: it is not a gateway address.
         """
-        return gateway_uri(uri, tls=self.wanted)
+        return gateway_uri(uri, tls=self.enabled)
 
     def client_options(self) -> dict[str, Any]:
         """Return the arguments for a Flight client.
@@ -68,19 +68,19 @@ class Tls:
         host, port = where.hostname, where.port
         if host is None or port is None:
             return None
-        place = f"The gateway at {host}:{port}"
+        subject = f"The gateway at {host}:{port}"
         if where.scheme != _SCHEME:
             met = _met(host, port, client_context(unverified=True))
-            return _speaks_tls(place) if met is None or isinstance(met, _NotWelcome) else None
-        met = _met(host, port, self._context(place))
-        return None if met is None else _explained(place, met)
+            return _speaks_tls(subject) if met is None or isinstance(met, _NotWelcome) else None
+        met = _met(host, port, self._context(subject))
+        return None if met is None else _explained(subject, met)
 
-    def _context(self, place: str) -> ssl.SSLContext:
+    def _context(self, subject: str) -> ssl.SSLContext:
         try:
             return client_context(self.ca, self.cert, self.key)
         except TlsFileUnusable as error:
             raise ConfigError(
-                f"{place} cannot be reached by TLS: this client's tls_{error.part} {error}.",
+                f"{subject} cannot be reached by TLS: this client's tls_{error.part} {error}.",
                 hint="Expected PEM: authorities, and a certificate with its key.",
             ) from None
 
@@ -124,27 +124,27 @@ def _greets(encrypted: ssl.SSLSocket) -> bool:
         return False
 
 
-def _explained(place: str, met: Exception) -> ConfigError | None:
+def _explained(subject: str, met: Exception) -> ConfigError | None:
     if isinstance(met, ssl.SSLCertVerificationError):
         return ConfigError(
-            f"{place} has a certificate that cannot be verified: {met.verify_message}.",
+            f"{subject} has a certificate that cannot be verified: {met.verify_message}.",
             hint="Pass tls_ca, and name the host as its certificate does.",
         )
     if isinstance(met, _NotWelcome):
         return ConfigError(
-            f"{place} requires a client certificate that it trusts.",
+            f"{subject} requires a client certificate that it trusts.",
             hint="Pass tls_cert and tls_key, signed by its gateway.ssl.client_ca.",
         )
     if isinstance(met, ssl.SSLError) and not isinstance(met, ssl.SSLEOFError):
         return ConfigError(
-            f"{place} failed the TLS handshake ({ssl_reason(met)}).",
+            f"{subject} failed the TLS handshake ({ssl_reason(met)}).",
             hint="If the gateway has no gateway.ssl, use grpc:// without tls_ca.",
         )
     return None
 
 
-def _speaks_tls(place: str) -> ConfigError:
+def _speaks_tls(subject: str) -> ConfigError:
     return ConfigError(
-        f"{place} accepts TLS only.",
+        f"{subject} accepts TLS only.",
         hint="Use grpc+tls://. Pass tls_ca if no public authority signed its certificate.",
     )

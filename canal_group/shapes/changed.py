@@ -19,22 +19,22 @@ def changed(before: Any, after: Any) -> Any:
 
     Args:
         before: (n,) MapArray of text by column name.
-        after: (n,) likewise.
+        after: (n,) MapArray of text by column name.
 
     Returns:
         (n,) MapArray without nulls.
     """
     rows = row_of_entries(before)
     same = _aligned(before, after) if _is_aligned(before, after) else _joined(before, after, rows)
-    kept = ~same
-    sizes = np.bincount(rows[kept], minlength=len(before))
+    differs = ~same
+    sizes = np.bincount(rows[differs], minlength=len(before))
     offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
-    places = pa.array(np.flatnonzero(kept))
-    return pa.MapArray.from_arrays(pa.array(offsets), before.keys.take(places), before.items.take(places))
+    indexes = pa.array(np.flatnonzero(differs))
+    return pa.MapArray.from_arrays(pa.array(offsets), before.keys.take(indexes), before.items.take(indexes))
 
 
 def _is_aligned(before: Any, after: Any) -> bool:
-    """Return whether both sides have the same columns in the same places, as images of full rows do."""
+    """Return whether both sides have the same columns at the same indexes, as images of full rows do."""
     return bool(before.offsets.equals(after.offsets) and before.keys.equals(after.keys))
 
 
@@ -44,7 +44,7 @@ def _aligned(before: Any, after: Any) -> NDArray[np.bool_]:
 
 
 def _joined(before: Any, after: Any, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    known = pa.table(
+    news = pa.table(
         {
             "row": row_of_entries(after),
             "key": after.keys,
@@ -52,8 +52,8 @@ def _joined(before: Any, after: Any, rows: NDArray[np.int64]) -> NDArray[np.bool
             "is": np.ones(len(after.keys), np.int8),
         }
     )
-    olds = pa.table({"row": rows, "key": before.keys, "was": before.items, "place": np.arange(len(rows))})
-    joined = olds.join(known, keys=["row", "key"], join_type="left outer").sort_by("place")
+    olds = pa.table({"row": rows, "key": before.keys, "was": before.items, "index": np.arange(len(rows))})
+    joined = olds.join(news, keys=["row", "key"], join_type="left outer").sort_by("index")
     both_null = pc.and_(pc.is_null(joined.column("was")), pc.is_null(joined.column("now")))
     same = pc.or_(
         pc.fill_null(pc.equal(joined.column("was"), joined.column("now")), False),
@@ -63,5 +63,5 @@ def _joined(before: Any, after: Any, rows: NDArray[np.int64]) -> NDArray[np.bool
 
 
 def _numpy(values: Any) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = values.to_numpy(zero_copy_only=False)
-    return found
+    array: NDArray[np.bool_] = values.to_numpy(zero_copy_only=False)
+    return array

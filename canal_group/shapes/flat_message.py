@@ -74,9 +74,9 @@ def _chosen(deleted: Any, before: Any, after: Any) -> Any:
     is_deleted = deleted.to_numpy(zero_copy_only=False)
     if not is_deleted.any():
         return after
-    places = np.arange(len(after))
+    indexes = np.arange(len(after))
     both = pa.concat_arrays([after, before])
-    return both.take(pa.array(np.where(is_deleted, places + len(after), places)))
+    return both.take(pa.array(np.where(is_deleted, indexes + len(after), indexes)))
 
 
 def _key_names(keys: Any) -> Any:
@@ -91,7 +91,7 @@ def _listed(texts: Any, valid: Any) -> Any:
 
 def _mysql_types(definitions: Any) -> Any:
     """Return the members `mysqlType`; null for statements."""
-    texts = [_object({name: kind for name, kind, *_ in _columns(text)}) for text in _known(definitions)]
+    texts = [_object({name: kind for name, kind, *_ in _columns(text)}) for text in _definitions(definitions)]
     return pc.fill_null(pa.array(texts, pa.utf8()).take(definitions.indices), NULL)
 
 
@@ -103,40 +103,40 @@ def _sql_types(definitions: Any, rows: Any) -> Any:
         rows: (n,) maps, the rows after the change or before a delete.
     """
     texts: list[str] = []
-    places = np.full(len(definitions), -1, np.int64)
+    indexes = np.full(len(definitions), -1, np.int64)
     codes = pc.fill_null(definitions.indices, -1).to_numpy()
-    for code, said in enumerate(_known(definitions)):
-        columns = _columns(said)
-        chosen = np.flatnonzero(codes == code)
-        wide = _wide(columns, chosen, rows)
+    for code, definition in enumerate(_definitions(definitions)):
+        columns = _columns(definition)
+        members = np.flatnonzero(codes == code)
+        wide = _wide(columns, members, rows)
         distinct, inverse = np.unique(wide, return_inverse=True)
-        places[chosen] = inverse + len(texts)
+        indexes[members] = inverse + len(texts)
         texts += [_object(_jdbc_types(columns, bits)) for bits in distinct.tolist()]
-    return pc.fill_null(pa.array(texts, pa.utf8()).take(pa.array(places, mask=places < 0)), NULL)
+    return pc.fill_null(pa.array(texts, pa.utf8()).take(pa.array(indexes, mask=indexes < 0)), NULL)
 
 
 def _jdbc_types(columns: list[Any], wide: int) -> dict[str, int]:
     return {
-        name: wider if wide >> place & 1 else number
-        for place, (name, _, number, wider, _) in enumerate(columns)
+        name: wider if wide >> index & 1 else number
+        for index, (name, _, number, wider, _) in enumerate(columns)
     }
 
 
-def _wide(columns: list[Any], chosen: Any, rows: Any) -> Any:
+def _wide(columns: list[Any], members: Any, rows: Any) -> Any:
     """Return for each chosen row which columns have a value above `number_max`: a bit for each column."""
-    bits = np.zeros(len(chosen), object if len(columns) > _BITS_MAX else np.int64)
-    for place, (name, *_, number_max) in enumerate(columns):
-        if number_max is None or not len(chosen):
+    bits = np.zeros(len(members), object if len(columns) > _BITS_MAX else np.int64)
+    for index, (name, *_, number_max) in enumerate(columns):
+        if number_max is None or not len(members):
             continue
-        values = value_of(rows, name).take(pa.array(chosen)).cast(pa.decimal128(20, 0))
+        values = value_of(rows, name).take(pa.array(members)).cast(pa.decimal128(20, 0))
         above = pc.fill_null(pc.greater(values, pa.scalar(number_max, pa.decimal128(20, 0))), False)
-        bits[above.to_numpy(zero_copy_only=False)] |= 1 << place
+        bits[above.to_numpy(zero_copy_only=False)] |= 1 << index
     return bits
 
 
-def _known(definitions: Any) -> list[str]:
-    known: list[str] = definitions.dictionary.to_pylist()
-    return known
+def _definitions(definitions: Any) -> list[str]:
+    texts: list[str] = definitions.dictionary.to_pylist()
+    return texts
 
 
 def _columns(text: str) -> list[Any]:

@@ -30,10 +30,10 @@ def quoted(texts: Any) -> Any:
 
 def escaped(texts: Any) -> Any:
     """Return texts with the characters escaped that may not stand in a JSON string; nulls stay null."""
-    found = _special(texts)
-    if _BACKSLASH in found:
+    octets = _special(texts)
+    if _BACKSLASH in octets:
         texts = pc.replace_substring(texts, "\\", "\\\\")
-    for octet in found - {_BACKSLASH}:
+    for octet in octets - {_BACKSLASH}:
         character = chr(octet)
         texts = pc.replace_substring(texts, character, json.dumps(character)[1:-1])
     return texts
@@ -80,8 +80,8 @@ def compose(members: Mapping[str, Any]) -> Any:
         members: name -> (n,) JSON texts; all of one length.
     """
     parts: list[Any] = []
-    for place, (name, texts) in enumerate(members.items()):
-        parts += [f"{',' if place else '{'}{json.dumps(name)}:", texts]
+    for index, (name, texts) in enumerate(members.items()):
+        parts += [f"{',' if index else '{'}{json.dumps(name)}:", texts]
     return pc.binary_join_element_wise(*parts, "}", "")
 
 

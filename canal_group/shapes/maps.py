@@ -33,9 +33,9 @@ def tidy(maps: Any) -> Any:
 def tidied(rows: pa.Table) -> pa.Table:
     """Return a table in one chunk, whose maps are tidy."""
     rows = rows.unify_dictionaries().combine_chunks()
-    for place, field in enumerate(rows.schema):
+    for index, field in enumerate(rows.schema):
         if pa.types.is_map(field.type):
-            rows = rows.set_column(place, field, tidy(rows.column(place)))
+            rows = rows.set_column(index, field, tidy(rows.column(index)))
     return rows
 
 
@@ -47,8 +47,8 @@ def value_of(maps: Any, name: str) -> Any:
         name: the column.
     """
     distinct = pc.dictionary_encode(maps.keys)
-    wanted = np.array([key.lower() == name.lower() for key in distinct.dictionary.to_pylist()], np.bool_)
-    places = np.flatnonzero(wanted[distinct.indices.to_numpy()]) if len(wanted) else np.empty(0, np.int64)
-    found = np.full(len(maps), -1, np.int64)
-    found[row_of_entries(maps)[places]] = places
-    return maps.items.take(pa.array(found, mask=found < 0))
+    matches = np.array([key.lower() == name.lower() for key in distinct.dictionary.to_pylist()], np.bool_)
+    entries = np.flatnonzero(matches[distinct.indices.to_numpy()]) if len(matches) else np.empty(0, np.int64)
+    entry_of_row = np.full(len(maps), -1, np.int64)
+    entry_of_row[row_of_entries(maps)[entries]] = entries
+    return maps.items.take(pa.array(entry_of_row, mask=entry_of_row < 0))

@@ -22,7 +22,7 @@ class SharedMemoryAnswer:
     #: of each payload: schema and table; None: statements
     names: tuple[tuple[str, str] | None, ...]
     #: of each payload: offset and length of its stream in the memory, bytes
-    places: tuple[tuple[int, int], ...]
+    ranges: tuple[tuple[int, int], ...]
     #: number of the segment that holds the rows; None: the rows follow the message
     segment: int | None
     #: size of the segment, or of what follows the message, bytes
@@ -33,19 +33,19 @@ class SharedMemoryAnswer:
         """Return the answer that a message describes.
 
         Raises:
-            OSError: the message is not an answer, or names places outside of the memory.
+            OSError: the message is not an answer, or names ranges outside of the memory.
         """
         try:
             names = tuple(map(_name, message["names"]))
-            places = tuple((_count(begin), _count(length)) for begin, length in message["places"])
+            ranges = tuple((_count(begin), _count(length)) for begin, length in message["ranges"])
             segment, size = message["segment"], _count(message["size"])
             if segment is not None:
                 _count(segment)
         except (KeyError, TypeError, ValueError) as error:
             raise OSError("the server sent an invalid answer") from error
-        if len(names) != len(places) or any(begin + length > size for begin, length in places):
-            raise OSError("the server's answer names places outside of the memory, or not one for each name")
-        return cls(names, places, segment, size)
+        if len(names) != len(ranges) or any(begin + length > size for begin, length in ranges):
+            raise OSError("the server's answer names ranges outside of the memory, or not one for each name")
+        return cls(names, ranges, segment, size)
 
 
 def numbers(message: Mapping[str, Any], name: str) -> list[int]:
@@ -78,16 +78,16 @@ def mapped(file: int, size: int) -> pa.Buffer:
         os.close(file)
 
 
-def _name(said: Any) -> tuple[str, str] | None:
-    if said is None:
+def _name(value: Any) -> tuple[str, str] | None:
+    if value is None:
         return None
-    schema, table = said
+    schema, table = value
     if not isinstance(schema, str) or not isinstance(table, str):
         raise TypeError("a name is not a string")
     return schema, table
 
 
-def _count(said: Any) -> int:
-    if type(said) is not int or said < 0:
-        raise TypeError(f"{said!r} is not a whole number, zero or greater")
-    return said
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError(f"{value!r} is not a whole number, zero or greater")
+    return value

@@ -84,7 +84,7 @@ class SharedMemoryClient:
             )
         return [
             (name, block.slice(begin, size))
-            for name, (begin, size) in zip(answer.names, answer.places, strict=True)
+            for name, (begin, size) in zip(answer.names, answer.ranges, strict=True)
         ]
 
     def _understood(self, message: Mapping[str, Any], file: int | None) -> SharedMemoryAnswer:
@@ -121,8 +121,8 @@ class SharedMemoryClient:
             self._mapped.clear()
 
 
-def _refusal(said: Any) -> CanalGroupError:
+def _refusal(value: Any) -> CanalGroupError:
     try:
-        return error_from_dict(said)
+        return error_from_dict(value)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise OSError("the server sent an invalid error") from error

@@ -37,7 +37,7 @@ class ClientHandshake:
         self.hello = secrets.token_bytes(NONCE_BYTES)
 
     def response(self, greeting: bytes) -> bytes:
-        """Return what to send last, to a server that has proved itself.
+        """Return the last message, to a server that has proved itself.
 
         Args:
             greeting: what it sent, `GREETING_BYTES` long.

@@ -82,54 +82,54 @@ class Bounds(InputPartition):  # type: ignore[misc]  # pyspark is untyped here
 
     def walk(self, session: Session, options: Options) -> Iterator[RangePart]:
         """Yield the offset ranges of this task's stretches."""
-        place, limit = GroupPosition.from_json(self.start), self._limit()
+        position, limit = GroupPosition.from_json(self.start), self._limit()
         for number, stretch in enumerate(self.stretches):
-            for epoch, offset_range in self._offset_ranges(session, options, place, stretch):
-                place = offset_range.end
+            for epoch, offset_range in self._offset_ranges(session, options, position, stretch):
+                position = offset_range.end
                 if number % self.tasks == self.task:
                     (part,) = parts(options, epoch, offset_range, 1)
-                    beyond = limit is not None and crossed(limit, place)
+                    beyond = limit is not None and crossed(limit, position)
                     yield replace(part, limit=self.until) if beyond else part
-                if self.tasks == 1 and limit is not None and reached(limit, place):
+                if self.tasks == 1 and limit is not None and reached(limit, position):
                     return
-            if stretch.sequence not in (None, place.sequence):
+            if stretch.sequence not in (None, position.sequence):
                 raise DataError(
-                    f"A part of the range ends at row {place.sequence}, not {stretch.sequence} as before.",
+                    f"A part of the range ends at row {position.sequence}, not {stretch.sequence} as before.",
                     hint="A transaction was late, or the filter was changed. Read the range again.",
                     expected=stretch.sequence,
-                    found=place.sequence,
+                    found=position.sequence,
                 )
 
     def _parted(self, session: Session, options: Options) -> Iterator[Stretch]:
         """Yield stretches such that all tasks together read about one micro-batch's rows at a time."""
-        place, (whole,) = GroupPosition.from_json(self.start), self.stretches
+        position, (whole,) = GroupPosition.from_json(self.start), self.stretches
         limit = self._limit()
-        while limit is None or not reached(limit, place):
-            first = next(self._offset_ranges(session, options, place, whole), None)
+        while limit is None or not reached(limit, position):
+            first = next(self._offset_ranges(session, options, position, whole), None)
             if first is None:
                 return
-            place = first[1].end
-            stretch = Stretch(min(place.passed_us, whole.key_us_max), None)
-            for _, offset_range in self._offset_ranges(session, options, place, stretch):
-                place = offset_range.end
-            yield replace(stretch, sequence=place.sequence)
+            position = first[1].end
+            stretch = Stretch(min(position.passed_us, whole.key_us_max), None)
+            for _, offset_range in self._offset_ranges(session, options, position, stretch):
+                position = offset_range.end
+            yield replace(stretch, sequence=position.sequence)
 
     def _offset_ranges(
-        self, session: Session, options: Options, place: GroupPosition, stretch: Stretch
+        self, session: Session, options: Options, position: GroupPosition, stretch: Stretch
     ) -> Iterator[tuple[int, Batch]]:
         """Yield the offset ranges from a position to the end of a stretch, each with its epoch."""
         share = options.partitions
         session.end_at(stretch.key_us_max)
-        while stretch.sequence is None or place.sequence < stretch.sequence:
+        while stretch.sequence is None or position.sequence < stretch.sequence:
             offset_range = session.next_batch(
-                place,
+                position,
                 max(1, options.max_rows_per_batch // share),
                 max(1, options.max_bytes_per_batch // share),
             )
             if offset_range is None:
                 return
-            place = offset_range.end
-            yield session.plan(offset_range.start, place)
+            position = offset_range.end
+            yield session.plan(offset_range.start, position)
 
     def _limit(self) -> GroupPosition | None:
         return GroupPosition.from_json(self.until) if self.until else None

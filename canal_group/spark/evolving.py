@@ -58,17 +58,17 @@ def run_evolving(
         UsageError: the query was started again from another checkpoint, or from none.
         ConfigError: `newColumns` is given, and is not `evolve`.
     """
-    chosen = _evolving(options)
+    texts = _evolving(options)
 
     def described() -> StructType:
-        return spark.readStream.format(_FORMAT).options(**chosen).load().schema
+        return spark.readStream.format(_FORMAT).options(**texts).load().schema
 
-    known = described() if schema is None else widened(schema, described())
-    restarts = Restarts(chosen.get("table", ""), known)
+    columns = described() if schema is None else widened(schema, described())
+    restarts = Restarts(texts.get("table", ""), columns)
     while True:
         query = None
         try:
-            query = start(spark.readStream.format(_FORMAT).options(**chosen).schema(restarts.schema).load())
+            query = start(spark.readStream.format(_FORMAT).options(**texts).schema(restarts.schema).load())
             restarts.check_id(query)
             query.awaitTermination()
         except StreamingQueryException as error:
@@ -142,28 +142,28 @@ class Restarts:
                 " run_evolving as part of schema, or set newColumns to ignore until these rows are read.",
                 table=self._table,
             ) from error
-        told = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in added)
-        _log.info("%s has new columns: %s; its query is started again", self._table, told)
+        names = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in added)
+        _log.info("%s has new columns: %s; its query is started again", self._table, names)
         self.schema = wider
 
 
-def widened(known: StructType, found: StructType) -> StructType:
+def widened(schema: StructType, described: StructType) -> StructType:
     """Return a schema with the columns that only another one has, in front of those that canal-group adds.
 
     Names that differ only in case are one column, as in MySQL and in Spark.
     """
-    has = {each.name.lower() for each in known}
-    fields = [*known, *(each for each in found if each.name.lower() not in has)]
+    has = {each.name.lower() for each in schema}
+    fields = [*schema, *(each for each in described if each.name.lower() not in has)]
     return StructType(sorted(fields, key=lambda each: each.name in CHANGE.names))
 
 
 def _evolving(options: Mapping[str, str]) -> dict[str, str]:
     """Return options with `newColumns=evolve`."""
     others = {name: value for name, value in options.items() if name.lower() != "newcolumns"}
-    given = [str(value) for name, value in options.items() if name not in others]
-    if any(value.lower() != EVOLVE for value in given):
+    values = [str(value) for name, value in options.items() if name not in others]
+    if any(value.lower() != EVOLVE for value in values):
         raise ConfigError(
-            f"run_evolving cannot run a query with newColumns={given[0]}.",
+            f"run_evolving cannot run a query with newColumns={values[0]}.",
             hint="Leave newColumns out, or start the query without run_evolving.",
         )
     return {**others, "newColumns": EVOLVE}

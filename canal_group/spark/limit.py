@@ -25,9 +25,9 @@ COLUMNS = frozenset({"_shard", "_file", "_pos", "_gtid"})
 _GTID = r"^(?P<source>.+)[:-](?P<number>[0-9]+)$"
 
 
-def reached(limit: GroupPosition, place: GroupPosition) -> bool:
+def reached(limit: GroupPosition, position: GroupPosition) -> bool:
     """Return whether no row after a position is within a limit."""
-    return limit.shards.keys() <= place.shards.keys() and reaches_back(limit.shards, place.shards)
+    return limit.shards.keys() <= position.shards.keys() and reaches_back(limit.shards, position.shards)
 
 
 def crossed(limit: GroupPosition, end: GroupPosition) -> bool:
@@ -46,30 +46,30 @@ def within(rows: pa.Table, limit: GroupPosition, servers: Mapping[str, str]) -> 
     prefix = "_" if "_shard" in rows.schema.names else ""
     shards, files, gtids = (encoded(rows.column(prefix + name)) for name in ("shard", "file", "gtid"))
     begins = rows.column(f"{prefix}pos").to_numpy()
-    kept = np.zeros(len(rows), dtype=bool)
+    keep = np.zeros(len(rows), dtype=bool)
     for code, shard in enumerate(shards.dictionary.to_pylist()):
-        place = limit.shards.get(shard)
-        if place is None:
+        position = limit.shards.get(shard)
+        if position is None:
             continue
         mine = shards.indices.to_numpy() == code
-        if place.is_of(servers[shard]):
-            kept |= mine & _before(place, files, begins)
+        if position.is_of(servers[shard]):
+            keep |= mine & _before(position, files, begins)
         else:
-            kept |= mine & _held(place, gtids)
-    return rows.filter(pa.array(kept))
+            keep |= mine & _held(position, gtids)
+    return rows.filter(pa.array(keep))
 
 
-def _before(place: Position, files: Any, begins: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _before(position: Position, files: Any, begins: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which transactions begin before a position; it is between two, so they also end before it."""
-    base, number = file_order(place.file)
-    found = [file_order(name) for name in files.dictionary.to_pylist()]
-    numbers = np.array([each if name == base else np.iinfo(np.int64).max for name, each in found])
+    base, number = file_order(position.file)
+    orders = [file_order(name) for name in files.dictionary.to_pylist()]
+    numbers = np.array([each if name == base else np.iinfo(np.int64).max for name, each in orders])
     of_row = numbers[files.indices.to_numpy()]
-    before: NDArray[np.bool_] = (of_row < number) | ((of_row == number) & (begins < place.offset))
+    before: NDArray[np.bool_] = (of_row < number) | ((of_row == number) & (begins < position.offset))
     return before
 
 
-def _held(place: Position, gtids: Any) -> NDArray[np.bool_]:
+def _held(position: Position, gtids: Any) -> NDArray[np.bool_]:
     """Return which transactions are before a position of another server, by their GTIDs."""
     parts = pc.extract_regex(gtids.dictionary, _GTID)
     sources = pc.fill_null(pc.struct_field(parts, "source"), "").dictionary_encode()
@@ -79,6 +79,6 @@ def _held(place: Position, gtids: Any) -> NDArray[np.bool_]:
     held = np.zeros(len(numbers), dtype=bool)
     for code, source in enumerate(sources.dictionary.to_pylist()):
         mine = sources.indices.to_numpy() == code
-        held[mine] = place.gtid_set.holds(source, numbers[mine])
+        held[mine] = position.gtid_set.holds(source, numbers[mine])
     of_row: NDArray[np.bool_] = held[gtids.indices.to_numpy()]
     return of_row

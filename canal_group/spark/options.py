@@ -24,7 +24,7 @@ EVOLVE: Final = "evolve"
 NEW_COLUMNS = ("fail", "ignore", EVOLVE)
 #: types for unsigned 64-bit integers; "bigint" fails at a number that does not fit
 UNSIGNED_BIGINT = ("decimal", "bigint", "string")
-#: in place of a position: the client's cursor, and where the sources' binlogs begin and end
+#: words for a position: the client's cursor, and where the sources' binlogs begin and end
 CURSOR: Final = "cursor"
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -78,21 +78,21 @@ class Options:
     wait_s: float = 30.0
 
     @classmethod
-    def from_spark(cls, given: Mapping[str, str]) -> Options:
+    def from_spark(cls, spark_options: Mapping[str, str]) -> Options:
         """Return the options of a query.
 
         Raises:
             ConfigError: an option is missing, unknown or invalid.
         """
-        left = {name.lower(): str(value) for name, value in given.items()}
+        texts = {name.lower(): str(value) for name, value in spark_options.items()}
         values: dict[str, Any] = {}
         for name, (option, read) in _READ.items():
-            text = left.pop(option.lower(), None)
+            text = texts.pop(option.lower(), None)
             if text is not None:
                 values[name] = read(option, text)
-        if left:
+        if texts:
             raise ConfigError(
-                f"canal_group has no option {', '.join(sorted(left))}.",
+                f"canal_group has no option {', '.join(sorted(texts))}.",
                 hint=f"It has {', '.join(option for option, _ in _READ.values())}.",
             )
         values.setdefault("format", "typed" if "table" in values else "envelope")
@@ -169,11 +169,11 @@ def _file(_option: str, text: str) -> Path:
     return Path(text)
 
 
-def _one_of(*known: str) -> Callable[[str, str], str]:
+def _one_of(*choices: str) -> Callable[[str, str], str]:
     def read(option: str, text: str) -> str:
-        if text.lower() not in known:
+        if text.lower() not in choices:
             raise ConfigError(
-                f"The option {option} cannot be {text!r}.", hint=f"It is one of {', '.join(known)}."
+                f"The option {option} cannot be {text!r}.", hint=f"It is one of {', '.join(choices)}."
             )
         return text.lower()
 
@@ -214,7 +214,7 @@ def moment_us(text: str) -> int | None:
     return time_of(text, time.time_ns() // 1000)
 
 
-def _place(*words: str) -> Callable[[str, str], str]:
+def _position(*words: str) -> Callable[[str, str], str]:
     def read(option: str, text: str) -> str:
         if text.startswith("{"):
             GroupPosition.from_json(text)
@@ -254,8 +254,8 @@ _READ: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "min_rows_per_batch": ("minRowsPerBatch", _count),
     "max_delay_s": ("maxDelaySeconds", _seconds),
     "quiet_s": ("quietSeconds", _seconds),
-    "starting_position": ("startingPosition", _place(CURSOR, EARLIEST, LATEST)),
-    "ending_position": ("endingPosition", _place(LATEST)),
+    "starting_position": ("startingPosition", _position(CURSOR, EARLIEST, LATEST)),
+    "ending_position": ("endingPosition", _position(LATEST)),
     "preimages": ("preimages", _flag),
     "new_columns": ("newColumns", _one_of(*NEW_COLUMNS)),
     "unsigned_bigint": ("unsignedBigint", _one_of(*UNSIGNED_BIGINT)),

@@ -90,11 +90,11 @@ def read_part(part: RangePart, shape: Callable[[pa.Table], pa.Table]) -> Iterato
         RetryableError: no server answered within `retrySeconds`.
     """
     _prepare_worker()
-    source, kept = _rows_of(part), _kept_of(part)
+    source, keep = _rows_of(part), _kept_of(part)
     pool = ThreadPoolExecutor(1, thread_name_prefix="piece")
 
     def shaped(piece: int) -> pa.Table:
-        return shape(kept(source.read(piece, part.count)))
+        return shape(keep(source.read(piece, part.count)))
 
     try:
         coming = pool.submit(shaped, part.pieces[0])
@@ -120,21 +120,21 @@ def _prepare_worker() -> None:
 
 def _rows_of(part: RangePart) -> RangeRows:
     options = part.options
-    wanted: dict[str, Any] = {"format": "envelope"}
+    selection: dict[str, Any] = {"format": "envelope"}
     if options.format == "typed":
         before = "updates" if options.preimages else False
-        wanted = {"format": "typed", "table": options.table, "before": before}
+        selection = {"format": "typed", "table": options.table, "before": before}
         if options.columns:
-            wanted["columns"] = [name for name in options.columns if name not in CHANGE.names]
+            selection["columns"] = [name for name in options.columns if name not in CHANGE.names]
         added = added_columns(options.columns)
-        wanted["added"] = sorted({*added, *COLUMNS}) if part.limit else added
+        selection["added"] = sorted({*added, *COLUMNS}) if part.limit else added
     where = part.batch_id, part.start, part.end, part.order
-    return RangeRows(options.gateway_client(), options.client, part.epoch, *where, wanted, options.retry_s)
+    return RangeRows(options.gateway_client(), options.client, part.epoch, *where, selection, options.retry_s)
 
 
 def _kept_of(part: RangePart) -> Callable[[pa.Table], pa.Table]:
     """Return a function that keeps the rows of a part up to its limit."""
     if not part.limit:
         return lambda rows: rows
-    servers = {name: place.server for name, place in GroupPosition.from_json(part.end).shards.items()}
+    servers = {name: position.server for name, position in GroupPosition.from_json(part.end).shards.items()}
     return partial(within, limit=GroupPosition.from_json(part.limit), servers=servers)

@@ -37,7 +37,7 @@ from merge.values.position import GroupPosition
 LOOK_S = 0.5
 #: interval at which the sources are asked where their binlogs end, for a query's progress, seconds
 LATEST_EVERY_S = 5.0
-#: in place of a limit
+#: stands for a limit
 UNBOUNDED = 1 << 62
 
 
@@ -72,12 +72,12 @@ class Session:
             ConsumerActive: another consumer holds the client id; the message names it.
             ConfigError, PositionPurged, UsageError: as `locate`.
         """
-        chosen = self._options.starting_position
-        if chosen in ("", CURSOR):
+        text = self._options.starting_position
+        if text in ("", CURSOR):
             return self._connected().cursor
-        if chosen.startswith("{"):
-            return GroupPosition.from_json(chosen)
-        return self.locate(chosen)
+        if text.startswith("{"):
+            return GroupPosition.from_json(text)
+        return self.locate(text)
 
     def locate(self, where: str) -> GroupPosition:
         """Return where a start is in the sources' binlogs now; see `Consumer.locate`.
@@ -168,10 +168,10 @@ class Session:
                 return self._connected().epoch, batch
         deadline_s = time.monotonic() + self._options.retry_s
         while True:
-            found = self._offset_range(start, end)
-            if found is not None:
-                self._planned = [found]
-                return self._connected().epoch, found
+            planned = self._offset_range(start, end)
+            if planned is not None:
+                self._planned = [planned]
+                return self._connected().epoch, planned
             self._check_time(deadline_s, f"the planned offset range that ends at row {end.sequence}", start)
 
     def columns(self, start: GroupPosition, end: GroupPosition, table: str) -> pa.Schema:
@@ -187,8 +187,8 @@ class Session:
             RolledBack: the order of the offset range has changed.
         """
         _, offset_range = self.plan(start, end)
-        wanted = {"format": "typed", "table": table, "before": False, "added": [], "schema_only": True}
-        return RangeRows.of(self._connected(), offset_range, wanted).read(0, 1).schema
+        selection = {"format": "typed", "table": table, "before": False, "added": [], "schema_only": True}
+        return RangeRows.of(self._connected(), offset_range, selection).read(0, 1).schema
 
     def give_up(self) -> None:
         """Unsubscribe the client id and remove its cursor."""
@@ -214,7 +214,7 @@ class Session:
 
     def finish(self, start: GroupPosition) -> None:
         """Acknowledge the planned offset ranges up to the one that ends at `start`."""
-        ends = [place for place, batch in enumerate(self._planned) if same_places(batch.end, start)]
+        ends = [index for index, batch in enumerate(self._planned) if same_places(batch.end, start)]
         for batch in self._planned[: ends[-1] + 1] if ends else []:
             # A server that was restarted learns our position from the next request.
             with suppress(RolledBack, UnknownBatch):
@@ -234,10 +234,10 @@ class Session:
         self._connected().ack(batch_id)
 
     def _offset_range(self, start: GroupPosition, until: GroupPosition | None, **bounds: Any) -> Batch | None:
-        found: Batch | None = self._patiently(
+        batch: Batch | None = self._patiently(
             lambda: self._connected().offset_range(start, until, **{"timeout": LOOK_S, **bounds}), RolledBack
         )
-        return found
+        return batch
 
     def _patiently(self, attempt: Callable[[], Any], *also: type[Exception]) -> Any:
         """Call, and retry on retryable errors until `retry_s`; subscribe again if the server forgot us."""

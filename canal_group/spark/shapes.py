@@ -81,7 +81,7 @@ _WIDER = {
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
 }
-#: types for unsigned 64-bit integers. The JVM makes two Java objects of each decimal with so many digits
+#: types for unsigned 64-bit integers. The JVM makes two Java objects of each decimal with this many digits
 UNSIGNED_BIGINT = {"decimal": pa.decimal128(20, 0), "bigint": pa.int64(), "string": pa.utf8()}
 _CHANGES = pa.array(["insert", "update_postimage", "delete"])
 _OPS = pa.array(["INSERT", "UPDATE", "DELETE"])
@@ -99,13 +99,13 @@ def _spark_type(kind: Any, wider: Mapping[Any, Any]) -> Any:
     return wider.get(kind, kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
-def table_schema(columns: pa.Schema, table: str, chosen: Collection[str]) -> pa.Schema:
+def table_schema(columns: pa.Schema, table: str, names: Collection[str]) -> pa.Schema:
     """Return the schema of the typed format: a table's columns and those of `CHANGE`.
 
     Args:
         columns: the table's columns, with Spark's types.
         table: its name, for errors.
-        chosen: the columns to keep; empty: all.
+        names: the columns to keep; empty: all.
 
     Raises:
         SchemaMismatch: the table has a column with the name of an added one.
@@ -119,20 +119,20 @@ def table_schema(columns: pa.Schema, table: str, chosen: Collection[str]) -> pa.
                 table=table,
                 column=name,
             )
-    found = [*columns, *CHANGE]
-    unknown = [name for name in chosen if name not in {each.name for each in found}]
+    fields = [*columns, *CHANGE]
+    unknown = [name for name in names if name not in {each.name for each in fields}]
     if unknown:
         raise ConfigError(
             f"{table} has no column {', '.join(unknown)}.",
-            hint=f"It has {', '.join(each.name for each in found)}.",
+            hint=f"It has {', '.join(each.name for each in fields)}.",
         )
-    return pa.schema([each for each in found if not chosen or each.name in chosen])
+    return pa.schema([each for each in fields if not names or each.name in names])
 
 
-def added_columns(chosen: Collection[str]) -> list[str]:
+def added_columns(names: Collection[str]) -> list[str]:
     """Return the columns of `merge.rows.typed.TYPED` that a query's chosen columns (empty: all) need."""
     made_of = {"_commit_timestamp": "_commit_us", "_commit_version": "_row"}
-    return sorted({made_of.get(name, name) for name in CHANGE.names if not chosen or name in chosen})
+    return sorted({made_of.get(name, name) for name in CHANGE.names if not names or name in names})
 
 
 def typed_rows(rows: pa.Table, table: str, schema: pa.Schema, *, new_columns: str) -> pa.Table:
@@ -153,7 +153,7 @@ def typed_rows(rows: pa.Table, table: str, schema: pa.Schema, *, new_columns: st
         check_columns(rows.schema, table, schema.names)
     op = encoded(rows.column("_op"))
     seq = pc.add(pc.multiply(rows.column("_seq"), 2), 1)
-    found = {name: rows.column(name) for name in own} | {
+    columns = {name: rows.column(name) for name in own} | {
         "_change_type": _CHANGES.take(pc.index_in(op.dictionary, _OPS)).take(op.indices),
         "_seq": seq,
     }
@@ -161,30 +161,30 @@ def typed_rows(rows: pa.Table, table: str, schema: pa.Schema, *, new_columns: st
         is_update = pc.equal(op.dictionary, "UPDATE").take(op.indices)
         updates = np.flatnonzero(is_update.to_numpy(zero_copy_only=False))
         if len(updates):
-            found, rows = _with_preimages(rows, own, found, updates)
+            columns, rows = _with_preimages(rows, own, columns, updates)
     came = rows.schema.names
-    found |= {
+    columns |= {
         name: rows.column(name) for name in ("_shard", "_gtid", "_file", "_pos", "_row") if name in came
     }
     if "_commit_us" in came:
-        found["_commit_timestamp"] = rows.column("_commit_us").cast(UTC_US)
+        columns["_commit_timestamp"] = rows.column("_commit_us").cast(UTC_US)
     if "_row" in came:
-        found["_commit_version"] = pc.subtract(rows.column("_seq"), rows.column("_row"))
-    return shaped(found, schema, table, len(rows), {each.name: mysql_type_of(each) for each in rows.schema})
+        columns["_commit_version"] = pc.subtract(rows.column("_seq"), rows.column("_row"))
+    return shaped(columns, schema, table, len(rows), {each.name: mysql_type_of(each) for each in rows.schema})
 
 
-def check_columns(rows: pa.Schema, table: str, known: Collection[str]) -> None:
+def check_columns(rows: pa.Schema, table: str, names: Collection[str]) -> None:
     """Check that a query has every column of one table's changes.
 
     Args:
         rows: their schema, see `merge.rows.typed`.
         table: its name, for errors.
-        known: the names of the query's columns.
+        names: the names of the query's columns.
 
     Raises:
         SchemaGrown: it lacks one.
     """
-    unknown = [name for name in _own_columns(rows) if name not in known]
+    unknown = [name for name in _own_columns(rows) if name not in names]
     if unknown:
         raise SchemaGrown(
             f"{table} has a column {unknown[0]} that the query's schema does not have.",
@@ -201,14 +201,14 @@ def _own_columns(rows: pa.Schema) -> list[str]:
 
 
 def _with_preimages(
-    rows: pa.Table, own: list[str], found: dict[str, Any], updates: Any
+    rows: pa.Table, own: list[str], current: dict[str, Any], updates: Any
 ) -> tuple[dict[str, Any], pa.Table]:
-    """Return `found` with each update's before image in front of it, and the rows that they belong to."""
+    """Return `current` with each update's before image in front of it, and the rows that they belong to."""
     images = rows.column(BEFORE).take(pa.array(updates))
     columns = {name: pc.struct_field(images, [images.type.get_field_index(name)]) for name in own}
     columns["_change_type"] = pa.repeat("update_preimage", len(updates))
     columns["_seq"] = pc.multiply(rows.column("_seq").take(pa.array(updates)), 2)
-    after = pa.table(found)
+    after = pa.table(current)
     both = pa.concat_tables([after, pa.table(columns, schema=after.schema)]).unify_dictionaries()
     sorting = np.argsort(both.column("_seq").to_numpy(), kind="stable")
     indexes = np.concatenate((np.arange(len(rows)), updates))[sorting]
@@ -217,7 +217,7 @@ def _with_preimages(
 
 
 def shaped(
-    found: dict[str, Any],
+    columns: dict[str, Any],
     schema: pa.Schema,
     table: str,
     count: int,
@@ -226,7 +226,7 @@ def shaped(
     """Return columns in the order and the types of a schema; a missing column is null.
 
     Args:
-        found: the columns, by name.
+        columns: the columns, by name.
         schema: the query's schema.
         table: the table's name, for errors.
         count: rows.
@@ -235,23 +235,23 @@ def shaped(
     Raises:
         SchemaMismatch: values do not fit the schema's type.
     """
-    columns = []
-    for wanted in schema:
-        values = found.get(wanted.name)
+    arrays = []
+    for field in schema:
+        values = columns.get(field.name)
         if values is None:
-            columns.append(pa.nulls(count, wanted.type))
+            arrays.append(pa.nulls(count, field.type))
             continue
         try:
-            columns.append(converted(values, wanted.type, (mysql_types or {}).get(wanted.name, "")))
+            arrays.append(converted(values, field.type, (mysql_types or {}).get(field.name, "")))
         except pa.ArrowException as error:
             raise SchemaMismatch(
-                f"Column {wanted.name} of {table} is {values.type} and does not fit the query's"
-                f" {wanted.type}: {error}.",
+                f"Column {field.name} of {table} is {values.type} and does not fit the query's"
+                f" {field.type}: {error}.",
                 hint="The column was changed since the query began. Restart the query.",
                 table=table,
-                column=wanted.name,
+                column=field.name,
             ) from error
-    return pa.table(columns, schema=schema)
+    return pa.table(arrays, schema=schema)
 
 
 def envelope_rows(rows: pa.Table, name: str, schema: pa.Schema) -> pa.Table:
@@ -263,8 +263,8 @@ def envelope_rows(rows: pa.Table, name: str, schema: pa.Schema) -> pa.Table:
         schema: the query's schema.
     """
     make = {"envelope": _envelope, "debezium": _debezium, "canal": _canal}[name]
-    found, count = make(rows)
-    return shaped(found, schema, f"the {name} format", count)
+    columns, count = make(rows)
+    return shaped(columns, schema, f"the {name} format", count)
 
 
 def _envelope(rows: pa.Table) -> tuple[dict[str, Any], int]:
@@ -285,7 +285,7 @@ def _canal(rows: pa.Table) -> tuple[dict[str, Any], int]:
     both = pa.concat_arrays([column["after"], column["before"]])
     count = np.arange(len(rows))
     data = both.take(pa.array(np.where(deleted, count + len(rows), count)))
-    found = {
+    columns = {
         "id": column["seq"],
         "database": column["schema"],
         "table": column["table"],
@@ -300,7 +300,7 @@ def _canal(rows: pa.Table) -> tuple[dict[str, Any], int]:
             changed(tidy(column["before"]), tidy(column["after"])), pc.equal(column["op"], "UPDATE")
         ),
     }
-    return found, len(rows)
+    return columns, len(rows)
 
 
 def _keys(keys: Any) -> Any:
@@ -312,13 +312,13 @@ def _keys(keys: Any) -> Any:
 
 def _listed(values: Any, valid: Any) -> Any:
     """Return each valid value in a list of its own; null otherwise."""
-    chosen = valid.to_numpy(zero_copy_only=False)
-    offsets = np.concatenate(([0], np.cumsum(chosen))).astype(np.int32)
+    keep = valid.to_numpy(zero_copy_only=False)
+    offsets = np.concatenate(([0], np.cumsum(keep))).astype(np.int32)
     return pa.ListArray.from_arrays(
         pa.array(offsets),
-        values.take(pa.array(np.flatnonzero(chosen))),
+        values.take(pa.array(np.flatnonzero(keep))),
         type=pa.list_(pa.field("element", MAP)),
-        mask=pa.array(~chosen),
+        mask=pa.array(~keep),
     )
 
 

@@ -56,7 +56,7 @@ class CanalGroupDataSource(DataSource):  # type: ignore[misc]  # pyspark is not 
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self._chosen = Options.from_spark(options)
+        self._options = Options.from_spark(options)
 
     @classmethod
     def name(cls) -> str:
@@ -71,28 +71,28 @@ class CanalGroupDataSource(DataSource):  # type: ignore[misc]  # pyspark is not 
             SchemaMismatch: the shards' columns cannot be merged.
             ConfigError: TLS to the gateway is misconfigured.
         """
-        fixed = FIXED.get(self._chosen.format)
+        fixed = FIXED.get(self._options.format)
         return _spark(fixed if fixed is not None else self._typed_schema())
 
     def _typed_schema(self) -> pa.Schema:
-        chosen = self._chosen
-        table = chosen.table
-        with closing(chosen.gateway_client()) as gateway_client:
+        options = self._options
+        table = options.table
+        with closing(options.gateway_client()) as gateway_client:
             columns = keep_trying(
-                lambda: gateway_client.ask_for(Describe(table, chosen.client), _columns),
+                lambda: gateway_client.ask_for(Describe(table, options.client), _columns),
                 (RetryableError,),
-                time.monotonic() + chosen.retry_s,
+                time.monotonic() + options.retry_s,
                 threading.Event().wait,
             )
-        return table_schema(spark_fields(columns, chosen.unsigned_bigint), table, chosen.columns)
+        return table_schema(spark_fields(columns, options.unsigned_bigint), table, options.columns)
 
     def reader(self, schema: StructType) -> RangeReader:
         """Return a reader of the rows between `startingPosition` and `endingPosition`."""
-        return RangeReader(self._chosen, schema)
+        return RangeReader(self._options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
         """Return a reader of the stream."""
-        return StreamReader(self._chosen, schema)
+        return StreamReader(self._options, schema)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # likewise
@@ -173,10 +173,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         Raises:
             SchemaGrown: it lacks one.
         """
-        chosen = self._options
-        if chosen.new_columns != EVOLVE or self._checked == end:
+        options = self._options
+        if options.new_columns != EVOLVE or self._checked == end:
             return
-        check_columns(self._session.columns(begin, end, chosen.table), chosen.table, self._schema.names)
+        check_columns(self._session.columns(begin, end, options.table), options.table, self._schema.names)
         self._checked = end
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -209,7 +209,7 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]  # likewise
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return what each task reads. It is fixed here, so that a repeated task has the same rows."""
+        """Return the partition of each task. It is fixed here, so that a repeated task has the same rows."""
         with bounded(self._options) as session:
             return Bounds.of(session, self._options).shared(session, self._options)
 
@@ -226,10 +226,10 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]  # likewise
 
 def shape(options: Options, schema: StructType, rows: pa.Table) -> pa.Table:
     """Return rows from the gateway in a query's schema."""
-    wanted = to_arrow_schema(schema, timezone="UTC")
+    arrow_schema = to_arrow_schema(schema, timezone="UTC")
     if options.format == "typed":
-        return typed_rows(rows, options.table, wanted, new_columns=options.new_columns)
-    return envelope_rows(rows, options.format, wanted)
+        return typed_rows(rows, options.table, arrow_schema, new_columns=options.new_columns)
+    return envelope_rows(rows, options.format, arrow_schema)
 
 
 def _columns(text: str) -> pa.Schema:
@@ -241,7 +241,7 @@ def _columns(text: str) -> pa.Schema:
     try:
         return pa.ipc.read_schema(pa.py_buffer(b64decode(text)))
     except OSError as error:
-        raise ValueError("these are no columns") from error
+        raise ValueError("these are not columns") from error
 
 
 def _spark(schema: pa.Schema) -> StructType:

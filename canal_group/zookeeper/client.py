@@ -63,7 +63,7 @@ def new_client(
 
 
 def acl_of(login: ZooKeeperLogin) -> list[Any] | None:
-    """Return who may use the nodes of a user; None: everybody."""
+    """Return the access list of a user's nodes; None: everybody may use them."""
     return [make_digest_acl(login.user, login.password, all=True)] if login.user else None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 
 def running_server(gateway: str, canal: str) -> dict[str, Any]:
-    """Return what the running node says.
+    """Return the members of the running node.
 
     Args:
         gateway: "host:port" of the gateway.
@@ -36,7 +36,7 @@ def gateway_of(state: bytes, address: str = "") -> str:
         address: the name of the node, if that is an address.
     """
     try:
-        said = json.loads(state or b"{}")
-        return str(said.get("gateway") or said.get("address") or address)
+        members = json.loads(state or b"{}")
+        return str(members.get("gateway") or members.get("address") or address)
     except (AttributeError, RecursionError, ValueError):
         return address

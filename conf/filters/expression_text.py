@@ -57,7 +57,7 @@ _NOTES: Final = {"typed", "safe", "coalesce"}
 
 
 class ExpressionError(ValueError):
-    """The text is no expression that can be computed; the message says why."""
+    """The text is not an expression that can be computed; the message says why."""
 
 
 def parse_expression(text: str) -> Expression:
@@ -72,14 +72,14 @@ def parse_expression(text: str) -> Expression:
     if len(text) > CHARS_MAX:
         raise ExpressionError(f"it has more than {CHARS_MAX} characters")
     try:
-        found = sqlglot.parse(text, read="mysql")
+        expressions = sqlglot.parse(text, read="mysql")
     except SqlglotError as error:
         raise ExpressionError(str(error).partition("\n")[0].split(" Line ")[0].rstrip(".")) from None
     except RecursionError:
         raise ExpressionError("it is too deep") from None
-    if len(found) != 1 or found[0] is None:
+    if len(expressions) != 1 or expressions[0] is None:
         raise ExpressionError("it is not one expression")
-    return _built(found[0], 0)
+    return _built(expressions[0], 0)
 
 
 def _built(node: Any, depth: int) -> Expression:

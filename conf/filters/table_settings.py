@@ -37,10 +37,12 @@ class MaskSettings(Settings):
     @model_validator(mode="after")
     def _has_its_value(self) -> MaskSettings:
         for key, kind in (("last", "last"), ("value", "constant")):
-            given = getattr(self, key) is not None
-            if given != (self.kind == kind):
-                found = f"kind is '{self.kind}'" if given else "is missing"
-                raise unfit(f"be given {'only ' if given else ''}with `kind: {kind}`", key=key, found=found)
+            is_given = getattr(self, key) is not None
+            if is_given != (self.kind == kind):
+                found = f"kind is '{self.kind}'" if is_given else "is missing"
+                raise unfit(
+                    f"be given {'only ' if is_given else ''}with `kind: {kind}`", key=key, found=found
+                )
         return self
 
 

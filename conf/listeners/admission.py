@@ -30,7 +30,7 @@ def admitted(running: InstanceSettings, definition: Mapping[str, Any]) -> dict[s
     Raises:
         ConfigError: it names a file or variable that it may not use, or a password of another server.
     """
-    chosen, used = running.shard_add, _used(running)
+    limits, used = running.shard_add, _used(running)
     allowed = dict(definition)
     for prefix, key, value in _named(definition):
         if value is None:
@@ -41,17 +41,17 @@ def admitted(running: InstanceSettings, definition: Mapping[str, Any]) -> dict[s
         if isinstance(value, str) and (key, value) in used:
             continue
         if key == "password_env":
-            if value not in chosen.variables:
+            if value not in limits.variables:
                 raise _refused(definition, where, "be one of `shard_add.variables`")
         elif key == "files":
-            _put(allowed, where, _below(chosen.files, value, definition))
+            _put(allowed, where, _below(limits.files, value, definition))
         else:
-            _put(allowed, where, _in_folder(chosen.secrets, value, definition, where))
+            _put(allowed, where, _in_folder(limits.secrets, value, definition, where))
     return allowed
 
 
 def _used(running: InstanceSettings) -> set[tuple[str, str]]:
-    """Return what the running shards name, as (key, value)."""
+    """Return the files, variables and secrets that the running shards name, as (key, value)."""
     return {
         (key, str(value))
         for shard in running.shards
@@ -73,7 +73,7 @@ def _check_server(running: InstanceSettings, definition: Mapping[str, Any], pref
         return
     dumps = [shard.model_dump(mode="json") for shard in running.shards]
     own = [one for dump in dumps for one in (dump, dump["lookup"]) if one is not None]
-    if not any(one[key] == server[key] and _place(one) == _place(server) for one in own):
+    if not any(one[key] == server[key] and _identity(one) == _identity(server) for one in own):
         # The message is the same whether such a file exists or not.
         raise config_error(
             f"shard {definition.get('name')}",
@@ -84,8 +84,8 @@ def _check_server(running: InstanceSettings, definition: Mapping[str, Any], pref
         )
 
 
-def _place(server: Mapping[str, Any]) -> tuple[str, Any, Any, list[Any]]:
-    """Return a server's host and port, its TLS settings with defaults filled in, and its standbys."""
+def _identity(server: Mapping[str, Any]) -> tuple[str, Any, Any, list[Any]]:
+    """Return a server's host and port, its TLS settings with defaults filled in, and its other `hosts`."""
     ssl = server.get("ssl")
     port = server.get("port", default_of(ShardSettings, "port"))
     complete = {**_SSL, **ssl} if isinstance(ssl, Mapping) else ssl
@@ -96,9 +96,9 @@ def _named(definition: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
     """Yield each file, variable or secret that a definition names: (key prefix, key, value)."""
     for key in ("password_env", *_FILES):
         mapping, _, inner = key.rpartition(".")
-        place = definition.get(mapping) if mapping else definition
-        if isinstance(place, Mapping):
-            yield prefix, key, place.get(inner)
+        values = definition.get(mapping) if mapping else definition
+        if isinstance(values, Mapping):
+            yield prefix, key, values.get(inner)
     if prefix:
         return
     yield prefix, "files", definition.get("files")

@@ -56,8 +56,8 @@ class CanalSettings(CanalBounds):
         self._password = read_secret(Owner.GATEWAY, "password", self.password_env, self.password_file, info)
         key = "password_env" if self.password_file is None else "password_file"
         if (self.user is None) != (self._password is None):
-            missing, given = ("user", key) if self.user is None else ("password_env", "user")
-            raise unfit(f"be given with `{given}`", key=missing, found="is missing")
+            missing, other = ("user", key) if self.user is None else ("password_env", "user")
+            raise unfit(f"be given with `{other}`", key=missing, found="is missing")
         if self._password is not None and not isinstance(self._password, UnreadSecret):
             secret = self._password.get_secret_value()
             if _DIGEST.fullmatch(secret) and len(secret) != _DIGEST_CHARS:

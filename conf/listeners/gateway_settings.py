@@ -92,8 +92,10 @@ class GatewaySettings(GatewayBounds):
     @model_validator(mode="after")
     def _guarded(self, info: ValidationInfo) -> GatewaySettings:
         self._token = _token(self.token_env, self.token_file, info)
-        known = self._token is not None or self.clients or (self.ssl is not None and self.ssl.client_ca)
-        if not known and not is_loopback(self.host):
+        requires_login = (
+            self._token is not None or self.clients or (self.ssl is not None and self.ssl.client_ca)
+        )
+        if not requires_login and not is_loopback(self.host):
             raise unfit(
                 "be a loopback address without `token_env`, `token_file`, `clients` and `ssl.client_ca`",
                 key="host",
@@ -107,34 +109,32 @@ class GatewaySettings(GatewayBounds):
         tokens = {} if not _is_read(self._token) else {self._token.get_secret_value(): "the gateway"}
         certificates: dict[str, str] = {}
         for index, client in enumerate(self.clients):
-            place = f"clients[{index}]"
+            path = f"clients[{index}]"
             first = names.setdefault(client.name, index)
             if first != index:
-                raise unfit(
-                    "be unique", key=f"{place}.name", found=f"clients[{first}] is '{client.name}' too"
-                )
+                raise unfit("be unique", key=f"{path}.name", found=f"clients[{first}] is '{client.name}' too")
             if client.certificate is not None and (self.ssl is None or self.ssl.client_ca is None):
                 raise unfit(
                     "be given only with `gateway.ssl.client_ca`",
-                    key=f"{place}.certificate",
+                    key=f"{path}.certificate",
                     found="that is missing",
                 )
             if client.token is None:
                 assert client.certificate is not None
-                owner = certificates.setdefault(client.certificate, place)
-                if owner != place:
+                owner = certificates.setdefault(client.certificate, path)
+                if owner != path:
                     raise unfit(
                         "be unique",
-                        key=f"{place}.certificate",
+                        key=f"{path}.certificate",
                         found=f"{owner} has the same",
                     )
                 continue
             if not _is_read(client.token):
                 continue
-            owner = tokens.setdefault(client.token.get_secret_value(), place)
-            if owner != place:
+            owner = tokens.setdefault(client.token.get_secret_value(), path)
+            if owner != path:
                 key = "token_env" if client.token_file is None else "token_file"
-                raise unfit("hold a unique token", key=f"{place}.{key}", found=f"{owner} has the same")
+                raise unfit("hold a unique token", key=f"{path}.{key}", found=f"{owner} has the same")
         return self
 
     @property

@@ -35,8 +35,8 @@ class ConnectionSettings(Settings):
     @model_validator(mode="after")
     def _certificate(self) -> ConnectionSettings:
         if (self.cert is None) != (self.key is None):
-            lacking, given = ("key", "cert") if self.key is None else ("cert", "key")
-            raise unfit(f"be given together with `{given}`", key=lacking, found="is missing")
+            lacking, other = ("key", "cert") if self.key is None else ("cert", "key")
+            raise unfit(f"be given together with `{other}`", key=lacking, found="is missing")
         if self.cert is not None and self.ca is None:
             raise unfit("be given together with `cert`: it turns on TLS", key="ca", found="is missing")
         return self

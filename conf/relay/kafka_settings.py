@@ -59,10 +59,10 @@ class KafkaSettings(ConnectionSettings):
         if self.protocol is None:
             return self
         for key, value, part in (("ca", self.ca, "SSL"), ("username", self.username, "SASL")):
-            wanted = part in self.protocol.split("_")
-            if wanted != (value is not None):
-                expected = f"be {'given' if wanted else 'left out'} with the protocol {self.protocol}"
-                raise unfit(expected, key=key, found="is missing" if wanted else "is given")
+            needed = part in self.protocol.split("_")
+            if needed != (value is not None):
+                expected = f"be {'given' if needed else 'left out'} with the protocol {self.protocol}"
+                raise unfit(expected, key=key, found="is missing" if needed else "is given")
         return self
 
     @model_validator(mode="after")

@@ -76,8 +76,8 @@ class ReadSettings(Settings):
     @model_validator(mode="after")
     def _one_way(self, info: ValidationInfo) -> ReadSettings:
         if (self.gateway is None) == (self.zookeeper is None):
-            found = "is missing" if self.gateway is None else "is given too"
-            raise unfit("be given, or `gateway`, and not both", key="zookeeper", found=found)
+            reason = "is missing" if self.gateway is None else "is given too"
+            raise unfit("be given, or `gateway`, and not both", key="zookeeper", found=reason)
         self._token = read_secret(Owner.OUTPUT, "token", self.token_env, self.token_file, info)
         self._zookeeper_auth = read_secret(
             Owner.OUTPUT, "zookeeper_auth", self.zookeeper_auth_env, self.zookeeper_auth_file, info

@@ -18,7 +18,7 @@ _PR_SET_PDEATHSIG = 1
 _KERNELS_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 #: how many ports below the kernel's are looked at, and where those begin that anybody may listen on
 PORTS, _UNPRIVILEGED = 10_000, 1_024
-#: how many ports stay reserved, the latest ones: each takes a descriptor
+#: number of ports that stay reserved, the last ones: each takes a descriptor
 TAKEN_MAX = 256
 #: sockets whose names, in the kernel's abstract namespace, say which ports these are
 _taken: deque[socket.socket] = deque()
@@ -45,9 +45,9 @@ def free_port(ports: int = PORTS, taken_max: int = TAKEN_MAX) -> int:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
                 probe.bind(("127.0.0.1", port))
-                found = int(probe.getsockname()[1])
-                _take(found, taken_max)
-                return found
+                number = int(probe.getsockname()[1])
+                _take(number, taken_max)
+                return number
     raise OSError("No port of 127.0.0.1 is free.")
 
 
@@ -74,7 +74,7 @@ def run_as_root() -> list[str]:
 
 
 def _die_with_parent(parent: int) -> Callable[[], None]:
-    """Return what a child runs before exec, so that the kernel kills it when the parent is gone.
+    """Return the function that a child runs before exec, so that the kernel kills it when the parent is gone.
 
     The signal follows the thread that forked; servers are therefore started from `_starter`, a thread that
     lives as long as the process.

@@ -54,9 +54,9 @@ class MariaDbServer(DatabaseServer):
 def _program(*names: str) -> str:
     search = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
     for name in names:
-        found = shutil.which(name, path=search)
-        if found:
-            return found
+        path = shutil.which(name, path=search)
+        if path:
+            return path
     raise ServerMissingError(
         f"{names[0]} was not found: install the package mariadb-server (apt-get install mariadb-server)."
     )

@@ -59,8 +59,8 @@ _server_ids = itertools.count(1)
 
 
 def _row_metadata() -> list[str]:
-    chosen = os.environ.get(_ROW_METADATA)
-    return [f"--binlog-row-metadata={chosen}"] if chosen else []
+    value = os.environ.get(_ROW_METADATA)
+    return [f"--binlog-row-metadata={value}"] if value else []
 
 
 class ServerMissingError(RuntimeError):

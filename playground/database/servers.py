@@ -1,4 +1,4 @@
-"""The servers of a demo: so many, of one make or of two by turns, started side by side."""
+"""The servers of a demo: a number of them, of one make or of two by turns, started side by side."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FIRST_ID = 101
 
 
 def make(engine: Engine, count: int) -> list[DatabaseServer]:
-    """Return so many servers, not started, each with a server id of its own."""
+    """Return servers, not started, each with a server id of its own."""
     makes = islice(cycle(_MAKES[engine]), count)
     return [server(server_id=_FIRST_ID + index) for index, server in enumerate(makes)]
 

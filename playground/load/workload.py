@@ -117,11 +117,11 @@ class Workload:
 
     def _big(self) -> Transaction:
         """Return the large transaction: orders in long INSERTs."""
-        left, statements = self._big_rows, []
-        while left:
-            count = min(left, BIG_INSERT_ROWS)
+        remaining, statements = self._big_rows, []
+        while remaining:
+            count = min(remaining, BIG_INSERT_ROWS)
             statements.append(self._insert_orders(count))
-            left -= count
+            remaining -= count
         return Transaction(tuple(statements))
 
     def _one_order(self) -> tuple[Statement, ...]:
@@ -137,8 +137,8 @@ class Workload:
         return order, self._insert(ITEMS, [self._item(order_id, line + 1) for line in range(count)])
 
     def _update_one(self) -> tuple[Statement, ...]:
-        chosen = self._some_ids(1)
-        if not chosen:
+        ids = self._some_ids(1)
+        if not ids:
             return ()
         assigned = ["state = %s", "weight = %s", "note = %s", "written_us = %s"]
         arguments = [self._random.choice(STATES), self._weight(), self._note(), NOW_US]
@@ -146,18 +146,18 @@ class Workload:
             assigned.append(f"{ADDED_COLUMN} = %s")
             arguments.append(self._random.choice(_CHANNELS))
         sql = f"UPDATE {ORDERS.source(self._shard)} SET {', '.join(assigned)} WHERE id = %s"
-        return (Statement(sql, (*arguments, *chosen), Change(ORDERS.name, "UPDATE", 1)),)
+        return (Statement(sql, (*arguments, *ids), Change(ORDERS.name, "UPDATE", 1)),)
 
     def _update_some(self) -> tuple[Statement, ...]:
-        chosen = self._some_ids(self._random.randint(2, 8))
-        if not chosen:
+        ids = self._some_ids(self._random.randint(2, 8))
+        if not ids:
             return ()
         sql = (
             f"UPDATE {ORDERS.source(self._shard)} SET amount = amount + %s, written_us = %s "
-            f"WHERE id IN ({_marks(len(chosen))})"
+            f"WHERE id IN ({_marks(len(ids))})"
         )
-        arguments = (Decimal(self._random.randint(-9999, 9999)).scaleb(-4), NOW_US, *chosen)
-        return (Statement(sql, arguments, Change(ORDERS.name, "UPDATE", len(chosen))),)
+        arguments = (Decimal(self._random.randint(-9999, 9999)).scaleb(-4), NOW_US, *ids)
+        return (Statement(sql, arguments, Change(ORDERS.name, "UPDATE", len(ids))),)
 
     def _renumber_items(self) -> tuple[Statement, ...]:
         """Return an UPDATE that changes primary keys, and one of another table."""
@@ -175,10 +175,10 @@ class Workload:
         )
 
     def _delete_with_items(self) -> tuple[Statement, ...]:
-        chosen = self._some_ids(1)
-        if not chosen:
+        ids = self._some_ids(1)
+        if not ids:
             return ()
-        order_id = chosen[0]
+        order_id = ids[0]
         self._ids[self._ids.index(order_id)] = self._ids[-1]
         self._ids.pop()
         statements = []
@@ -250,7 +250,7 @@ class Workload:
         return sorted(set(self._random.choices(self._ids, k=count))) if self._ids else []
 
     def _id_with_items(self) -> int | None:
-        return next((found for found in self._some_ids(8) if found in self._items), None)
+        return next((each for each in self._some_ids(8) if each in self._items), None)
 
 
 def _marks(count: int) -> str:

@@ -81,21 +81,21 @@ class Delivered:
         self._deliveries.append(_Delivery(batch_id, rows.take(pa.array(np.arange(count)))))
 
     def acked(self, batch_id: int) -> None:
-        """Note that a batch was acknowledged."""
+        """Record that a batch was acknowledged."""
         for delivery in self._deliveries[::-1]:
             if delivery.batch_id == batch_id and not delivery.taken_back:
                 delivery.acked = True
                 return
 
     def taken_back(self, from_batch_id: int | None = None) -> None:
-        """Note that outstanding batches, all or from one on, were given back: they will come again."""
+        """Record that outstanding batches, all or from one on, were rolled back: they come again."""
         for delivery in self._deliveries:
             if not delivery.acked and (from_batch_id is None or delivery.batch_id >= from_batch_id):
                 delivery.taken_back = True
         self._run += 1
 
     def lost(self) -> None:
-        """Note that the server took everything back: whatever came may come again."""
+        """Record that the server rolled back all batches: each may come again."""
         for delivery in self._deliveries:
             delivery.taken_back = True
         self._run += 1

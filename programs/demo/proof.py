@@ -78,7 +78,7 @@ def prove(delivered: Delivered, records: Sequence[Record], servers: Rows) -> Fin
         words=(
             *_some(backwards),
             *_some(f"{transaction} is not contiguous." for transaction in sorted(split)),
-            *_some(f"{place} was delivered twice." for place in twice),
+            *_some(f"{where} was delivered twice." for where in twice),
             *_some(_counted(missing, "written, but not delivered")),
             *_some(_counted(unwritten, "more than was written")),
             *_some(differences),
@@ -87,27 +87,27 @@ def prove(delivered: Delivered, records: Sequence[Record], servers: Rows) -> Fin
 
 
 def _backwards(stream: pa.Table) -> Iterator[str]:
-    """Yield the places within a run where the key decreases or the number does not grow."""
+    """Yield the rows of a run where the key decreases or the number does not grow."""
     key_us, seq = _ints(stream, "key_us"), _ints(stream, "seq")
     same_run = np.diff(_ints(stream, "run")) == 0
     for index in np.flatnonzero(same_run & (np.diff(key_us) < 0)).tolist():
-        yield f"{_place(stream, index + 1)}: the key decreases from {key_us[index]} to {key_us[index + 1]}."
+        yield f"{_where(stream, index + 1)}: the key decreases from {key_us[index]} to {key_us[index + 1]}."
     wrong = same_run & (np.diff(key_us) >= 0) & (np.diff(seq) <= 0)
     for index in np.flatnonzero(wrong).tolist():
-        yield f"{_place(stream, index + 1)}: the number goes from {seq[index]} to {seq[index + 1]}."
+        yield f"{_where(stream, index + 1)}: the number goes from {seq[index]} to {seq[index + 1]}."
 
 
 def _backwards_of_shards(accepted: pa.Table) -> Iterator[str]:
-    """Yield the places where a shard's own order is not that of its binlog."""
+    """Yield the rows where a shard's own order is not that of its binlog."""
     for shard in pc.unique(accepted.column("shard")).to_pylist():
         own = accepted.filter(pc.equal(accepted.column("shard"), shard))
         # Files of a binlog are numbered with leading zeros: their names sort.
-        place = np.stack([pc.rank(own.column("file"), tiebreaker="dense").to_numpy(), _ints(own, "pos")])
-        step = np.diff(place.astype(np.int64))
+        order = np.stack([pc.rank(own.column("file"), tiebreaker="dense").to_numpy(), _ints(own, "pos")])
+        step = np.diff(order.astype(np.int64))
         rows = np.diff(_ints(own, "row"))
         backwards = (step[0] < 0) | ((step[0] == 0) & ((step[1] < 0) | ((step[1] == 0) & (rows <= 0))))
         for index in np.flatnonzero(backwards).tolist():
-            yield f"{_place(own, index + 1)}: comes after {_place(own, index)}."
+            yield f"{_where(own, index + 1)}: comes after {_where(own, index)}."
 
 
 def _split(stream: pa.Table, run: _Ints) -> set[str]:
@@ -121,15 +121,15 @@ def _split(stream: pa.Table, run: _Ints) -> set[str]:
     return {_transaction(stream, int(first[code])) for code in np.unique(blocks[0][counts > 1])}
 
 
-def _repeated(stream: pa.Table, codes: _Ints, first: _Ints, kept: Any) -> list[str]:
+def _repeated(stream: pa.Table, codes: _Ints, first: _Ints, keep: Any) -> list[str]:
     """Return the rows that came again though their batch was not given back, or came again as others."""
-    _, kept_first = np.unique(codes[kept], return_index=True)
-    again = np.ones(int(kept.sum()), np.bool_)
+    _, kept_first = np.unique(codes[keep], return_index=True)
+    again = np.ones(int(keep.sum()), np.bool_)
     again[kept_first] = False
-    places = set(np.flatnonzero(kept)[again].tolist())
+    indexes = set(np.flatnonzero(keep)[again].tolist())
     content, _ = _codes(stream, (*IDENTITY, "gtid", "table", "op", "key", "before", "after"))
-    places |= set(np.flatnonzero(content != content[first[codes]]).tolist())
-    return [_place(stream, index) for index in sorted(places)]
+    indexes |= set(np.flatnonzero(content != content[first[codes]]).tolist())
+    return [_where(stream, index) for index in sorted(indexes)]
 
 
 def _written(records: Iterable[Record]) -> _Counts:
@@ -166,7 +166,7 @@ def _ints(stream: pa.Table, name: str) -> _Ints:
     return values
 
 
-def _place(stream: pa.Table, index: int) -> str:
+def _where(stream: pa.Table, index: int) -> str:
     shard, file, pos, row = (stream.column(name)[index].as_py() for name in IDENTITY)
     return f"{shard} {file}:{pos} row {row}"
 

@@ -23,7 +23,7 @@ from programs.demo.delivered import Delivered
 BATCH_ROWS = 4_000
 #: batches it leaves outstanding, at most
 _OUTSTANDING_MAX = 4
-#: every so many deliveries it gives something back; between, it does so by chance
+#: deliveries between two certain rollbacks; between them, it rolls back by chance
 _ROLLBACK_EVERY = 40
 _FIRST_ROLLBACK = 5
 #: how long rows or an acknowledgement may be refused for the moment, seconds
@@ -119,7 +119,7 @@ class Reading:
         self.consumer.rollback(batch_id)
         self.delivered.taken_back(batch_id)
         self.rollbacks += 1
-        older = [kept for kept in self._outstanding if batch_id is not None and kept.batch_id < batch_id]
+        older = [each for each in self._outstanding if batch_id is not None and each.batch_id < batch_id]
         self._outstanding = older
 
     def _ack_outstanding(self) -> None:

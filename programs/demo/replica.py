@@ -54,11 +54,15 @@ class Replica:
         self.rows[table, key] = shard, after or ""
 
     def _remove(self, shard: str, table: str, key: str, before: str | None, op: str) -> None:
-        found = self.rows.pop((table, key), None)
-        if found is None:
+        removed = self.rows.pop((table, key), None)
+        if removed is None:
             self.differences.append(f"{table} {_words(key)}: {op} by {shard} of a row that does not exist.")
-        elif found != (shard, before):
-            was = _first_difference(found[1], before or "") if found[0] == shard else f"it is of {found[0]}"
+        elif removed != (shard, before):
+            was = (
+                _first_difference(removed[1], before or "")
+                if removed[0] == shard
+                else f"it is of {removed[0]}"
+            )
             self.differences.append(f"{table} {_words(key)}: {op} by {shard} of another row: {was}.")
 
     def _add_column(self, shard: str, table: str) -> None:

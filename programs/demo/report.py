@@ -21,7 +21,7 @@ class DemoReport:
     #: one-row transactions of the gentle beginning; None: there were none
     latency_ms_p50: float | None
     latency_ms_p99: float | None
-    #: places where a key, a number or a shard's own order goes back
+    #: rows where a key, a number or a shard's own order goes back
     order_violations: int
     #: transactions whose rows do not stand together in their order
     split_transactions: int

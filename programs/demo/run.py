@@ -32,9 +32,9 @@ from programs.demo.written import Record
 _SERVING_S: Final = 90.0
 #: time that a get waits, seconds
 _GET_S: Final = 0.5
-#: once everything has arrived, so long a silence means that nothing follows, seconds
+#: silence after everything has arrived that means that nothing follows, seconds
 _QUIET_S: Final = 1.0
-#: while something is missing, so long a silence means that it will not come, seconds
+#: silence while something is missing that means that it will not come, seconds
 _TIMEOUT_S: Final = 30.0
 
 #: starts everything, reads, and proves; the stack stops what was started

@@ -24,7 +24,7 @@ class DemoTable:
     key_columns: int
 
     def source(self, shard: int) -> str:
-        """Return what the table is called on a shard, without its schema."""
+        """Return the table's name on a shard, without its schema."""
         return f"{self.name}_{shard}"
 
     def create(self, shard: int) -> str:

@@ -40,14 +40,14 @@ def filter_of(views: Sequence[View], report: Report) -> dict[str, Any]:
     Raises:
         ConfigError: an expression cannot be used here, or an entry is malformed.
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     white, black = _white(views, report), _black(views, report)
     if white:
-        found["white"] = ",".join(white)
+        settings["white"] = ",".join(white)
     if black:
-        found["black"] = ",".join(black)
-    found["tables"] = _tables(views, _keep(views, report), report)
-    return found
+        settings["black"] = ",".join(black)
+    settings["tables"] = _tables(views, _keep(views, report), report)
+    return settings
 
 
 def _patterns(view: View, key: str) -> list[str]:
@@ -99,8 +99,8 @@ def _black(views: Sequence[View], report: Report) -> list[str]:
         if common:
             report.setting(entry, f"`filter.black`: {','.join(common)}")
         if own != common:
-            left = ", ".join(pattern for pattern in own if pattern not in common)
-            report.act(entry, f"{_DIFFERS}{left} is not in every list, and those tables are kept")
+            others = ", ".join(pattern for pattern in own if pattern not in common)
+            report.act(entry, f"{_DIFFERS}{others} is not in every list, and those tables are kept")
     return common
 
 
@@ -110,20 +110,20 @@ def _keep(views: Sequence[View], report: Report) -> list[str]:
         [
             kind
             for kind in _KINDS
-            if not any(kind in left for flag, left in LEFT_OUT.items() if view.flag(flag))
+            if not any(kind in dropped for flag, dropped in LEFT_OUT.items() if view.flag(flag))
         ]
         for view in views
     ]
-    kept = [kind for kind in _KINDS if any(kind in keeps for keeps in each_keeps)]
+    kinds = [kind for kind in _KINDS if any(kind in keeps for keeps in each_keeps)]
     for view in views:
-        for flag, left in LEFT_OUT.items():
+        for flag, dropped in LEFT_OUT.items():
             entry = view.entry(flag)
             if not view.flag(flag):
-                report.setting(entry, f"`filter.tables[].keep` has {', '.join(left)}")
-            elif set(left) & set(kept):
-                report.act(entry, f"{_DIFFERS}{', '.join(left)} stay in `filter.tables[].keep`")
+                report.setting(entry, f"`filter.tables[].keep` has {', '.join(dropped)}")
+            elif set(dropped) & set(kinds):
+                report.act(entry, f"{_DIFFERS}{', '.join(dropped)} stay in `filter.tables[].keep`")
             else:
-                report.setting(entry, f"`filter.tables[].keep` is without {', '.join(left)}")
+                report.setting(entry, f"`filter.tables[].keep` is without {', '.join(dropped)}")
         if view.flag(_DCL):
             report.act(
                 view.entry(_DCL),
@@ -141,7 +141,7 @@ def _keep(views: Sequence[View], report: Report) -> list[str]:
                 "rows that canal skipped, because their table is not known, stop their shard here. Leave such"
                 " tables out by `filter.black`",
             )
-    return kept
+    return kinds
 
 
 def _tables(views: Sequence[View], keep: list[str], report: Report) -> list[dict[str, Any]]:
@@ -157,26 +157,26 @@ def _tables(views: Sequence[View], keep: list[str], report: Report) -> list[dict
 
 def _columns(views: Sequence[View], key: str, report: Report) -> dict[str, list[str]]:
     """Return the columns that are listed for each table."""
-    found: dict[str, list[str]] = {}
+    columns_of: dict[str, list[str]] = {}
     for view in views:
         text, entry = view.text(key), view.given(key)
         if text is None or entry is None:
             continue
         for table, columns in _fields(text, entry):
-            if found.setdefault(table, columns) != columns:
+            if columns_of.setdefault(table, columns) != columns:
                 raise entry.wrong("list the same columns of a table everywhere", f"lists others of {table}")
         name = "white_columns" if key.endswith("filter.field") else "black_columns"
         report.setting(entry, f"`filter.tables[].{name}`")
-    return found
+    return columns_of
 
 
 def _fields(text: str, entry: Entry) -> list[tuple[str, list[str]]]:
     """Return the tables and columns of `schema.table:column/column,...`, in lower case."""
-    found = []
+    fields = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         table, _, columns = part.lower().partition(":")
         names = [name.strip() for name in columns.split("/") if name.strip()]
         if "." not in table or not names:
             raise entry.wrong("be `schema.table:column/column`, several separated by commas", f"has {part!r}")
-        found.append((table.strip(), names))
-    return found
+        fields.append((table.strip(), names))
+    return fields

@@ -61,7 +61,7 @@ class Imported:
 def imported(
     files: Sequence[Path], *, destination: str | None, secrets: Path, cursors: Sequence[Path] = ()
 ) -> Imported:
-    """Return what canal's files become; nothing is written.
+    """Return the settings that canal's files become; nothing is written.
 
     Args:
         files: canal.properties, if any, and the instance.properties of each instance, in the order of shards.
@@ -75,10 +75,10 @@ def imported(
     server, instances = _sorted([read_properties(file) for file in files])
     views = [View(instance.folder_name, instance, server) for instance in instances]
     _check_names(views, destination)
-    report, kept = Report(), Secrets(secrets)
-    found = [cursor for file in cursors for cursor in read_cursors(file)]
+    report, secret_files = Report(), Secrets(secrets)
+    start_cursors = [cursor for file in cursors for cursor in read_cursors(file)]
     settings = server_of(views, report)
-    shards = _shards(views, report, kept, found)
+    shards = _shards(views, report, secret_files, start_cursors)
     settings |= stream_of(views, report, standbys=any("hosts" in shard for shard in shards))
     values: dict[str, Any] = {
         "preset": settings.pop("preset"),
@@ -90,30 +90,30 @@ def imported(
         values["filter"] = filters
     for path, value in settings.items():
         _put(values, path, value)
-    listener = listener_of(views, report, kept)
+    listener = listener_of(views, report, secret_files)
     if listener is not None:
         values["canal"] = listener
-    relay = relay_of(views, report, kept, str(values["destination"]), settings)
+    relay = relay_of(views, report, secret_files, str(values["destination"]), settings)
     order = ["preset", *InstanceSettings.model_fields]
     values = {key: values[key] for key in order if key in values}
-    read = tuple(each for each in (server, *instances) if each is not None)
-    _answer_rest(read, views, report)
+    sources = tuple(each for each in (server, *instances) if each is not None)
+    _answer_rest(sources, views, report)
     _check(values)
-    return Imported(values, relay, read, report, kept)
+    return Imported(values, relay, sources, report, secret_files)
 
 
-def _sorted(read: Sequence[Properties]) -> tuple[Properties | None, list[Properties]]:
+def _sorted(files: Sequence[Properties]) -> tuple[Properties | None, list[Properties]]:
     """Return canal.properties, and the files of instances, known by name or by the source that they have."""
     instances = [
         each
-        for each in read
+        for each in files
         if each.file.name == "instance.properties"
         or (each.file.name != "canal.properties" and any(map(_SOURCE.fullmatch, each.entries)))
     ]
-    others = [each for each in read if each not in instances]
+    others = [each for each in files if each not in instances]
     if not instances:
         raise config_error(
-            ", ".join(str(each.file) for each in read),
+            ", ".join(str(each.file) for each in files),
             "canal.instance.master.address",
             "be in a file, an instance.properties",
             "is in none",
@@ -162,9 +162,9 @@ def _shards(
         used |= maker.used
     unused = next((cursor for cursor in cursors if cursor not in used and not _older(cursor, used)), None)
     if unused is not None:
-        place = f"{unused.host}:{unused.port}" if unused.host else f"instance {unused.destination}"
+        source = f"{unused.host}:{unused.port}" if unused.host else f"instance {unused.destination}"
         raise config_error(
-            unused.source, "", "hold cursors of the imported sources", f"it has one of {place}"
+            unused.source, "", "hold cursors of the imported sources", f"it has one of {source}"
         )
     return made
 
@@ -173,8 +173,8 @@ def _oldest(cursors: Sequence[CanalCursor]) -> list[CanalCursor]:
     """Return the cursors, older ones first: the first that fits a shard is where canal would begin."""
     ordered = list[CanalCursor]()
     for cursor in cursors:
-        place = next((index for index, each in enumerate(ordered) if cursor.is_before(each)), len(ordered))
-        ordered.insert(place, cursor)
+        before = next((index for index, each in enumerate(ordered) if cursor.is_before(each)), len(ordered))
+        ordered.insert(before, cursor)
     return ordered
 
 
@@ -207,16 +207,16 @@ def _answer_rest(files: Sequence[Properties], views: Sequence[View], report: Rep
 
 def _answer(entry: Entry, views: Sequence[View], everything: str, report: Report) -> None:
     overriding = [view.entry(entry.key) for view in views]
-    said = keys.meaning(entry.key)
+    meaning = keys.meaning(entry.key)
     if entry not in overriding:
         first = overriding[0]
-        report.note(entry, f"replaced by {first.place}, as in canal" if first is not None else "not used")
-    elif re.search(rf"\$\{{\s*{re.escape(entry.key)}\s*[:}}]", everything) and said is None:
+        report.note(entry, f"replaced by {first.location}, as in canal" if first is not None else "not used")
+    elif re.search(rf"\$\{{\s*{re.escape(entry.key)}\s*[:}}]", everything) and meaning is None:
         report.note(entry, "the value of a placeholder")
-    elif said is None:
+    elif meaning is None:
         report.act(entry, keys.unknown(entry.key))
     else:
-        report.note(entry, said)
+        report.note(entry, meaning)
 
 
 def _check(values: dict[str, Any]) -> None:

@@ -24,25 +24,25 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def instance_text(found: Imported) -> str:
+def instance_text(imported: Imported) -> str:
     """Return the text of the instance file.
 
     Raises:
         ConfigError: what it says as YAML is something else.
     """
-    listed = ", ".join(str(each.file) for each in found.files)
+    listed = ", ".join(str(each.file) for each in imported.files)
     lines = list(_comment(f"Imported from {listed}.", ""))
-    todo = found.report.left_to_do
+    todo = imported.report.left_to_do
     if todo:
         lines += ["#", *_comment("Left to do:", "")]
         for answer in todo:
-            lines += _comment(f"- {answer.entry.key} ({answer.entry.place}): {answer.text}.", "  ")
-    return _proved("\n".join([*lines, "", _yaml(found.values)]), found.values)
+            lines += _comment(f"- {answer.entry.key} ({answer.entry.location}): {answer.text}.", "  ")
+    return _proved("\n".join([*lines, "", _yaml(imported.values)]), imported.values)
 
 
-def relay_text(found: Imported) -> str:
+def relay_text(imported: Imported) -> str:
     """Return the text of the relay's file; raises as `instance_text`."""
-    return _proved(_yaml(found.relay or {}), found.relay or {})
+    return _proved(_yaml(imported.relay or {}), imported.relay or {})
 
 
 def _yaml(values: Mapping[str, Any]) -> str:

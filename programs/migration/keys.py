@@ -155,7 +155,7 @@ _PASSED = {"kafka.": _KAFKA, "rocketmq.": _ROCKET, "pulsarmq.": _PULSAR}
 
 
 def meaning(key: str) -> str | None:
-    """Return what is said of a key; None: canal has no such key."""
+    """Return the report's text on a key; None: canal has no such key."""
     if key in KEYS:
         return KEYS[key]
     source = _SOURCE.fullmatch(key)
@@ -165,12 +165,12 @@ def meaning(key: str) -> str | None:
     one = _OF_DESTINATION.fullmatch(key)
     if one is not None:
         return KEYS[f"canal.instance.global.{one['key']}"]
-    return next((said for prefix, said in _PASSED.items() if key.startswith(prefix)), None)
+    return next((text for prefix, text in _PASSED.items() if key.startswith(prefix)), None)
 
 
 def unknown(key: str) -> str:
-    """Return what is said of a key that canal does not have."""
-    known = [*KEYS, *(f"canal.instance.master.{inner}" for inner in SOURCE_KEYS)]
-    found = nearest(key, known)
-    like = f" ({found})" if found.startswith("nearest") else ""
+    """Return the report's text on a key that canal does not have."""
+    names = [*KEYS, *(f"canal.instance.master.{inner}" for inner in SOURCE_KEYS)]
+    hint = nearest(key, names)
+    like = f" ({hint})" if hint.startswith("nearest") else ""
     return f"canal has no such key{like}; it is left out"

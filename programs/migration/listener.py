@@ -35,7 +35,7 @@ def listener_of(views: Sequence[View], report: Report, secrets: Secrets) -> dict
         first_of(views, report, "canal.port", "canal.port", lambda each, key: each.whole(key, 1))
         or CANAL_PORT
     )
-    found: dict[str, Any] = {"port": port}
+    settings: dict[str, Any] = {"port": port}
     report.setting(view.entry("canal.port"), f"`canal.port: {port}`")
     user, digest, entry = view.text("canal.user"), view.text("canal.passwd"), view.entry("canal.passwd")
     if user and digest:
@@ -45,7 +45,7 @@ def listener_of(views: Sequence[View], report: Report, secrets: Secrets) -> dict
                 "be 40 hexadecimal digits: SHA1 of the SHA1 of the password", "is something else"
             )
         path = secrets.put("canal-clients.password", f"*{digest.upper()}")
-        found |= {"user": user, "password_file": path}
+        settings |= {"user": user, "password_file": path}
         report.setting(view.entry("canal.user"), "`canal.user`")
         report.setting(
             entry, f"`canal.password_file: {path}`: an asterisk and the digest; clients keep their password"
@@ -53,11 +53,11 @@ def listener_of(views: Sequence[View], report: Report, secrets: Secrets) -> dict
     else:
         for key in ("canal.user", "canal.passwd"):
             report.note(view.given(key), "not used, as in canal: it counts only with the other one")
-    _address(view, found, report, open_to_all=not (user and digest))
-    return found
+    _address(view, settings, report, open_to_all=not (user and digest))
+    return settings
 
 
-def _address(view: View, found: dict[str, Any], report: Report, *, open_to_all: bool) -> None:
+def _address(view: View, settings: dict[str, Any], report: Report, *, open_to_all: bool) -> None:
     """Say where it listens: beyond this machine only if clients have to log in."""
     ip, entry = view.text("canal.ip"), view.entry("canal.ip")
     host = ip or _ANY_ADDRESS
@@ -68,9 +68,9 @@ def _address(view: View, found: dict[str, Any], report: Report, *, open_to_all: 
             " `canal.user`, `canal.password_file`, and `canal.host`, which is 127.0.0.1 until then",
         )
     else:
-        found["host"] = host
+        settings["host"] = host
         report.setting(entry, f"`canal.host: {host}`")
     register, name = view.text("canal.register.ip"), view.entry("canal.register.ip")
     if register is not None:
-        found["advertise"] = register
+        settings["advertise"] = register
         report.setting(name, f"`canal.advertise: {register}`")

@@ -53,42 +53,42 @@ def relay_of(
             )
         return None
     report.setting(entry, f"a relay to {_MODES[mode]}: `canal-group relay`, with the file of --relay")
-    found: dict[str, Any] = {"destination": destination, "read": _read(settings)}
+    relay: dict[str, Any] = {"destination": destination, "read": _read(settings)}
     flat = view.flag("canal.mq.flatMessage", default=True)
     report.setting(view.entry("canal.mq.flatMessage"), f"`format: {'flat' if flat else 'protobuf'}`")
     if not flat:
-        found["format"] = "protobuf"
+        relay["format"] = "protobuf"
     for key in ("canal.mq.canalBatchSize", "canal.mq.canalGetTimeout"):
         report.note(view.entry(key), "no setting: a relay publishes what there is; `batch` bounds it")
     route = _route(views, report)
     if route:
-        found["route"] = route
-    found["output"] = (
+        relay["route"] = route
+    relay["output"] = (
         Kafka(view, report, secrets).make() if mode == "kafka" else _rabbitmq(view, report, secrets)
     )
-    return found
+    return relay
 
 
 def _read(settings: Mapping[str, Any]) -> dict[str, Any]:
     if "coordination.hosts" not in settings:
         return {"gateway": GATEWAY}
-    read = {"zookeeper": settings["coordination.hosts"]}
+    source = {"zookeeper": settings["coordination.hosts"]}
     prefix = settings.get("coordination.prefix")
-    return read if prefix is None else {**read, "prefix": prefix}
+    return source if prefix is None else {**source, "prefix": prefix}
 
 
 def _route(views: Sequence[View], report: Report) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    route: dict[str, Any] = {}
     for key, name in ROUTE.items():
         default = default_of(RelaySettings, f"route.{name}")
         value = first_of(views, report, key, f"route.{name}", partial(_value, default=default))
         if value is None:
             continue
         if value != default:
-            found[name] = value
+            route[name] = value
         for view in views:
             report.setting(view.entry(key), f"`route.{name}`")
-    return found
+    return route
 
 
 def _value(view: View, key: str, default: Any) -> Any:

@@ -32,9 +32,8 @@ class Answer:
     text: str
 
     def __str__(self) -> str:
-        return (
-            f"{self.kind.value:<5} {self.entry.place}: {self.entry.key} = {_value(self.entry)}: {self.text}"
-        )
+        entry = self.entry
+        return f"{self.kind.value:<5} {entry.location}: {entry.key} = {_value(entry)}: {self.text}"
 
 
 @dataclass(slots=True)

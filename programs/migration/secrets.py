@@ -32,13 +32,13 @@ class Secrets:
         """
         path = (self.folder / name).absolute()
         try:
-            found = path.read_text(encoding="utf-8")
+            content = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             self._texts[path] = text
         except (OSError, UnicodeDecodeError):
             raise _kept(path) from None
         else:
-            if found.rstrip("\r\n") != text:
+            if content.rstrip("\r\n") != text:
                 raise _kept(path)
         return str(path)
 
@@ -68,8 +68,8 @@ class Secrets:
         except OSError as error:
             for path in made:
                 path.unlink(missing_ok=True)
-            place = str(error.filename or self.folder)
-            raise config_error(place, "", "be new", f"cannot be written ({error.strerror})") from None
+            at = str(error.filename or self.folder)
+            raise config_error(at, "", "be new", f"cannot be written ({error.strerror})") from None
 
 
 def _kept(path: Path) -> ConfigError:

@@ -24,24 +24,24 @@ def server_of(views: Sequence[View], report: Report) -> dict[str, Any]:
     Raises:
         ConfigError: a value cannot be used.
     """
-    found: dict[str, Any] = {"preset": "file"}
+    settings: dict[str, Any] = {"preset": "file"}
     preset = first_of(views, report, _XML, "preset", _preset)
     zookeeper = first_of(views, report, "canal.zkServers", "coordination.hosts", _zookeeper)
     if zookeeper is not None:
         preset = "default"
         hosts, prefix = zookeeper
-        found |= {"coordination.kind": "zookeeper", "coordination.hosts": hosts}
+        settings |= {"coordination.kind": "zookeeper", "coordination.hosts": hosts}
         if prefix != PREFIX:
-            found["coordination.prefix"] = prefix
-    found["preset"] = preset or "file"
+            settings["coordination.prefix"] = prefix
+    settings["preset"] = preset or "file"
     for view in views:
-        _say_preset(view, found["preset"], report, zookeeper=zookeeper is not None)
+        _say_preset(view, settings["preset"], report, zookeeper=zookeeper is not None)
         if zookeeper is not None:
-            _say_zookeeper(view, found, report)
-    found |= _flush(views, found["preset"], report)
-    found |= _purged(views, report)
+            _say_zookeeper(view, settings, report)
+    settings |= _flush(views, settings["preset"], report)
+    settings |= _purged(views, report)
     _say_others(views, report)
-    return found
+    return settings
 
 
 def _preset(view: View, key: str) -> str | None:
@@ -92,9 +92,9 @@ def _zookeeper(view: View, key: str) -> tuple[str, str] | None:
     return ",".join(complete), f"{slash}{root.rstrip('/')}{PREFIX}" if root else PREFIX
 
 
-def _say_zookeeper(view: View, found: dict[str, Any], report: Report) -> None:
+def _say_zookeeper(view: View, settings: dict[str, Any], report: Report) -> None:
     entry = view.given("canal.zkServers")
-    report.setting(entry, f"`coordination.hosts: {found['coordination.hosts']}`")
+    report.setting(entry, f"`coordination.hosts: {settings['coordination.hosts']}`")
     if entry is not None and ";" in entry.raw:
         report.act(entry, "canal's other ZooKeeper clusters are left out: a destination has one")
     report.act(
@@ -151,10 +151,10 @@ def _say_others(views: Sequence[View], report: Report) -> None:
             ("canal.instance.rds.accesskey", "binlogs that only Aliyun's object store has are not read"),
             ("canal.aliyun.accessKey", "binlogs that only Aliyun's object store has are not read"),
         ):
-            given = view.given(key)
-            if given is not None and given.raw.lower() != "false":
+            entry_given = view.given(key)
+            if entry_given is not None and entry_given.raw.lower() != "false":
                 report.act(
-                    given, f"{what}; `merge.purged` says what happens when a source has purged its own"
+                    entry_given, f"{what}; `merge.purged` says what happens when a source has purged its own"
                 )
         slave = view.given("canal.instance.mysql.slaveId")
         if slave is not None and view.whole("canal.instance.mysql.slaveId"):

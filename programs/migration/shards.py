@@ -65,11 +65,11 @@ class Shards:
         return [self._shard(number, len(numbers) > 1 or bool(number), account, cursors) for number in numbers]
 
     def _numbers(self) -> list[str]:
-        """Return what follows `master` in the keys of each source: nothing, or a group's numbers."""
-        found = sorted(
+        """Return the numbers that follow `master` in the keys of each source; empty without a group."""
+        numbers = sorted(
             (match[1] for key in self.view.all_keys if (match := _NUMBERED.fullmatch(key))), key=int
         )
-        numbered = [number for number in found if self.view.given(f"{_PREFIX}master{number}.address")]
+        numbered = [number for number in numbers if self.view.given(f"{_PREFIX}master{number}.address")]
         single = self.view.given(f"{_PREFIX}master.address")
         xml = self.view.text("canal.instance.global.spring.xml")
         if numbered and (single is None or xml is None or "group" in xml):
@@ -227,10 +227,10 @@ class Shards:
             ) from None
 
     def _reads(self, cursor: CanalCursor, primary: tuple[str, int], standby: tuple[str, int] | None) -> bool:
-        place = cursor.host.lower(), cursor.port
+        endpoint = cursor.host.lower(), cursor.port
         if not cursor.host:
             return cursor.destination in ("", self.view.name)
-        return any(each is not None and (each[0].lower(), each[1]) == place for each in (primary, standby))
+        return any(each is not None and (each[0].lower(), each[1]) == endpoint for each in (primary, standby))
 
     def _from_cursor(self, cursor: CanalCursor, primary: tuple[str, int], master: str) -> str:
         """Return the start that a cursor says; it wins over the configured one, as in canal."""

@@ -56,18 +56,18 @@ def stream_of(views: Sequence[View], report: Report, *, standbys: bool) -> dict[
     Raises:
         ConfigError: a value cannot be used.
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for key, setting in SETTINGS.items():
-        _one(views, report, found, key, setting)
+        _one(views, report, settings, key, setting)
     detecting: dict[str, Any] = {}
     for key, setting in DETECTING.items():
         _one(views, report, detecting, key, setting)
     if standbys:
-        return found | detecting
+        return settings | detecting
     for view in views:
         for key in DETECTING:
             report.note(view.entry(key), "it counts only for a shard with several `hosts`: left out")
-    return found
+    return settings
 
 
 def first_of(views: Sequence[View], report: Report, key: str, path: str, convert: _Convert) -> Any:
@@ -84,12 +84,12 @@ def first_of(views: Sequence[View], report: Report, key: str, path: str, convert
     return values[0]
 
 
-def _one(views: Sequence[View], report: Report, found: dict[str, Any], key: str, setting: Setting) -> None:
+def _one(views: Sequence[View], report: Report, settings: dict[str, Any], key: str, setting: Setting) -> None:
     value = first_of(views, report, key, setting.path, setting.convert)
     if value is None:
         return
     if value != setting.default:
-        found[setting.path] = value
+        settings[setting.path] = value
     is_default = ", the default" if value == setting.default else ""
     for view in views:
         report.setting(view.entry(key), f"`{setting.path}: {_text(value)}`{is_default}")

@@ -95,13 +95,13 @@ class ConfirmedFile:
             os.close(self._fd)
 
     def _crc32(self, size: int) -> int:
-        found, at = 0, 0
+        checksum, at = 0, 0
         while at < size:
             block = os.pread(self._fd, min(_BLOCK_BYTES, size - at), at)
             if not block:
                 break
-            found, at = zlib.crc32(block, found), at + len(block)
-        return found
+            checksum, at = zlib.crc32(block, checksum), at + len(block)
+        return checksum
 
     def _differs(self, how: str) -> SinkRefused:
         return SinkRefused(

@@ -28,19 +28,19 @@ class Confirms:
         return self._error is not None
 
     def opened(self) -> None:
-        """Note that messages may be sent."""
+        """Set the state: messages may be sent."""
         with self._news:
             self._is_open = True
             self._news.notify_all()
 
     def fail(self, error: CanalGroupError) -> None:
-        """Note what went wrong; the first error counts."""
+        """Record an error; the first one counts."""
         with self._news:
             self._error = self._error or error
             self._news.notify_all()
 
     def answered(self, frame: Any) -> None:
-        """Note the server's answer to a message, or to all up to it."""
+        """Record the broker's answer to a message, or to all up to it."""
         method = frame.method
         if method.NAME != "Basic.Ack":
             self.fail(SinkUnavailable("RabbitMQ could not store a message.", retry_after_s=1.0))

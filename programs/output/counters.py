@@ -32,7 +32,7 @@ class Counters:
         return self._messages
 
     def opened(self, position: GroupPosition) -> None:
-        """Note that publishing goes on after a position."""
+        """Record that publishing goes on after a position."""
         with self._lock:
             self._is_publishing = True
             self._position_us = _commit_us(position)
@@ -59,7 +59,7 @@ class Counters:
             self._is_publishing = False
 
     def stopped(self) -> None:
-        """Note that nothing is published until the next `opened`."""
+        """Record that nothing is published until the next `opened`."""
         with self._lock:
             self._is_publishing = False
 
@@ -86,7 +86,7 @@ class Counters:
 
 def _commit_us(position: GroupPosition) -> int | None:
     """Return the commit time of the last transaction before a position."""
-    return max((place.commit_us for place in position.shards.values() if place.commit_us), default=None)
+    return max((each.commit_us for each in position.shards.values() if each.commit_us), default=None)
 
 
 def _bytes(column: Any) -> int:

@@ -22,8 +22,8 @@ def settings_of(kind: str) -> type[Settings]:
     Raises:
         LookupError: there is no such kind; its argument names the known ones.
     """
-    found: type[Settings] = _module(kind).SETTINGS
-    return found
+    settings: type[Settings] = _module(kind).SETTINGS
+    return settings
 
 
 def sink_of(settings: Settings, name: str) -> Sink:

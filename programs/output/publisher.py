@@ -73,7 +73,7 @@ class Publisher:
         self._back_off = BackOff(settings.retry.max_s)
         #: what it has done, for metrics
         self.counters = Counters()
-        self._told = (time.monotonic(), 0)
+        self._logged = (time.monotonic(), 0)
 
     @property
     def published(self) -> int:
@@ -99,14 +99,14 @@ class Publisher:
 
     def _subscribed(self) -> Consumer | None:
         """Return the active consumer of the client id, when it is ours; None: told to stop before."""
-        said = ""
+        message = ""
         while not self._stop.is_set():
             try:
                 return _connect(self.settings)
             except RetryableError as error:
-                if str(error) != said:
-                    said = str(error)
-                    _log.info("waiting: %s", said)
+                if str(error) != message:
+                    message = str(error)
+                    _log.info("waiting: %s", message)
                 self._stop.wait(self._pause_s())
         return None
 
@@ -160,10 +160,10 @@ class Publisher:
     def _opened(self, first: GroupPosition) -> GroupPosition:
         """Open the sink and return where to go on."""
         self._sink.close()
-        kept = self._sink.open()
-        if kept is None and self._sink.keeps_position:
+        stored = self._sink.open()
+        if stored is None and self._sink.keeps_position:
             _log.info("the output has no position of %s: it begins at the cursor", self.settings.name)
-        position = first if kept is None else kept
+        position = first if stored is None else stored
         _log.info("publishing %s from row %d on", self.settings.name, position.sequence)
         return position
 
@@ -204,18 +204,18 @@ class Publisher:
         return self._back_off.failed(self.settings.retry.first_s, random.random())  # noqa: S311  no secret
 
     def _tell(self) -> None:
-        since_s, before = self._told
+        since_s, before = self._logged
         now_s = time.monotonic()
         if now_s >= since_s + _TOLD_EVERY_S:
             rate = (self.published - before) / (now_s - since_s)
             _log.info("published %d messages, %.0f a second", self.published, rate)
-            self._told = now_s, self.published
+            self._logged = now_s, self.published
 
 
 def _connect(settings: RelaySettings) -> Consumer:
-    read = settings.read
-    said: dict[str, Any] = {
-        name: getattr(read, name)
+    source = settings.read
+    options: dict[str, Any] = {
+        name: getattr(source, name)
         for name in (
             "zookeeper",
             "client_id",
@@ -227,7 +227,7 @@ def _connect(settings: RelaySettings) -> Consumer:
             "prefix",
         )
     }
-    tls = {name: getattr(read, name) for name in ("tls_ca", "tls_cert", "tls_key")}
+    tls = {name: getattr(source, name) for name in ("tls_ca", "tls_cert", "tls_key")}
     return canal_group.connect(
-        read.gateway, destination=settings.destination, wait_s=_WAIT_S, retry_s=_WAIT_S, **said, **tls
+        source.gateway, destination=settings.destination, wait_s=_WAIT_S, retry_s=_WAIT_S, **options, **tls
     )

@@ -10,7 +10,7 @@ from merge.tls import TlsFileUnusable, client_context
 
 
 def tls_context(settings: ConnectionSettings, broker: str) -> ssl.SSLContext | None:
-    """Return what verifies a broker and shows it our certificate; None: no TLS.
+    """Return a TLS context that verifies a broker and shows it our certificate; None: no TLS.
 
     Args:
         settings: of the output.

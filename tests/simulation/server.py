@@ -197,8 +197,8 @@ class Server(Process):
 
     async def actor_registry(self) -> tuple[list[str], list[str], bool]:
         """Return the shards that wait for an actor, those that are known, and whether it is active."""
-        wanted = [shard.name for shard in self._registration.wanted]
-        return wanted, self._registration.known, self.candidate.group is not None
+        wanted = [shard.name for shard in self._registration.pending]
+        return wanted, self._registration.names, self.candidate.group is not None
 
     async def register(self, name: str) -> None:
         """Note that a shard has an actor."""

@@ -140,7 +140,7 @@ class BatchSender:
                     self._stream.abort()
                     raise PeerGone from error
             await self._stream.send(entries.body[begin : begin + PART_BYTES])
-            ready.answer.read = begin + PART_BYTES
+            ready.answer.read_bytes = begin + PART_BYTES
         self._service.sent(batch.rows, len(entries.body))
 
     def _give_way(self) -> None:

@@ -3,7 +3,7 @@
 The protocol has no answer to an acknowledgement or a rollback. If one is refused, the client is told by an
 Ack with an error, which it reads instead of the answer to its next get, and the connection ends. It ends the
 same way when another consumer has taken over the client id, when no group is active here, and after anything
-that is no packet.
+that is not a packet.
 """
 
 from __future__ import annotations
@@ -147,11 +147,11 @@ class CanalConnection:
 
         Raises:
             PeerGone: none came for too long, or the connection ended.
-            UsageError: it is no packet.
+            UsageError: it is not a packet.
         """
         if self._next is not None:
-            found, self._next = self._next, None
-            return found
+            item, self._next = self._next, None
+            return item
         try:
             async with asyncio.timeout(self._service.bounds.idle_s):
                 return _read(await self._inbox.get())
@@ -239,9 +239,9 @@ class CanalConnection:
             CanalGroupError: the group refuses it.
         """
         self._service.check(request.destination)
-        found = self._subscription
-        if found is not None and found.client_id == request.client_id:
-            return found
+        current = self._subscription
+        if current is not None and current.client_id == request.client_id:
+            return current
         return await self._open(request, await self._service.filter_of(request.client_id))
 
     async def _keep_lease(self) -> None:

@@ -25,7 +25,7 @@ def new_seed() -> bytes:
 
 
 def scrambled(password: bytes, seed: bytes) -> bytes:
-    """Return what a client sends of a password, before it is written in hexadecimal digits."""
+    """Return the digest of a password that a client sends, before it is written in hexadecimal digits."""
     once = _sha1(password)
     return _xor(once, _sha1(seed + _sha1(once)))
 
@@ -59,8 +59,8 @@ class CanalLogin:
                 hint="Use a client that scrambles it, as canal's Java client does since 1.1.3.",
             )
         once = _xor(answer, _sha1(seed + self.digest))
-        known = compare_digest(_sha1(once), self.digest)
-        if not (compare_digest(shown.username.encode(), self.user.encode()) and known):
+        matches = compare_digest(_sha1(once), self.digest)
+        if not (compare_digest(shown.username.encode(), self.user.encode()) and matches):
             raise AccessDenied(
                 f"The login of {name!r} is refused: user or password is wrong.",
                 hint="Compare them with canal.user and its password in the server's instance file.",

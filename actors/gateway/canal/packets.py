@@ -76,15 +76,15 @@ def read_login(data: bytes) -> ClientAuth:
 
 
 def read_request(data: bytes) -> Request:
-    """Return what a client asks for that has logged in.
+    """Return the request in a packet of a client that has logged in.
 
     Raises:
-        UsageError: it is no request.
+        UsageError: it is not a request.
     """
     packet = _packet(data)
     kind = _REQUESTS.get(packet.type)
     if kind is None:
-        raise UsageError(f"A packet of type {_type(packet)} is no request.")
+        raise UsageError(f"A packet of type {_type(packet)} is not a request.")
     return _body(kind, packet)
 
 
@@ -93,8 +93,8 @@ def timeout_s(request: Get) -> float | None:
     timeout = request.timeout if request.HasField("timeout") else -1
     if timeout < 0:
         return 0.0
-    known = request.HasField("unit") and 0 <= request.unit < len(_UNITS_NS)
-    unit_ns = _UNITS_NS[request.unit if known else _MILLISECONDS]
+    valid = request.HasField("unit") and 0 <= request.unit < len(_UNITS_NS)
+    unit_ns = _UNITS_NS[request.unit if valid else _MILLISECONDS]
     return None if timeout == 0 else timeout * unit_ns / 1e9
 
 
@@ -115,7 +115,7 @@ def no_messages() -> bytes:
 
 
 def messages_head(batch_id: int, entries_bytes: int) -> bytes:
-    """Return what stands in front of a batch's entries, which are fields of its Messages.
+    """Return the bytes before a batch's entries, which are fields of its Messages.
 
     Raises:
         UsageError: the packet would have more bytes than its length can say.
@@ -153,8 +153,8 @@ def _parsed(kind: type[_M], data: bytes) -> _M:
 
 
 def _type(packet: Packet) -> str:
-    known = packet.type in PacketType.values()
-    return PacketType.Name(packet.type) if known else str(packet.type)
+    valid = packet.type in PacketType.values()
+    return PacketType.Name(packet.type) if valid else str(packet.type)
 
 
 def _head(kind: PacketType) -> Packet:

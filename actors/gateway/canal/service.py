@@ -85,9 +85,9 @@ class CanalService:
             try:
                 taken = await self._take(client_id, holder, table_filter)
             except ConsumerActive as error:
-                found = str(error.details.get("holder", ""))
-                if found.startswith(_HOLDER) and found not in self._holders:
-                    await self._let_go(client_id, found, table_filter)
+                other = str(error.details.get("holder", ""))
+                if other.startswith(_HOLDER) and other not in self._holders:
+                    await self._let_go(client_id, other, table_filter)
                 elif time.monotonic() > until_s:
                     raise
                 else:
@@ -116,7 +116,7 @@ class CanalService:
         await self._group.ask_from(Release(client_id, int(taken["epoch"])))
 
     def released(self, peer: str) -> None:
-        """Note that a connection holds no client id any more."""
+        """Forget the client id that a connection held."""
         self._holders.discard(_HOLDER + peer)
 
     async def filter_of(self, client_id: str) -> str:

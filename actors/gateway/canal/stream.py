@@ -16,7 +16,7 @@ PART_BYTES: Final = 256 << 10
 #: how long a connection that ends may take to read why, seconds, and bytes of its own that are passed over
 LINGER_S: Final = 5.0
 LINGER_BYTES: Final = 1 << 20
-#: a peer that is silent for so long is asked whether it is there, so many times, at this interval
+#: seconds of silence after which a peer is probed, the number of probes, and the seconds between them
 _KEEPALIVE_IDLE_S, _KEEPALIVE_COUNT, _KEEPALIVE_EVERY_S = 10, 3, 5
 
 

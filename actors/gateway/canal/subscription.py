@@ -152,7 +152,7 @@ class Subscription:
         return Entries(body, count, lease)
 
     async def sent(self, batch: Batch, *, acknowledges: bool) -> None:
-        """Note that a batch was sent; with `acknowledges` it needs no acknowledgement of the client.
+        """Record that a batch was sent; with `acknowledges` it needs no acknowledgement of the client.
 
         Raises:
             CanalGroupError: the group refuses to acknowledge it; if it only cannot, it is asked again.
@@ -163,7 +163,7 @@ class Subscription:
             await self._acknowledge_ours()
 
     async def skip(self, batch: Batch) -> None:
-        """Note that the client is not told of a batch: there is nothing for it in it. Raises as `sent`."""
+        """Record that a batch is not sent to the client, because it has no entry for it. Raises as `sent`."""
         await self.sent(batch, acknowledges=True)
 
     async def ack(self, batch_id: int) -> None:
@@ -190,8 +190,8 @@ class Subscription:
         except RolledBack:
             if batch_id is None:
                 raise
-        kept = [each for each in self._delivered if batch_id is not None and each.batch_id < batch_id]
-        self._delivered = deque(kept)
+        earlier = [each for each in self._delivered if batch_id is not None and each.batch_id < batch_id]
+        self._delivered = deque(earlier)
         self._rows.forget(self.client_id, self.epoch)
 
     async def touch(self) -> None:

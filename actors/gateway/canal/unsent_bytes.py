@@ -37,16 +37,16 @@ class Answer:
     #: when sending began, seconds of the loop's clock; None: it was not asked for yet
     began_s: float | None = None
     #: bytes that its client has read
-    read: int = 0
+    read_bytes: int = 0
 
     @property
     def late_s(self) -> float:
         """When it has to give way to others if its client reads no more, seconds of the loop's clock."""
-        return 0.0 if self.began_s is None else self.began_s + GRACE_S + self.read / PACE_BYTES_S
+        return 0.0 if self.began_s is None else self.began_s + GRACE_S + self.read_bytes / PACE_BYTES_S
 
 
 class UnsentBytes:
-    """The answers that are held, and those that wait; see the module's rules. Its methods run on one loop.
+    """The answers that are held, and those that wait, by the rules above. Its methods run on one loop.
 
     Args:
         bytes_max: of all answers together.
@@ -84,12 +84,12 @@ class UnsentBytes:
         return answer
 
     def unasked(self, answer: Answer, forget: Callable[[], None]) -> None:
-        """Note that an answer is made before it is asked for; `forget` drops it."""
+        """Count an answer that is made before it is asked for; `forget` drops it."""
         answer.end = forget
         self._admit()
 
     def sending(self, answer: Answer, abort: Callable[[], None]) -> None:
-        """Note that an answer is being sent from now on; `abort` ends its connection."""
+        """Start the time of an answer that is being sent; `abort` ends its connection."""
         answer.end, answer.began_s = abort, asyncio.get_running_loop().time()
         self._admit()
 

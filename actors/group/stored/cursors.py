@@ -29,7 +29,7 @@ class StoredCursors:
     def __init__(self, store: EpochStore, epoch: int, host: Host) -> None:
         self._store, self._epoch, self._host = store, epoch, host
         #: what was written last, by client id
-        self._known: dict[str, Subscription] = {}
+        self._written: dict[str, Subscription] = {}
 
     async def load(self) -> list[Subscription]:
         """Return every subscription, in the order of client ids; raises as `EpochStore.get`."""
@@ -41,7 +41,7 @@ class StoredCursors:
 
     async def forget(self, client_id: str) -> None:
         """Remove a subscription and its cursor, if there is one; raises as `EpochStore.delete`."""
-        self._known.pop(client_id, None)
+        self._written.pop(client_id, None)
         await self._host.blocking(self._store.delete, Key(CURSORS, client_id), self._epoch)
 
     def _load(self) -> list[Subscription]:
@@ -60,13 +60,13 @@ class StoredCursors:
             raise damaged(self._store.where(key), CURSORS, error) from error
 
     def _save(self, subscription: Subscription) -> None:
-        known = self._known.get(subscription.client_id)
-        self._known[subscription.client_id] = subscription
+        stored = self._written.get(subscription.client_id)
+        self._written[subscription.client_id] = subscription
         self._store.put(
             Key(CURSORS, subscription.client_id),
             text_of(subscription),
             self._epoch,
-            may_wait=known is not None and _only_moved(known, subscription),
+            may_wait=stored is not None and _only_moved(stored, subscription),
         )
 
 

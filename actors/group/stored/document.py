@@ -42,7 +42,7 @@ class StoredDocument(ABC, Generic[T]):
     def __init__(self, store: EpochStore, epoch: int, host: Host) -> None:
         self._store, self._epoch, self._host = store, epoch, host
         #: as it is stored; None: not read yet, or a write may have been lost
-        self.known: T | None = None
+        self.cached: T | None = None
         self._lock = asyncio.Lock()
 
     @staticmethod
@@ -67,19 +67,19 @@ class StoredDocument(ABC, Generic[T]):
             before = await self._read()
             after, answer = made(before)
             if after is not before:
-                self.known = None
+                self.cached = None
                 await self._host.blocking(self._store.put, self.KEY, after.to_json() + "\n", self._epoch)
-                self.known = after
+                self.cached = after
             return answer
 
     async def _read(self) -> T:
-        if self.known is None:
+        if self.cached is None:
             text = await self._host.blocking(self._store.get, self.KEY, self._epoch)
             try:
-                self.known = self.parse(text)
+                self.cached = self.parse(text)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise ConfigError(
                     f"What is stored as {self.WHAT} is damaged ({error}).",
                     hint=f"Remove {self._store.where(self.KEY)}; {self.REMOVED}.",
                 ) from error
-        return self.known
+        return self.cached

@@ -25,9 +25,9 @@ class StoredSkips(StoredDocument[EventSkips]):
         """Return those of a shard; raises as `StoredDocument.get`."""
         return (await self.get()).of(shard)
 
-    def known_of(self, shard: str) -> tuple[SkippedEvent, ...] | None:
+    def cached_of(self, shard: str) -> tuple[SkippedEvent, ...] | None:
         """Return those of a shard without asking the store; None: it has to be asked."""
-        return None if self.known is None else self.known.of(shard)
+        return None if self.cached is None else self.cached.of(shard)
 
     async def ask(
         self, stop: Stop, file: str, offset: int, *, whole_transaction: bool, by: str, at_us: int
@@ -50,4 +50,4 @@ class StoredSkips(StoredDocument[EventSkips]):
 
     def describe(self) -> list[dict[str, Any]]:
         """Return the last of them as JSON objects, the oldest first."""
-        return [event.to_dict() for event in (self.known or EventSkips()).events[-SHOWN_MAX:]]
+        return [event.to_dict() for event in (self.cached or EventSkips()).events[-SHOWN_MAX:]]

@@ -16,14 +16,14 @@ class StoredTypes(StoredDocument[ChosenTypes]):
     REMOVED = "then choose the types again"
     parse = staticmethod(ChosenTypes.from_json)
 
-    async def choose(self, table: TableName, column: str, said: str | None) -> ChosenTypes:
+    async def choose(self, table: TableName, column: str, type_text: str | None) -> ChosenTypes:
         """Choose a column's type; None: take the choice back. Return what is stored now.
 
         Raises as `StoredDocument.change` and `ChosenTypes.changed`.
         """
 
         def chosen(types: ChosenTypes) -> tuple[ChosenTypes, ChosenTypes]:
-            changed = types.changed(table, column, said)
+            changed = types.changed(table, column, type_text)
             return changed, changed
 
         return await self.change(chosen)

@@ -54,7 +54,7 @@ class CanalCursor:
         return self.gtids or f"{self.file}:~{self.offset}"
 
     def start_elsewhere(self, fallback_s: float) -> str:
-        """Return the start on another server of the shard: by GTIDs, or so long before the cursor's time."""
+        """Return the start on another server of the shard: by GTIDs, or `fallback_s` before its time."""
         return self.gtids or time_text(self.time_ms - int(fallback_s * _MS))
 
     def is_before(self, other: CanalCursor) -> bool:
@@ -89,7 +89,7 @@ def read_cursors(file: Path) -> list[CanalCursor]:
     try:
         value = json.loads(content)
         listed = value.get("clientDatas", [{"cursor": value}])
-        found = [
+        cursors = [
             _cursor(source, str(value.get("destination") or ""), each)
             for each in listed
             if each.get("cursor")
@@ -101,9 +101,9 @@ def read_cursors(file: Path) -> list[CanalCursor]:
             else f"{type(error).__name__}: {error}"
         )
         raise config_error(source, "", expected, f"does not ({why})") from None
-    if not found:
+    if not cursors:
         raise config_error(source, "", expected, "has none")
-    return found
+    return cursors
 
 
 def _cursor(source: str, destination: str, data: Mapping[str, Any]) -> CanalCursor:
@@ -112,7 +112,7 @@ def _cursor(source: str, destination: str, data: Mapping[str, Any]) -> CanalCurs
     position = cursor["postion"] if "postion" in cursor else cursor["position"]
     address = (cursor.get("identity") or {}).get("sourceAddress") or {}
     gtids = str(position.get("gtid") or "").replace("\n", "")
-    found = CanalCursor(
+    parsed = CanalCursor(
         source,
         str(client.get("destination") or destination),
         str(client.get("clientId") or ""),
@@ -123,7 +123,7 @@ def _cursor(source: str, destination: str, data: Mapping[str, Any]) -> CanalCurs
         int(position.get("timestamp") or 0),
         gtids,
     )
-    parse_shard_start(found.start, (1 << 62))
+    parse_shard_start(parsed.start, (1 << 62))
     if not gtids:
-        file_order(found.file)
-    return found
+        file_order(parsed.file)
+    return parsed

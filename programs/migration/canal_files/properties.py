@@ -32,13 +32,13 @@ class Entry:
     line: int
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where it is, for a message."""
         return f"{self.file}, line {self.line}"
 
     def wrong(self, expected: str, found: str) -> ConfigError:
         """Return the error of a value that cannot be used."""
-        return config_error(self.place, self.key, expected, found)
+        return config_error(self.location, self.key, expected, found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,13 +37,13 @@ class View:
 
     def entry(self, key: str) -> Entry | None:
         """Return the entry that counts; None if there is none."""
-        found = self.own.entries.get(key)
-        return found if found is not None or self.server is None else self.server.entries.get(key)
+        entry = self.own.entries.get(key)
+        return entry if entry is not None or self.server is None else self.server.entries.get(key)
 
     def given(self, key: str) -> Entry | None:
         """Return the entry that counts if it has a value."""
-        found = self.entry(key)
-        return found if found is not None and found.raw else None
+        entry = self.entry(key)
+        return entry if entry is not None and entry.raw else None
 
     @property
     def all_keys(self) -> list[str]:
@@ -95,11 +95,11 @@ class View:
             return None
         return match[1] if re.fullmatch(r"[A-Za-z_]\w*", match[1], re.ASCII) else None
 
-    def _filled(self, entry: Entry, text: str, depth: int, known: dict[str, str]) -> str:
-        """Fill in the placeholders of a text; `known`: texts that were filled in, so that each is once."""
+    def _filled(self, entry: Entry, text: str, depth: int, filled: dict[str, str]) -> str:
+        """Fill in the placeholders of a text; `filled`: texts that were filled in, so that each is once."""
         raw = text
-        if raw in known:
-            return known[raw]
+        if raw in filled:
+            return filled[raw]
         if depth > _DEPTH_MAX or len(text) > _CHARS_MAX:
             raise entry.wrong("have placeholders that end", "has one that stands for itself")
         while (match := _INNERMOST.search(text)) is not None:
@@ -110,16 +110,16 @@ class View:
                     "have placeholders that stand for an entry or a variable of the environment",
                     f"has ${{{name}}}, which is neither",
                 )
-            text = text[: match.start()] + self._filled(entry, value, depth + 1, known) + text[match.end() :]
+            text = text[: match.start()] + self._filled(entry, value, depth + 1, filled) + text[match.end() :]
             if len(text) > _CHARS_MAX:
                 raise entry.wrong(f"have at most {_CHARS_MAX} characters", "has more")
-        known[raw] = text
+        filled[raw] = text
         return text
 
     def _stands_for(self, name: str, default: str | None) -> str | None:
         if name in os.environ:
             return os.environ[name]
-        found = self.entry(name)
-        if found is not None:
-            return found.raw
+        entry = self.entry(name)
+        if entry is not None:
+            return entry.raw
         return self.name if name == _DESTINATION else default

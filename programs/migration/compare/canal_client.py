@@ -153,18 +153,18 @@ class CanalClient:
             return kind.FromString(content)
         except DecodeError:
             raise CorruptEvent(
-                f"{self.server} sent what is no packet of canal's.", hint="Is it canal's port?"
+                f"{self.server} sent what is not a packet of canal's.", hint="Is it canal's port?"
             ) from None
 
     def _read(self, size: int) -> bytes:
-        chunks, left = list[bytes](), size
+        chunks, missing = list[bytes](), size
         try:
-            while left:
-                chunk = self._socket.recv(min(left, 1 << 20))
+            while missing:
+                chunk = self._socket.recv(min(missing, 1 << 20))
                 if not chunk:
                     raise ServerUnavailable(f"{self.server} has closed the connection.")
                 chunks.append(chunk)
-                left -= len(chunk)
+                missing -= len(chunk)
         except OSError as error:
             raise ServerUnavailable(f"The connection to {self.server} is lost ({error}).") from None
         return b"".join(chunks)

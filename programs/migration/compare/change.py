@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from merge.values.position import file_order
 
 #: number of a binlog file, and offset in it
-Place: TypeAlias = tuple[int, int]
+FileOffset: TypeAlias = tuple[int, int]
 
 _DML: Final = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD"})
 
@@ -48,7 +48,7 @@ class Change:
     length: int = 0
 
     @property
-    def place(self) -> Place:
+    def file_offset(self) -> FileOffset:
         """Where it is in the binlog."""
         return file_order(self.file)[1], self.offset
 
@@ -75,7 +75,7 @@ class Mark:
     xa: bool = False
 
     @property
-    def place(self) -> Place:
+    def file_offset(self) -> FileOffset:
         """Where it is in the binlog."""
         return file_order(self.file)[1], self.offset
 

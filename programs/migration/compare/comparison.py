@@ -1,7 +1,7 @@
 """Comparison: one shard's changes in both streams, transaction by transaction.
 
 Ours say where a transaction begins and ends in the binlog; canal's changes say where their event is. A change
-of canal's belongs to the transaction that holds its place. Comparing begins with the first transaction that
+of canal's belongs to the transaction that holds its offset. Comparing begins with the first transaction that
 both streams have from its beginning, and ends with the last one that both have to its end.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final
 
-from programs.migration.compare.change import Change, Column, Item, Mark, Place
+from programs.migration.compare.change import Change, Column, FileOffset, Item, Mark
 from programs.migration.compare.known import known_difference
 
 #: changes of a stream that wait for the other one; with more, that stream is not read
@@ -24,7 +24,7 @@ _IN_XA: Final = "rows of XA transactions, which canal delivers before their outc
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first place where the streams differ."""
+    """The first difference between the streams."""
 
     file: str
     offset: int
@@ -39,10 +39,10 @@ class Difference:
 class _Transaction:
     """One of our transactions; a statement is one by itself."""
 
-    begin: Place
+    begin: FileOffset
     changes: list[Change] = field(default_factory=list)
     #: None: it is not complete
-    end: Place | None = None
+    end: FileOffset | None = None
 
 
 @dataclass(slots=True)
@@ -60,11 +60,11 @@ class Comparison:
     _theirs: deque[Change] = field(default_factory=deque)
     _begun: bool = False
     #: canal's first item, and whether its transaction is delivered from its beginning
-    _first: Place | None = None
+    _first: FileOffset | None = None
     _first_is_whole: bool = False
     #: canal has delivered everything before `_passed`, and all of the transaction that holds `_ended`
-    _passed: Place = (0, 0)
-    _ended: Place = (0, 0)
+    _passed: FileOffset = (0, 0)
+    _ended: FileOffset = (0, 0)
     _in_xa: bool = False
     _xa_rows: int = 0
 
@@ -86,37 +86,40 @@ class Comparison:
     def ours(self, item: Item) -> None:
         """Take the next item of our stream."""
         if isinstance(item, Mark):
-            self._end(item.place)
+            self._end(item.file_offset)
             if item.begins:
-                self._ours.append(_Transaction(item.place))
+                self._ours.append(_Transaction(item.file_offset))
         else:
             if not self._ours or self._ours[-1].end is not None or item.sql is not None:
-                self._end(item.place)
-                self._ours.append(_Transaction(item.place))
+                self._end(item.file_offset)
+                self._ours.append(_Transaction(item.file_offset))
             self._ours[-1].changes.append(item)
             self._our_changes += 1
             if item.sql is not None:
-                self._end((item.place[0], item.offset + item.length))
+                self._end((item.file_offset[0], item.offset + item.length))
         self._advance()
 
     def theirs(self, item: Item) -> None:
         """Take the next item of canal's stream."""
-        if item.place < self._passed:
+        if item.file_offset < self._passed:
             self.known["changes that canal delivered again"] += isinstance(item, Change)
             return
         ends = isinstance(item, Change) and item.sql is not None and not item.is_text_of_rows
         if self._first is None:
-            self._first, self._first_is_whole = item.place, ends or (isinstance(item, Mark) and item.begins)
+            self._first, self._first_is_whole = (
+                item.file_offset,
+                ends or (isinstance(item, Mark) and item.begins),
+            )
         if isinstance(item, Mark) and not item.begins:
             # An end may be where the next transaction begins: what was before it is inside.
             self._ended = self._passed
-        self._passed = item.place
+        self._passed = item.file_offset
         if isinstance(item, Change):
             self._take(item)
         else:
             self._in_xa = item.xa and item.begins
         if ends:
-            self._ended = item.place
+            self._ended = item.file_offset
         self._advance()
 
     def _take(self, change: Change) -> None:
@@ -127,9 +130,9 @@ class Comparison:
         else:
             self._theirs.append(change)
 
-    def _end(self, place: Place) -> None:
+    def _end(self, offset: FileOffset) -> None:
         if self._ours and self._ours[-1].end is None:
-            self._ours[-1].end = place
+            self._ours[-1].end = offset
 
     def _advance(self) -> None:
         while self.difference is None and self._ours:
@@ -145,7 +148,7 @@ class Comparison:
             if self._begun or self._begins_with(begin, end):
                 self._compare(transaction, theirs)
 
-    def _begins_with(self, begin: Place, end: Place) -> bool:
+    def _begins_with(self, begin: FileOffset, end: FileOffset) -> bool:
         """Return whether both streams have a transaction from its beginning, the first such one."""
         assert self._first is not None, "canal has passed the transaction"
         if self._first >= end:
@@ -153,16 +156,16 @@ class Comparison:
         self._begun = True
         return self._first <= begin or self._first_is_whole
 
-    def _drop(self, until: Place) -> None:
+    def _drop(self, until: FileOffset) -> None:
         """Forget what canal delivered before the first transaction that is compared."""
-        while self._theirs and self._theirs[0].place < until:
+        while self._theirs and self._theirs[0].file_offset < until:
             self._theirs.popleft()
 
-    def _before(self, end: Place) -> list[Change]:
-        found = []
-        while self._theirs and self._theirs[0].place < end:
-            found.append(self._theirs.popleft())
-        return found
+    def _before(self, end: FileOffset) -> list[Change]:
+        changes = []
+        while self._theirs and self._theirs[0].file_offset < end:
+            changes.append(self._theirs.popleft())
+        return changes
 
     def _compare(self, transaction: _Transaction, theirs: Sequence[Change]) -> None:
         if not theirs and 0 < len(transaction.changes) <= self._xa_rows:
@@ -170,9 +173,9 @@ class Comparison:
             self.known[_IN_XA] += len(transaction.changes)
             return
         for ours, other in zip_longest(transaction.changes, theirs):
-            found = self._change(ours, other)
-            if found is not None:
-                self.difference = found
+            difference = self._change(ours, other)
+            if difference is not None:
+                self.difference = difference
                 return
             self.rows += ours.sql is None
         self.transactions += 1
@@ -194,9 +197,9 @@ class Comparison:
         for side in ("before", "after"):
             mine, others = ({each.name: each for each in getattr(change, side)} for change in (ours, theirs))
             for name in dict.fromkeys([*others, *mine]):
-                found = self._column(theirs, mine.get(name), others.get(name))
-                if found is not None:
-                    return found
+                difference = self._column(theirs, mine.get(name), others.get(name))
+                if difference is not None:
+                    return difference
         return None
 
     def _column(self, change: Change, ours: Column | None, theirs: Column | None) -> Difference | None:

@@ -19,12 +19,12 @@ _KINDS_OF_ROWS: Final = frozenset({pb.INSERT, pb.UPDATE, pb.DELETE})
 
 
 def items_of(message: bytes) -> Iterator[tuple[str, Item]]:
-    """Yield what an entry has: the shard, empty if it does not say it, and an item.
+    """Yield the items of an entry, each with its shard; empty if the entry does not name it.
 
     Heartbeats and GTIDs yield nothing.
 
     Raises:
-        CorruptEvent: the bytes are no entry.
+        CorruptEvent: the bytes are not an entry.
     """
     try:
         entry = pb.Entry.FromString(message)
@@ -37,7 +37,9 @@ def items_of(message: bytes) -> Iterator[tuple[str, Item]]:
             for change in _changes(header, pb.RowChange.FromString(entry.storeValue)):
                 yield shard, change
     except DecodeError as error:
-        raise CorruptEvent(f"A message of {len(message)} bytes is no entry of canal's ({error}).") from None
+        raise CorruptEvent(
+            f"A message of {len(message)} bytes is not an entry of canal's ({error})."
+        ) from None
 
 
 def _kind(entry: pb.Entry) -> int:
@@ -50,13 +52,13 @@ def _is_xa(entry: pb.Entry) -> bool:
 
 def _changes(header: pb.Header, change: pb.RowChange) -> Iterator[Change]:
     kind = change.eventType if change.WhichOneof("eventType_present") else pb.UPDATE
-    named = header.logfileName, header.logfileOffset, header.schemaName, header.tableName
+    names = header.logfileName, header.logfileOffset, header.schemaName, header.tableName
     event = pb.EventType.Name(kind)
     if change.isDdl or kind not in _KINDS_OF_ROWS:
-        yield Change(*named, event, sql=change.sql, length=header.eventLength if change.isDdl else 0)
+        yield Change(*names, event, sql=change.sql, length=header.eventLength if change.isDdl else 0)
         return
     for row in change.rowDatas:
-        yield Change(*named, event, _columns(row.beforeColumns), _columns(row.afterColumns))
+        yield Change(*names, event, _columns(row.beforeColumns), _columns(row.afterColumns))
 
 
 def _columns(columns: Iterable[pb.Column]) -> tuple[Column, ...]:

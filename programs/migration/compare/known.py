@@ -15,7 +15,7 @@ from typing import Final
 
 #: relative difference of two texts of one FLOAT
 _FLOAT_PART: Final = 1e-6
-#: a time zone is so many seconds before or after UTC, in steps
+#: greatest difference of a time zone from UTC, and the step between time zones, seconds
 _ZONE_S_MAX: Final = 14 * 3600
 _ZONE_STEP_S: Final = 15 * 60
 _NO_DATE = re.compile(r"\d{4}-00|\d{4}-\d\d-00|0000-")
@@ -68,17 +68,17 @@ def _json(ours: str, theirs: str) -> str | None:
 
 
 def _moment(ours: str, theirs: str) -> str | None:
-    found, other = _parsed(ours), _parsed(theirs)
-    if found is None or other is None:
+    mine, other = _parsed(ours), _parsed(theirs)
+    if mine is None or other is None:
         return None
-    return "fractions of seconds that are zero" if found == other else None
+    return "fractions of seconds that are zero" if mine == other else None
 
 
 def _timestamp(ours: str, theirs: str) -> str | None:
-    found, other = _parsed(ours), _parsed(theirs)
-    if found is None or other is None:
+    mine, other = _parsed(ours), _parsed(theirs)
+    if mine is None or other is None:
         return None
-    apart_s = abs((found - other).total_seconds())
+    apart_s = abs((mine - other).total_seconds())
     if not apart_s:
         return "fractions of seconds that are zero"
     in_zone = apart_s <= _ZONE_S_MAX and not apart_s % _ZONE_STEP_S

@@ -19,35 +19,37 @@ _WIDTH: Final = 80
 _VALUE_CHARS_MAX: Final = 300
 
 
-def result_lines(shard: str, found: Comparison, *, as_json: bool) -> Iterator[str]:
+def result_lines(shard: str, comparison: Comparison, *, as_json: bool) -> Iterator[str]:
     """Yield the lines."""
     if as_json:
         yield json.dumps(
             {
                 "shard": shard,
-                "ok": found.ok,
-                "transactions": found.transactions,
-                "rows": found.rows,
-                "values": found.values,
-                "known": dict(found.known),
-                "difference": None if found.difference is None else asdict(found.difference),
+                "ok": comparison.ok,
+                "transactions": comparison.transactions,
+                "rows": comparison.rows,
+                "values": comparison.values,
+                "known": dict(comparison.known),
+                "difference": None if comparison.difference is None else asdict(comparison.difference),
             },
             ensure_ascii=False,
         )
         return
-    for line in _for_people(shard, found):
+    for line in _for_people(shard, comparison):
         yield from textwrap.wrap(line, _WIDTH, subsequent_indent=" " * 8) or [line]
 
 
-def _for_people(shard: str, found: Comparison) -> Iterator[str]:
-    counted = f"{found.rows} rows and {found.values} values of {found.transactions} transactions"
-    if not found.transactions and found.difference is None:
+def _for_people(shard: str, comparison: Comparison) -> Iterator[str]:
+    counted = (
+        f"{comparison.rows} rows and {comparison.values} values of {comparison.transactions} transactions"
+    )
+    if not comparison.transactions and comparison.difference is None:
         yield f"FAIL  {shard}: nothing was compared: no transaction came in both streams from its beginning"
     else:
-        yield f"{'ok   ' if found.ok else 'FAIL '} {shard}: {counted} are equal to canal's"
-    for kind, count in sorted(found.known.items()):
+        yield f"{'ok   ' if comparison.ok else 'FAIL '} {shard}: {counted} are equal to canal's"
+    for kind, count in sorted(comparison.known.items()):
         yield f"      known: {count}: {kind}"
-    differs = found.difference
+    differs = comparison.difference
     if differs is not None:
         column = f", column {differs.column}" if differs.column else ""
         yield f"      first difference: {differs.file}:{differs.offset}, table {differs.table}{column}"
@@ -56,5 +58,5 @@ def _for_people(shard: str, found: Comparison) -> Iterator[str]:
 
 
 def _short(value: str) -> str:
-    left = len(value) - _VALUE_CHARS_MAX
-    return value if left <= 0 else f"{value[:_VALUE_CHARS_MAX]}... ({left} characters more)"
+    more = len(value) - _VALUE_CHARS_MAX
+    return value if more <= 0 else f"{value[:_VALUE_CHARS_MAX]}... ({more} characters more)"

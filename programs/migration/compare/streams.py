@@ -23,7 +23,7 @@ class Source(Protocol):
     """A stream of entries, in order."""
 
     def read(self) -> Sequence[tuple[str, Item]]:
-        """Return what came next, with the name of its shard, if the stream says it; nothing if none came."""
+        """Return the next items, each with the name of its shard if the stream says it; none if none came."""
 
 
 class CanalSource:
@@ -57,24 +57,26 @@ def compare(
         rows_max: rows of a shard that are enough.
         idle_s: how long nothing may come that can be compared.
     """
-    found = {shard: Comparison() for shard in theirs}
+    comparisons = {shard: Comparison() for shard in theirs}
     waiting_since_s = time.monotonic()
     while time.monotonic() - waiting_since_s < idle_s:
-        going = [shard for shard, each in found.items() if each.difference is None and each.rows < rows_max]
+        going = [
+            shard for shard, each in comparisons.items() if each.difference is None and each.rows < rows_max
+        ]
         if not going:
             break
-        before = _progress(found)
-        if all(found[shard].wants_ours for shard in going):
+        before = _progress(comparisons)
+        if all(comparisons[shard].wants_ours for shard in going):
             for shard, item in ours.read():
                 if shard in going:
-                    found[shard].ours(item)
+                    comparisons[shard].ours(item)
         for shard in going:
-            if found[shard].wants_theirs:
+            if comparisons[shard].wants_theirs:
                 for _, item in theirs[shard].read():
-                    _take(found[shard], sink, item)
-        if _progress(found) != before:
+                    _take(comparisons[shard], sink, item)
+        if _progress(comparisons) != before:
             waiting_since_s = time.monotonic()
-    return found
+    return comparisons
 
 
 def _take(comparison: Comparison, sink: Sink, item: Item) -> None:
@@ -88,5 +90,5 @@ def _take(comparison: Comparison, sink: Sink, item: Item) -> None:
     comparison.theirs(item)
 
 
-def _progress(found: Mapping[str, Comparison]) -> int:
-    return sum(each.transactions for each in found.values())
+def _progress(comparisons: Mapping[str, Comparison]) -> int:
+    return sum(each.transactions for each in comparisons.values())

@@ -7,27 +7,27 @@ import pyarrow.compute as pc
 
 from canal_group.shapes.debezium import debezium_columns, is_change
 from canal_group.shapes.json_text import NULL, compose, numbers, objects, quoted
-from programs.output.formats.format import chosen, one_each
+from programs.output.formats.format import filtered, one_each
 from programs.output.messages import Messages
 from programs.output.routing.router import Routes
 
 
 def debezium(rows: pa.Table, routes: Routes) -> Messages:
     """Return an envelope for each change of a row."""
-    rows, routes = chosen(rows, routes, is_change(rows))
-    found = debezium_columns(rows)
-    source = found["source"]
+    rows, routes = filtered(rows, routes, is_change(rows))
+    columns = debezium_columns(rows)
+    source = columns["source"]
     members = {
         field.name: (quoted if pa.types.is_string(field.type) else numbers)(source.field(field.name))
         for field in source.type
     }
     values = compose(
         {
-            "before": objects(found["before"]),
-            "after": objects(found["after"]),
+            "before": objects(columns["before"]),
+            "after": objects(columns["after"]),
             "source": compose(members),
-            "op": quoted(found["op"]),
-            "ts_ms": numbers(found["ts_ms"]),
+            "op": quoted(columns["op"]),
+            "ts_ms": numbers(columns["ts_ms"]),
         }
     )
     keys = objects(rows.column("key").combine_chunks())

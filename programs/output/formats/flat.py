@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from canal_group.shapes.flat_message import flat_messages
 from merge.rows.canal.parsed import is_parsed
-from programs.output.formats.format import chosen, one_each
+from programs.output.formats.format import filtered, one_each
 from programs.output.messages import Messages
 from programs.output.routing.router import Routes
 
 
 def flat(rows: pa.Table, routes: Routes) -> Messages:
     """Return a flat message for each change and statement."""
-    rows, routes = chosen(rows, routes, is_parsed(rows))
+    rows, routes = filtered(rows, routes, is_parsed(rows))
     return one_each(rows, routes, flat_messages(rows, time.time_ns() // 1_000_000))

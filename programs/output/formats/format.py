@@ -57,18 +57,18 @@ def one_each(rows: pa.Table, routes: Routes, values: Any, keys: Any = None) -> M
     return Messages(routes.topics, routes.topic, routes.partition, values, headers, keys)
 
 
-def chosen(rows: pa.Table, routes: Routes, wanted: Any) -> tuple[pa.Table, Routes]:
+def filtered(rows: pa.Table, routes: Routes, keep: Any) -> tuple[pa.Table, Routes]:
     """Return the changes that a format has messages of.
 
     Args:
         rows: (n,) the changes.
         routes: where they go.
-        wanted: (n,) bool.
+        keep: (n,) bool.
     """
-    places = np.flatnonzero(wanted.to_numpy(zero_copy_only=False))
-    if len(places) == len(rows):
+    indexes = np.flatnonzero(keep.to_numpy(zero_copy_only=False))
+    if len(indexes) == len(rows):
         return rows, routes
-    return rows.take(pa.array(places)).combine_chunks(), routes.take(places)
+    return rows.take(pa.array(indexes)).combine_chunks(), routes.take(indexes)
 
 
 def grouped(rows: pa.Table, routes: Routes, encode: Callable[[pa.Table], bytes]) -> Messages:
@@ -81,11 +81,11 @@ def grouped(rows: pa.Table, routes: Routes, encode: Callable[[pa.Table], bytes])
         routes: where they go.
         encode: makes a value of changes of one partition.
     """
-    groups = sorted(_groups(routes), key=lambda places: int(places[0]))
-    first = np.array([places[0] for places in groups], np.int64)
+    groups = sorted(_groups(routes), key=lambda indexes: int(indexes[0]))
+    first = np.array([indexes[0] for indexes in groups], np.int64)
     headers = {name: texts.take(pa.array(first)) for name, texts in headers_of(rows, routes).items()}
-    headers["rows"] = pa.array([str(len(places)) for places in groups], pa.utf8())
-    values = pa.array([encode(rows.take(pa.array(places))) for places in groups], pa.binary())
+    headers["rows"] = pa.array([str(len(indexes)) for indexes in groups], pa.utf8())
+    values = pa.array([encode(rows.take(pa.array(indexes))) for indexes in groups], pa.binary())
     return Messages(routes.topics, routes.topic[first], routes.partition[first], values, headers)
 
 

@@ -78,7 +78,7 @@ class Failures:
         self._undelivered_topic = ""
 
     def confirmed(self) -> None:
-        """Note that the brokers confirmed something, so that connections work."""
+        """Forget connection errors: the brokers confirmed something."""
         self._connection_error = None
 
     # ---- what librdkafka is told to call
@@ -89,12 +89,12 @@ class Failures:
         return {"error_cb": self._note_connection, "logger": _QUIET}
 
     def note_undelivered(self, error: KafkaError | None, message: Message) -> None:
-        """Note that a message was not delivered."""
+        """Record that a message was not delivered."""
         if error is not None and self._undelivered is None:
             self._undelivered, self._undelivered_topic = error, message.topic() or ""
 
     def _note_connection(self, error: KafkaError) -> None:
-        # That all are down is no reason: each of them has one of its own.
+        # That all are down is not a reason: each of them has one of its own.
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
             self._connection_error = error
 
@@ -139,6 +139,6 @@ class Failures:
             self.check_connection()
         except SinkRefused as refused:
             return refused
-        known = self._connection_error
-        reason = "" if known is None else f"; a connection failed ({known.str()})"
+        last = self._connection_error
+        reason = "" if last is None else f"; a connection failed ({last.str()})"
         return SinkUnavailable(f"{self._address} {what}{reason}.", retry_after_s=1.0)

@@ -51,27 +51,27 @@ class PositionTopic:
         """
         timeout_s = self._settings.silence_s
         try:
-            found = admin.describe_topics(TopicCollection([self._topic]), request_timeout=timeout_s)
-            self._answer(admin, found[self._topic])
+            descriptions = admin.describe_topics(TopicCollection([self._topic]), request_timeout=timeout_s)
+            self._answer(admin, descriptions[self._topic])
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
         else:
             return
         compacted = {"cleanup.policy": "compact", "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.1"}
-        wanted = NewTopic(self._topic, num_partitions=1, replication_factor=-1, config=compacted)
+        topic = NewTopic(self._topic, num_partitions=1, replication_factor=-1, config=compacted)
         try:
-            self._answer(admin, admin.create_topics([wanted], operation_timeout=timeout_s)[self._topic])
+            self._answer(admin, admin.create_topics([topic], operation_timeout=timeout_s)[self._topic])
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
 
-    def _answer(self, admin: AdminClient, asked: Future[Any]) -> Any:
+    def _answer(self, admin: AdminClient, answer: Future[Any]) -> Any:
         """Wait for an answer, as long as connections can still succeed; librdkafka bounds the time."""
-        while not asked.done():
+        while not answer.done():
             admin.poll(_SLICE_S)
             self._failures.check_connection()
-        return asked.result()
+        return answer.result()
 
     def last(self, admin: AdminClient) -> GroupPosition | None:
         """Return the position that was committed last under our id; None if there is none.
@@ -81,7 +81,7 @@ class PositionTopic:
 
         Raises:
             KafkaException: the brokers refuse.
-            SinkRefused: our last record is no position.
+            SinkRefused: our last record is not a position.
             SinkUnavailable: what was committed cannot be read in time.
         """
         begin = self._offset(admin, OffsetSpec.earliest())
@@ -101,12 +101,12 @@ class PositionTopic:
             count = _READ_FIRST
             while True:
                 first = max(begin, end - count)
-                found = None
+                value = None
                 for record in self._records(reader, first, end):
                     if record.key() == self._id.encode():
-                        found = record.value()
-                if found is not None or first == begin:
-                    return None if found is None else self._position(found)
+                        value = record.value()
+                if value is not None or first == begin:
+                    return None if value is None else self._position(value)
                 count *= 2
         finally:
             reader.close()
@@ -114,12 +114,12 @@ class PositionTopic:
     def _offset(self, admin: AdminClient, spec: OffsetSpec) -> int:
         """Return an offset, whatever is committed."""
         partition = TopicPartition(self._topic, 0)
-        found = admin.list_offsets(
+        offsets = admin.list_offsets(
             {partition: spec},
             isolation_level=IsolationLevel.READ_UNCOMMITTED,
             request_timeout=self._settings.silence_s,
         )
-        return int(found[partition].result().offset)
+        return int(offsets[partition].result().offset)
 
     def _records(self, reader: Consumer, begin: int, end: int) -> Iterator[Message]:
         """Yield the committed records from offset `begin` to `end`."""
@@ -146,12 +146,12 @@ class PositionTopic:
             if where is not None and int(where) >= end:
                 return
 
-    def _position(self, said: bytes) -> GroupPosition:
+    def _position(self, value: bytes) -> GroupPosition:
         try:
-            return GroupPosition.from_json(said.decode())
+            return GroupPosition.from_json(value.decode())
         except (UsageError, ValueError, json.JSONDecodeError) as error:
             raise SinkRefused(
-                f"The last record of {self._id} in {self._topic} is no position.",
+                f"The last record of {self._id} in {self._topic} is not a position.",
                 hint="Another program wrote it. Name another position_topic, or another transactional_id.",
                 topic=self._topic,
             ) from error

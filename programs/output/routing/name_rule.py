@@ -22,7 +22,7 @@ class NameRule:
     """One expression: a name, or a regular expression on the whole name; either in any case.
 
     Raises:
-        ConfigError: it is no regular expression; it names the setting.
+        ConfigError: it is not a valid regular expression; it names the setting.
     """
 
     text: str

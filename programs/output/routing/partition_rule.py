@@ -30,18 +30,18 @@ class PartitionRule:
         Raises:
             ConfigError: it has an empty part, or no regular expression where one has to be.
         """
-        expression, colon, said = (part.strip() for part in text.rpartition(":"))
+        expression, colon, names = (part.strip() for part in text.rpartition(":"))
         if not colon:
-            return cls(NameRule(said, "partition_hash"), ())
-        columns = tuple(part.strip() for part in said.split("^") if part.strip())
+            return cls(NameRule(names, "partition_hash"), ())
+        columns = tuple(part.strip() for part in names.split("^") if part.strip())
         if not expression or not columns:
             raise ConfigError(
                 f"{text!r} in partition_hash has an empty part.",
                 hint=r"Expected shop\.orders:id^buyer, shop\.orders:$pk$, or shop\.orders to hash the name.",
                 setting="partition_hash",
             )
-        chosen = None if said.lower() == _PRIMARY_KEY else columns
-        return cls(NameRule(expression, "partition_hash"), chosen)
+        key = None if names.lower() == _PRIMARY_KEY else columns
+        return cls(NameRule(expression, "partition_hash"), key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,9 +53,9 @@ class Routes:
     #: (n,) where a change would have gone by the row before it, if that is another partition; else -1
     moved_from: NDArray[np.int32]
 
-    def take(self, places: NDArray[np.int64]) -> Routes:
+    def take(self, indexes: NDArray[np.int64]) -> Routes:
         """Return where some of the changes go."""
-        columns = self.topic[places], self.partition[places], self.moved_from[places]
+        columns = self.topic[indexes], self.partition[indexes], self.moved_from[indexes]
         return Routes(self.topics, *columns)
 
 
@@ -104,16 +104,16 @@ class Router:
         topics: dict[str, int] = {}
         topic, partition = np.zeros(count, np.int32), np.zeros(count, np.int32)
         moved_from = np.full(count, -1, np.int32)
-        for name, places in _by_table(rows):
+        for name, indexes in _by_table(rows):
             route = self._route_of(*name)
-            topic[places] = topics.setdefault(route.topic, len(topics))
+            topic[indexes] = topics.setdefault(route.topic, len(topics))
             if route.fixed is not None:
-                partition[places] = route.fixed
+                partition[indexes] = route.fixed
                 continue
-            chosen = places[pc.is_null(rows.column("sql").take(pa.array(places))).to_numpy()]
-            if len(chosen):
-                theirs = rows if len(chosen) == count else rows.take(pa.array(chosen))
-                partition[chosen], moved_from[chosen] = self._hashed(theirs, name.schema, route)
+            changes = indexes[pc.is_null(rows.column("sql").take(pa.array(indexes))).to_numpy()]
+            if len(changes):
+                theirs = rows if len(changes) == count else rows.take(pa.array(changes))
+                partition[changes], moved_from[changes] = self._hashed(theirs, name.schema, route)
         return Routes(tuple(topics), topic, partition, moved_from)
 
     def table_of(self, topic: str) -> TableName | None:
@@ -126,22 +126,22 @@ class Router:
         Args:
             rows: see `routes`.
         """
-        said = np.flatnonzero(pc.is_valid(rows.column("sql")).to_numpy())
-        if not len(said):
+        indexes = np.flatnonzero(pc.is_valid(rows.column("sql")).to_numpy())
+        if not len(indexes):
             return rows, self.routes(rows)
         counts, names = np.ones(len(rows), np.int64), list[TableName]()
-        statements = rows.select(["schema", "table", "tables"]).take(pa.array(said))
-        for place, statement in zip(said, statements.to_pylist(), strict=True):
-            found = self._one_of_each_topic(statement)
-            counts[place] = len(found)
-            names += found
+        statements = rows.select(["schema", "table", "tables"]).take(pa.array(indexes))
+        for index, statement in zip(indexes, statements.to_pylist(), strict=True):
+            addresses = self._one_of_each_topic(statement)
+            counts[index] = len(addresses)
+            names += addresses
         rows = rows.take(pa.array(np.repeat(np.arange(len(rows)), counts))).combine_chunks()
-        named, is_said = rows, pc.is_valid(rows.column("sql").combine_chunks())
+        addressed, is_said = rows, pc.is_valid(rows.column("sql").combine_chunks())
         for column in ("schema", "table"):
             texts = pa.array([getattr(name, column) for name in names], pa.utf8())
             replaced = pc.replace_with_mask(rows.column(column).combine_chunks(), is_said, texts)
-            named = named.set_column(named.schema.get_field_index(column), column, replaced)
-        return rows, self.routes(named)
+            addressed = addressed.set_column(addressed.schema.get_field_index(column), column, replaced)
+        return rows, self.routes(addressed)
 
     def _one_of_each_topic(self, statement: Mapping[str, Any]) -> list[TableName]:
         names = names_of(statement)
@@ -208,7 +208,7 @@ class Router:
 
 
 def _by_table(rows: pa.Table) -> list[tuple[TableName, NDArray[np.int64]]]:
-    """Return the places of each table's changes, ascending, by its name."""
+    """Return the row indexes of each table's changes, ascending, by its name."""
     codes = [pc.dictionary_encode(rows.column(name).combine_chunks()) for name in ("schema", "table")]
     schema, table = (code.indices.to_numpy().astype(np.int64) for code in codes)
     width = max(1, len(codes[1].dictionary))
@@ -218,8 +218,8 @@ def _by_table(rows: pa.Table) -> list[tuple[TableName, NDArray[np.int64]]]:
     bounds = np.searchsorted(inverse[order], np.arange(len(distinct) + 1))
     schemas, tables = (code.dictionary.to_pylist() for code in codes)
     return [
-        (TableName(schemas[code // width], tables[code % width]), order[bounds[place] : bounds[place + 1]])
-        for place, code in enumerate(distinct.tolist())
+        (TableName(schemas[code // width], tables[code % width]), order[bounds[index] : bounds[index + 1]])
+        for index, code in enumerate(distinct.tolist())
     ]
 
 

@@ -64,7 +64,7 @@ class Kafka:
         names = list(messages.headers)
         headers = [messages.headers[name].to_pylist() for name in names]
         each = zip(
-            (messages.topics[place] for place in messages.topic.tolist()),
+            (messages.topics[index] for index in messages.topic.tolist()),
             messages.partition.tolist(),
             messages.value.to_pylist(),
             repeat(None) if messages.key is None else messages.key.to_pylist(),
@@ -73,25 +73,25 @@ class Kafka:
         )
         lacking = any(texts.null_count for texts in messages.headers.values())
         for topic, partition, value, key, texts in each:
-            said = list(zip(names, texts, strict=True))
+            kafka_headers = list(zip(names, texts, strict=True))
             if lacking:
-                said = [header for header in said if header[1] is not None]
-            self._produce(topic, value, key, partition, said)
+                kafka_headers = [header for header in kafka_headers if header[1] is not None]
+            self._produce(topic, value, key, partition, kafka_headers)
         self._failures.trying(lambda: self._producer.poll(0))
         self._failures.check_delivered()
 
     def flush(self) -> None:
         """Return when the brokers have all messages."""
         deadline_s = time.monotonic() + self._settings.silence_s
-        left = len(self._producer)
-        while left:
+        waiting = len(self._producer)
+        while waiting:
             now = self._failures.trying(lambda: self._producer.flush(_SLICE_S))
-            if now < left:
+            if now < waiting:
                 deadline_s = time.monotonic() + self._settings.silence_s
-            left = now
+            waiting = now
             self._failures.check_delivered()
-            if left and time.monotonic() > deadline_s:
-                raise self._failures.silent(f"has not confirmed {left} messages")
+            if waiting and time.monotonic() > deadline_s:
+                raise self._failures.silent(f"has not confirmed {waiting} messages")
 
     def confirm(self, position: GroupPosition) -> None:
         """Commit the transaction with the position in it."""

@@ -2,7 +2,7 @@
 
     {"topic": "orders", "partition": 0, "key": null, "headers": {"seq": "7", ...}, "value": {...}}
 
-A value that is no JSON text is written as base64 under `base64` instead of `value`. A reader may read up to
+A value that is not JSON text is written as base64 under `base64` instead of `value`. A reader may read up to
 the size that the file of the position names; what is after it was not confirmed, and may change. That file
 also has a checksum of what was confirmed: a file of lines that another program has changed is refused.
 """
@@ -30,7 +30,7 @@ class LinesSettings(Settings):
     """A file of lines."""
 
     kind: Literal["lines"] = "lines"
-    #: the file; that of the position is called likewise, with `.position`
+    #: the file; the position's file has the same name and `.position`
     path: AnchoredPath
 
 
@@ -92,14 +92,14 @@ class Lines:
         return self._file
 
     def _note(self, part: Part, position: GroupPosition | None) -> None:
-        said = {
+        record = {
             "name": self._name,
             **part._asdict(),
             "position": None if position is None else json.loads(position.to_json()),
         }
         new = self._position_path.with_name(f"{self._position_path.name}.part")
         with new.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(said))
+            file.write(json.dumps(record))
             file.flush()
             os.fsync(file)
         new.replace(self._position_path)
@@ -108,9 +108,9 @@ class Lines:
     def _confirmed(self, file: ConfirmedFile) -> tuple[Part, GroupPosition | None]:
         """Return the part of the file and the position at the last confirmation."""
         try:
-            said = json.loads(self._position_path.read_text(encoding="utf-8"))
-            name, written = said["name"], said["position"]
-            part = Part(whole(said["size"]), whole(said["crc32"]))
+            record = json.loads(self._position_path.read_text(encoding="utf-8"))
+            name, written = record["name"], record["position"]
+            part = Part(whole(record["size"]), whole(record["crc32"]))
             position = None if written is None else GroupPosition.from_json(json.dumps(written))
         except FileNotFoundError:
             if file.size:
@@ -122,7 +122,7 @@ class Lines:
             return Part(), None
         except (KeyError, TypeError, ValueError, RecursionError, UsageError) as error:
             raise SinkRefused(
-                f"{self._position_path} is no position of a file of lines.",
+                f"{self._position_path} is not a position of a file of lines.",
                 hint=f"Remove it together with {self._path}, or name another file.",
             ) from error
         if name != self._name:

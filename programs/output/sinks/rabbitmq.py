@@ -248,7 +248,7 @@ class Rabbit:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Return what failed: pika wraps it in errors of the phases of a connection."""
+    """Return the cause of an error: pika wraps it in errors of the phases of a connection."""
     while True:
         inner = getattr(error, "exception", None) or next(iter(getattr(error, "exceptions", ())[-1:]), None)
         if inner is None and isinstance(error, pika.exceptions.AMQPError) and error.args:

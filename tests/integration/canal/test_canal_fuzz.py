@@ -81,7 +81,7 @@ def test_a_length_out_of_bounds_ends_the_connection(served: SharedShop, length: 
 def test_packets_out_of_order_are_refused_or_answered(served: SharedShop):
     with client_of(served) as client:
         client.send(packet_pb2.CLIENTAUTHENTICATION, packet_pb2.ClientAuth())
-        with pytest.raises(Refused, match="CLIENTAUTHENTICATION is no request"):
+        with pytest.raises(Refused, match="CLIENTAUTHENTICATION is not a request"):
             client.acknowledged()
         assert ends(client.socket)
     with client_of(served, "never") as client:

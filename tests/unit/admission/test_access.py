@@ -59,7 +59,7 @@ def test_a_caller_without_credentials_has_at_most_the_public_grant():
 
 
 @pytest.mark.parametrize(
-    ("token", "certificate", "found"),
+    ("token", "certificate", "expected"),
     [
         ("both", "paired", "both"),
         ("both", "", None),
@@ -70,12 +70,12 @@ def test_a_caller_without_credentials_has_at_most_the_public_grant():
         ("", "", None),
     ],
 )
-def test_a_certificate_counts_alone_or_with_the_token_of_its_client(token, certificate, found):
+def test_a_certificate_counts_alone_or_with_the_token_of_its_client(token, certificate, expected):
     grants = Grants(
-        known=((token_digest("both"), "paired", Grant("both")),), certificates=(("alone", Grant("alone")),)
+        tokens=((token_digest("both"), "paired", Grant("both")),), certificates=(("alone", Grant("alone")),)
     )
     grant = grants.find(token, certificate)
-    assert (grant and grant.name) == found
-    if found:
+    assert (grant and grant.name) == expected
+    if expected:
         assert grants.may_come_in(token), "the door opens before the certificate is known"
     assert not grants.may_come_in("wrong")

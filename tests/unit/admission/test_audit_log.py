@@ -119,9 +119,9 @@ def test_processes_write_whole_lines_and_move_the_file_aside_once(file):
         assert writer.exitcode == 0
     older = file.with_name("audit.jsonl.1")
     assert 40_000 < older.stat().st_size < 40_500, "it was full"
-    kept = [*lines_of(older), *lines_of(file)]
+    lines = [*lines_of(older), *lines_of(file)]
     for name in "ab":
-        assert [line["number"] for line in kept if line["who"] == name] == list(range(200))
+        assert [line["number"] for line in lines if line["who"] == name] == list(range(200))
     assert sorted(one.name for one in file.parent.iterdir()) == ["audit.jsonl", "audit.jsonl.1"]
 
 

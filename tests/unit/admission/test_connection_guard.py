@@ -76,14 +76,14 @@ def cost_of(call: Callable[[flight.FlightClient], object], bytes_max: int) -> tu
 @pytest.mark.parametrize("call", ["do_action", "do_get", "get_flight_info"])
 def test_a_large_message_without_a_token_costs_a_gateway_little(call: str):
     large = bytes(200 * MIB)
-    asked = {
+    calls = {
         "do_action": lambda client: list(client.do_action(flight.Action("get", large), NO_TOKEN)),
         "do_get": lambda client: client.do_get(flight.Ticket(large), NO_TOKEN).read_all(),
         "get_flight_info": lambda client: client.get_flight_info(
             flight.FlightDescriptor.for_command(large), NO_TOKEN
         ),
     }
-    took, refusal = cost_of(asked[call], ConnectionBounds().unauthenticated_bytes_max)
+    took, refusal = cost_of(calls[call], ConnectionBounds().unauthenticated_bytes_max)
     assert took < 150, refusal
 
 

@@ -87,9 +87,9 @@ def test_a_call_admitted_during_a_check_is_known_in_that_check():
         listing = server.guard._connections
 
         def listed(port: int) -> Iterator[Any]:
-            found = list(listing(port))
+            sockets = list(listing(port))
             assert ask(client) == b"1"
-            return iter(found)
+            return iter(sockets)
 
         server.guard._connections = listed
         server.look()
@@ -117,7 +117,7 @@ def waiting(server: Guarded, clients: list[flight.FlightClient], options: Any) -
             thread.join(DEADLINE_S)
 
 
-def test_a_token_has_so_many_calls_answered_at_once():
+def test_a_token_has_a_bounded_number_of_calls_answered_at_once():
     with serving(grants=TWO, calls_max=2) as server:
         of_a = token("of-a")
         with waiting(server, [connected(server) for _ in range(2)], of_a):
@@ -133,7 +133,7 @@ def test_so_has_a_certificate_and_takes_none_of_another_s(tmp_path: Path):
     authority = Authority(tmp_path)
     pair, ca = authority.pair("server"), authority.ca.read_bytes()
     grants = Grants(
-        known=(
+        tokens=(
             (token_digest("both"), "both", Grant("BOTH")),
             (token_digest("plain"), "", Grant("certificates")),
         ),
@@ -191,12 +191,12 @@ def test_a_certificate_without_a_grant_stays_a_strangers(
             1,
             0,
         )
-        known = connected(gateway_client, ca=ca, pair=authority.pair("mirror", of_consumer=True))
+        trusted = connected(gateway_client, ca=ca, pair=authority.pair("mirror", of_consumer=True))
         if method == "do_action":
-            call(known)
+            call(trusted)
         else:
             with pytest.raises(flight.FlightServerError, match="serves 'shop'"):
-                call(known)
+                call(trusted)
         gateway_client._guard._look(gateway_client.port)
         assert (len(gateway_client._guard._unauthenticated), len(gateway_client._guard._authenticated)) == (
             1,

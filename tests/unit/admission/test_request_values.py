@@ -204,8 +204,8 @@ def rows_asked(gateway_client: GatewayServer, ticket: str) -> str:
     return str(refusal.value)
 
 
-def shows_nothing_of_ours(said: str) -> bool:
-    return not any(word in said for word in ("Traceback", "/work", "/root", "/usr", ".py", "/secret"))
+def shows_nothing_of_ours(text: str) -> bool:
+    return not any(word in text for word in ("Traceback", "/work", "/root", "/usr", ".py", "/secret"))
 
 
 MINE = '"destination": "shop", "client_id": "a", "epoch": 1, "batch_id": 1, "format": "envelope"'
@@ -219,17 +219,17 @@ def test_a_strange_number_is_refused_in_a_sentence(gateway_client: GatewayServer
     assert len(refusal["message"]) < 300
     for field in ("epoch", "batch_id"):
         assert f"{field} is " in rows_asked(gateway_client, f'{{{MINE}, "{field}": {number}}}')
-    said = rows_asked(gateway_client, f'{{{MINE}, "part": [0, {number}]}}')
-    assert shows_nothing_of_ours(said.partition("gRPC client debug context")[0])
+    reply = rows_asked(gateway_client, f'{{{MINE}, "part": [0, {number}]}}')
+    assert shows_nothing_of_ours(reply.partition("gRPC client debug context")[0])
 
 
 @pytest.mark.parametrize(
     "part", ["[0, 0]", "[5, 2]", "[]", "[1]", "[1, 2, 3]", "7", "[1e999, 1]", "{}", "null"]
 )
 def test_a_strange_part_is_refused_in_a_sentence(gateway_client: GatewayServer, part: str):
-    said = rows_asked(gateway_client, f'{{{MINE}, "part": {part}}}')
-    assert "part" in said or "ticket is malformed" in said
-    assert shows_nothing_of_ours(said.partition("gRPC client debug context")[0])
+    reply = rows_asked(gateway_client, f'{{{MINE}, "part": {part}}}')
+    assert "part" in reply or "ticket is malformed" in reply
+    assert shows_nothing_of_ours(reply.partition("gRPC client debug context")[0])
 
 
 def test_a_client_id_is_not_longer_than_a_node_s_name(gateway_client: GatewayServer):
@@ -252,8 +252,8 @@ def test_an_unforeseen_error_is_logged_and_hidden_from_the_caller(
     monkeypatch.setattr(group_handle.GroupHandle, "status", breaks)
     monkeypatch.setattr(group_handle.GroupHandle, "delivery_lease", breaks)
     refusal = asked(gateway_client, "status", '{"destination": "shop"}')
-    said = rows_asked(gateway_client, f"{{{MINE}}}")
-    for shown in (str(refusal), said.partition("gRPC client debug context")[0]):
+    reply = rows_asked(gateway_client, f"{{{MINE}}}")
+    for shown in (str(refusal), reply.partition("gRPC client debug context")[0]):
         assert f"failed with an internal error ({type(error).__name__})" in shown
         assert shows_nothing_of_ours(shown)
     broken = [record for record in caplog.records if record.levelno == logging.ERROR and record.exc_info]
@@ -286,12 +286,12 @@ def test_an_error_between_two_messages_is_told_as_before_the_first(
     monkeypatch.setattr(gateway_client, "_reply_bytes_max", table.nbytes // 4)
     with own_connection(f"grpc://127.0.0.1:{gateway_client.port}") as client:
         reader = client.do_get(flight.Ticket(f"{{{MINE}}}".encode()))
-        found = [reader.read_chunk().data.num_rows for _ in range(2)]
+        counts = [reader.read_chunk().data.num_rows for _ in range(2)]
         with pytest.raises(flight.FlightServerError) as caught:
             reader.read_chunk()
-        assert found == [2_000, 2_000]
-        told = our_error(caught.value)
-        assert type(told) is (RolledBack if isinstance(error, RolledBack) else CanalGroupError)
+        assert counts == [2_000, 2_000]
+        ours = our_error(caught.value)
+        assert type(ours) is (RolledBack if isinstance(error, RolledBack) else CanalGroupError)
         assert shows_nothing_of_ours(str(caught.value))
         again = client.do_get(flight.Ticket(f"{{{MINE}}}".encode())).read_all()
         assert again.equals(table)
@@ -317,12 +317,12 @@ def test_a_shard_says_as_little(kind: type[Exception]):
     options = flight.FlightCallOptions(headers=headers)
     client = own_connection(gateway_client.address.location)
     ticket = RowTicket(1, 3, 0, 7).to_dict()
-    for named in (ticket, ticket | {"epoch": math.inf}, ticket | {"begin": math.nan}):
+    for request in (ticket, ticket | {"epoch": math.inf}, ticket | {"begin": math.nan}):
         with pytest.raises(flight.FlightServerError) as refusal:
-            client.do_get(flight.Ticket(json.dumps(named).encode()), options).read_all()
-        said = str(refusal.value).partition("gRPC client debug context")[0]
-        assert "The ticket" in said
-        assert ".py" not in said
+            client.do_get(flight.Ticket(json.dumps(request).encode()), options).read_all()
+        reply = str(refusal.value).partition("gRPC client debug context")[0]
+        assert "The ticket" in reply
+        assert ".py" not in reply
     client.close()
     gateway_client.close()
 

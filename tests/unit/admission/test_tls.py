@@ -30,8 +30,8 @@ class Gateway(flight.FlightServerBase):
         options = tls.server_options() if tls is not None else {}
         scheme = "grpc" if tls is None else "grpc+tls"
         if grants is None:
-            known = Grants.of((token, Grant(token.upper())) for token in tokens)
-            grants = known if tokens else Grants(anybody=READER)
+            by_token = Grants.of((token, Grant(token.upper())) for token in tokens)
+            grants = by_token if tokens else Grants(anybody=READER)
         middleware = TokenMiddleware(grants, GatewayBounds().calls_max).middleware
         super().__init__(f"{scheme}://127.0.0.1:0", middleware=middleware, **options)
         self.plain, self.encrypted = f"grpc://127.0.0.1:{self.port}", f"grpc+tls://127.0.0.1:{self.port}"
@@ -44,8 +44,8 @@ class Gateway(flight.FlightServerBase):
 def gateway():
     made = []
 
-    def make(*options, **named):
-        made.append(Gateway(*options, **named))
+    def make(*options, **keywords):
+        made.append(Gateway(*options, **keywords))
         return made[-1]
 
     yield make
@@ -128,15 +128,15 @@ SCHEMES = ("grpc", "grpc+tcp", "grpc+tls", "GRPC", "Grpc+Tcp", "GRPC+TLS")
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_an_authority_means_tls_by_every_way_in(scheme, listener, authority):
     """A listener that is no gateway hears the begin of a TLS handshake, and nothing else: no token."""
-    uri, given = f"{scheme}://127.0.0.1:{listener.port}", Tls(ca=authority.ca)
+    uri, settings = f"{scheme}://127.0.0.1:{listener.port}", Tls(ca=authority.ca)
     options = {"gateway": uri, "destination": "shop", "client": "1", "token": "s3cret"}
     ways = [
         lambda: canal_group.connect(
             uri, destination="shop", token="s3cret", tls_ca=authority.ca, wait_s=0, retry_s=0
         ),
-        lambda: Operator(uri, "shop", "s3cret", given).hold("s0"),
-        lambda: GatewayClient(lambda: [uri], "shop", "s3cret", given).ask(Status()),
-        lambda: pickle.loads(pickle.dumps(GatewayClient(uri, "shop", "s3cret", given))).rows(
+        lambda: Operator(uri, "shop", "s3cret", settings).hold("s0"),
+        lambda: GatewayClient(lambda: [uri], "shop", "s3cret", settings).ask(Status()),
+        lambda: pickle.loads(pickle.dumps(GatewayClient(uri, "shop", "s3cret", settings))).rows(
             format="envelope"
         ),
         lambda: Options.from_spark({**options, "tlsCa": str(authority.ca)}).gateway_client().ask(Status()),
@@ -185,7 +185,7 @@ def test_certificates_are_known_by_name_and_have_only_their_own_grants(gateway, 
     """1. a listed certificate is let in as its client; 2. any other one that the authority signed is not, nor
     is one with a token that is for another certificate; 3. a wrong token is no way back to what it allows."""
     grants = Grants(
-        known=((token_digest("s3cret"), "both", Grant("BOTH")), (token_digest("free"), "", Grant("FREE"))),
+        tokens=((token_digest("s3cret"), "both", Grant("BOTH")), (token_digest("free"), "", Grant("FREE"))),
         certificates=(("mirror", Grant("MIRROR", shows="certificate")),),
     )
     server = gateway(tls_of(authority.pair("server"), authority.ca), grants=grants)

@@ -7,7 +7,7 @@ import pytest
 from pyarrow import flight
 
 from canal_group.gateway.gateway_client import GatewayClient
-from canal_group.gateway.gateway_uri import gateway_uri, is_place, split_uris
+from canal_group.gateway.gateway_uri import gateway_uri, is_endpoint, split_uris
 from canal_group.gateway.retry import PAUSE_MAX_S, keep_trying
 from merge.calls.consumers import Status, Touch
 from merge.errors import ConfigError, CoordinatorUnavailable, NotSubscribed, ServerUnavailable
@@ -86,9 +86,11 @@ def test_a_malformed_gateway_address_is_refused_before_a_connection(wrong):
         gateway_client.ask(Status())
 
 
-def test_a_place_is_a_host_and_a_port_and_nothing_else():
-    assert all(map(is_place, ("a:1", "10.0.0.1:11113", "[::1]:65535", "db_1.example:1")))
-    assert not any(map(is_place, ("", "a", ":1", "a:", "a:1\n", "a:1,b:2", "a:1/", "u@a:1", "\0a:1", "a:0")))
+def test_an_endpoint_is_a_host_and_a_port_and_nothing_else():
+    assert all(map(is_endpoint, ("a:1", "10.0.0.1:11113", "[::1]:65535", "db_1.example:1")))
+    assert not any(
+        map(is_endpoint, ("", "a", ":1", "a:", "a:1\n", "a:1,b:2", "a:1/", "u@a:1", "\0a:1", "a:0"))
+    )
 
 
 def test_a_door_turns_from_a_standby_to_the_active_server_and_stays(gateway):
@@ -122,18 +124,18 @@ def test_a_refusal_of_the_active_server_does_not_redirect(gateway):
 
 def test_a_client_asks_again_for_the_active_server_and_continues(gateway):
     old, new = gateway(STANDBY), gateway({"value": 7})
-    known = [[old.uri]]
+    uris = [[old.uri]]
 
     def find():
-        if known[0] is None:
+        if uris[0] is None:
             raise CoordinatorUnavailable("away")
-        return known[0]
+        return uris[0]
 
     gateway_client = GatewayClient(find, "shop")
     known_then = [None, [new.uri]]
     with pytest.raises(ServerUnavailable):
         gateway_client.ask(Status())
-    for known[0] in known_then:
+    for uris[0] in known_then:
         with pytest.raises(ServerUnavailable):
             gateway_client.ask(Status())
     assert gateway_client.ask(Status()) == 7
@@ -215,7 +217,7 @@ def test_a_copy_in_another_process_knows_the_active_gateway_and_others(gateway):
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [
         b"",
         b"[",
@@ -226,12 +228,12 @@ def test_a_copy_in_another_process_knows_the_active_gateway_and_others(gateway):
         b'{"error": 7}',
         b'{"error": {"message": 1, "details": 7}}',
     ],
-    ids=lambda said: said[:20],
+    ids=lambda answer: answer[:20],
 )
-def test_an_answer_that_cannot_be_is_a_sentence(said):
+def test_an_answer_that_cannot_be_is_a_sentence(answer):
     class Odd(Gateway):
         def do_action(self, _context, _action):
-            return [said]
+            return [answer]
 
     with Odd(None) as odd:
         gateway_client = GatewayClient(odd.uri, "shop")

@@ -135,15 +135,15 @@ def rows_of(batch: Any) -> list[int]:
 
 def rest(consumer: Consumer) -> list[int]:
     """Return the rows of all gets until there is nothing to get; repeat those that may be repeated."""
-    found: list[int] = []
+    numbers: list[int] = []
     while True:
         try:
             batch = consumer.get(1, timeout=0.0)
         except (RetryableError, RolledBack):
             continue
         if batch is None:
-            return found
-        found += rows_of(batch)
+            return numbers
+        numbers += rows_of(batch)
 
 
 @pytest.mark.parametrize("what", ["get", "lost get", "rows", "ack", "lost ack", "lease_state"])
@@ -209,15 +209,15 @@ def test_a_rollback_without_an_answer_is_made_up_for_by_the_next_get(gateway, co
 
 
 def test_gets_of_several_threads_are_acknowledged_in_order(gateway, consumer):
-    found: list[int] = []
+    numbers: list[int] = []
 
     def read() -> None:
-        found.extend(rest(consumer))
+        numbers.extend(rest(consumer))
 
     threads = [threading.Thread(target=read) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(found) == list(range(ROWS))
+    assert sorted(numbers) == list(range(ROWS))
     assert gateway.cursor == ROWS

@@ -205,11 +205,11 @@ def test_a_folder_that_another_user_made_is_not_used(cache):
         published("127.0.0.1", 2)
 
 
-def test_a_link_in_its_place_is_replaced_and_not_followed(cache, tmp_path, port):
-    place = published("127.0.0.1", port).file
-    place.unlink()
+def test_a_link_at_its_path_is_replaced_and_not_followed(cache, tmp_path, port):
+    file = published("127.0.0.1", port).file
+    file.unlink()
     (tmp_path / "target").write_text("mine")
-    place.symlink_to(tmp_path / "target")
+    file.symlink_to(tmp_path / "target")
     assert find_token(f"grpc://127.0.0.1:{port}") is None
     made = published("127.0.0.1", port)
     assert (tmp_path / "target").read_text() == "mine"

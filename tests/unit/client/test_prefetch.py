@@ -12,12 +12,12 @@ from merge.errors import NotSubscribed, RetryableError, RolledBack, ServerUnavai
 class Batch:
     batch_id: int
     #: what it holds: a rollback delivers the same under a new id
-    place: int
+    number: int
 
 
 @dataclass
 class FakeConsumer:
-    """Delivers places 0, 1, 2 ... `end`, as a server does; `errors` are raised by the next gets."""
+    """Delivers batches 0, 1, 2 ... `end`, as a server does; `errors` are raised by the next gets."""
 
     end: int = 5
     outstanding_max: int = 64
@@ -51,9 +51,9 @@ class FakeConsumer:
 
     def lose(self, batch_id=0):
         """Take back without being asked for it."""
-        taken = [known for known in self.outstanding if known >= batch_id]
-        for known in reversed(taken):
-            self.at = self.outstanding.pop(known).place
+        taken = [number for number in self.outstanding if number >= batch_id]
+        for number in reversed(taken):
+            self.at = self.outstanding.pop(number).number
         return len(taken)
 
     def ack(self, batch_id):
@@ -61,12 +61,12 @@ class FakeConsumer:
             self.rollback_generation += 1
             raise RolledBack("it is gone")
         assert batch_id == min(self.outstanding), "batches are acknowledged in order"
-        self.acked.append(self.outstanding.pop(batch_id).place)
+        self.acked.append(self.outstanding.pop(batch_id).number)
 
     def read(self, batch):
         if batch.batch_id not in self.outstanding:
             raise RolledBack("it is gone")
-        return batch.place
+        return batch.number
 
     def resubscribe(self):
         self.subscribed += 1
@@ -86,8 +86,8 @@ def prefetch(consumer, depth=2, read=None):
 def consume(consumer, depth=2, read=None):
     """Take everything and acknowledge it; return what came."""
     seen = []
-    for batch, place in prefetch(consumer, depth, read):
-        seen.append(place)
+    for batch, number in prefetch(consumer, depth, read):
+        seen.append(number)
         consumer.ack(batch.batch_id)
     return seen
 
@@ -99,7 +99,7 @@ def test_batches_come_in_order_and_are_acknowledged_in_order(depth):
     assert not consumer.outstanding
 
 
-def test_so_many_are_on_their_way_at_once_and_no_more():
+def test_the_depth_bounds_the_batches_in_flight():
     consumer = FakeConsumer()
     taken = iter(prefetch(consumer, depth=3))
     next(taken)
@@ -121,8 +121,8 @@ def test_what_was_read_ahead_and_not_taken_is_given_back():
 def test_a_rollback_brings_the_same_again_and_nothing_stale(everything):
     """1. two are read ahead; 2. the consumer rolls back what it holds; 3. that comes next, then the rest."""
     consumer, seen = FakeConsumer(), []
-    for batch, place in prefetch(consumer, depth=3):
-        seen.append(place)
+    for batch, number in prefetch(consumer, depth=3):
+        seen.append(number)
         if seen == [0, 1]:
             consumer.rollback(None if everything else batch.batch_id)
             continue
@@ -133,8 +133,8 @@ def test_a_rollback_brings_the_same_again_and_nothing_stale(everything):
 
 def test_a_loss_that_the_acknowledgement_tells_of_brings_everything_again():
     consumer, seen = FakeConsumer(), []
-    for batch, place in prefetch(consumer, depth=3):
-        seen.append(place)
+    for batch, number in prefetch(consumer, depth=3):
+        seen.append(number)
         if seen == [0, 1]:
             consumer.lose()
         try:
@@ -172,7 +172,7 @@ def test_rows_that_could_not_be_read_are_read_again():
     consumer, failed = FakeConsumer(), []
 
     def read(batch):
-        if batch.place == 2 and len(failed) < 3:
+        if batch.number == 2 and len(failed) < 3:
             failed.append(batch.batch_id)
             raise ServerUnavailable("away", retry_after_s=0.0)
         return consumer.read(batch)
@@ -190,7 +190,7 @@ def test_a_lasting_error_is_raised_and_nothing_stays_outstanding():
     consumer = FakeConsumer()
 
     def read(batch):
-        if batch.place == 1:
+        if batch.number == 1:
             raise ValueError("not a table")
         return consumer.read(batch)
 
@@ -202,10 +202,10 @@ def test_a_lasting_error_is_raised_and_nothing_stays_outstanding():
 
 def test_a_closed_consumer_ends_the_iteration():
     consumer, seen = FakeConsumer(), []
-    for batch, place in prefetch(consumer):
-        seen.append(place)
+    for batch, number in prefetch(consumer):
+        seen.append(number)
         consumer.ack(batch.batch_id)
-        consumer.closed = place == 2
+        consumer.closed = number == 2
     assert seen == [0, 1, 2]
 
 

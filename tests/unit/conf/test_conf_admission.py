@@ -46,24 +46,24 @@ def instance(tmp_path, **shard_add):
             "lookup": {"host": "l", "port": 3307, "user": "canal", "password_env": "OTHER"},
         },
     ]
-    chosen = {"hosts": ["*.db.example.com"], **shard_add}
-    values = {"preset": "memory", "destination": "shop", "shards": shards, "shard_add": chosen}
+    settings = {"hosts": ["*.db.example.com"], **shard_add}
+    values = {"preset": "memory", "destination": "shop", "shards": shards, "shard_add": settings}
     gateway = {"clients": [{"name": "x", "token_file": "token"}]}
     (tmp_path / "token").write_text(SECRET)
     return build_instance({**values, "gateway": gateway}, folder=tmp_path)
 
 
-def added(running, **named):
-    return added_shard(running, {"name": "b", "host": LISTED, "user": "canal", **named})
+def added(running, **keywords):
+    return added_shard(running, {"name": "b", "host": LISTED, "user": "canal", **keywords})
 
 
-def refused(running, **named):
+def refused(running, **keywords):
     with pytest.raises(ConfigError) as caught:
-        added(running, **named)
-    told = str(caught.value)
-    assert SECRET not in told
-    assert "No such file" not in told, "whether there is a file is nobody's business"
-    return told.removeprefix("shard b: ")
+        added(running, **keywords)
+    message = str(caught.value)
+    assert SECRET not in message
+    assert "No such file" not in message, "whether there is a file is nobody's business"
+    return message.removeprefix("shard b: ")
 
 
 def test_by_default_no_file_and_no_variable_is_read_for_a_command(tmp_path, folder):
@@ -164,14 +164,14 @@ def test_the_server_of_the_instance_file_may_use_its_password(tmp_path):
     running = instance(tmp_path, files="/backup")
     ssl = {key: str(tmp_path / f"{key}.pem") for key in ("ca", "cert", "key")}
 
-    def looked_up(host, **named):
-        lookup = {"host": host, "user": "canal", **named}
+    def looked_up(host, **definition):
+        lookup = {"host": host, "user": "canal", **definition}
         return added_shard(running, {"name": "b", "files": "y", "lookup": lookup}).lookup
 
     assert looked_up("A", password_env="USED").password.get_secret_value() == f"{SECRET}-USED"
     assert looked_up("l", port=3307, password_env="OTHER").password.get_secret_value() == f"{SECRET}-OTHER"
     assert looked_up("f", password_file=str(tmp_path / "used"), ssl=ssl).ssl is not None
-    for named in (
+    for definition in (
         {"host": "a", "password_env": "OTHER"},
         {"host": "l", "port": 3307, "password_env": "USED"},
         {"host": "l", "password_env": "OTHER"},
@@ -183,7 +183,7 @@ def test_the_server_of_the_instance_file_may_use_its_password(tmp_path):
         ),
     ):
         with pytest.raises(ConfigError, match=r"should be for a host in `shard_add\.hosts`"):
-            looked_up(**named)
+            looked_up(**definition)
     again = {
         "name": "file",
         "host": "f",

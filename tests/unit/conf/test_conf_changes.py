@@ -33,7 +33,7 @@ def test_a_shard_added_by_command_is_the_one_added_to_the_file():
 
 def test_a_removed_shard_stays_removed_with_and_without_the_file():
     for names in (("a",), ("a", "b")):
-        changes = shard_changes(instance("a", "b"), instance(*names), left=["b"])
+        changes = shard_changes(instance("a", "b"), instance(*names), without=["b"])
         assert (changes.added, changes.removed) == ((), ())
 
 

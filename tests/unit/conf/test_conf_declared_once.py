@@ -57,7 +57,7 @@ def plain(value: Any) -> bool:
 @cache
 def defaults() -> Mapping[str, set[tuple[str, Any]]]:
     """Return by stem of a setting's name: the unit, and each default that the model or a preset has."""
-    found: dict[str, set[tuple[str, Any]]] = {}
+    by_name: dict[str, set[tuple[str, Any]]] = {}
 
     def add(name: str, value: Any) -> None:
         if isinstance(value, Mapping):
@@ -65,7 +65,7 @@ def defaults() -> Mapping[str, set[tuple[str, Any]]]:
                 add(key, each)
         elif plain(value):
             stem, unit = parted(name)
-            found.setdefault(stem, set()).add((unit, value))
+            by_name.setdefault(stem, set()).add((unit, value))
 
     for settings in settings_classes():
         for name, each in settings.model_fields.items():
@@ -73,7 +73,7 @@ def defaults() -> Mapping[str, set[tuple[str, Any]]]:
                 add(name, each.get_default(call_default_factory=True))
     for preset in PRESETS:
         add(preset, load_preset(preset))
-    return found
+    return by_name
 
 
 def parted(name: str) -> tuple[str, str]:
@@ -186,11 +186,11 @@ def repeated(file: Path, tree: ast.Module) -> list[str]:
 
 
 def test_no_default_is_declared_twice():
-    found = []
+    lines = []
     for file in sorted(file for room in ROOMS for file in (ROOT / room).rglob("*.py")):
-        known = {name for where, name in OTHERS if where == str(file.relative_to(ROOT))}
-        found += [line for line in repeated(file, parsed(file)) if line.split()[1] not in known]
-    assert found == [], "take it from `conf`: pass the settings, or make the parameter required"
+        exempt = {name for where, name in OTHERS if where == str(file.relative_to(ROOT))}
+        lines += [line for line in repeated(file, parsed(file)) if line.split()[1] not in exempt]
+    assert lines == [], "take it from `conf`: pass the settings, or make the parameter required"
 
 
 @pytest.mark.parametrize(

@@ -427,15 +427,15 @@ def test_the_good_file_is_good(tmp_path):
 )
 def test_a_wrong_file_is_refused_with_a_sentence(tmp_path, old, new, sentence):
     assert old in GOOD
-    found = refusal(tmp_path, GOOD.replace(old, new, 1))
-    assert found.startswith(f"shop.yaml: {sentence}"), found
+    message = refusal(tmp_path, GOOD.replace(old, new, 1))
+    assert message.startswith(f"shop.yaml: {sentence}"), message
 
 
 @pytest.mark.parametrize("shards", ["[]", "{}", "[{}]", "a", "[a]"])
 def test_shards_are_a_list_of_at_least_one_mapping(tmp_path, shards):
-    found = refusal(tmp_path, f"preset: memory\ndestination: shop\nshards: {shards}\n")
+    message = refusal(tmp_path, f"preset: memory\ndestination: shop\nshards: {shards}\n")
     assert (
-        found
+        message
         in {
             "[]": "shop.yaml: `shards` should have at least one entry, but is an empty list.",
             "{}": "shop.yaml: `shards` should be a list, but is a mapping.",

@@ -19,9 +19,9 @@ def preset_lines(preset):
 
 
 def explained_keys(preset):
-    """Key path (`[]` for a place in a list) -> the comment above it."""
+    """Key path (`[]` for an index of a list) -> the comment above it."""
     lines = preset_lines(preset)
-    found = {}
+    comments = {}
 
     def walk(node, path):
         if isinstance(node, yaml.SequenceNode):
@@ -33,26 +33,26 @@ def explained_keys(preset):
                 first = last = key.start_mark.line
                 while first > 0 and lines[first - 1].lstrip().startswith("# "):
                     first -= 1
-                found[inner] = " ".join(line.strip(" #") for line in lines[first:last])
+                comments[inner] = " ".join(line.strip(" #") for line in lines[first:last])
                 # The keys of this one are the user's.
                 if inner != "merge.order_by":
                     walk(value, inner)
 
     walk(yaml.compose("\n".join(lines)), "")
-    return found
+    return comments
 
 
 def setting_fields(models=(InstanceSettings,), path=""):
     """Key path -> the fields that can stand there: several, where a mapping has kinds."""
-    found = {}
+    by_path = {}
     for model in models:
         for name, field in model.model_fields.items():
             inner = f"{path}.{name}" if path else name
-            found.setdefault(inner, []).append(field)
+            by_path.setdefault(inner, []).append(field)
             listed = "[]" if "tuple" in str(field.annotation) else ""
             for key, fields in setting_fields(models_of(field.annotation), inner + listed).items():
-                found.setdefault(key, []).extend(fields)
-    return found
+                by_path.setdefault(key, []).extend(fields)
+    return by_path
 
 
 FIELDS = setting_fields()
@@ -94,10 +94,10 @@ def test_a_comment_says_the_default_that_the_settings_have(preset, key):
         elif field.is_required() or key.endswith(".kind"):
             assert "Required" in comment or key == "shards" or models_of(field.annotation)
         elif not models_of(field.annotation) or key == "filter.routes":
-            said = re.search(r"Default: (.+?)\.(?: |$)", comment)
-            assert said, comment
+            match = re.search(r"Default: (.+?)\.(?: |$)", comment)
+            assert match, comment
             default = list(field.default) if isinstance(field.default, tuple) else field.default
-            value = yaml.safe_load(said[1])
+            value = yaml.safe_load(match[1])
             assert value == (default if isinstance(default, str | int | float | list) else str(default))
 
 

@@ -95,14 +95,14 @@ def test_the_default_folder_of_cursors_begins_at_the_files_folder(tmp_path):
 def test_mappings_are_merged_at_any_depth_and_all_else_is_replaced():
     below = {"a": {"b": {"c": 1, "d": 2}, "list": [1, 2]}, "e": 3, "f": {"g": 4}}
     above = {"a": {"b": {"d": 5}, "list": [6]}, "f": None, "h": {"i": 7}}
-    kept = {"a": {"b": {"c": 1, "d": 2}, "list": [1, 2]}, "e": 3, "f": {"g": 4}}
+    base = {"a": {"b": {"c": 1, "d": 2}, "list": [1, 2]}, "e": 3, "f": {"g": 4}}
     assert merge_over(below, above) == {
         "a": {"b": {"c": 1, "d": 5}, "list": [6]},
         "e": 3,
         "f": None,
         "h": {"i": 7},
     }
-    assert below == kept
+    assert below == base
 
 
 def test_a_mapping_of_another_kind_replaces_the_whole():

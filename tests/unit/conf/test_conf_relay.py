@@ -43,7 +43,7 @@ def refusal(folder: Path, text: str) -> str:
 
 def explained() -> dict[str, str]:
     """Section and key -> the comment above it, of the shipped file with every key set."""
-    found, section, comment = {}, "", []
+    comments, section, comment = {}, "", []
     for line in SHIPPED.splitlines():
         bare = re.sub(r"^( *)#(?=\S)", r"\1", line)
         key = re.match(r"( *)([a-z_]+):(.*)", bare)
@@ -57,12 +57,12 @@ def explained() -> dict[str, str]:
                 section = name if not value.strip() else ""
             elif section == "output" and name == "kind":
                 section = f"output.{value.strip()}"
-            found[f"{section}.{name}" if indent else name] = " ".join(comment)
-    return found
+            comments[f"{section}.{name}" if indent else name] = " ".join(comment)
+    return comments
 
 
 def fields() -> dict[str, Any]:
-    found = {name: RelaySettings.model_fields[name] for name in RelaySettings.model_fields}
+    by_path = {name: RelaySettings.model_fields[name] for name in RelaySettings.model_fields}
     sections = {
         "read": ReadSettings,
         "route": RouteSettings,
@@ -72,8 +72,8 @@ def fields() -> dict[str, Any]:
     }
     sections |= {f"output.{kind}": settings_of(kind) for kind in kinds()}
     for section, model in sections.items():
-        found |= {f"{section}.{name}": field for name, field in model.model_fields.items()}
-    return found
+        by_path |= {f"{section}.{name}": field for name, field in model.model_fields.items()}
+    return by_path
 
 
 def test_the_shipped_file_explains_every_key_and_no_other():
@@ -111,12 +111,12 @@ def test_defaults_are_what_the_shipped_file_says(tmp_path: Path):
 )
 def test_a_wrong_output_is_named(tmp_path: Path, change: str, sentence: str):
     text = GOOD.replace("kind: lines, path: changes.jsonl", change)
-    said = (
+    message = (
         refusal(tmp_path, text)
         if "lines" not in change
         else refusal(tmp_path, GOOD.replace("kind: lines, ", ""))
     )
-    assert sentence in said
+    assert sentence in message
 
 
 @pytest.mark.parametrize(
@@ -223,9 +223,9 @@ def test_a_connection_that_cannot_be_is_named(tmp_path: Path, kind: str, keys: s
     (tmp_path / "secret").write_text("hunter2\n")
     where = "servers: 'a:1', " if kind == "kafka" else ""
     output = f"{{kind: {kind}, {where}{keys}}}"
-    said = refusal(tmp_path, GOOD.replace("{kind: lines, path: changes.jsonl}", output))
-    assert sentence in said
-    assert "hunter2" not in said
+    message = refusal(tmp_path, GOOD.replace("{kind: lines, path: changes.jsonl}", output))
+    assert sentence in message
+    assert "hunter2" not in message
 
 
 @pytest.mark.parametrize(
@@ -242,9 +242,9 @@ def test_login_and_authorities_make_kafka_s_protocol(tmp_path: Path, keys: str, 
     (tmp_path / "secret").write_text("hunter2\n")
     output = f"{{kind: kafka, servers: 'a:1', {keys}}}"
     (tmp_path / "relay.yaml").write_text(GOOD.replace("{kind: lines, path: changes.jsonl}", output))
-    said = load_relay(tmp_path / "relay.yaml", settings_of).output.connection()
-    assert said["security.protocol"] == protocol
-    assert said.get("ssl.ca.location") == (str(tmp_path / "a.pem") if keys.startswith("ca:") else None)
+    options = load_relay(tmp_path / "relay.yaml", settings_of).output.connection()
+    assert options["security.protocol"] == protocol
+    assert options.get("ssl.ca.location") == (str(tmp_path / "a.pem") if keys.startswith("ca:") else None)
 
 
 def test_tls_has_a_port_of_its_own_in_rabbitmq(tmp_path: Path):
@@ -261,8 +261,8 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path):
 
 def test_options_that_the_guarantees_depend_on_are_refused(tmp_path: Path):
     output = "{kind: kafka, servers: 'a:1', options: {acks: 1}}"
-    said = refusal(tmp_path, GOOD.replace("{kind: lines, path: changes.jsonl}", output))
-    assert "`output.options.acks` should leave this one to canal-group, but is set." in said
+    message = refusal(tmp_path, GOOD.replace("{kind: lines, path: changes.jsonl}", output))
+    assert "`output.options.acks` should leave this one to canal-group, but is set." in message
 
 
 @pytest.mark.parametrize(

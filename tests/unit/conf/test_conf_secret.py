@@ -38,8 +38,8 @@ def test_a_password_is_read_from_the_environment_or_a_nearby_file(tmp_path, monk
     (tmp_path / "token").write_text(f"{SECRET}\r\n\n")
     gateway = {"token_file": "token"}
     loaded = build_instance(instance(shards=shards, gateway=gateway), folder=tmp_path)
-    read = [shard.password.get_secret_value() for shard in loaded.shards]
-    assert read == [SECRET, f" {SECRET} ", ""]
+    passwords = [shard.password.get_secret_value() for shard in loaded.shards]
+    assert passwords == [SECRET, f" {SECRET} ", ""]
     assert loaded.gateway.token.get_secret_value() == SECRET
 
 
@@ -77,7 +77,7 @@ def test_a_variable_that_is_missing_empty_or_no_name_is_refused(monkeypatch):
     assert refused(instance(gateway={"token_env": "SHOP_PASSWORD"})) == (
         f"`gateway.token_env` {expected} SHOP_PASSWORD is empty."
     )
-    # The secret itself in the place of its variable's name.
+    # The secret itself instead of its variable's name.
     assert refused(instance({"password_env": SECRET})) == (
         f"`shards[0].password_env` {expected} is not a variable name."
     )
@@ -131,22 +131,22 @@ def test_unused_secrets_are_not_read_and_may_be_missing(tmp_path, monkeypatch):
     assert loaded.gateway.names_who
     assert "`shards[0].password_env`" in refused(values, folder=tmp_path)
     monkeypatch.delenv("ZOOKEEPER_PASSWORD")
-    found = refused(values, folder=tmp_path, secrets=COORDINATION_ONLY)
-    assert found.startswith("`coordination.password_env` should name an environment variable")
+    message = refused(values, folder=tmp_path, secrets=COORDINATION_ONLY)
+    assert message.startswith("`coordination.password_env` should name an environment variable")
 
 
 def test_a_secret_that_is_not_read_is_still_named_as_it_should_be(tmp_path, monkeypatch):
     monkeypatch.delenv("PW", raising=False)
-    for shard, found in (
+    for shard, what in (
         ({"password_env": SECRET}, "but is not a variable name."),
         ({"password_env": "PW", "password_file": "pw"}, "but `password_env` is given too."),
     ):
-        assert refused(instance(shard), folder=tmp_path, secrets=()).endswith(found)
+        assert refused(instance(shard), folder=tmp_path, secrets=()).endswith(what)
 
 
 def test_a_file_without_an_end_is_refused():
-    found = refused(instance({"password_file": "/dev/zero"}))
-    assert found.endswith("but /dev/zero is longer than 65536 bytes.")
+    message = refused(instance({"password_file": "/dev/zero"}))
+    assert message.endswith("but /dev/zero is longer than 65536 bytes.")
 
 
 def test_a_secret_has_one_source(monkeypatch, tmp_path):

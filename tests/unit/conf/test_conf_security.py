@@ -87,13 +87,13 @@ def test_certificates_become_grants():
 
 
 def test_a_certificate_without_an_authority_or_of_two_clients_is_refused():
-    named = {"name": "x", "certificate": "x"}
-    alone = refused(gateway={"clients": [named]})
+    client_settings = {"name": "x", "certificate": "x"}
+    alone = refused(gateway={"clients": [client_settings]})
     assert alone == (
         "`gateway.clients[0].certificate` should be given only with `gateway.ssl.client_ca`, but that is "
         "missing."
     )
-    twice = refused(gateway={"clients": [named, {**named, "name": "y"}], "ssl": SSL})
+    twice = refused(gateway={"clients": [client_settings, {**client_settings, "name": "y"}], "ssl": SSL})
     assert twice == ("`gateway.clients[1].certificate` should be unique, but clients[0] has the same.")
 
 
@@ -113,16 +113,16 @@ def test_clients_that_cannot_be_are_refused():
 def test_a_token_that_no_header_can_carry_is_refused(tmp_path):
     for text in (f"{SECRET}é", f" {SECRET}", f"{SECRET}\nmore"):
         (tmp_path / "token").write_text(text)
-        told = refused(gateway={"token_file": str(tmp_path / "token")})
-        assert told == (
+        message = refused(gateway={"token_file": str(tmp_path / "token")})
+        assert message == (
             "`gateway.token_file` should point to a token of printable ASCII characters, but it has others."
         )
 
 
 def test_clients_or_certificates_open_a_gateway_to_other_machines():
     ssl = {"cert": "c", "key": "k"}
-    for known in ({"clients": [client()]}, {"ssl": {**ssl, "client_ca": "ca"}}):
-        assert built(gateway={"host": "0.0.0.0", **known})
+    for settings in ({"clients": [client()]}, {"ssl": {**ssl, "client_ca": "ca"}}):
+        assert built(gateway={"host": "0.0.0.0", **settings})
     assert "loopback" in refused(gateway={"host": "0.0.0.0", "ssl": ssl})
 
 
@@ -138,10 +138,10 @@ def test_a_zookeeper_user_needs_a_password_and_no_colon():
     assert alone == "`coordination.password_env` should be given only with `user`, but that is missing."
     colon = refused(**coordination(user="a:b", password_env="A"))
     assert colon == "`coordination.user` should be a name without a colon, but is 'a:b'."
-    chosen = built(**coordination(user="canal", password_env="A", ssl={"ca": "ca.pem"})).coordination
-    login = wiring.zookeeper_login(chosen)
+    settings = built(**coordination(user="canal", password_env="A", ssl={"ca": "ca.pem"})).coordination
+    login = wiring.zookeeper_login(settings)
     assert login == ZooKeeperLogin("canal", SECRET, tls=True, ca="ca.pem")
-    assert SECRET not in repr(login) + repr(chosen)
+    assert SECRET not in repr(login) + repr(settings)
     assert login.client_options()["check_hostname"]
     assert ZooKeeperLogin().client_options() == {}
 
@@ -164,13 +164,15 @@ def test_what_others_could_read_is_said():
     assert cautions(built(gateway={"host": "::1"})) == []
     remote = {"kind": "zookeeper", "hosts": "127.0.0.1:1,zk:2", "user": "u", "password_env": "A"}
     shard = {**SHARD, "ssl": {"verify": False}}
-    said = cautions(built(gateway={"host": "0.0.0.0", "token_env": "A"}, coordination=remote, shards=[shard]))
-    assert [sentence.split()[0] for sentence in said] == [
+    sentences = cautions(
+        built(gateway={"host": "0.0.0.0", "token_env": "A"}, coordination=remote, shards=[shard])
+    )
+    assert [sentence.split()[0] for sentence in sentences] == [
         "gateway.host",
         "coordination.user",
         "shards[0].ssl.verify",
     ]
-    assert "zk:2" in said[1]
+    assert "zk:2" in sentences[1]
     shared_memory = {**remote, "hosts": "127.0.0.1:1,[::1]:2,localhost:3"}
     assert cautions(built(coordination=shared_memory)) == []
     assert cautions(built(coordination={**remote, "ssl": {}})) == []

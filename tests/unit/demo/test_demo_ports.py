@@ -9,13 +9,13 @@ from playground.database.child_process import free_port
 
 def test_two_processes_do_not_find_the_same_free_port():
     """Nothing listens there yet: the one who asked starts its server in a moment."""
-    asked = (
+    command = (
         "from playground.database.child_process import free_port\n"
         "print(*(free_port(40) for _ in range(20)), flush=True)\n"
         "input()\n"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", asked], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         theirs = {int(port) for port in other.stdout.readline().split()}
         ours = [free_port(40) for _ in range(20)]

@@ -114,73 +114,73 @@ def servers():
 
 
 def envelope(rows, first_seq=0):
-    """Return rows as an envelope; a row's own `seq` wins over its place."""
+    """Return rows as an envelope; a row's own `seq` wins over its index."""
     return pa.Table.from_pylist([{"seq": first_seq + n} | row for n, row in enumerate(rows)], schema=ENVELOPE)
 
 
 def delivered(rows, cuts=(4, 8)):
     """Deliver rows in three batches and acknowledge each."""
-    kept = Delivered()
+    deliveries = Delivered()
     bounds = [0, *cuts, len(rows)]
     for batch_id, (begin, end) in enumerate(itertools.pairwise(bounds)):
-        kept.add(batch_id, envelope(rows[begin:end], begin), 5_000)
-        kept.acked(batch_id)
-    return kept
+        deliveries.add(batch_id, envelope(rows[begin:end], begin), 5_000)
+        deliveries.acked(batch_id)
+    return deliveries
 
 
-def faults(kept, servers_rows=None):
-    found = prove(kept, records(), servers() if servers_rows is None else servers_rows)
+def faults(deliveries, servers_rows=None):
+    report = prove(deliveries, records(), servers() if servers_rows is None else servers_rows)
     return {
         name: value
         for name, value in {
-            "order": found.order_violations,
-            "split": found.split_transactions,
-            "missing": found.missing,
-            "duplicates": found.duplicates,
-            "unequal": not found.tables_equal,
+            "order": report.order_violations,
+            "split": report.split_transactions,
+            "missing": report.missing,
+            "duplicates": report.duplicates,
+            "unequal": not report.tables_equal,
         }.items()
         if value
     }
 
 
 def test_a_right_stream_has_no_fault():
-    found = prove(delivered(story()), records(), servers())
-    assert not found.words
-    assert (found.rows, found.transactions, found.tables_equal) == (13, 8, True)
+    report = prove(delivered(story()), records(), servers())
+    assert not report.words
+    assert (report.rows, report.transactions, report.tables_equal) == (13, 8, True)
     assert ADDED_COLUMN == "channel"
 
 
 @pytest.mark.parametrize("cut", range(1, 13))
 def test_a_rolled_back_and_repeated_batch_is_not_a_fault(cut):
     """1. a batch comes; 2. the rest comes; 3. the rest is given back; 4. it comes again, cut elsewhere."""
-    rows, kept = story(), Delivered()
-    kept.add(1, envelope(rows[:cut]), 5_000)
-    kept.add(2, envelope(rows[cut:], cut), 5_000)
-    kept.taken_back(2)
-    kept.acked(1)
+    rows, deliveries = story(), Delivered()
+    deliveries.add(1, envelope(rows[:cut]), 5_000)
+    deliveries.add(2, envelope(rows[cut:], cut), 5_000)
+    deliveries.taken_back(2)
+    deliveries.acked(1)
     middle = (cut + len(rows)) // 2
-    kept.add(3, envelope(rows[cut:middle], cut), 6_000)
-    kept.add(4, envelope(rows[middle:], middle), 6_000)
-    kept.acked(3)
-    kept.acked(4)
-    assert faults(kept) == {}
-    assert kept.distinct() == len(rows)
+    deliveries.add(3, envelope(rows[cut:middle], cut), 6_000)
+    deliveries.add(4, envelope(rows[middle:], middle), 6_000)
+    deliveries.acked(3)
+    deliveries.acked(4)
+    assert faults(deliveries) == {}
+    assert deliveries.distinct() == len(rows)
 
 
 def test_everything_may_come_again_after_the_server_took_it_back():
-    rows, kept = story(), Delivered()
-    kept.add(1, envelope(rows[:6]), 5_000)
-    kept.acked(1)
-    kept.lost()
-    kept.add(2, envelope(rows), 6_000)
-    kept.acked(2)
-    assert faults(kept) == {}
+    rows, deliveries = story(), Delivered()
+    deliveries.add(1, envelope(rows[:6]), 5_000)
+    deliveries.acked(1)
+    deliveries.lost()
+    deliveries.add(2, envelope(rows), 6_000)
+    deliveries.acked(2)
+    assert faults(deliveries) == {}
 
 
-@pytest.mark.parametrize("place", range(13))
-def test_a_dropped_row_is_missing(place):
+@pytest.mark.parametrize("index", range(13))
+def test_a_dropped_row_is_missing(index):
     rows = story()
-    del rows[place]
+    del rows[index]
     assert faults(delivered(rows))["missing"] == 1
 
 
@@ -188,37 +188,37 @@ def test_a_dropped_transaction_is_missing_even_if_the_tables_are_equal():
     rows = story()
     extra = records()
     extra[0].add((Change("orders", "UPDATE", 1),))
-    found = prove(delivered(rows), extra, servers())
-    assert (found.missing, found.tables_equal) == (1, True)
-    assert "a 0-a-5: 1 UPDATE of orders" in found.words[0]
+    report = prove(delivered(rows), extra, servers())
+    assert (report.missing, report.tables_equal) == (1, True)
+    assert "a 0-a-5: 1 UPDATE of orders" in report.words[0]
 
 
-@pytest.mark.parametrize("place", range(13))
-def test_a_row_that_comes_twice_is_a_duplicate(place):
+@pytest.mark.parametrize("index", range(13))
+def test_a_row_that_comes_twice_is_a_duplicate(index):
     rows = story()
-    rows.insert(place, rows[place])
+    rows.insert(index, rows[index])
     assert faults(delivered(rows))["duplicates"] == 1
 
 
 def test_an_acknowledged_row_that_comes_again_is_a_duplicate():
-    rows, kept = story(), Delivered()
-    kept.add(1, envelope(rows[:6]), 5_000)
-    kept.acked(1)
-    kept.add(2, envelope(rows[6:], 6), 5_000)
-    kept.taken_back()
-    kept.add(3, envelope(rows[5:], 5), 6_000)
-    kept.acked(3)
-    assert faults(kept) == {"duplicates": 1}
+    rows, deliveries = story(), Delivered()
+    deliveries.add(1, envelope(rows[:6]), 5_000)
+    deliveries.acked(1)
+    deliveries.add(2, envelope(rows[6:], 6), 5_000)
+    deliveries.taken_back()
+    deliveries.add(3, envelope(rows[5:], 5), 6_000)
+    deliveries.acked(3)
+    assert faults(deliveries) == {"duplicates": 1}
 
 
 def test_a_row_that_comes_again_with_other_values_is_a_duplicate():
-    rows, kept = story(), Delivered()
-    kept.add(1, envelope(rows), 5_000)
-    kept.taken_back()
+    rows, deliveries = story(), Delivered()
+    deliveries.add(1, envelope(rows), 5_000)
+    deliveries.taken_back()
     rows[0] = rows[0] | {"after": list(order(1, "lost").items())}
-    kept.add(2, envelope(rows), 6_000)
-    kept.acked(2)
-    assert faults(kept) == {"duplicates": 1}
+    deliveries.add(2, envelope(rows), 6_000)
+    deliveries.acked(2)
+    assert faults(deliveries) == {"duplicates": 1}
 
 
 def test_a_row_without_a_write_is_a_duplicate():
@@ -254,13 +254,13 @@ def test_an_interleaved_transaction_is_split_also_across_batches():
 
 
 def test_a_split_in_a_delivery_that_was_given_back_counts():
-    wrong, right, kept = story(), story(), Delivered()
+    wrong, right, deliveries = story(), story(), Delivered()
     wrong[4], wrong[5] = wrong[5] | {"key_us": 20}, wrong[4]
-    kept.add(1, envelope(wrong), 5_000)
-    kept.taken_back()
-    kept.add(2, envelope(right), 6_000)
-    kept.acked(2)
-    assert faults(kept)["split"] == 1
+    deliveries.add(1, envelope(wrong), 5_000)
+    deliveries.taken_back()
+    deliveries.add(2, envelope(right), 6_000)
+    deliveries.acked(2)
+    assert faults(deliveries)["split"] == 1
 
 
 @pytest.mark.parametrize("image", ["before", "after"])
@@ -297,25 +297,25 @@ def test_a_key_that_an_update_changes_moves_the_row():
 
 
 def test_nothing_delivered_is_everything_missing():
-    found = prove(Delivered(), records(), servers())
-    assert (found.rows, found.missing, found.tables_equal) == (0, 13, False)
+    report = prove(Delivered(), records(), servers())
+    assert (report.rows, report.missing, report.tables_equal) == (0, 13, False)
 
 
 def test_latency_counts_the_first_arrival_of_gentle_one_row_inserts():
-    kept = Delivered()
-    kept.add(1, envelope(story()), 21_000)
-    kept.taken_back()
-    kept.add(2, envelope(story()), 99_000)
-    assert latency_ms(kept.table(), 1_000_000) == (20.0, 20.0)
-    assert latency_ms(kept.table(), 0) == (None, None)
+    deliveries = Delivered()
+    deliveries.add(1, envelope(story()), 21_000)
+    deliveries.taken_back()
+    deliveries.add(2, envelope(story()), 99_000)
+    assert latency_ms(deliveries.table(), 1_000_000) == (20.0, 20.0)
+    assert latency_ms(deliveries.table(), 0) == (None, None)
 
 
 def test_throughput_counts_each_row_once():
-    kept = Delivered()
-    kept.add(1, envelope(story()), 2_000_000)
-    kept.taken_back()
-    kept.add(2, envelope(story()), 3_000_000)
-    assert rows_per_s(kept.table(), 1_000_000) == 13.0
+    deliveries = Delivered()
+    deliveries.add(1, envelope(story()), 2_000_000)
+    deliveries.taken_back()
+    deliveries.add(2, envelope(story()), 3_000_000)
+    assert rows_per_s(deliveries.table(), 1_000_000) == 13.0
     assert rows_per_s(Delivered().table(), 1_000_000) == 0.0
 
 

@@ -1,4 +1,4 @@
-"""The demo's consumer keeps to the contract whatever the server does: it never loses its place."""
+"""The demo's consumer keeps to the contract whatever the server does: it never loses its position."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ class FakeServer:
     def ack(self, batch_id: int) -> None:
         self._check()
         self.trouble("before ack")
-        known = [batch.batch_id for batch in self.outstanding]
-        if batch_id not in known:
+        batch_ids = [batch.batch_id for batch in self.outstanding]
+        if batch_id not in batch_ids:
             raise UnknownBatch(f"{batch_id}")
-        if known[0] != batch_id:
+        if batch_ids[0] != batch_id:
             raise AckOutOfOrder(f"{batch_id}")
         self.cursor = self.outstanding.pop(0).end
         if self._random.randrange(100) < self._percent:
@@ -127,6 +127,6 @@ def test_with_lost_answers_rewinds_and_restarts_every_row_still_comes(seed):
 @pytest.mark.parametrize("seed", range(10))
 def test_what_is_kept_without_trouble_is_the_stream_itself(seed):
     reading = read_all(FakeServer(rows=400, seed=seed, trouble_percent=0), seed)
-    kept = reading.delivered.table().filter(pa.array(reading.delivered.kept()))
-    assert kept.column("seq").to_pylist() == list(range(400))
+    stream = reading.delivered.table().filter(pa.array(reading.delivered.kept()))
+    assert stream.column("seq").to_pylist() == list(range(400))
     assert pc.max(reading.delivered.table().column("run")).as_py() == reading.rollbacks

@@ -39,10 +39,10 @@ def test_it_has_every_kind_of_transaction():
 
 def test_the_column_is_added_once_and_used_from_then_on():
     transactions = workload()
-    (place,) = [n for n, each in enumerate(transactions) if each.changes[0].op == "ALTER"]
+    (index,) = [n for n, each in enumerate(transactions) if each.changes[0].op == "ALTER"]
     uses = [any(ADDED_COLUMN in s.sql for s in each.statements) for each in transactions]
-    assert not any(uses[:place])
-    assert any(uses[place + 1 :])
+    assert not any(uses[:index])
+    assert any(uses[index + 1 :])
 
 
 def test_the_large_transaction_has_its_rows_for_any_insert_size():

@@ -167,15 +167,15 @@ def _read_only(*_: object) -> None:
 def test_a_token_that_the_user_named_is_left_as_it_is(
     home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    named = home.parent.parent / "mine"
-    named.write_text("s3cret")
-    named.chmod(0o640)
-    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(named))
+    file = home.parent.parent / "mine"
+    file.write_text("s3cret")
+    file.chmod(0o640)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(file))
     require_token()
-    assert mode(named) == 0o640
-    assert f"{named} is readable by other users" in caplog.text
+    assert mode(file) == 0o640
+    assert f"{file} is readable by other users" in caplog.text
     caplog.clear()
-    named.chmod(0o400)
+    file.chmod(0o400)
     require_token()
     assert caplog.text == ""
 

@@ -76,10 +76,10 @@ def test_what_is_refused_is_said_once_and_what_runs_goes_on(world):
     world.instance.error = UsageError("The name b belongs to a shard that left.")
     for _ in range(2):
         world.follow("a", "b")
-    ((destination, told),) = world.told
+    ((destination, message),) = world.told
     assert destination == "shop"
-    assert "belongs to a shard that left" in told
-    assert "still served" in told
+    assert "belongs to a shard that left" in message
+    assert "still served" in message
     assert world.server.running == {FILE: said("a")}
 
 

@@ -15,7 +15,7 @@ from support.group.builders import Source, Tx, World
 from actors.gateway.batch_reader import BatchReader
 from actors.gateway.joined_schemas import JoinedSchemas
 from actors.store.ring import RingStore
-from actors.store.rows import Payload, Wanted, gather, message, opened, read_message
+from actors.store.rows import Payload, Selection, gather, message, opened, read_message
 from actors.transport.row_server import RowAddress, RowServer
 from actors.transport.row_ticket import RowTicket
 from merge.calls.batch import Batch
@@ -37,8 +37,8 @@ def rows(name: TableName, changes: list[tuple[int, int, int]], text: str) -> Tab
     """Rows of a chunk's table, inserted, from (header, ordinal, id)."""
     schema = rows_schema([pa.field("id", pa.int64()), pa.field("text", pa.utf8())], b'["id"]')
     values = [(*change[:2], Op.INSERT, None, {"id": change[2], "text": text}) for change in changes]
-    named = [dict(zip(schema.names, value, strict=True)) for value in values]
-    return TableRows(name, pa.RecordBatch.from_pylist(named, schema=schema))
+    records = [dict(zip(schema.names, value, strict=True)) for value in values]
+    return TableRows(name, pa.RecordBatch.from_pylist(records, schema=schema))
 
 
 def filled_ring(shard: int) -> RingStore:
@@ -49,11 +49,11 @@ def filled_ring(shard: int) -> RingStore:
     headers["flags"][TRANSACTIONS:] = WHOLE | Flag.DDL
     orders = [(each, 0, shard * 1_000 + each) for each in range(TRANSACTIONS)]
     notes = [(each, 1 + n, each * 100 + n) for each in range(TRANSACTIONS) for n in range(NOTES_EACH)]
-    said = [
-        (TRANSACTIONS + place, 0, "shop", table, "ALTER", f"alter {table} {place}")
-        for place, table in enumerate(("notes", "orders", ""))
+    ddl_rows = [
+        (TRANSACTIONS + index, 0, "shop", table, "ALTER", f"alter {table} {index}")
+        for index, table in enumerate(("notes", "orders", ""))
     ]
-    statements = [statement_row(*one) for one in said]
+    statements = [statement_row(*one) for one in ddl_rows]
     ring = RingStore(ring_of("items", 1 << 10))
     ring.put(
         Chunk(
@@ -90,7 +90,7 @@ class Shards:
     sent: list[tuple[str, TableName | None, int, int]] = field(default_factory=list)
 
     def out(self, shard: str, ticket: RowTicket) -> Iterator[Payload]:
-        for payload in gather(self.rings[shard].fetch(ticket.begin, ticket.end), ticket.wanted):
+        for payload in gather(self.rings[shard].fetch(ticket.begin, ticket.end), ticket.selection):
             count = sum(len(batch) for batch in payload.batches)
             self.sent.append((shard, payload.name, payload.size(), count))
             yield payload
@@ -103,7 +103,7 @@ class Shards:
 @pytest.fixture(params=[True, False], ids=["lent", "sent"])
 def shards(request: pytest.FixtureRequest) -> Iterator[Shards]:
     made = Shards(
-        {name: filled_ring(place) for place, name in enumerate(SHARDS)}, shared_memory=request.param
+        {name: filled_ring(index) for index, name in enumerate(SHARDS)}, shared_memory=request.param
     )
     with ExitStack() as stack:
         for name in SHARDS:
@@ -113,17 +113,17 @@ def shards(request: pytest.FixtureRequest) -> Iterator[Shards]:
         yield made
 
 
-def dropped_late(shards: Shards, batch: Batch, wanted: TableFilter) -> pa.Table:
+def dropped_late(shards: Shards, batch: Batch, table_filter: TableFilter) -> pa.Table:
     """An envelope as a gateway makes it that fetches every row, and drops what is not wanted then."""
-    kept = []
+    parts = []
     for name in batch.shards:
-        payloads = gather(shards.rings[name].fetch(0, SEQUENCES), Wanted())
+        payloads = gather(shards.rings[name].fetch(0, SEQUENCES), Selection())
         whole = opened(read_message(message(payload)) for payload in payloads)
         names = zip(*(whole.statements[side].to_pylist() for side in ("schema", "table")), strict=True)
-        mask = pa.array([wanted.matches(TableName(*name)) for name in names], pa.bool_())
-        tables = tuple(table for table in whole.tables if wanted.matches(table.name))
-        kept.append(ShardRows(tables, whole.statements.filter(mask)))
-    rows = BatchRows(batch.headers, tuple(kept), batch.shards, batch.names, batch.start.sequence)
+        mask = pa.array([table_filter.matches(TableName(*name)) for name in names], pa.bool_())
+        tables = tuple(table for table in whole.tables if table_filter.matches(table.name))
+        parts.append(ShardRows(tables, whole.statements.filter(mask)))
+    rows = BatchRows(batch.headers, tuple(parts), batch.shards, batch.names, batch.start.sequence)
     return envelope(rows)
 
 

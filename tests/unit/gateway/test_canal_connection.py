@@ -117,7 +117,7 @@ def test_a_refused_client_reads_the_reason_and_the_end(what, more, caplog):
         client.socket.sendall(bytes(more))
         why = {
             "ack": "the older batch",
-            "packet": "no request",
+            "packet": "not a request",
             "length": "is refused",
             "rollback": "No answer",
         }

@@ -27,7 +27,7 @@ def test_the_generated_code_is_that_of_its_file(module):
     """Names and numbers are compared; scripts/generate-protocol.sh writes the code anew."""
     text = (PROTOCOL / f"{module.__name__.rpartition('.')[2].removesuffix('_pb2')}.proto").read_text()
     words = text.split()
-    said = {
+    declared = {
         (words[at - 1], words[at + 1].rstrip(";"))
         for at, word in enumerate(words)
         if word == "=" and words[at - 1] != "syntax"
@@ -41,7 +41,7 @@ def test_the_generated_code_is_that_of_its_file(module):
     values = {
         (value.name, str(value.number)) for enum in file.enum_types_by_name.values() for value in enum.values
     }
-    assert fields | values == said
+    assert fields | values == declared
 
 
 def test_packets_say_what_clients_look_for():
@@ -111,7 +111,7 @@ def test_any_bytes_are_a_request_or_refused():
         except UsageError:
             refused += 1
     assert refused > 1_000
-    with pytest.raises(UsageError, match="HEARTBEAT is no request"):
+    with pytest.raises(UsageError, match="HEARTBEAT is not a request"):
         packets.read_request(packet_pb2.Packet(type=packet_pb2.HEARTBEAT).SerializeToString())
     good.compression = packet_pb2.GZIP
     with pytest.raises(UsageError, match="Compressed"):

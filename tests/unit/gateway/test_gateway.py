@@ -97,10 +97,10 @@ def test_searches_of_one_caller_leave_some_to_others(monkeypatch: pytest.MonkeyP
     with GatewayServer(wiring, "group", "shard/", ["s0"]) as gateway, ThreadPoolExecutor(8) as pool:
         gateway._requests._questions.position = search  # type: ignore[method-assign]
         a, b = (GatewayClient(f"grpc://127.0.0.1:{gateway.port}", "shop", name) for name in ("a", "b"))
-        asked = [pool.submit(a.ask, Locate("-2h")) for _ in range(QUESTIONS_MAX)]
-        asked.append(pool.submit(b.ask, Locate("-2h")))
+        answers = [pool.submit(a.ask, Locate("-2h")) for _ in range(QUESTIONS_MAX)]
+        answers.append(pool.submit(b.ask, Locate("-2h")))
         try:
-            assert all(busy.acquire(timeout=60) for _ in asked), "they run side by side"
+            assert all(busy.acquire(timeout=60) for _ in answers), "they run side by side"
             with pytest.raises(ServerUnavailable, match="a may have 4"):
                 a.ask(Trace("0-1-1"))
             with pytest.raises(ServerUnavailable, match="a may have 4"):
@@ -109,7 +109,7 @@ def test_searches_of_one_caller_leave_some_to_others(monkeypatch: pytest.MonkeyP
                 a.ask(Dance())
         finally:
             go_on.set()
-        assert [each.result() for each in asked] == [GroupPosition({}).to_json()] * len(asked)
+        assert [each.result() for each in answers] == [GroupPosition({}).to_json()] * len(answers)
 
 
 def test_a_token_is_for_its_client_ids_also_where_rows_are_lent(monkeypatch: pytest.MonkeyPatch):
@@ -165,8 +165,8 @@ def test_a_loopback_caller_operates_nothing_and_this_users_commands_do(
     shard = {"name": "a", "host": "db", "user": "canal"}
     settings = build_instance({"preset": "memory", "destination": "shop", "shards": [shard]})
     with GatewayAddress(GatewaySettings(port=0)) as address:
-        known = wired_grants(settings, address.operator_token)
-        wiring = GatewayWiring(address.location, "shop", known, None, 10.0, GatewayBounds())
+        grants = wired_grants(settings, address.operator_token)
+        wiring = GatewayWiring(address.location, "shop", grants, None, 10.0, GatewayBounds())
         with GatewayServer(wiring, "group", "shard/", ["s0"]):
             address.publish_operator_token()
             for token in (None, "guessed"):

@@ -57,12 +57,12 @@ def test_settings_reach_the_guard_and_the_count_of_calls(monkeypatch: pytest.Mon
             own_connection(address.uri) as client,
         ):
             assert gateway_client._guard._bounds == bounds
-            asked = flight.Action("status", b'{"destination": "shop"}')
-            first = threading.Thread(target=lambda: list(client.do_action(asked)))
+            action = flight.Action("status", b'{"destination": "shop"}')
+            first = threading.Thread(target=lambda: list(client.do_action(action)))
             first.start()
             assert busy.wait(DEADLINE_S)
             with pytest.raises(flight.FlightUnavailableError, match="Too many calls of everybody"):
-                list(client.do_action(asked))
+                list(client.do_action(action))
             go_on.set()
             first.join(DEADLINE_S)
-            assert list(client.do_action(asked))
+            assert list(client.do_action(action))

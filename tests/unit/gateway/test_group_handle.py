@@ -21,11 +21,11 @@ def test_a_cancellation_that_comes_with_the_answer_is_not_lost():
         handle = object.__new__(GroupHandle)  # its constructor looks for an actor
         handle._rpc = SimpleNamespace(ask=lambda *_, **__: None)  # type: ignore[assignment]
         handle._loop = SimpleNamespace(run=lambda _: answer)  # type: ignore[assignment]
-        asked = asyncio.create_task(handle.ask_from(Touch("a", 1)))
+        task = asyncio.create_task(handle.ask_from(Touch("a", 1)))
         await asyncio.sleep(0)
         answer.set_result(None)
-        asyncio.get_running_loop().call_soon(asked.cancel)
+        asyncio.get_running_loop().call_soon(task.cancel)
         with pytest.raises(asyncio.CancelledError):
-            await asked
+            await task
 
     asyncio.run(play())

@@ -148,7 +148,7 @@ def test_an_answer_that_is_read_at_the_pace_stays(loop):
         steady.send()
         Holder(unsent, 60, "b")
         for second in range(1, 10):
-            steady.answer.read = second * PACE_BYTES_S
+            steady.answer.read_bytes = second * PACE_BYTES_S
             await loop.pass_to(float(second))
         assert not steady.ended
         await loop.pass_to(9.0 + GRACE_S - 0.1)

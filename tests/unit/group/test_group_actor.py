@@ -345,8 +345,8 @@ def test_a_new_process_waits_to_hear_of_shards_that_joined_before_it(tmp_path, m
         return build_instance({"preset": "memory", "destination": "shop", "shards": shards})
 
     def cursors(*names):
-        places = {name: Position("mysql-bin.000001", 4) for name in names}
-        return [Subscription(CLIENT, "", GroupPosition(places, 0))]
+        positions = {name: Position("mysql-bin.000001", 4) for name in names}
+        return [Subscription(CLIENT, "", GroupPosition(positions, 0))]
 
     async def story():
         actor = object.__new__(GroupActor)
@@ -362,7 +362,7 @@ def test_a_new_process_waits_to_hear_of_shards_that_joined_before_it(tmp_path, m
         await actor.register(settings("s0", "s1").shards[1])
         async with asyncio.timeout(DEADLINE_S):
             await waiting
-        assert actor._registration.known == ["s0", "s1"]
+        assert actor._registration.names == ["s0", "s1"]
         await actor.close()
 
     coordinator = Standby("shop")

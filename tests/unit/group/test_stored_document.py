@@ -37,7 +37,7 @@ def test_a_write_without_an_answer_is_read_back():
         store.lost = True
         with pytest.raises(CoordinatorUnavailable):
             await types.choose(ORDERS, "note", "text")
-        assert types.known is None
+        assert types.cached is None
         assert set((await types.get()).tables[str(ORDERS)]) == {"price", "note"}
         assert await StoredTypes(store, 2, OsHost()).get() == await types.get()
         with pytest.raises(FencedError):

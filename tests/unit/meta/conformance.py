@@ -151,7 +151,7 @@ class StoreConformance:
         assert store.get(TEXT, newer) == "old\n"
         assert json.loads(store.get(MEMBERS, newer)) == {"filter": "old"}
 
-    def test_a_place_can_be_named(self, store):
+    def test_a_value_s_address_can_be_named(self, store):
         assert TEXT.name in store.where(TEXT)
         assert MEMBERS.name in store.where(MEMBERS)
 

@@ -58,11 +58,11 @@ def written(tmp_path):
 
 
 def starts(conf, *files, **options):
-    found = imported(
+    result = imported(
         conf.files, **{"destination": None, "secrets": conf.secrets, "cursors": files, **options}
     )
-    build_instance(found.values, secrets=frozenset())
-    return [shard.get("start") for shard in found.values["shards"]]
+    build_instance(result.values, secrets=frozenset())
+    return [shard.get("start") for shard in result.values["shards"]]
 
 
 def test_a_cursor_is_the_transaction_that_holds_its_offset_or_its_gtids(conf, written):
@@ -88,9 +88,9 @@ def test_a_cursor_wins_over_a_configured_position(conf, written):
     conf.instance(master__journal__name="mysql-bin.000001", master__position="4")
     file = written(meta(position()))
     assert starts(conf, file) == ["mysql-bin.000003:~4711"]
-    found = imported(conf.files, destination=None, secrets=conf.secrets, cursors=[file])
-    said = [answer.text for answer in found.answers if answer.entry.key.endswith("journal.name")]
-    assert f"the cursor of {file} counts instead: mysql-bin.000003:~4711" in said
+    result = imported(conf.files, destination=None, secrets=conf.secrets, cursors=[file])
+    texts = [answer.text for answer in result.answers if answer.entry.key.endswith("journal.name")]
+    assert f"the cursor of {file} counts instead: mysql-bin.000003:~4711" in texts
 
 
 def test_a_cursor_of_the_standby_is_a_time_on_the_master(conf, written):
@@ -142,10 +142,10 @@ def test_a_cursor_of_a_source_not_imported_is_refused(conf, written):
 )
 def test_what_holds_no_cursor_is_refused_with_the_reason(written, text, why):
     file = written(text)
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as error:
         read_cursors(file)
-    assert told.value.message.startswith(f"{file}: the file should hold canal's cursors")
-    assert why in told.value.message
+    assert error.value.message.startswith(f"{file}: the file should hold canal's cursors")
+    assert why in error.value.message
 
 
 def test_a_file_of_cursors_that_is_missing_is_refused(tmp_path):

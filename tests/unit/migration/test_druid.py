@@ -34,8 +34,8 @@ def public(private):
 def password(tmp_path, **changes):
     conf = Conf(tmp_path)
     conf.instance(enableDruid="true", **changes)
-    found = imported(conf.files, destination=None, secrets=conf.secrets)
-    found.secrets.write()
+    result = imported(conf.files, destination=None, secrets=conf.secrets)
+    result.secrets.write()
     return (conf.secrets / "example.password").read_text()
 
 
@@ -53,7 +53,7 @@ def test_the_password_is_decrypted_into_its_file(tmp_path, pair):
     ],
 )
 def test_what_cannot_be_decrypted_is_refused_and_not_shown(tmp_path, pair, changes):
-    given = {"dbPassword": encrypted(pair, b"s3cret"), "pwdPublicKey": public(pair), **changes}
-    with pytest.raises(ConfigError, match="should be encrypted for") as told:
-        password(tmp_path, **given)
-    assert given["dbPassword"] not in str(told.value)
+    entries = {"dbPassword": encrypted(pair, b"s3cret"), "pwdPublicKey": public(pair), **changes}
+    with pytest.raises(ConfigError, match="should be encrypted for") as error:
+        password(tmp_path, **entries)
+    assert entries["dbPassword"] not in str(error.value)

@@ -31,23 +31,23 @@ def values(conf, **options):
 
 def load(conf, **options):
     """The settings as `serve` would load them, from the file that an operator would have."""
-    found = import_(conf, **options)
-    found.secrets.write()
+    result = import_(conf, **options)
+    result.secrets.write()
     file = conf.folder / "out.yaml"
-    file.write_text(instance_text(found))
+    file.write_text(instance_text(result))
     return load_instance(file)
 
 
 def said(conf, key, **options):
-    """What the report says of a key: kinds and texts, without the place."""
+    """What the report says of a key: kinds and texts, without the file and line."""
     return [(each.kind, each.text) for each in import_(conf, **options).answers if each.entry.key == key]
 
 
 def refusal(conf, **options):
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as error:
         import_(conf, **options)
     assert not conf.secrets.exists(), "what is refused has written nothing"
-    return str(told.value).replace(f"{conf.folder}/", "")
+    return str(error.value).replace(f"{conf.folder}/", "")
 
 
 def test_canal_s_own_files_become_one_shard_with_the_defaults(conf):
@@ -70,13 +70,13 @@ def test_canal_s_own_files_become_one_shard_with_the_defaults(conf):
 def test_every_entry_of_canal_s_own_files_has_an_answer(conf):
     conf.server()
     conf.instance()
-    found = import_(conf)
-    answered = {answer.entry for answer in found.answers}
-    assert answered == {entry for file in found.files for entry in file.entries.values()}
+    result = import_(conf)
+    answered = {answer.entry for answer in result.answers}
+    assert answered == {entry for file in result.files for entry in file.entries.values()}
     # canal admits everybody from everywhere unless told otherwise.
-    assert [answer.entry.key for answer in found.report.left_to_do] == ["canal.ip"]
-    places = [(answer.entry.file, answer.entry.line) for answer in found.answers]
-    assert places == sorted(places, key=lambda place: (str(conf.files[1]) == place[0], place[1]))
+    assert [answer.entry.key for answer in result.report.left_to_do] == ["canal.ip"]
+    lines = [(answer.entry.file, answer.entry.line) for answer in result.answers]
+    assert lines == sorted(lines, key=lambda each: (str(conf.files[1]) == each[0], each[1]))
 
 
 def test_several_instances_become_one_group_in_their_order(conf):
@@ -97,9 +97,9 @@ def test_several_instances_become_one_group_in_their_order(conf):
 
 
 def refusal_without_secrets(conf):
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as error:
         import_(conf)
-    return str(told.value)
+    return str(error.value)
 
 
 def test_the_sources_of_a_group_s_file_become_shards_and_hosts(conf):
@@ -115,20 +115,20 @@ def test_the_sources_of_a_group_s_file_become_shards_and_hosts(conf):
         master10__address="db2:3306",
         standby2__address="",
     )
-    found = load(conf)
-    assert [(each.name, each.servers) for each in found.shards] == [
+    settings = load(conf)
+    assert [(each.name, each.servers) for each in settings.shards] == [
         ("shop-1", [("db0", 3306), ("db0b", 3306)]),
         ("shop-2", [("db1", 3306)]),
         ("shop-10", [("db2", 3306)]),
     ]
-    assert [each.start for each in found.shards] == [
+    assert [each.start for each in settings.shards] == [
         "mysql-bin.000007:4711",
         "2023-11-14T22:13:20.500000+00:00",
         None,
     ]
-    assert [each.start_by for each in found.shards] == ["time", "auto", "auto"]
+    assert [each.start_by for each in settings.shards] == ["time", "auto", "auto"]
     assert values(conf)["preset"] == "group"
-    assert len({str(each.password_file) for each in found.shards}) == 1
+    assert len({str(each.password_file) for each in settings.shards}) == 1
 
 
 def test_a_group_s_sources_do_not_count_with_another_xml(conf):
@@ -141,7 +141,7 @@ def test_a_group_s_sources_do_not_count_with_another_xml(conf):
 
 
 @pytest.mark.parametrize(
-    ("given", "start"),
+    ("entries", "start"),
     [
         ({"journal__name": "b.000003", "position": "120"}, "b.000003:120"),
         ({"journal__name": "b.000003", "position": "120", "timestamp": "1700000000000"}, "b.000003:120"),
@@ -153,8 +153,8 @@ def test_a_group_s_sources_do_not_count_with_another_xml(conf):
         ({"position": "120"}, None),
     ],
 )
-def test_a_start_is_what_canal_would_have_begun_at(conf, given, start):
-    conf.instance(**{f"master__{key}": value for key, value in given.items()})
+def test_a_start_is_what_canal_would_have_begun_at(conf, entries, start):
+    conf.instance(**{f"master__{key}": value for key, value in entries.items()})
     assert values(conf)["shards"][0].get("start") == start
     assert load(conf).shards[0].start == start
 
@@ -177,15 +177,15 @@ def test_filters_of_tables_columns_and_kinds(conf):
         filter__field="shop.orders:id/Note,test.t_1:id",
         filter__black__field="shop.people:mail,shop.orders:price",
     )
-    kept = ["insert", "update"]
+    kinds = ["insert", "update"]
     assert values(conf)["filter"] == {
         "white": r"shop\..*,test\.t_\d{1,2}",
         "black": r"shop\.tmp_.*",
         "tables": [
-            {"match": r"shop\.orders", "white_columns": ["id", "note"], "keep": kept},
-            {"match": r"test\.t_1", "white_columns": ["id"], "keep": kept},
-            {"match": r"shop\.people", "black_columns": ["mail"], "keep": kept},
-            {"match": ".*", "keep": kept},
+            {"match": r"shop\.orders", "white_columns": ["id", "note"], "keep": kinds},
+            {"match": r"test\.t_1", "white_columns": ["id"], "keep": kinds},
+            {"match": r"shop\.people", "black_columns": ["mail"], "keep": kinds},
+            {"match": ".*", "keep": kinds},
         ],
     }
     assert load(conf).filter.tables[3].match == ".*"
@@ -201,8 +201,8 @@ def test_differing_instances_of_a_group_lose_nothing_and_are_reported(conf):
         filter__rows="true",
         filter__black__regex=r"x\\.y",
     )
-    found = values(conf, destination="shop")["filter"]
-    assert found == {"white": r"a\..*,b\..*", "black": r"x\.y", "tables": [AS_CANAL]}
+    table_filter = values(conf, destination="shop")["filter"]
+    assert table_filter == {"white": r"a\..*,b\..*", "black": r"x\.y", "tables": [AS_CANAL]}
     acts = import_(conf, destination="shop").report.left_to_do
     assert {
         (answer.entry.key.removeprefix("canal.instance.filter."), answer.entry.file.split("/")[-2])
@@ -303,14 +303,14 @@ def test_zookeepers_root_joins_the_prefix_and_other_clusters_are_named(conf):
 )
 def test_modes_of_tls(conf, mode, ssl):
     conf.instance(master__sslMode=mode, master__trustCertificateKeyStoreUrl="file:/etc/canal/trust.jks")
-    found = values(conf)["shards"][0].get("ssl")
+    ssl_settings = values(conf)["shards"][0].get("ssl")
     if ssl and "ca" in ssl:
         ssl = {"ca": str(conf.secrets / ssl["ca"])}
-    assert found == ssl
-    asked = any(
+    assert ssl_settings == ssl
+    to_do = any(
         "keytool" in text for _, text in said(conf, "canal.instance.master.trustCertificateKeyStoreUrl")
     )
-    assert asked == bool(ssl and "ca" in ssl)
+    assert to_do == bool(ssl and "ca" in ssl)
 
 
 def test_a_client_s_certificate_is_two_files(conf):
@@ -351,11 +351,11 @@ def test_no_secret_is_in_the_file_or_in_the_report(conf):
     )
     conf.files.append(conf.write("canal.properties", {"rabbitmq.password": "s3cret-8"}))
     conf.files = conf.files[:2]
-    found = import_(conf)
-    shown = "\n".join([instance_text(found), *map(str, found.answers)])
+    result = import_(conf)
+    shown = "\n".join([instance_text(result), *map(str, result.answers)])
     assert "s3cret" not in shown
     assert [file.read_text() for file in conf.secrets.glob("*")] == []
-    found.secrets.write()
+    result.secrets.write()
     assert [file.read_text() for file in conf.secrets.glob("*")] == ["s3cret-1\n"]
 
 

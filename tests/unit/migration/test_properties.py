@@ -17,7 +17,7 @@ def values(tmp_path, text):
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("a=b", {"a": "b"}),
         ("  a  =  b  ", {"a": "b"}),
@@ -43,22 +43,22 @@ def values(tmp_path, text):
         ("", {}),
     ],
 )
-def test_entries_are_java_s(tmp_path, text, found):
-    assert values(tmp_path, text) == found
+def test_entries_are_java_s(tmp_path, text, expected):
+    assert values(tmp_path, text) == expected
 
 
 def test_an_entry_knows_its_first_line_and_the_last_of_a_key_counts(tmp_path):
-    found = read(tmp_path, "# one\n\na=1\nb=2\\\n  3\n\r\nc=4\na=5\n")
-    lines = {key: entry.line for key, entry in found.entries.items()}
+    properties = read(tmp_path, "# one\n\na=1\nb=2\\\n  3\n\r\nc=4\na=5\n")
+    lines = {key: entry.line for key, entry in properties.entries.items()}
     assert lines == {"a": 8, "b": 4, "c": 7}
-    assert [(entry.key, entry.raw, entry.line) for entry in found.replaced] == [("a", "1", 3)]
-    assert found.entries["c"].place == f"{tmp_path / 'canal.properties'}, line 7"
+    assert [(entry.key, entry.raw, entry.line) for entry in properties.replaced] == [("a", "1", 3)]
+    assert properties.entries["c"].location == f"{tmp_path / 'canal.properties'}, line 7"
 
 
 def test_a_malformed_escape_is_named_with_its_line(tmp_path):
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as error:
         read(tmp_path, "a=1\n\nb=2\\\n  \\u12x4\n")
-    assert told.value.message == (
+    assert error.value.message == (
         rf"{tmp_path}/canal.properties, line 4: the file should have four hexadecimal digits after \u,"
         r" but has \u12x4."
     )

@@ -101,8 +101,8 @@ def test_a_login_of_kafka_goes_to_a_file(conf):
     assert output["protocol"] == "SASL_SSL"
     assert output["password_file"] == str(conf.secrets / "kafka.password")
     assert "s3cret" not in "".join(map(str, found(conf).answers))
-    left = {answer.entry.key for answer in found(conf).report.left_to_do}
-    assert left == {"kafka.security.protocol", "kafka.ssl.x"}
+    keys = {answer.entry.key for answer in found(conf).report.left_to_do}
+    assert keys == {"kafka.security.protocol", "kafka.ssl.x"}
 
 
 def test_rabbitmq(conf):

@@ -20,10 +20,10 @@ def view(tmp_path):
 
 
 def test_the_instance_s_file_replaces_canal_properties(view):
-    found = view("a=1\nb=", "a=2\nb=3\nc=4")
-    assert [found.text(key) for key in "abcd"] == ["1", None, "4", None]
-    assert found.entry("c").file.endswith("canal.properties")
-    assert found.given("b") is None
+    merged = view("a=1\nb=", "a=2\nb=3\nc=4")
+    assert [merged.text(key) for key in "abcd"] == ["1", None, "4", None]
+    assert merged.entry("c").file.endswith("canal.properties")
+    assert merged.given("b") is None
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_placeholders_stand_for_entries_and_variables(view, own, value, monkeypa
     ],
 )
 def test_a_placeholder_for_nothing_or_itself_is_refused(view, own, sentence):
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as error:
         view(own).text("a")
-    assert sentence in told.value.message
+    assert sentence in error.value.message
 
 
 def test_placeholders_that_double_are_bounded(view):
@@ -75,24 +75,29 @@ def test_placeholders_that_double_are_bounded(view):
 
 
 def test_numbers_and_flags_are_read_or_refused(view):
-    found = view("n=7\nbig=1e3\nminus=-1\nyes=TRUE\nno=false\nmaybe=maybe")
-    assert (found.whole("n"), found.whole("none")) == (7, None)
-    assert (found.flag("yes"), found.flag("no"), found.flag("none"), found.flag("none", default=True)) == (
+    entries = view("n=7\nbig=1e3\nminus=-1\nyes=TRUE\nno=false\nmaybe=maybe")
+    assert (entries.whole("n"), entries.whole("none")) == (7, None)
+    assert (
+        entries.flag("yes"),
+        entries.flag("no"),
+        entries.flag("none"),
+        entries.flag("none", default=True),
+    ) == (
         True,
         False,
         False,
         True,
     )
-    for key, ask in (("big", found.whole), ("minus", found.whole), ("maybe", found.flag)):
+    for key, ask in (("big", entries.whole), ("minus", entries.whole), ("maybe", entries.flag)):
         with pytest.raises(ConfigError, match=f"line [236]: `{key}` should be"):
             ask(key)
     with pytest.raises(ConfigError, match="should be a whole number from 8, but is '7'"):
-        found.whole("n", 8)
+        entries.whole("n", 8)
 
 
 def test_a_value_that_is_one_variable_is_known_as_such(view):
-    found = view("a=${DB_PASSWORD}\nb=x${DB_PASSWORD}\nc=${DB:x}\nd=${a}\ne=${not.one}")
-    assert [found.variable(key) for key in "abcde"] == ["DB_PASSWORD", None, None, None, None]
+    entries = view("a=${DB_PASSWORD}\nb=x${DB_PASSWORD}\nc=${DB:x}\nd=${a}\ne=${not.one}")
+    assert [entries.variable(key) for key in "abcde"] == ["DB_PASSWORD", None, None, None, None]
 
 
 def test_placeholders_of_placeholders_are_filled_in_once_each(view):

@@ -32,7 +32,7 @@ IMAGES = st.fixed_dictionaries({"id": NUMBERS, "note": st.none() | TEXTS, "gr√∂√
 @st.composite
 def changes(draw):
     rows = []
-    for place in range(draw(st.integers(1, 6))):
+    for index in range(draw(st.integers(1, 6))):
         op = draw(st.sampled_from(["INSERT", "UPDATE", "DELETE", "ALTER"]))
         is_row = op != "ALTER"
         before = draw(IMAGES) if op in {"UPDATE", "DELETE"} else None
@@ -42,18 +42,18 @@ def changes(draw):
         image = before if op == "DELETE" else after
         rows.append(
             {
-                "seq": 100 + place,
+                "seq": 100 + index,
                 "shard": "s0",
                 "schema": "shop",
                 "table": "orders",
                 "op": op,
-                "commit_us": 1_700_000_000_123_456 + place,
-                "key_us": 1_700_000_000_123_456 + place,
+                "commit_us": 1_700_000_000_123_456 + index,
+                "key_us": 1_700_000_000_123_456 + index,
                 "late": False,
                 "gtid": draw(st.sampled_from(["", "0-1-7"])),
                 "file": "mysql-bin.000001",
                 "pos": 4,
-                "row": place,
+                "row": index,
                 "key": list({"id": image["id"]}.items()) if is_row and draw(st.booleans()) else [],
                 "before": None if before is None else list(before.items()),
                 "after": None if after is None else list(after.items()),
@@ -104,9 +104,9 @@ def model(row, made_ms):
 
 @given(changes())
 def test_a_flat_message_says_what_its_row_says(rows):
-    found = [json.loads(text) for text in flat_messages(table_of(rows), 17).to_pylist()]
-    assert found == [model(row, 17) for row in rows]
-    assert all(list(each) == sorted(each) for each in found)
+    messages = [json.loads(text) for text in flat_messages(table_of(rows), 17).to_pylist()]
+    assert messages == [model(row, 17) for row in rows]
+    assert all(list(each) == sorted(each) for each in messages)
 
 
 @given(changes())
@@ -115,13 +115,13 @@ def test_a_debezium_message_says_what_its_row_says(rows):
     messages = format_of("debezium").make(table, Router(RouteSettings(topic="t")).routes(table))
     changed_rows = [row for row in rows if row["sql"] is None]
     letters = {"INSERT": "c", "UPDATE": "u", "DELETE": "d"}
-    found = [json.loads(text) for text in messages.value.to_pylist()]
-    assert [each["op"] for each in found] == [letters[row["op"]] for row in changed_rows]
+    values = [json.loads(text) for text in messages.value.to_pylist()]
+    assert [each["op"] for each in values] == [letters[row["op"]] for row in changed_rows]
     for side in ("before", "after"):
-        assert [each[side] for each in found] == [
+        assert [each[side] for each in values] == [
             None if row[side] is None else dict(row[side]) for row in changed_rows
         ]
-    assert [each["source"]["sequence"] for each in found] == [row["seq"] for row in changed_rows]
+    assert [each["source"]["sequence"] for each in values] == [row["seq"] for row in changed_rows]
     keys = [None if key is None else json.loads(key) for key in messages.key.to_pylist()]
     assert keys == [dict(row["key"]) or None for row in changed_rows], "nothing to compact by without a key"
     assert messages.headers["seq"].to_pylist() == [str(row["seq"]) for row in changed_rows]
@@ -133,13 +133,13 @@ def test_streams_of_arrow_hold_the_rows_of_each_partition_in_order(rows):
     router = Router(RouteSettings(topic="t", partitions=3, partition_hash=".*:$pk$"))
     routes = router.routes(table)
     messages = format_of("arrow").make(table, routes)
-    found = {}
+    by_partition = {}
     for partition, value in zip(messages.partition.tolist(), messages.value.to_pylist(), strict=True):
-        found.setdefault(partition, []).extend(pa.ipc.open_stream(value).read_all()["seq"].to_pylist())
+        by_partition.setdefault(partition, []).extend(pa.ipc.open_stream(value).read_all()["seq"].to_pylist())
     expected = {}
     for partition, row in zip(routes.partition.tolist(), rows, strict=True):
         expected.setdefault(partition, []).append(row["seq"])
-    assert found == expected
+    assert by_partition == expected
 
 
 def test_old_has_its_rows_columns_and_those_missing_in_the_other_image():

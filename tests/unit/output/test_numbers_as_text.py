@@ -42,11 +42,11 @@ class Numbers:
         column = pa.field("n", kind, metadata={MYSQL_TYPE: mysql_type})
         schema = rows_schema([column], json.dumps(["n"]).encode())
         images = pa.StructArray.from_arrays([self.values], fields=[column])
-        places = pa.array(range(len(values)))
+        indexes = pa.array(range(len(values)))
         self.rows = pa.RecordBatch.from_arrays(
             [
                 pa.array([0] * len(values), schema.field(0).type),
-                places.cast(schema.field(1).type),
+                indexes.cast(schema.field(1).type),
                 pa.array([Op.INSERT] * len(values), pa.uint8()),
                 pa.nulls(len(values), images.type),
                 images,
@@ -73,8 +73,8 @@ class Numbers:
 
 
 def row_entries(batch):
-    found = entries(batch, rows_max=1)
-    return found.column("entry").filter(pa.array(found.column("entry_type").to_numpy() == ROWS))
+    all_entries = entries(batch, rows_max=1)
+    return all_entries.column("entry").filter(pa.array(all_entries.column("entry_type").to_numpy() == ROWS))
 
 
 def after(maps):
@@ -130,9 +130,9 @@ def of_concat(numbers, _):
 
 def of_keys(numbers, _):
     """A row is found by its key's text, and by no other row's."""
-    found = [RowKey(NAME, text).changes(numbers.rows).tolist() for text in numbers.texts]
-    assert all(sum(each) == 1 for each in found)
-    return [numbers.texts[each.index(True)] for each in found]
+    matches = [RowKey(NAME, text).changes(numbers.rows).tolist() for text in numbers.texts]
+    assert all(sum(each) == 1 for each in matches)
+    return [numbers.texts[each.index(True)] for each in matches]
 
 
 OUTPUTS = {

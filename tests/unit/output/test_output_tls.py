@@ -48,9 +48,10 @@ def test_a_malformed_file_of_authorities_is_named(tmp_path: Path):
 
 def test_a_key_of_another_certificate_is_refused(authority: Authority):
     one, other = authority.pair("one"), authority.pair("other")
-    said = refusal(ca=authority.ca, cert=one.cert, key=other.key)
+    message = refusal(ca=authority.ca, cert=one.cert, key=other.key)
     assert (
-        f"output.cert, {one.cert}, and output.key, {other.key}, cannot be used (key values mismatch)" in said
+        f"output.cert, {one.cert}, and output.key, {other.key}, cannot be used (key values mismatch)"
+        in message
     )
 
 

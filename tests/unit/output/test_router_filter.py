@@ -11,11 +11,11 @@ from programs.output.routing.router import Router
 
 def test_a_statement_without_a_table_goes_to_a_one_table_relays_topic():
     """Such as the mark of an event that was left out: filters let it pass."""
-    said = {"sql": "DO 0 /* canal-group left out {} */", "schema": "", "table": "", "tables": []}
-    rows = pa.Table.from_pylist([said], schema=ENVELOPE)
+    row = {"sql": "DO 0 /* canal-group left out {} */", "schema": "", "table": "", "tables": []}
+    rows = pa.Table.from_pylist([row], schema=ENVELOPE)
     for more in ({}, {"dynamic_topic": r".*\..*"}):
         addressed, routes = Router(
             RouteSettings(topic="all", **more), table_filter=r"shop\.orders"
         ).addressed(rows)
-        assert addressed.column("sql").to_pylist() == [said["sql"]]
+        assert addressed.column("sql").to_pylist() == [row["sql"]]
         assert routes.topics == ("all",)

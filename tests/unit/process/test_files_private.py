@@ -169,9 +169,9 @@ def test_nothing_of_the_embedded_zookeeper_is_written_through_a_link(shared: Pat
     victim.write_text("theirs")
     (folder / "data").mkdir(parents=True)
     folder.chmod(0o700)
-    for place in (folder, folder / "data"):
+    for parent in (folder, folder / "data"):
         for name in ("zoo.cfg", "zookeeper.log"):
-            (place / name).symlink_to(victim)
+            (parent / name).symlink_to(victim)
     server = EmbeddedZooKeeper(folder=folder, starts_max=1)
     with pytest.raises(CoordinatorUnavailable, match="did not start"):
         server.start()

@@ -17,15 +17,15 @@ TIME_S = datetime(2026, 1, 31, 12, 0, 0, 123_456, UTC).timestamp()
 
 def made(message, *arguments, level=logging.INFO, error=None, **fields):
     """Return a record."""
-    told = (type(error), error, error.__traceback__) if error is not None else None
-    record = logging.LogRecord("actors.shard.intake", level, "intake.py", 1, message, arguments, told)
+    exc_info = (type(error), error, error.__traceback__) if error is not None else None
+    record = logging.LogRecord("actors.shard.intake", level, "intake.py", 1, message, arguments, exc_info)
     record.created = TIME_S
     vars(record).update(fields)
     return record
 
 
-def line(record, chosen=LogFormat.JSON, **origin):
-    return LineFormatter(chosen, origin).format(record)
+def line(record, log_format=LogFormat.JSON, **origin):
+    return LineFormatter(log_format, origin).format(record)
 
 
 def raised(text):
@@ -52,8 +52,8 @@ def test_a_json_line_has_every_field_that_applies_and_no_other():
 
 
 def test_a_record_says_more_than_its_process():
-    said = json.loads(line(made("x", shard="s1"), destination="shop", shard="s0"))
-    assert (said["destination"], said["shard"]) == ("shop", "s1")
+    record = json.loads(line(made("x", shard="s1"), destination="shop", shard="s0"))
+    assert (record["destination"], record["shard"]) == ("shop", "s1")
 
 
 def test_a_text_line_names_what_it_is_about_before_the_message():
@@ -63,9 +63,9 @@ def test_a_text_line_names_what_it_is_about_before_the_message():
     )
 
 
-@pytest.mark.parametrize("chosen", LogFormat)
-def test_a_message_cannot_begin_another_line_or_command_a_terminal(chosen):
-    text = line(made("a\n2026 ERROR forged\r\x1b[31mred\x85\u2028x"), chosen, destination="shop\nforged")
+@pytest.mark.parametrize("log_format", LogFormat)
+def test_a_message_cannot_begin_another_line_or_command_a_terminal(log_format):
+    text = line(made("a\n2026 ERROR forged\r\x1b[31mred\x85\u2028x"), log_format, destination="shop\nforged")
     assert text.isprintable()
     assert len(text.splitlines()) == 1
 
@@ -80,11 +80,11 @@ def test_a_traceback_is_part_of_a_json_line_and_indented_in_text():
 
 
 def test_lines_are_bounded_and_say_what_they_leave_out():
-    said = json.loads(line(made("x" * (MESSAGE_CHARS_MAX + 7), error=raised("y" * EXCEPTION_CHARS_MAX))))
-    assert said["message"] == "x" * MESSAGE_CHARS_MAX + "... (7 characters more)"
-    assert said["exception"].startswith("(")
-    assert said["exception"].endswith("yyy")
-    assert len(said["exception"]) < EXCEPTION_CHARS_MAX + 100
+    record = json.loads(line(made("x" * (MESSAGE_CHARS_MAX + 7), error=raised("y" * EXCEPTION_CHARS_MAX))))
+    assert record["message"] == "x" * MESSAGE_CHARS_MAX + "... (7 characters more)"
+    assert record["exception"].startswith("(")
+    assert record["exception"].endswith("yyy")
+    assert len(record["exception"]) < EXCEPTION_CHARS_MAX + 100
 
 
 def test_a_wrong_log_call_is_a_line_and_no_error():
@@ -95,8 +95,8 @@ def test_a_record_that_went_through_a_line_says_the_same():
     before = made("100 %s", "%d", error=raised("why"), level=logging.ERROR, shard="s1", epoch=4, client="7")
     after = record_of(line(before, destination="shop"))
     assert after is not None
-    for chosen in LogFormat:
-        assert line(after, chosen) == line(before, chosen, destination="shop")
+    for log_format in LogFormat:
+        assert line(after, log_format) == line(before, log_format, destination="shop")
 
 
 @pytest.mark.parametrize(
@@ -147,25 +147,25 @@ def run(level):
     """Return what a process with a log level logs; every line is JSON."""
     done = subprocess.run([sys.executable, "-c", PROGRAM, level], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    return [json.loads(said) for said in done.stderr.splitlines()]
+    return [json.loads(line) for line in done.stderr.splitlines()]
 
 
 def test_every_output_of_a_process_is_a_line_written_once():
     """Ours from the chosen level on, others' warnings, Python's, and the ends of threads and process."""
-    said = run("info")
-    assert [one["message"] for one in said[:5]] == [
+    records = run("info")
+    assert [one["message"] for one in records[:5]] == [
         "info of actors.a",
         "warning of actors.a",
         "error of actors.a",
         "warning of pymysql.a",
         "error of pymysql.a",
     ]
-    warned, thread, process = said[5:]
+    warned, thread, process = records[5:]
     assert "UserWarning: old" in warned["message"]
     assert "thread worker ended" in thread["message"]
     assert "ZeroDivisionError" in thread["exception"]
     assert "RuntimeError: the end" in process["exception"]
-    assert {one["destination"] for one in said} == {"shop"}
+    assert {one["destination"] for one in records} == {"shop"}
 
 
 def test_the_level_applies_to_ours_and_no_logger_goes_below_it():

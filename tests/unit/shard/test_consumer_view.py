@@ -51,7 +51,7 @@ CASES = [
 def test_what_becomes_of_each_change_of_a_versioned_table():
     result = seen([(before, after) for before, after, _ in CASES])
     (table,) = result.tables
-    expected = [(place, op) for place, (_, _, op) in enumerate(CASES) if op is not None]
+    expected = [(index, op) for index, (_, _, op) in enumerate(CASES) if op is not None]
     changes = table.rows.to_pylist()
     assert [(change["_header"], change["_op"]) for change in changes] == expected
     for change in changes:
@@ -98,8 +98,8 @@ def test_history_that_is_kept_comes_as_it_was_logged_without_hashes():
 
 
 def test_a_chunk_without_special_columns_is_the_same_chunk():
-    given = chunk([(None, PAST)], None)
-    assert ConsumerView(History.DROP).apply(given) is given
+    source = chunk([(None, PAST)], None)
+    assert ConsumerView(History.DROP).apply(source) is source
 
 
 def test_a_transaction_of_history_alone_stays_as_a_header():
@@ -110,20 +110,20 @@ def test_a_transaction_of_history_alone_stays_as_a_header():
 
 def partial(ends, before_lacks, after_lacks, special=IMPLICIT):
     """Return a chunk whose images all lack some columns."""
-    given = chunk(ends, special)
-    (table,) = given.tables
+    source = chunk(ends, special)
+    (table,) = source.tables
     names = [field.name for field in schema_of(MOMENT).field("after").type]
     bits = [
         pa.array([bytes([sum(1 << names.index(name) for name in lacks)])] * len(ends), pa.binary(1))
         for lacks in (before_lacks, after_lacks)
     ]
     rows = pa.RecordBatch.from_arrays([*table.rows.columns, *bits], schema=partial_schema(schema_of(MOMENT)))
-    return Chunk(given.headers, ("f",), (TableRows(NAME, rows, SOURCE, special),))
+    return Chunk(source.headers, ("f",), (TableRows(NAME, rows, SOURCE, special),))
 
 
 def test_images_that_say_when_their_row_ended_may_lack_other_columns():
-    given = partial([(NEVER, NEVER), (NEVER, PAST)], ["start", "hash"], ["id", "start"])
-    (table,) = ConsumerView(History.DROP).apply(given).tables
+    source = partial([(NEVER, NEVER), (NEVER, PAST)], ["start", "hash"], ["id", "start"])
+    (table,) = ConsumerView(History.DROP).apply(source).tables
     assert table.rows.column("_op").to_pylist() == [Op.UPDATE, Op.DELETE]
     assert absent_in(table.rows, "before") is None
     assert absent_in(table.rows, "after").tolist() == [[True], [False]], "a delete has no image after"
@@ -134,10 +134,10 @@ def test_images_that_say_when_their_row_ended_may_lack_other_columns():
     [((NEVER, PAST), ["end"], []), ((NEVER, NEVER), [], ["end"]), ((None, NEVER), [], ["end"])],
 )
 def test_an_image_that_does_not_say_whether_its_row_is_current_is_refused(ends, before_lacks, after_lacks):
-    given = partial([ends], before_lacks, after_lacks)
+    source = partial([ends], before_lacks, after_lacks)
     with pytest.raises(DataError, match=r"shop_0\.orders lacks the end .* it may be current, or history"):
-        ConsumerView(History.DROP).apply(given)
-    ConsumerView(History.KEEP).apply(given)
+        ConsumerView(History.DROP).apply(source)
+    ConsumerView(History.KEEP).apply(source)
 
 
 def test_the_columns_that_are_described_are_those_of_rows():

@@ -25,7 +25,7 @@ class Failing:
         pass
 
 
-def test_an_unforeseen_error_names_its_type_and_its_place_only(caplog):
+def test_an_unforeseen_error_names_its_type_and_its_line_only(caplog):
     with caplog.at_level(logging.ERROR):
         intake = Intake("s0", RingStore(ring_of("items", 16, 1)), lambda _: Failing(), None)
         with pytest.raises(DataError, match=r"^Shard s0 stopped: ValueError\.") as caught:

@@ -33,7 +33,7 @@ def table_of(*rows, name="shop.orders", kind=None):
         pa.array(range(len(rows)), pa.int64()),
         pa.array(ops, pa.uint8()),
     ]
-    marks = [[bytes([2 if row[place] == ABSENT else 0]) for row in rows] for place in (2, 3)]
+    marks = [[bytes([2 if row[bit] == ABSENT else 0]) for row in rows] for bit in (2, 3)]
     if any(mark != b"\0" for side in marks for mark in side):
         schema = partial_schema(schema)
         images += [pa.array(side, pa.binary(1)) for side in marks]
@@ -101,7 +101,10 @@ def test_a_slice_has_the_ids_of_its_rows():
 @pytest.mark.parametrize(
     ("table", "what"),
     [
-        (table_of((1, NEW, None, "x"), kind=pa.utf8()), "column id of shop.orders is no integer, but string"),
+        (
+            table_of((1, NEW, None, "x"), kind=pa.utf8()),
+            "column id of shop.orders is not an integer, but string",
+        ),
         (
             table_of((0, NEW, None, 5), (1, NEW, None, -3)),
             "id of a row in shop.orders is not an id, which is from 1",
@@ -114,7 +117,7 @@ def test_a_slice_has_the_ids_of_its_rows():
         ),
     ],
 )
-def test_what_cannot_order_is_an_error_that_names_the_place(table, what):
+def test_what_cannot_order_is_an_error_that_names_the_offset(table, what):
     with pytest.raises(
         DataError, match=rf"Shard s0 cannot be ordered by id at bin.000001:\d+: .*{what}"
     ) as caught:

@@ -76,10 +76,10 @@ def test_a_shard_says_what_keeps_it_busy(tmp_path, slow, monkeypatch, caplog):
     try:
         shard.open(1, 1, None)
         assert slow.busy.wait(DEADLINE_S)
-        place = f"reading QUERY (2) at {NAME}:{begin} for "
-        until(lambda: any(place in record.getMessage() for record in caplog.records))
-        assert shard.status()["reading"].startswith(place)
-        assert shard.poll(1, 1, 10, 0.0).reading.startswith(place)
+        description = f"reading QUERY (2) at {NAME}:{begin} for "
+        until(lambda: any(description in record.getMessage() for record in caplog.records))
+        assert shard.status()["reading"].startswith(description)
+        assert shard.poll(1, 1, 10, 0.0).reading.startswith(description)
         slow.go_on.set()
         until(lambda: shard.status()["reading"] is None)
     finally:
@@ -132,7 +132,7 @@ class NoSkips:
     async def of(self, _name):
         return ()
 
-    def known_of(self, _name):
+    def cached_of(self, _name):
         return ()
 
 
@@ -159,8 +159,8 @@ def test_a_group_says_what_a_silent_shard_was_reading(caplog):
 
 def test_the_state_of_an_unresponsive_shard_shows_what_it_reads():
     error = ShardUnavailable("Shard s0 did not answer within 10 s.")
-    known = {"answered_us": 1_767_323_045_678_000, "reading": f"read up to {NAME}:4"}
-    state = ShardActors("p-", ["s0"])._answer("s0", error, known)
+    last = {"answered_us": 1_767_323_045_678_000, "reading": f"read up to {NAME}:4"}
+    state = ShardActors("p-", ["s0"])._answer("s0", error, last)
     assert state["state"] == "unavailable"
     assert state["error"].endswith(
         f"It answered its group last at 2026-01-02 03:04:05.678+00:00: read up to {NAME}:4."

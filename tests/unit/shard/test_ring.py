@@ -23,13 +23,13 @@ def ring_of(size=4, mode="items", memunit_bytes=1):
 
 def outcome(call):
     """Run a call on a thread; return a function that waits for what it returned or raised."""
-    found = []
+    outcomes = []
 
     def run():
         try:
-            found.append(call())
+            outcomes.append(call())
         except ShardUnavailable as error:
-            found.append(error)
+            outcomes.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
@@ -37,7 +37,7 @@ def outcome(call):
     def wait():
         thread.join(JOIN_S)
         assert not thread.is_alive()
-        return found[0]
+        return outcomes[0]
 
     return wait
 

@@ -21,7 +21,7 @@ FILE = Path(__file__).parents[2] / "fixtures/mysql-9.7.4/foreign_key_cascade.bin
 
 
 @pytest.mark.parametrize(
-    ("rule", "kept"),
+    ("rule", "flags"),
     [
         (None, [True, True]),
         (TableRule("fx.par", kinds=KEPT - {"delete"}), [True, False]),
@@ -30,14 +30,14 @@ FILE = Path(__file__).parents[2] / "fixtures/mysql-9.7.4/foreign_key_cascade.bin
         (TableRule("fx.chi", kinds=frozenset()), [True, True]),
     ],
 )
-def test_a_change_that_the_rules_drop_is_found_and_said_to_be_dropped(rule, kept, tmp_path):
+def test_a_change_that_the_rules_drop_is_found_and_said_to_be_dropped(rule, flags, tmp_path):
     rules = Processing([] if rule is None else [rule])
     key = RowKey.parse("fx.par:1")
     source = files_source("s0", str(shutil.copy(FILE, tmp_path / "mysql-bin.000001")))
-    found = changes_of(source, TableName, ConsumerView(History.DROP), key, 1 << 20, rules)
-    assert [(each["op"], each["kept"]) for each in found["changes"]] == list(
-        zip(("INSERT", "DELETE"), kept, strict=True)
+    answer = changes_of(source, TableName, ConsumerView(History.DROP), key, 1 << 20, rules)
+    assert [(each["op"], each["kept"]) for each in answer["changes"]] == list(
+        zip(("INSERT", "DELETE"), flags, strict=True)
     )
-    changes = [{"shard": "s0", "trace": None, **each} for each in found["changes"]]
-    said = key_lines({"key": "fx.par:1", "changes": changes, "searched": {}}, "1MiB", {})
-    assert said.count("  It is left out by filter.tables: no client gets it.") == kept.count(False)
+    changes = [{"shard": "s0", "trace": None, **each} for each in answer["changes"]]
+    lines = key_lines({"key": "fx.par:1", "changes": changes, "searched": {}}, "1MiB", {})
+    assert lines.count("  It is left out by filter.tables: no client gets it.") == flags.count(False)

@@ -14,7 +14,7 @@ from support.defaults import files_source, ring_of, shard_wiring
 from actors.shard.intervals import INTERVALS, ShardIntervals
 from actors.shard.shard import Shard
 from actors.store.ring import RingStore
-from actors.store.rows import Wanted
+from actors.store.rows import Selection
 from actors.transport.row_ticket import RowTicket
 from merge.errors import FencedError, ShardUnavailable
 from merge.order.timeline import END_OF_TIME_US
@@ -47,7 +47,7 @@ def headers(shard, term, wait_s=DEADLINE_S):
 
 
 def ticket(term, stop=1):
-    return RowTicket(*term, 0, stop, Wanted())
+    return RowTicket(*term, 0, stop, Selection())
 
 
 def test_a_group_of_an_older_epoch_can_do_nothing_to_a_shard(make):
@@ -153,12 +153,12 @@ def test_the_last_low_watermark_of_files_is_said_again(make):
     begin = shard.open(*OLD, None)
 
     def low_watermarks(shard, term, count):
-        deadline_s, found = time.monotonic() + DEADLINE_S, []
-        while len(found) < count:
+        deadline_s, watermarks = time.monotonic() + DEADLINE_S, []
+        while len(watermarks) < count:
             assert time.monotonic() < deadline_s
             low_watermark = shard.poll(*term, 1000, 0.05).frontier_us
-            found += [low_watermark] if low_watermark is not None else []
-        return found
+            watermarks += [low_watermark] if low_watermark is not None else []
+        return watermarks
 
     assert low_watermarks(shard, OLD, 3) == [END_OF_TIME_US] * 3
     shard = make(intervals=ShardIntervals(repeat_s=3600.0))

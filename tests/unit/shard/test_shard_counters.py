@@ -42,29 +42,29 @@ def test_counts_are_those_of_counting_one_by_one(chunks, source_us):
         counters.stored(chunk_of(described), source_us)
     every = [each for described in chunks for each in described]
     ends = [each for each in every if each[2] & Flag.END]
-    found = counters.describe(ReadCounts())
-    assert found["transactions"] == len(ends)
-    assert found["statements"] == sum(bool(flags & Flag.DDL) for _, _, flags in every)
-    assert found["decoded_bytes"] == 10 * len(every)
+    state = counters.describe(ReadCounts())
+    assert state["transactions"] == len(ends)
+    assert state["statements"] == sum(bool(flags & Flag.DDL) for _, _, flags in every)
+    assert state["decoded_bytes"] == 10 * len(every)
     for op, name in [(Op.INSERT, "insert"), (Op.UPDATE, "update"), (Op.DELETE, "delete")]:
-        assert found["rows"][name] == sum(kinds.count(op) for kinds, _, _ in every)
-    known = [] if source_us is None else [max(source_us - commit_us, 0) for _, commit_us, _ in ends]
-    assert found["delay_s"]["count"] == len(known)
-    assert found["delay_s"]["sum"] == sum(known) / 1e6
-    assert (found["delay_s"]["p50"] is None) == (not known)
+        assert state["rows"][name] == sum(kinds.count(op) for kinds, _, _ in every)
+    delays = [] if source_us is None else [max(source_us - commit_us, 0) for _, commit_us, _ in ends]
+    assert state["delay_s"]["count"] == len(delays)
+    assert state["delay_s"]["sum"] == sum(delays) / 1e6
+    assert (state["delay_s"]["p50"] is None) == (not delays)
 
 
 @given(st.lists(st.integers(0, NOW_US), min_size=1, max_size=60))
-def test_quantiles_are_the_smallest_delays_that_so_many_did_not_exceed(delays_us):
+def test_quantiles_are_the_smallest_delays_that_their_part_did_not_exceed(delays_us):
     counters = ShardCounters()
     for delay_us in delays_us:
         counters.stored(chunk_of([([], NOW_US - delay_us, WHOLE)]), NOW_US)
-    found = counters.describe(ReadCounts())["delay_s"]
+    quantiles = counters.describe(ReadCounts())["delay_s"]
     for name, part in QUANTILES.items():
         below = [
             each for each in sorted(delays_us) if sum(d <= each for d in delays_us) >= part * len(delays_us)
         ]
-        assert found[name] == below[0] / 1e6
+        assert quantiles[name] == below[0] / 1e6
 
 
 def test_only_the_last_chunks_count_for_quantiles():
@@ -72,18 +72,18 @@ def test_only_the_last_chunks_count_for_quantiles():
     counters.stored(chunk_of([([], 0, WHOLE)]), NOW_US)
     for _ in range(CHUNKS_MAX):
         counters.stored(chunk_of([([], NOW_US, WHOLE)]), NOW_US)
-    found = counters.describe(ReadCounts())["delay_s"]
-    assert (found["p99"], found["count"]) == (0, CHUNKS_MAX + 1)
+    quantiles = counters.describe(ReadCounts())["delay_s"]
+    assert (quantiles["p99"], quantiles["count"]) == (0, CHUNKS_MAX + 1)
 
 
 def test_what_ended_readers_read_is_added():
     counters = ShardCounters()
     counters.ended(ReadCounts(5, 1, 0, {"unknown type 43": 2}))
     counters.ended(ReadCounts(1, 0, 3))
-    found = counters.describe(ReadCounts(10, ignored_events={"unknown type 43": 1, "unknown type 99": 4}))
+    described = counters.describe(ReadCounts(10, ignored_events={"unknown type 43": 1, "unknown type 99": 4}))
     names = ("read_bytes", "zero_dates", "invalid_text")
-    assert [found[name] for name in names] == [16, 1, 3]
-    assert found["ignored_events"] == {"unknown type 43": 3, "unknown type 99": 4}
+    assert [described[name] for name in names] == [16, 1, 3]
+    assert described["ignored_events"] == {"unknown type 43": 3, "unknown type 99": 4}
 
 
 def test_stops_at_what_is_not_read_are_counted_by_the_type_of_the_event():

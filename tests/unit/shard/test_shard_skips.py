@@ -7,7 +7,7 @@ from support.binlog.binlog_bytes import File
 from support.defaults import files_source, ring_of, shard_wiring
 
 from actors.shard.shard import Shard
-from actors.store.rows import Wanted
+from actors.store.rows import Selection
 from actors.transport.row_ticket import RowTicket
 from binlog.formats.events import Query
 from binlog.schema.statement import ServerVersion
@@ -26,11 +26,11 @@ INT = (3, b"")
 def shard(tmp_path):
     made = []
 
-    def make(file, **chosen):
+    def make(file, **options):
         (tmp_path / "mysql-bin.000001").write_bytes(file.data)
         wiring = shard_wiring(
             files_source("s 1", str(tmp_path)),
-            filter=FilterSettings(**chosen),
+            filter=FilterSettings(**options),
             store=ring_of("items", 1 << 10),
         )
         made.append(Shard(wiring))
@@ -63,12 +63,12 @@ def skips_of(error, offset=None):
 
 def rows_after(shard, skips):
     """Return how many rows each header announces that comes once the shard knows what to leave out."""
-    found, deadline_s = [], time.monotonic() + DEADLINE_S
-    while not found and time.monotonic() < deadline_s:
+    rows, deadline_s = [], time.monotonic() + DEADLINE_S
+    while not rows and time.monotonic() < deadline_s:
         report = shard.poll(*TERM, 100, 0.1, -1, skips)
         skips = None
-        found += [] if report.run is None else report.run.headers["rows"].tolist()
-    return found
+        rows += [] if report.run is None else report.run.headers["rows"].tolist()
+    return rows
 
 
 def test_a_poll_takes_it_past_its_event_and_the_mark_passes_every_filter(shard):
@@ -81,13 +81,13 @@ def test_a_poll_takes_it_past_its_event_and_the_mark_passes_every_filter(shard):
     asked_s = time.monotonic()
     assert rows_after(one, skips_of(error)) == [1, 1]
     assert time.monotonic() - asked_s < 4, "not only with the next try, after five seconds"
-    wanted = Wanted(table_filter=r"app\.none")
-    (payload,) = one._rows(RowTicket(*TERM, 0, 3, wanted))
+    selection = Selection(table_filter=r"app\.none")
+    (payload,) = one._rows(RowTicket(*TERM, 0, 3, selection))
     (sql,) = payload.batches[0].column("sql").to_pylist()
     assert payload.name is None
     assert SkipMark.of_sql(sql).table == "app.t"
     assert one.status()["counters"]["skipped_events"] == {"QUERY (2)": 1}
-    assert not list(one._rows(RowTicket(*TERM, 0, 3, Wanted(TableName("app", "none")))))
+    assert not list(one._rows(RowTicket(*TERM, 0, 3, Selection(TableName("app", "none")))))
     assert begin.offset == 4
 
 
@@ -127,7 +127,7 @@ def test_rows_the_rules_cannot_process_are_skipped_with_their_transaction(shard)
 )
 def test_what_a_statement_that_is_left_out_may_have_defined_is_not_known(sql, names):
     """Its text is not kept."""
-    found = lost(Query("app", sql), ServerVersion(False, 8, 0))
-    assert (found and found.sql) == names
-    assert found is None or found.left_out
+    tables = lost(Query("app", sql), ServerVersion(False, 8, 0))
+    assert (tables and tables.sql) == names
+    assert tables is None or tables.left_out
     assert lost(None, ServerVersion(True, 10, 6)).sql == ""

@@ -40,11 +40,11 @@ def test_files_have_no_schema_history_and_no_standbys(source: ShardSource):
 
 def test_ids_are_of_rows_that_consumers_see():
     """A row of the past has the id of an earlier transaction; here it has one that cannot order anything."""
-    read = chunk([(None, PAST), (None, NEVER)], IMPLICIT)
-    stored = source_of(merge=BY_ID).process(read)
+    source_chunk = chunk([(None, PAST), (None, NEVER)], IMPLICIT)
+    stored = source_of(merge=BY_ID).process(source_chunk)
     assert stored.headers["order_id"].tolist() == [0, 1]
     with pytest.raises(DataError, match=r"id of a row in shop\.orders is not an id"):
-        source_of(merge=BY_ID, filter=FilterSettings(history="keep")).process(read)
+        source_of(merge=BY_ID, filter=FilterSettings(history="keep")).process(source_chunk)
 
 
 def test_a_rule_reads_what_consumers_see():

@@ -42,7 +42,7 @@ def test_commas_inside_brackets_belong_to_the_expression(text, patterns):
 
 
 @pytest.mark.parametrize(
-    ("white", "black", "name", "wanted"),
+    ("white", "black", "name", "matches"),
     [
         ("", "", "shop.orders", True),
         (r".*\..*", "", "shop.orders", True),
@@ -64,9 +64,9 @@ def test_commas_inside_brackets_belong_to_the_expression(text, patterns):
         (r"shop\..*", r"shop\.tmp_.*", "shop.orders", True),
     ],
 )
-def test_the_filter_is_canals(white, black, name, wanted):
+def test_the_filter_is_canals(white, black, name, matches):
     schema, _, table = name.partition(".")
-    assert TableFilter(white, black).matches(TableName(schema, table)) is wanted
+    assert TableFilter(white, black).matches(TableName(schema, table)) is matches
 
 
 @pytest.mark.parametrize(
@@ -149,11 +149,11 @@ def test_filters_see_the_names_of_the_source():
 
 
 def test_answers_are_remembered_within_bounds(monkeypatch):
-    asked = Counter()
+    counts = Counter()
     real = TableFilter.matches
 
     def counted(self, name):
-        asked[name] += 1
+        counts[name] += 1
         return real(self, name)
 
     monkeypatch.setattr(TableFilter, "matches", counted)
@@ -161,7 +161,7 @@ def test_answers_are_remembered_within_bounds(monkeypatch):
     for _ in range(3):
         assert sink.select("s", "t0") == TableName("s", "t0")
         assert sink.select("s", "t1") is None
-    assert asked == {TableName("s", "t0"): 1, TableName("s", "t1"): 1}
+    assert counts == {TableName("s", "t0"): 1, TableName("s", "t1"): 1}
     for number in range(TABLES_MAX + 10):
         sink.select("s", f"x{number}")
-    assert sink._known.cache_info().currsize == TABLES_MAX
+    assert sink._decision.cache_info().currsize == TABLES_MAX

@@ -14,7 +14,7 @@ from actors.sink.route import Route
 from actors.sink.sink import Sink
 from actors.sink.table_rule import KEPT, TableRule
 from actors.store.ring import RingStore
-from actors.store.rows import Wanted, gather, message, opened, read_message
+from actors.store.rows import Selection, gather, message, opened, read_message
 from binlog.grammar.binlog_decoder import BinlogDecoder
 from binlog.grammar.chunk_builder import ChunkBuilder
 from canal_group.canal_protocol import entry_pb2
@@ -51,10 +51,10 @@ DROPPED = [
 ]
 
 
-def chunk_of(said, sink=None, rules=(), version="10.11.6-MariaDB"):
+def chunk_of(texts, sink=None, rules=(), version="10.11.6-MariaDB"):
     """What a shard stores of statements, each (text, session's database)."""
     file = File(version, SIZES_5_1, checksum=False)
-    for sql, schema in said:
+    for sql, schema in texts:
         file.query(sql, schema)
     builder = ChunkBuilder(chunk_limits())
     decoder = BinlogDecoder("s0", Position("bin.000001", 4), (sink or Sink()).select, builder, checksum=0)
@@ -68,7 +68,7 @@ def batch_of(chunk, table_filter=""):
     ring = RingStore(ring_of("items", 64))
     ring.put(chunk)
     headers = ring.get_within(0.0)
-    stored = gather(ring.fetch(0, len(headers.headers)), Wanted(table_filter=table_filter))
+    stored = gather(ring.fetch(0, len(headers.headers)), Selection(table_filter=table_filter))
     rows = opened(read_message(message(payload)) for payload in stored)
     return BatchRows(headers.headers, (rows,), ("s0",), headers.names, 100)
 
@@ -91,11 +91,11 @@ def entries_of(chunk, table_filter=""):
     return found
 
 
-@pytest.mark.parametrize("wanted", [r"app\.a", r"app\.b", r"app\.tmp", r"x\.y,app\.b"])
-def test_a_swap_by_rename_is_seen_by_the_reader_of_each_table(wanted):
+@pytest.mark.parametrize("table_filter", [r"app\.a", r"app\.b", r"app\.tmp", r"x\.y,app\.b"])
+def test_a_swap_by_rename_is_seen_by_the_reader_of_each_table(table_filter):
     chunk = chunk_of([(SWAP, "app")])
-    assert texts(chunk, wanted) == [SWAP]
-    assert len(entries_of(chunk, wanted)) == 1
+    assert texts(chunk, table_filter) == [SWAP]
+    assert len(entries_of(chunk, table_filter)) == 1
     assert texts(chunk, r"app\.c") == []
 
 
@@ -182,13 +182,13 @@ def test_the_session_s_database_is_routed_with_its_tables():
 
 
 def test_a_statement_goes_to_the_topic_of_each_of_its_tables_once():
-    said = [("DROP TABLE a, b, other.c", "app"), ("TRUNCATE a", "app"), (SWAP, "app")]
-    chunk = chunk_of(said, Sink(black=r"app\.tmp"))
+    texts = [("DROP TABLE a, b, other.c", "app"), ("TRUNCATE a", "app"), (SWAP, "app")]
+    chunk = chunk_of(texts, Sink(black=r"app\.tmp"))
     rows, routes = of_relay(chunk, dynamic_topic=r"one:app\.[ab];two:other\..*")
     went = [
         (routes.topics[topic], sql) for topic, sql in zip(routes.topic, rows["sql"].to_pylist(), strict=True)
     ]
-    assert went == [("one", said[0][0]), ("two", said[0][0]), ("one", "TRUNCATE a"), ("one", SWAP)]
+    assert went == [("one", texts[0][0]), ("two", texts[0][0]), ("one", "TRUNCATE a"), ("one", SWAP)]
     rows, routes = of_relay(chunk, r"other\..*", dynamic_topic=r".*\..*", partition_hash=".*:$pk$")
     assert (routes.topics, len(rows), routes.partition.tolist()) == (("other_c",), 1, [0])
     for kind in ("flat", "protobuf", "arrow"):
@@ -204,26 +204,26 @@ def test_a_statement_goes_to_the_topic_of_each_of_its_tables_once():
 def test_no_consumer_gets_an_account_statement_unless_a_rule_keeps_it(sql, version):
     if "M!" in sql and "MariaDB" not in version:
         return  # a comment to MySQL
-    said = [(sql, "app"), ("ANALYZE TABLE a", "app")]
+    account_statements = [(sql, "app"), ("ANALYZE TABLE a", "app")]
     for rules in ([], [TableRule(".*")], [TableRule(r"app\.a", kinds=KEPT | {"dcl"})]):
-        chunk = chunk_of(said, rules=rules, version=version)
+        chunk = chunk_of(account_statements, rules=rules, version=version)
         assert chunk.statements.column("sql").to_pylist() == ["ANALYZE TABLE a"]
         assert (chunk.headers["flags"] & Flag.DDL).astype(bool).tolist() == [False, True]
         assert chunk.headers["rows"].tolist() == [0, 1]
-    kept = chunk_of(said, rules=[TableRule(".*", kinds=KEPT | {"dcl"})], version=version)
-    assert texts(kept) == [sql, "ANALYZE TABLE a"]
-    assert entries_of(kept) == [], "canal's parser drops it, kept or not"
+    result = chunk_of(account_statements, rules=[TableRule(".*", kinds=KEPT | {"dcl"})], version=version)
+    assert texts(result) == [sql, "ANALYZE TABLE a"]
+    assert entries_of(result) == [], "canal's parser drops it, kept or not"
 
 
 def test_what_canal_s_parser_drops_is_in_none_of_canal_s_outputs():
-    said = [(sql, "app") for sql in (*DROPPED, "CREATE DATABASE IF NOT EXISTS d", "TRUNCATE a")]
-    chunk = chunk_of(said)
+    texts = [(sql, "app") for sql in (*DROPPED, "CREATE DATABASE IF NOT EXISTS d", "TRUNCATE a")]
+    chunk = chunk_of(texts)
     whole = envelope(batch_of(chunk))
-    assert whole.column("sql").to_pylist() == [sql for sql, _ in said], "other consumers get them"
+    assert whole.column("sql").to_pylist() == [sql for sql, _ in texts], "other consumers get them"
     of_canal = ["CREATE DATABASE IF NOT EXISTS d", "TRUNCATE a"]
     assert [change.sql for _, change in entries_of(chunk)] == of_canal
     flat = format_of("flat").make(*of_relay(chunk))
     assert [json.loads(each)["sql"] for each in flat.value.to_pylist()] == of_canal
     assert flat.headers["seq"].to_pylist() == ["104", "105"]
     assert envelope_rows(whole, "canal", FIXED["canal"]).column("sql").to_pylist() == of_canal
-    assert np.count_nonzero(chunk.headers["flags"] & Flag.DDL) == len(said)
+    assert np.count_nonzero(chunk.headers["flags"] & Flag.DDL) == len(texts)

@@ -68,8 +68,8 @@ CHANGES = st.lists(
 def batch(changes):
     """Return changes (op, before, after) as a batch of one header each."""
     rows = [
-        {"_header": place, "_row": place, "_op": int(op), "before": before, "after": after}
-        for place, (op, before, after) in enumerate(changes)
+        {"_header": index, "_row": index, "_op": int(op), "before": before, "after": after}
+        for index, (op, before, after) in enumerate(changes)
     ]
     return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
@@ -112,7 +112,7 @@ def test_a_rule_does_what_one_does_row_by_row(changes, filtered, kinds, drop_unc
         }
 
     expected = []
-    for place, (_, old, new) in enumerate(changes):
+    for index, (_, old, new) in enumerate(changes):
         before, after = (made(image) if inside(image) else None for image in (old, new))
         if before is None and after is None:
             continue
@@ -120,7 +120,7 @@ def test_a_rule_does_what_one_does_row_by_row(changes, filtered, kinds, drop_unc
         if op is Op.UPDATE and drop_unchanged and before == after:
             continue
         if op.name.lower() in kinds:
-            expected.append((place, op, before, after))
+            expected.append((index, op, before, after))
     result = rule.apply(SOURCE, batch(changes))
     result.validate(full=True)
     assert changes_of(result) == expected
@@ -250,7 +250,7 @@ def partial(absent_before):
     return pa.RecordBatch.from_arrays([*rows.columns, *bits], schema=partial_schema(SCHEMA))
 
 
-def test_absent_columns_stay_absent_under_their_new_places():
+def test_absent_columns_stay_absent_under_their_new_indexes():
     rule = TableRule("x", black_columns=frozenset({"id"}), masks={"note": Mask(MaskKind.CONSTANT, value="m")})
     result = rule.apply(SOURCE, partial(0b110))
     assert result.column("before").to_pylist() == [{"Note": None, "state": None}]
@@ -259,12 +259,12 @@ def test_absent_columns_stay_absent_under_their_new_places():
 
 
 def test_a_computed_column_is_never_absent():
-    more = [f"c{place}" for place in range(6)]  # so that what is absent takes a byte more
+    more = [f"c{index}" for index in range(6)]  # so that what is absent takes a byte more
     rule = TableRule("x", computed=dict.fromkeys(more, parse_expression("id * 2")))
     result = rule.apply(SOURCE, partial(0b110))
     result.validate(full=True)
-    known = {"id": 1, "Note": None, "state": None, **dict.fromkeys(more, 2)}
-    assert result.column("before").to_pylist() == [known]
+    values = {"id": 1, "Note": None, "state": None, **dict.fromkeys(more, 2)}
+    assert result.column("before").to_pylist() == [values]
     assert absent_in(result, "before").tolist() == [[False, True, True, *[False] * 6]]
     assert absent_in(result, "after") is None
 
@@ -282,27 +282,27 @@ def test_an_update_that_says_null_of_what_was_absent_is_a_change():
     assert TableRule("x", drop_unchanged=True).apply(SOURCE, rows).num_rows == 0
     for before, after, count in ((0b010, 0, 1), (0, 0b010, 1), (0b010, 0b010, 0), (0b110, 0b010, 1)):
         bits = [pa.array([bytes([each])], pa.binary(1)) for each in (before, after)]
-        known = pa.RecordBatch.from_arrays([*rows.columns, *bits], schema=partial_schema(SCHEMA))
-        assert TableRule("x", drop_unchanged=True).apply(SOURCE, known).num_rows == count
+        partial_rows = pa.RecordBatch.from_arrays([*rows.columns, *bits], schema=partial_schema(SCHEMA))
+        assert TableRule("x", drop_unchanged=True).apply(SOURCE, partial_rows).num_rows == count
 
 
-def chunk(changes, said=()):
-    headers = np.zeros(len(changes) + len(said), HEADER)
+def chunk(changes, ops=()):
+    headers = np.zeros(len(changes) + len(ops), HEADER)
     headers["rows"] = headers["row_end"] = 1
     headers["flags"] = WHOLE
     headers["flags"][len(changes) :] |= np.uint16(Flag.DDL)
     headers["bytes"] = 100
     statements = [
-        statement_row(len(changes) + place, 0, "shop", "orders", op, "...") for place, op in enumerate(said)
+        statement_row(len(changes) + index, 0, "shop", "orders", op, "...") for index, op in enumerate(ops)
     ]
     return Chunk(
         headers,
         ("f",),
         (TableRows(TableName("shop", "orders"), batch(changes), SOURCE),),
-        pa.RecordBatch.from_pylist(statements, schema=STATEMENTS) if said else None,
+        pa.RecordBatch.from_pylist(statements, schema=STATEMENTS) if ops else None,
         tuple(
             StatementSource((SOURCE,), StatementKind.QUERY if op == "QUERY" else StatementKind.DDL)
-            for op in said
+            for op in ops
         ),
     )
 
@@ -312,12 +312,12 @@ def test_headers_count_what_is_kept_and_keep_their_ordinals():
     given_chunk = chunk([(Op.INSERT, None, whole), (Op.DELETE, whole, None)], ["ALTER", "QUERY"])
     rule = TableRule("shop_0.orders", kinds=frozenset({"insert", "query"}))
     other = TableRule(".*", kinds=frozenset())
-    kept = Processing([rule, other]).apply(given_chunk)
-    assert kept.headers["rows"].tolist() == [1, 0, 0, 1]
-    assert kept.headers["row_end"].tolist() == [1, 1, 1, 1], "as if nothing had been dropped"
-    assert (kept.headers["bytes"] > 0).tolist() == [True, False, False, True]
-    assert [bool(flags & Flag.DDL) for flags in kept.headers["flags"]] == [False, False, False, True]
-    assert kept.statements.column("op").to_pylist() == ["QUERY"]
+    result = Processing([rule, other]).apply(given_chunk)
+    assert result.headers["rows"].tolist() == [1, 0, 0, 1]
+    assert result.headers["row_end"].tolist() == [1, 1, 1, 1], "as if nothing had been dropped"
+    assert (result.headers["bytes"] > 0).tolist() == [True, False, False, True]
+    assert [bool(flags & Flag.DDL) for flags in result.headers["flags"]] == [False, False, False, True]
+    assert result.statements.column("op").to_pylist() == ["QUERY"]
     assert Processing([other]).apply(given_chunk).tables == ()
     assert given_chunk.headers["rows"].tolist() == [1, 1, 1, 1], "the parser's own chunk is not changed"
 
@@ -326,8 +326,8 @@ def test_a_statement_that_is_left_out_has_no_mark():
     given_chunk = chunk([], ["ALTER", "DROP"])
     first = DdlMark(1, "ALTER", "shop.orders", "shop_0.orders")
     given_chunk = replace(given_chunk, ddls={0: first, 1: first})
-    kept = Processing([TableRule("shop_0.orders", kinds=frozenset({"insert"}))]).apply(given_chunk)
-    assert kept.ddls == {}
+    result = Processing([TableRule("shop_0.orders", kinds=frozenset({"insert"}))]).apply(given_chunk)
+    assert result.ddls == {}
 
 
 def test_a_chunk_without_a_rule_is_the_same_chunk():
@@ -599,9 +599,9 @@ DATES = odd(pa.date32(), [ZERO, MAY_00, 20574, 0, 20573])
 def test_an_impossible_date_is_not_null_and_is_ordered(text, expected):
     types = {"d": "date"}
     assert fulfilled(parse_expression(text), {"d": DATES}, 5, types).to_pylist() == expected
-    kept = np.array([True, True, False, True, True])
-    some = fulfilled(parse_expression(text), {"d": kept_of(DATES, kept)}, 4, types).to_pylist()
-    assert some == [each for each, one in zip(expected, kept, strict=True) if one]
+    keep = np.array([True, True, False, True, True])
+    some = fulfilled(parse_expression(text), {"d": kept_of(DATES, keep)}, 4, types).to_pylist()
+    assert some == [each for each, one in zip(expected, keep, strict=True) if one]
 
 
 def test_rows_that_are_filtered_before_the_rule_keep_their_dates():

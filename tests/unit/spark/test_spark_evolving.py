@@ -172,9 +172,9 @@ def test_a_query_that_is_started_from_another_checkpoint_is_stopped():
 
 
 def test_a_schema_that_is_given_has_its_columns_in_every_run():
-    given = StructType([StructField("gone", LongType()), StructField("id", IntegerType())])
+    own_schema = StructType([StructField("gone", LongType()), StructField("id", IntegerType())])
     runs, start = starting(Query(GROWN), Query(None))
-    run_evolving(Spark([schema("id"), schema("id", "colour")]), GIVEN, start, schema=given)
+    run_evolving(Spark([schema("id"), schema("id", "colour")]), GIVEN, start, schema=own_schema)
     assert runs == [["gone", "id", "_seq"], ["gone", "id", "colour", "_seq"]]
 
 
@@ -187,13 +187,13 @@ def test_other_treatments_of_new_columns_are_refused():
 
 
 def test_a_schema_only_grows_and_columns_keep_their_types():
-    known = StructType([StructField("id", IntegerType()), StructField("gone", LongType()), *schema()])
-    found = StructType([StructField("ID", LongType()), StructField("new", LongType()), *schema()])
-    wider = widened(known, found)
+    before = StructType([StructField("id", IntegerType()), StructField("gone", LongType()), *schema()])
+    now = StructType([StructField("ID", LongType()), StructField("new", LongType()), *schema()])
+    wider = widened(before, now)
     assert [(each.name, type(each.dataType)) for each in wider] == [
         ("id", IntegerType),
         ("gone", LongType),
         ("new", LongType),
         ("_seq", StringType),
     ]
-    assert widened(wider, found) == wider
+    assert widened(wider, now) == wider

@@ -1,4 +1,4 @@
-"""Rows on the near side of a position, by places of one server and by GTIDs of another."""
+"""Rows on the near side of a position, by offsets of one server and by GTIDs of another."""
 
 import pyarrow as pa
 import pytest
@@ -16,22 +16,22 @@ def at(file, offset, gtids="", server="one"):
     return Position(file, offset, parse_gtid_set(gtids), server=server)
 
 
-def rows(*places, prefix="_"):
+def rows(*begins, prefix="_"):
     """Return rows of (shard, file, pos, gtid), numbered."""
     columns = dict(
-        zip(("shard", "file", "pos", "gtid"), map(pa.array, zip(*places, strict=True)), strict=True)
+        zip(("shard", "file", "pos", "gtid"), map(pa.array, zip(*begins, strict=True)), strict=True)
     )
-    named = {prefix + name: values for name, values in columns.items()}
-    return pa.table({"id": range(len(places)), **named})
+    prefixed = {prefix + name: values for name, values in columns.items()}
+    return pa.table({"id": range(len(begins)), **prefixed})
 
 
-def kept(*given, **changes):
-    return within(*given, **changes)["id"].to_pylist()
+def kept(*parts, **changes):
+    return within(*parts, **changes)["id"].to_pylist()
 
 
-def test_rows_after_a_shards_place_and_of_shards_without_one_are_left_out():
+def test_rows_after_a_shards_position_and_of_shards_without_one_are_left_out():
     limit = group(a=at("bin.000009", 100), b=at("bin.000001", 4))
-    found = rows(
+    table = rows(
         ("a", "bin.000009", 90, ""),
         ("b", "bin.000001", 4, ""),
         ("a", "bin.000009", 100, ""),
@@ -40,10 +40,10 @@ def test_rows_after_a_shards_place_and_of_shards_without_one_are_left_out():
         ("a", "bin.000008", 900, ""),
     )
     servers = {"a": "one", "b": "one", "c": "one"}
-    assert kept(found, limit, servers) == [0, 5]
-    envelopes = found.rename_columns([name.removeprefix("_") for name in found.schema.names])
+    assert kept(table, limit, servers) == [0, 5]
+    envelopes = table.rename_columns([name.removeprefix("_") for name in table.schema.names])
     assert kept(envelopes, limit, servers) == [0, 5]
-    assert kept(found.slice(0, 0), limit, servers) == []
+    assert kept(table.slice(0, 0), limit, servers) == []
 
 
 @pytest.mark.parametrize(
@@ -56,18 +56,18 @@ def test_rows_after_a_shards_place_and_of_shards_without_one_are_left_out():
 )
 def test_after_a_failover_it_is_the_gtids_that_tell(gtids, source):
     limit = group(a=at("bin.000002", 100, gtids))
-    found = rows(
+    table = rows(
         ("a", "bin.000001", 4, f"{source}8"), ("a", "bin.000009", 4, f"{source}7"), ("a", "bin.000001", 4, "")
     )
-    assert kept(found, limit, {"a": "two"}) == [1]
-    assert kept(found, limit, {"a": "one"}) == [0, 2]
+    assert kept(table, limit, {"a": "two"}) == [1]
+    assert kept(table, limit, {"a": "one"}) == [0, 2]
 
 
-def test_a_place_is_beyond_a_limit_in_one_shard_and_has_reached_it_in_all():
+def test_a_position_is_beyond_a_limit_in_one_shard_and_has_reached_it_in_all():
     limit = group(a=at("bin.000002", 100), b=at("bin.000002", 100))
     short, even = at("bin.000002", 50), at("bin.000002", 100)
     beyond = at("bin.000003", 4)
-    for place, reaches, crosses in (
+    for position, reaches, crosses in (
         (group(a=short, b=even), False, False),
         (group(a=even, b=even), True, False),
         (group(a=short, b=beyond), False, True),
@@ -75,4 +75,4 @@ def test_a_place_is_beyond_a_limit_in_one_shard_and_has_reached_it_in_all():
         (group(a=beyond), False, True),
         (group(a=even, b=even, c=short), True, True),
     ):
-        assert (reached(limit, place), crossed(limit, place)) == (reaches, crosses), place
+        assert (reached(limit, position), crossed(limit, position)) == (reaches, crosses), position

@@ -214,9 +214,9 @@ def test_wrong_options_are_told_in_a_sentence(wrong, sentence):
 
 
 def test_an_offset_is_the_same_text_for_the_same_position():
-    place = Position("bin.000001", 4, commit_us=7)
-    one = GroupPosition({"b": place, "a": place}, 3)
-    other = GroupPosition({"a": place, "b": dataclasses.replace(place)}, 3)
+    position = Position("bin.000001", 4, commit_us=7)
+    one = GroupPosition({"b": position, "a": position}, 3)
+    other = GroupPosition({"a": position, "b": dataclasses.replace(position)}, 3)
     assert str(as_offset(one)) == str(as_offset(other))
     assert from_offset(as_offset(one)) == one
 

@@ -13,7 +13,7 @@ from support.defaults import ring_of
 from support.security.guarded_server import own_connection
 
 from actors.store.ring import RingStore
-from actors.store.rows import Wanted, gather, message, opened, read_message
+from actors.store.rows import Selection, gather, message, opened, read_message
 from actors.transport.bind_address import certificate_where_reached
 from actors.transport.row_client import RowClient
 from actors.transport.row_server import RowServer
@@ -35,14 +35,14 @@ def record_batch(rows, kind=None):
 
 
 def chunk(headers, *tables, statements=()):
-    found = np.zeros(headers, dtype=HEADER)
-    found["flags"], found["rows"], found["row_end"], found["bytes"] = WHOLE, 1, 1, 10
-    said = [statement_row(*one) for one in statements]
+    headers_of = np.zeros(headers, dtype=HEADER)
+    headers_of["flags"], headers_of["rows"], headers_of["row_end"], headers_of["bytes"] = WHOLE, 1, 1, 10
+    rows_of_statements = [statement_row(*one) for one in statements]
     return Chunk(
-        found,
+        headers_of,
         ("bin.000001", ""),
         tuple(TableRows(*table) for table in tables),
-        pa.RecordBatch.from_pylist(said, schema=STATEMENTS) if said else None,
+        pa.RecordBatch.from_pylist(rows_of_statements, schema=STATEMENTS) if rows_of_statements else None,
     )
 
 
@@ -67,8 +67,8 @@ def ring():
     return ring
 
 
-def rows_of(ring, begin, end, wanted=None):
-    payloads = gather(ring.fetch(begin, end), wanted or Wanted())
+def rows_of(ring, begin, end, selection=None):
+    payloads = gather(ring.fetch(begin, end), selection or Selection())
     return opened(read_message(message(payload)) for payload in payloads)
 
 
@@ -90,48 +90,48 @@ def test_just_the_range_comes_with_sequences_of_the_ring(ring):
 
 
 def test_only_the_wanted_table_comes(ring):
-    rows = rows_of(ring, 0, 7, Wanted(ITEMS))
+    rows = rows_of(ring, 0, 7, Selection(ITEMS))
     assert found(rows) == [("items", [4], [{"id": 1}])]
     assert rows.statements is None
-    assert rows_of(ring, 0, 7, Wanted(TableName("shop", "nothing"))).tables == ()
+    assert rows_of(ring, 0, 7, Selection(TableName("shop", "nothing"))).tables == ()
 
 
 def test_only_the_columns_of_a_table_come_and_no_rows(ring):
-    rows = rows_of(ring, 0, 7, Wanted(ORDERS, schema_only=True))
-    (whole,) = rows_of(ring, 0, 7, Wanted(ORDERS)).tables
+    rows = rows_of(ring, 0, 7, Selection(ORDERS, schema_only=True))
+    (whole,) = rows_of(ring, 0, 7, Selection(ORDERS)).tables
     assert found(rows) == [("orders", [], [])]
     assert rows.tables[0].rows.schema == whole.rows.schema
     assert rows.statements is None
-    assert rows_of(ring, 4, 5, Wanted(ORDERS, schema_only=True)).tables == (), "it has no rows there"
+    assert rows_of(ring, 4, 5, Selection(ORDERS, schema_only=True)).tables == (), "it has no rows there"
 
 
 def test_only_tables_that_a_filter_names_come_and_statements_on_them(ring):
-    rows = rows_of(ring, 0, 7, Wanted(table_filter=r"shop\.items"))
+    rows = rows_of(ring, 0, 7, Selection(table_filter=r"shop\.items"))
     assert found(rows) == [("items", [4], [{"id": 1}])]
     assert rows.statements is None
-    rows = rows_of(ring, 4, 7, Wanted(table_filter=r"shop\.ord.*"))
+    rows = rows_of(ring, 4, 7, Selection(table_filter=r"shop\.ord.*"))
     assert found(rows) == [("orders", [5], [None])]
     assert rows.statements["_sequence"].to_pylist() == [6]
-    assert rows_of(ring, 0, 7, Wanted(table_filter="none")) == ShardRows()
+    assert rows_of(ring, 0, 7, Selection(table_filter="none")) == ShardRows()
     with pytest.raises(ConfigError):
-        rows_of(ring, 0, 7, Wanted(table_filter="(a)\\1"))
+        rows_of(ring, 0, 7, Selection(table_filter="(a)\\1"))
 
 
 @pytest.mark.parametrize("before", [True, False])
 def test_images_before_the_change_come_where_they_are_looked_at(ring, before):
-    wanted = Wanted(ORDERS, before=before)
-    (inserts,) = rows_of(ring, 0, 3, wanted).tables
+    selection = Selection(ORDERS, before=before)
+    (inserts,) = rows_of(ring, 0, 3, selection).tables
     assert inserts.rows.schema.names == ["_sequence", "_row", "_op", "after"], "no row has one"
-    (deletes,) = rows_of(ring, 0, 7, wanted).tables
+    (deletes,) = rows_of(ring, 0, 7, selection).tables
     assert deletes.rows["before"].to_pylist() == [None, None, None, None, {"id": 10}]
 
 
 def test_an_update_needs_its_image_before_only_on_request():
     ring = RingStore(ring_of("items", 2))
     ring.put(chunk(1, (ORDERS, record_batch([(0, 0, Op.UPDATE, {"id": 1}, {"id": 2})]))))
-    (asked,) = rows_of(ring, 0, 1, Wanted(ORDERS, before=True)).tables
-    assert asked.rows["before"].to_pylist() == [{"id": 1}]
-    (not_asked,) = rows_of(ring, 0, 1, Wanted(ORDERS, before=False)).tables
+    (table,) = rows_of(ring, 0, 1, Selection(ORDERS, before=True)).tables
+    assert table.rows["before"].to_pylist() == [{"id": 1}]
+    (not_asked,) = rows_of(ring, 0, 1, Selection(ORDERS, before=False)).tables
     assert "before" not in not_asked.rows.schema.names
 
 
@@ -146,14 +146,14 @@ def test_only_the_wanted_columns_come_and_a_missing_image_stays_missing(columns)
     values = [dict(zip(schema.names, change, strict=True)) for change in changes]
     ring = RingStore(ring_of("items", 4))
     ring.put(chunk(3, (ORDERS, pa.RecordBatch.from_pylist(values, schema=schema))))
-    (rows,) = rows_of(ring, 1, 3, Wanted(ORDERS, True, columns)).tables
+    (rows,) = rows_of(ring, 1, 3, Selection(ORDERS, True, columns)).tables
     assert rows.rows.schema.metadata == schema.metadata
-    kept = [name for name in columns if name in {"id", "note"}]
+    names = [name for name in columns if name in {"id", "note"}]
     for side, images in (("before", [("a",), (None,)]), ("after", [(None,), None])):
-        assert rows.rows.schema.field(side).type.names == kept
-        if kept:
-            wanted = [None if image is None else {"note": image[0]} for image in images]
-            assert rows.rows[side].to_pylist() == wanted
+        assert rows.rows.schema.field(side).type.names == names
+        if names:
+            expected = [None if image is None else {"note": image[0]} for image in images]
+            assert rows.rows[side].to_pylist() == expected
 
 
 def test_enumerations_that_grow_from_chunk_to_chunk_keep_their_values():
@@ -170,7 +170,7 @@ def row_server(ring, host="127.0.0.1", *, tls=None):
     def rows(ticket):
         if ticket.generation != 3:
             raise ShardUnavailable("The shard is not open under that generation.", retry_after_s=0.1)
-        return gather(ring.fetch(ticket.begin, ticket.end), ticket.wanted)
+        return gather(ring.fetch(ticket.begin, ticket.end), ticket.selection)
 
     return RowServer(rows, host, tls=tls)
 
@@ -182,7 +182,7 @@ def test_rows_and_refusals_come_through_the_door(ring, host, tls, lent):
     assert server.address.location.startswith(f"grpc+tls://{host}:" if tls else f"grpc://{host}:")
     address = server.address if lent else replace(server.address, shared_memory=None)
     client = RowClient("s0", lambda: address)
-    assert found(client.fetch(RowTicket(1, 3, 0, 7, Wanted(ITEMS)))) == [("items", [4], [{"id": 1}])]
+    assert found(client.fetch(RowTicket(1, 3, 0, 7, Selection(ITEMS)))) == [("items", [4], [{"id": 1}])]
     with pytest.raises(ShardUnavailable, match="not open under that generation") as caught:
         client.fetch(RowTicket(1, 2, 0, 7))
     assert caught.value.retry_after_s == 0.1
@@ -194,13 +194,13 @@ def test_rows_and_refusals_come_through_the_door(ring, host, tls, lent):
 def test_rows_are_lent_where_that_can_be_and_sent_where_not(ring):
     """1. on one machine Flight is not used; 2. without a shared-memory server Flight sends the rows."""
     server = row_server(ring)
-    ticket = RowTicket(1, 3, 0, 7, Wanted(ITEMS))
-    wanted = [("items", [4], [{"id": 1}])]
+    ticket = RowTicket(1, 3, 0, 7, Selection(ITEMS))
+    expected = [("items", [4], [{"id": 1}])]
     nowhere = replace(server.address, location="grpc://127.0.0.1:1")
-    assert found(RowClient("s0", lambda: nowhere).fetch(ticket)) == wanted
+    assert found(RowClient("s0", lambda: nowhere).fetch(ticket)) == expected
     for lent in (None, replace(server.address.shared_memory, name=new_name())):
         client = RowClient("s0", lambda lent=lent: replace(server.address, shared_memory=lent))
-        assert found(client.fetch(ticket)) == wanted
+        assert found(client.fetch(ticket)) == expected
     server.close()
 
 
@@ -268,24 +268,24 @@ def test_a_certificate_is_made_where_other_machines_reach_the_door(host, tls, ma
 def test_a_door_that_is_gone_is_asked_for_anew(ring, lent):
     """1. rows come; 2. the shard restarts; 3. its new server sends rows; 4. it is closed: fetching fails."""
     server = row_server(ring)
-    asked = []
+    calls = []
 
     def ask():
-        asked.append(server.address if lent else replace(server.address, shared_memory=None))
-        return asked[-1]
+        calls.append(server.address if lent else replace(server.address, shared_memory=None))
+        return calls[-1]
 
     client, ticket = RowClient("s0", ask), RowTicket(1, 3, 4, 5)
     assert client.fetch(ticket).tables
     assert client.fetch(ticket).tables
-    assert len(asked) == 1
+    assert len(calls) == 1
     old, server = server, row_server(ring)
     old.close()
     assert client.fetch(ticket).tables
-    assert asked[1].secret != asked[0].secret
+    assert calls[1].secret != calls[0].secret
     server.close()
     with pytest.raises(ShardUnavailable, match="s0 cannot be fetched"):
         client.fetch(ticket)
-    assert len(asked) == 3
+    assert len(calls) == 3
 
 
 class Elsewhere(flight.FlightServerBase):
@@ -296,7 +296,7 @@ class Elsewhere(flight.FlightServerBase):
         self._ring = ring
 
     def do_get(self, *_):
-        rows = [message(payload) for payload in gather(self._ring.fetch(4, 5), Wanted())]
+        rows = [message(payload) for payload in gather(self._ring.fetch(4, 5), Selection())]
         return flight.RecordBatchStream(pa.Table.from_batches(rows).to_reader())
 
 
@@ -319,8 +319,10 @@ def test_a_door_on_the_port_of_one_that_is_gone_is_reached_at_once(ring):
 
 @pytest.mark.parametrize("columns", ["id", [1], [["id"]], {"id": 1}, 7])
 def test_a_ticket_names_tables_and_columns_by_texts(columns):
-    ticket = RowTicket(1, 3, 0, 7, Wanted(ITEMS, columns=("id",), table_filter="a,b", schema_only=True))
+    ticket = RowTicket(1, 3, 0, 7, Selection(ITEMS, columns=("id",), table_filter="a,b", schema_only=True))
     assert RowTicket.from_dict(json.loads(json.dumps(ticket.to_dict()))) == ticket
-    for wanted in ({"columns": columns}, {"table": columns}):
+    for members in ({"columns": columns}, {"table": columns}):
         with pytest.raises(TypeError):
-            RowTicket.from_dict({**ticket.to_dict(), "wanted": {**ticket.to_dict()["wanted"], **wanted}})
+            RowTicket.from_dict(
+                {**ticket.to_dict(), "selection": {**ticket.to_dict()["selection"], **members}}
+            )

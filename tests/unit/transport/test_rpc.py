@@ -35,9 +35,9 @@ class Desk:
         self.began: list[str] = []
         self.go_on = asyncio.Event()
 
-    async def echo(self, *values: object, **named: object) -> object:
+    async def echo(self, *values: object, **keywords: object) -> object:
         self.began.append("echo")
-        return values, named
+        return values, keywords
 
     async def wait(self) -> str:
         self.began.append("wait")
@@ -277,12 +277,12 @@ def test_a_channel_between_machines_is_encrypted_and_verified():
 
 def test_a_kept_line_is_opened_again_and_repeats_no_call():
     async def story(desk, rpc_server, address):
-        asked = []
+        calls = []
 
         async def find() -> RpcAddress:
-            asked.append(1)
-            if len(asked) in {2, 3}:
-                raise ServerUnavailable("Not yet.") if len(asked) == 2 else RuntimeError("whatever")
+            calls.append(1)
+            if len(calls) in {2, 3}:
+                raise ServerUnavailable("Not yet.") if len(calls) == 2 else RuntimeError("whatever")
             return address
 
         kept = KeptRpcClient("The desk", find, wait_s=DEADLINE_S, defect_pause_s=0.0)
@@ -295,7 +295,7 @@ def test_a_kept_line_is_opened_again_and_repeats_no_call():
         with pytest.raises(ServerUnavailable):
             await waits
         assert await kept.ask("echo", 2) == ((2,), {})
-        assert (desk.began.count("wait"), len(asked)) == (1, 4)
+        assert (desk.began.count("wait"), len(calls)) == (1, 4)
         keeping.cancel()
 
     run(story)
@@ -303,8 +303,8 @@ def test_a_kept_line_is_opened_again_and_repeats_no_call():
 
 def test_a_call_waits_a_moment_for_a_line_and_no_longer():
     async def story(desk, rpc_server, address):
-        kept = KeptRpcClient("The desk", None, wait_s=0.05)
+        client = KeptRpcClient("The desk", None, wait_s=0.05)
         with pytest.raises(ServerUnavailable, match="The desk is unavailable"):
-            await kept.ask("echo")
+            await client.ask("echo")
 
     run(story)

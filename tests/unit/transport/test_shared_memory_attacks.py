@@ -100,7 +100,7 @@ def test_a_handshake_that_comes_byte_by_byte_is_given_up(
             dripped(raw, address.key + bytes(handshake.NONCE_BYTES + handshake.RESPONSE_BYTES))
             <= SHORT_S / EVERY_S + 2
         )
-    until(lambda: not server._connections, "its place is free")
+    until(lambda: not server._connections, "its connection is closed")
 
 
 def test_a_request_that_comes_byte_by_byte_is_given_up(
@@ -112,7 +112,7 @@ def test_a_request_that_comes_byte_by_byte_is_given_up(
         wire.handshake_as_client(raw, address.key, address.secret)
         body = json.dumps({"ticket": {"rows": 1}, "returned": [], "x": "x" * 1_000}).encode()
         assert dripped(raw, wire._LENGTH.pack(len(body)) + body) <= SHORT_S / EVERY_S + 2
-    until(lambda: not server._connections, "its place is free")
+    until(lambda: not server._connections, "its connection is closed")
 
 
 def test_an_unread_answer_is_given_up(serving: Callable[..., SharedMemoryServer]):
@@ -180,7 +180,7 @@ print(all(heard))
 """
 
 
-def test_another_user_of_the_machine_takes_no_place_at_a_shards_door():
+def test_another_user_of_the_machine_takes_no_connection_of_a_shard():
     """1. every user can read the socket's name; 2. a server for its own user only closes other users'
     connections at once; 3. a server for consumers of any user waits for their handshake, and lends nothing
     before it."""
@@ -230,7 +230,7 @@ def said(message: dict[str, Any], file: int | None = None) -> Callable[[socket.s
     return lambda to: wire.send(to, message, wire.deadline_s(DEADLINE_S), file)
 
 
-SOUND: dict[str, Any] = {"names": [None], "places": [[0, 8]], "segment": None, "size": 8, "dropped": []}
+SOUND: dict[str, Any] = {"names": [None], "ranges": [[0, 8]], "segment": None, "size": 8, "dropped": []}
 
 
 @pytest.mark.parametrize(
@@ -240,12 +240,12 @@ SOUND: dict[str, Any] = {"names": [None], "places": [[0, 8]], "segment": None, "
         {"names": [["shop"]]},
         {"names": [[1, 2]]},
         {"names": []},
-        {"places": [[0, 9]]},
-        {"places": [[-8, 8]]},
-        {"places": [[0, -8]]},
-        {"places": [[0, 8.0]]},
-        {"places": [[0, True]]},
-        {"places": 1},
+        {"ranges": [[0, 9]]},
+        {"ranges": [[-8, 8]]},
+        {"ranges": [[0, -8]]},
+        {"ranges": [[0, 8.0]]},
+        {"ranges": [[0, True]]},
+        {"ranges": 1},
         {"size": -1},
         {"size": 1 << 70},
         {"size": 1 << 62},
@@ -365,7 +365,7 @@ def test_a_foreign_socket_receives_nothing_chosen_by_a_gateway():
     victim.bind(f"\0victim-{os.getpid()}")
     victim.listen()
     victim.setblocking(False)
-    chosen = {"name": f"victim-{os.getpid()}", "key": b"FLUSHALL\n".hex(), "secret": "00" * 32}
-    assert SharedMemoryRows(lambda: chosen, DEADLINE_S).borrow({}) is None
+    choice = {"name": f"victim-{os.getpid()}", "key": b"FLUSHALL\n".hex(), "secret": "00" * 32}
+    assert SharedMemoryRows(lambda: choice, DEADLINE_S).borrow({}) is None
     with pytest.raises(BlockingIOError), victim:
         victim.accept()

@@ -67,10 +67,10 @@ def test_the_gateway_is_asked_once_and_one_connection_serves_all_calls(gateway):
 
 
 def test_calls_side_by_side_are_answered_one_after_the_other(gateway):
-    wire, found = SharedMemoryRows(gateway.where, DEADLINE_S), []
+    wire, answers = SharedMemoryRows(gateway.where, DEADLINE_S), []
     gateway.go_on.clear()
     threads = [
-        threading.Thread(target=lambda count=count: found.append(ids(wire.borrow({"rows": count}))))
+        threading.Thread(target=lambda count=count: answers.append(ids(wire.borrow({"rows": count}))))
         for count in range(1, 5)
     ]
     for thread in threads:
@@ -80,24 +80,26 @@ def test_calls_side_by_side_are_answered_one_after_the_other(gateway):
     gateway.go_on.set()
     for thread in threads:
         thread.join()
-    assert sorted(found) == [list(range(count)) for count in range(1, 5)]
+    assert sorted(answers) == [list(range(count)) for count in range(1, 5)]
     assert (gateway.asked, len(gateway.server._connections)) == (1, 1)
     wire.close()
 
 
-@pytest.mark.parametrize("said", [ServerUnavailable("away"), 7, {}, {"name": "x", "key": "y", "secret": ""}])
-def test_a_gateway_that_does_not_say_where_is_not_asked_again(said):
-    asked = []
+@pytest.mark.parametrize(
+    "answer", [ServerUnavailable("away"), 7, {}, {"name": "x", "key": "y", "secret": ""}]
+)
+def test_a_gateway_that_does_not_say_where_is_not_asked_again(answer):
+    calls = []
 
     def where():
-        asked.append(1)
-        if isinstance(said, Exception):
-            raise said
-        return said
+        calls.append(1)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     wire = SharedMemoryRows(where, DEADLINE_S)
     assert [wire.borrow({"rows": 1}) for _ in range(3)] == [None] * 3
-    assert len(asked) == 1
+    assert len(calls) == 1
 
 
 def test_a_door_on_another_machine_is_looked_for_once(gateway):
@@ -127,14 +129,14 @@ def test_a_gateway_that_does_not_answer_in_time_is_away(gateway):
 
 
 def test_a_waiting_caller_is_redirected_at_once_when_it_is_closed(gateway):
-    wire, found = SharedMemoryRows(gateway.where, DEADLINE_S), []
+    wire, answers = SharedMemoryRows(gateway.where, DEADLINE_S), []
     gateway.go_on.clear()
-    waiting = threading.Thread(target=lambda: found.append(wire.borrow({"rows": 1})))
+    waiting = threading.Thread(target=lambda: answers.append(wire.borrow({"rows": 1})))
     waiting.start()
     assert gateway.waiting.acquire(timeout=DEADLINE_S)
     wire.close()
     waiting.join(DEADLINE_S)
-    assert found == [None]
+    assert answers == [None]
     gateway.go_on.set()
 
 

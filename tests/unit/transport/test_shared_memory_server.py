@@ -84,8 +84,8 @@ def test_rows_are_read_where_they_were_written(client):
 
 def is_in(client, rows):
     """Return whether rows are in a segment that a client has mapped."""
-    place = rows.tables[0].rows["id"].chunk(0).buffers()[1].address
-    return any(each.address <= place < each.address + each.size for each in client._mapped.values())
+    first_byte = rows.tables[0].rows["id"].chunk(0).buffers()[1].address
+    return any(each.address <= first_byte < each.address + each.size for each in client._mapped.values())
 
 
 def test_nothing_and_a_refusal_are_answers_too(client):
@@ -141,20 +141,20 @@ def test_where_the_kernel_gives_no_such_memory_rows_are_sent(client, monkeypatch
 
 
 def test_the_rest_of_what_is_sent_stays_here_when_it_may_leave_no_more():
-    left = [5]
+    checks = [5]
 
     def check():
-        left[0] -= 1
-        if not left[0]:
+        checks[0] -= 1
+        if not checks[0]:
             raise ShardUnavailable("Not any more.")
 
     server = SharedMemoryServer(
         lambda whom, ticket: Offer(payloads(whom, ticket).payloads, check), bytes_max=0, piece_bytes=1_000
     )
     client = SharedMemoryClient(server.admit(), DEADLINE_S)
-    left[0] = 6
+    checks[0] = 6
     assert ids(borrow(client, (0, 100))) == [list(range(100))]
-    left[0] = 6
+    checks[0] = 6
     with pytest.raises(ConnectionResetError):
         borrow(client, (0, 1_000))
     client.close()
@@ -302,15 +302,15 @@ def test_a_connection_beyond_the_bound_is_closed_at_once(server):
 
 
 @pytest.mark.parametrize(
-    "said", [b"[]", b"{", b"{}", b'{"ticket": 1, "returned": []}', b'{"ticket": {}, "returned": 7}']
+    "message", [b"[]", b"{", b"{}", b'{"ticket": 1, "returned": []}', b'{"ticket": {}, "returned": 7}']
 )
-def test_a_caller_with_malformed_messages_is_disconnected(server, said):
+def test_a_caller_with_malformed_messages_is_disconnected(server, message):
     with socket.socket(socket.AF_UNIX) as raw:
         raw.settimeout(DEADLINE_S)
         address = server.admit()
         raw.connect(address.path)
         wire.handshake_as_client(raw, address.key, address.secret)
-        raw.sendall(wire._LENGTH.pack(len(said)) + said)
+        raw.sendall(wire._LENGTH.pack(len(message)) + message)
         assert raw.recv(1) == b""
 
 
@@ -335,12 +335,12 @@ def test_files_that_a_caller_sends_are_not_kept(client):
 
 
 @given(st.lists(st.one_of(st.integers(1, 5 * SIZE_MIN_BYTES), st.sampled_from([0, -1, -2]))))
-def test_no_segment_is_lent_twice_and_all_of_them_stay_within_the_bound(asked):
+def test_no_segment_is_lent_twice_and_all_of_them_stay_within_the_bound(sizes):
     """A positive number asks for that many bytes; any other gives back one of the lent segments."""
     bound, out = 8 * SIZE_MIN_BYTES, []
     segments = Segments(bound)
     try:
-        for size in asked:
+        for size in sizes:
             if size > 0:
                 lent = segments.lend(size)
                 in_use = sum(each.size for each in out)

@@ -23,7 +23,7 @@ def statement(offset, sql="CREATE TABLE t (id INT)", event="CREATE", length=0):
 
 
 def ours(begin, end, *rows, file=FILE):
-    """One of our transactions: rows have the place where it begins."""
+    """One of our transactions: rows have the offset where it begins."""
     return [
         Mark(file, begin, True),
         *(replace(each, offset=begin, file=file) for each in rows),
@@ -40,12 +40,20 @@ def compared(mine, others):
     """Compare, with both streams in turns: whichever comes first, the result is the same."""
     results = []
     for turns in (1, 2):
-        found = Comparison()
-        sides = (mine, found.ours), (others, found.theirs)
+        comparison = Comparison()
+        sides = (mine, comparison.ours), (others, comparison.theirs)
         for items, take in sides if turns == 1 else sides[::-1]:
             for item in items:
                 take(item)
-        results.append((found.transactions, found.rows, found.values, found.known, found.difference))
+        results.append(
+            (
+                comparison.transactions,
+                comparison.rows,
+                comparison.values,
+                comparison.known,
+                comparison.difference,
+            )
+        )
     assert results[0] == results[1]
     return results[0]
 
@@ -89,7 +97,7 @@ def test_canal_s_transactions_need_no_marks_if_a_later_one_follows():
 
 
 @pytest.mark.parametrize(
-    ("change", "place", "name", "mine", "other"),
+    ("change", "at", "name", "mine", "other"),
     [
         ({"after": (column(value="2"),)}, 380, "id", "'1'", "'2'"),
         ({"after": (column(value=None),)}, 380, "id", "'1'", "NULL"),
@@ -102,12 +110,12 @@ def test_canal_s_transactions_need_no_marks_if_a_later_one_follows():
         ({"table": "items"}, 380, "", "INSERT shop.orders", "INSERT shop.items"),
     ],
 )
-def test_the_first_difference_is_named_with_its_place(change, place, name, mine, other):
+def test_the_first_difference_is_named_with_its_offset(change, at, name, mine, other):
     own = [item for each in THREE for item in ours(*each)]
     others = [item for each in THREE for item in theirs(*each)]
     others[4] = replace(others[4], **change)
     difference = compared(own, others)[4]
-    assert (difference.file, difference.offset, difference.column) == (FILE, place, name)
+    assert (difference.file, difference.offset, difference.column) == (FILE, at, name)
     assert (difference.ours, difference.theirs) == (mine, other)
 
 
@@ -149,9 +157,9 @@ def test_what_canal_delivers_besides_is_counted():
         *prepared,
         *theirs(500, 700, row(600)),
     ]
-    transactions, rows, _, known, difference = compared(mine, others)
+    transactions, rows, _, counts, difference = compared(mine, others)
     assert (transactions, rows, difference) == (2, 2, None)
-    assert known == {
+    assert counts == {
         "texts of row changes, which are not delivered here": 1,
         "rows of XA transactions, which canal delivers before their outcome": 1,
     }
@@ -186,5 +194,5 @@ def test_values_that_are_known_to_differ_are_counted_and_the_others_not():
     others = theirs(
         100, 300, row(180, column("d", None, "datetime", jdbc_type=93), column("j", '{"a":2}', "json"))
     )
-    found = compared(mine, others)
-    assert (found[3], found[4].column) == ({"JDBC type of datetime: 93, here -5": 1}, "j")
+    result = compared(mine, others)
+    assert (result[3], result[4].column) == ({"JDBC type of datetime: 93, here -5": 1}, "j")

@@ -40,5 +40,5 @@ from programs.migration.compare.known import known_difference
     ],
 )
 def test_a_known_difference_has_a_name(mysql_type, ours, theirs, same):
-    found = known_difference(mysql_type, ours, theirs)
-    assert found is None if same is None else same in (found or "")
+    difference = known_difference(mysql_type, ours, theirs)
+    assert difference is None if same is None else same in (difference or "")

@@ -14,7 +14,7 @@ BEGIN, ROWS, END = pb.TRANSACTIONBEGIN, pb.ROWDATA, pb.TRANSACTIONEND
 
 def entry(kind, offset, value=b"", schema="", table="", shard="", **header):
     props = [pb.Pair(key="shard", value=shard)] if shard else []
-    said = pb.Header(
+    message_header = pb.Header(
         logfileName="bin.000001",
         logfileOffset=offset,
         schemaName=schema,
@@ -22,7 +22,7 @@ def entry(kind, offset, value=b"", schema="", table="", shard="", **header):
         props=props,
         **header,
     )
-    made = pb.Entry(header=said, storeValue=value)
+    made = pb.Entry(header=message_header, storeValue=value)
     if kind != ROWS:
         made.entryType = kind
     return made.SerializeToString()
@@ -69,9 +69,9 @@ def test_each_shard_s_stream_is_compared_with_its_part_of_the_merged_one():
         "s0": [*transaction(100, 200, row(), inside=30), *transaction(200, 300, row("2"), inside=30)],
         "s1": transaction(100, 300, row("5"), row("7"), schema="shop_1", inside=30),
     }
-    found = compared(theirs, ours, ("s0", "s1"))
-    assert (found["s0"].ok, found["s0"].transactions, found["s0"].rows) == (True, 2, 2)
-    difference = found["s1"].difference
+    results = compared(theirs, ours, ("s0", "s1"))
+    assert (results["s0"].ok, results["s0"].transactions, results["s0"].rows) == (True, 2, 2)
+    difference = results["s1"].difference
     assert (difference.table, difference.column, difference.ours, difference.theirs) == (
         "shop.orders",
         "id",
@@ -84,27 +84,27 @@ def test_filtered_tables_and_row_texts_are_counted_apart():
     text = pb.RowChange(eventType=pb.QUERY, sql="INSERT INTO orders VALUES (1)").SerializeToString()
     begin, rows, end = transaction(100, 200, row(), inside=30)
     theirs = [begin, entry(ROWS, 150, text), entry(ROWS, 155, row(), "crm", "people"), rows, end]
-    found = compared({"s0": theirs}, transaction(100, 200, row(), shard="s0", schema="shop"))["s0"]
-    assert (found.ok, found.rows) == (True, 1)
-    assert found.known == {
+    result = compared({"s0": theirs}, transaction(100, 200, row(), shard="s0", schema="shop"))["s0"]
+    assert (result.ok, result.rows) == (True, 1)
+    assert result.known == {
         "texts of row changes, which are not delivered here": 1,
         "changes of tables that the instance file leaves out": 1,
     }
 
 
 def test_streams_without_a_common_transaction_end_with_nothing():
-    found = compared({"s0": []}, transaction(100, 200, row(), shard="s0", schema="shop"))["s0"]
-    assert (found.ok, found.transactions, found.difference) == (False, 0, None)
+    result = compared({"s0": []}, transaction(100, 200, row(), shard="s0", schema="shop"))["s0"]
+    assert (result.ok, result.transactions, result.difference) == (False, 0, None)
 
 
 def test_what_is_not_sent_means_canal_s_defaults():
     change = pb.RowChange(rowDatas=[pb.RowData(afterColumns=[pb.Column(name="n", isNull=True)])])
-    ((shard, found),) = items_of(entry(ROWS, 4, change.SerializeToString(), "a", "b"))
-    assert (shard, found.event, found.after[0].value) == ("", "UPDATE", None)
+    ((shard, item),) = items_of(entry(ROWS, 4, change.SerializeToString(), "a", "b"))
+    assert (shard, item.event, item.after[0].value) == ("", "UPDATE", None)
     assert list(items_of(entry(pb.HEARTBEAT, 4))) == []
 
 
 @pytest.mark.parametrize("message", [b"\xff\xff", entry(ROWS, 4, b"\xff\xff")])
 def test_malformed_entries_are_refused(message):
-    with pytest.raises(CorruptEvent, match="is no entry of canal's"):
+    with pytest.raises(CorruptEvent, match="is not an entry of canal's"):
         list(items_of(message))
