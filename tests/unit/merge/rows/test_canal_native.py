@@ -129,7 +129,7 @@ def encoded(entry, transaction, ends=(0, 2), pieces=None, prefixes=(b"",)):
 )
 def test_entries_of_what_is_not_there_are_refused(changed):
     encoded(*arguments())
-    with pytest.raises(ValueError, match=r"an entry|a transaction"):
+    with pytest.raises(ValueError, match=r"an (invalid )?entry|a transaction"):
         encoded(*arguments(**changed))
 
 
