@@ -14,7 +14,7 @@ from integration.shop import DEADLINE_S, Shop
 from integration.zookeeper_fixtures import eventually
 
 import canal_group
-from canal_group.operator import Operator
+from canal_group.operator import Operator, calls
 from merge.errors import SchemaMismatch, UsageError
 from playground.database.server_process import DatabaseServer
 
@@ -74,7 +74,7 @@ def test_a_table_has_the_columns_of_all_its_shards_and_a_conflict_is_resolved_fo
         assert batch.envelope().column("op").to_pylist()[-2:] == ["INSERT", "INSERT"]
         assert "note: no type takes the values of all" in command(instance, shop.destination, "joined", TABLE)
         with pytest.raises(UsageError, match="has no column nte"):
-            Operator(instance.uri, shop.destination).resolve_column(TABLE, "nte", "text")
+            Operator(instance.uri, shop.destination).ask(calls.Resolve(TABLE, "nte", "text"))
         said = command(instance, shop.destination, "resolve", TABLE, "Note", "--type", "text")
         assert "note: string, chosen as text" in said
         assert batch.table(TABLE).column("note").to_pylist() == ["two", "2.5"]

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import canal_group
 from actors.driver.instance import Instance
-from canal_group.operator import Operator
+from canal_group.operator import Operator, calls
 from merge.errors import UsageError
 from programs.command.cli import app
 
@@ -85,4 +85,4 @@ def test_an_alter_while_nothing_runs_is_read_with_the_table_as_it_was(shop: Shop
         )
         assert rows_until(consumer, 1) == [{"id": "1003", "note": "x"}]
         with pytest.raises(UsageError, match="has no shard nobody"):
-            Operator(instance.uri, shop.destination).rebuild_schema("nobody")
+            Operator(instance.uri, shop.destination).ask(calls.RebuildSchema("nobody"))

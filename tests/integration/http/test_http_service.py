@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from actors.admission.calls import QUESTIONS_MAX
 from actors.http.body_limit import BODY_BYTES_MAX
 from actors.http.service import HttpService, HttpSettings
-from canal_group.operator import Operator
+from canal_group.operator import Operator, calls
 
 
 class Http:
@@ -376,6 +376,6 @@ def test_a_definition_that_the_source_contradicts_is_an_event_until_it_is_rebuil
             "the event",
         )
         assert contradicted() == before + 1
-        Operator(served.instance.uri, served.destination).rebuild_schema("s0")
+        Operator(served.instance.uri, served.destination).ask(calls.RebuildSchema("s0"))
         eventually(lambda: any(each == "shard s0 is streaming" for each in events()), "the shard goes on")
     served.servers[0].execute(f"DROP TABLE {table}")
