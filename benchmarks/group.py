@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks._load import BULK_ROWS, SHARDS, Backlog, cpus, fill, paused, servers
 from benchmarks._pipeline import DESTINATION, Passage, await_followed, consumer, instance, read_all
 from benchmarks._rivals import raw_dumps, replication_rows_per_s
-from canal_group.operator import Operator
+from canal_group.operator import Operator, calls
 from playground.database.engine import Engine
 from playground.database.server_process import DatabaseServer
 
@@ -60,7 +60,7 @@ def _drained(made: Sequence[DatabaseServer], backlog: Backlog) -> tuple[Passage,
             with consumer(running) as reader:
                 first = read_all(reader, backlog.rows, since_s)
             with closing(Operator(running.uri, DESTINATION, running.address.operator_token)) as operator:
-                operator.rewind(reader.client_id, "earliest")
+                operator.ask(calls.Rewind(reader.client_id, "earliest"))
             since_s = time.monotonic()
             with consumer(running) as reader:
                 return first, read_all(reader, backlog.rows, since_s)

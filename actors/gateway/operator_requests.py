@@ -98,7 +98,8 @@ class OperatorRequests:
                 return self._rewind(call)
             case RollBackClient(client_id=client_id):
                 client = self._client(client_id)
-                return self._group.ask(Rollback(client["client_id"], int(client["epoch"])))
+                batches = self._group.ask(Rollback(client_id, int(client["epoch"])))
+                return {"client_id": client_id, "batches": batches}
             case RemoveClient(client_id=client_id):
                 return self._remove(client_id)
             case GivePolicy() | AddShard() | RemoveShard():
@@ -149,7 +150,7 @@ class OperatorRequests:
 
     def _trace_key(self, call: TraceKey) -> dict[str, Any]:
         table = RowKey.parse(call.key).table
-        answers = self.questions.changes_of(call.key, call.bytes_max, call.shard)
+        answers = self.questions.changes_of(call.key, call.within_bytes, call.shard)
         changes = [{"shard": name, **each} for name, answer in answers.items() for each in answer["changes"]]
         changes.sort(key=lambda each: int(each["commit_us"]))
         # Once for each transaction: it may change the row several times.

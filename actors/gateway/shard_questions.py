@@ -148,7 +148,7 @@ class ShardQuestions:
             shard: the only one that is asked; None: every shard.
 
         Raises:
-            UsageError: the text names no row, there is no such shard, or the part is too large.
+            UsageError: the text names no row, or there is no such shard.
         """
         return self._ask("changes_of", RowKey.parse(key), bytes_max, timeout_s=SEARCH_TIMEOUT_S, only=shard)
 

@@ -22,14 +22,15 @@ from actors.admission.calls import ALL_QUESTIONS_MAX, QUESTIONS_MAX, Calls
 from actors.http import errors
 from actors.http.ascii_json import AsciiJson
 from actors.http.body_limit import BodyLimit
+from actors.http.call_paths import CallPaths
 from actors.http.callers import Callers
+from actors.http.changes import Changes
 from actors.http.instance_files import InstanceFiles
 from actors.http.metrics.exposition import exposed
 from actors.http.metrics.instances import InstanceFamilies
 from actors.http.operations import Operations
 from actors.http.recent_log import RecentLog
 from actors.http.served import Served
-from actors.http.traces import Traces
 from merge.errors import CanalGroupError
 
 _PAGE = Path(__file__).with_name("page")
@@ -85,8 +86,9 @@ class App:
         app.add_exception_handler(HTTPException, errors.answer_plain)
         app.add_exception_handler(Exception, errors.answer_defect)
         questions = Calls(QUESTIONS_MAX, ALL_QUESTIONS_MAX)
-        app.include_router(Operations(callers, audit_log, recent_log, questions).router())
-        app.include_router(Traces(callers, questions).router())
+        changes = Changes(audit_log, questions)
+        app.include_router(Operations(callers, changes, recent_log).router())
+        app.include_router(CallPaths(callers, changes).router())
         app.include_router(InstanceFiles(callers, audit_log, files, writable).router())
         app.get("/metrics", summary="Metrics of every instance that the caller may read")(self.metrics)
         app.get("/api/instances/{destination}/metrics", summary="Metrics of one instance")(self.metrics_of)

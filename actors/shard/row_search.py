@@ -23,15 +23,13 @@ from binlog.grammar.tables import Select
 from binlog.second_opinion.tail import tail_of_files, tail_of_server
 from binlog.server.server_lookup import ServerLookup
 from binlog.server.source import SourceAddress, connect
-from merge.errors import DataError, UsageError
+from merge.errors import DataError
 from merge.rows.row_key import RowKey
 from merge.values.chunk import Chunk, Op, TableRows
 from merge.values.header import gtid_text
 
 #: most changes that an answer holds; older ones are left out
 CHANGES_MAX: Final = 10
-#: largest part of a binlog that is searched, bytes; temporary files need as many
-SEARCH_BYTES_MAX: Final = 1 << 30
 
 
 def changes_of(
@@ -54,19 +52,14 @@ def changes_of(
         select: the name of a source's table for consumers; None leaves it out.
         view: what consumers see of tables.
         key: the row.
-        bytes_max: size of the part that is searched.
+        bytes_max: size of the part that is searched; so much room is needed for temporary files.
         processing: the rules of tables; None: none.
 
     Raises:
-        UsageError: that part is too large, or the key does not fit the table's.
+        UsageError: the key does not fit the table's.
         SourceUnavailable, SourceUnfit: the source does not answer, or refuses.
         DataError: its binlog cannot be read.
     """
-    if not 0 < bytes_max <= SEARCH_BYTES_MAX:
-        raise UsageError(
-            f"{bytes_max} bytes of a binlog cannot be searched.",
-            hint=f"Expected 1 to {SEARCH_BYTES_MAX} bytes for each shard.",
-        )
     processing = processing or Processing()
     changes: deque[dict[str, Any]] = deque(maxlen=CHANGES_MAX)
     unknown = 0

@@ -2,11 +2,15 @@
 
 A call is a frozen dataclass under one of three decorators, which say who may make it. Its name is that of the
 Flight action; its fields are the action's body, read by `merge.calls.body`; the group's machine gets it in an
-`Asked`. A call without a right cannot be written, and an operator's call says what of it the audit log has.
+`Asked`. A call without a right cannot be written, and an operator's call says what of it the audit log has,
+and its path over HTTP. Whoever shows a call to people (HTTP, its OpenAPI document, the command line) has the
+rest from its fields (`merge.calls.call_field`), its docstring (`merge.calls.docstring`) and the type of its
+answer (`merge.calls.answer_type`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,6 +21,9 @@ SEARCH_S: Final = 60.0
 
 R_co = TypeVar("R_co", covariant=True)
 C = TypeVar("C", bound="Call[Any]")
+OC = TypeVar("OC", bound="OperatorCall[Any]")
+
+_PATH = re.compile(r"(GET|POST|PUT|DELETE) ((?:/(?:[a-z-]+|\{[a-z_]+\}))+)")
 
 
 class Right(StrEnum):
@@ -31,6 +38,38 @@ class Right(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Path:
+    """Where a call is over HTTP, below its instance."""
+
+    method: str
+    #: `/shards/{shard}`: what is in braces are fields. Other fields are in the query of a GET and a DELETE,
+    #: and in the body of a POST and a PUT
+    template: str
+
+    @classmethod
+    def parse(cls, text: str) -> Path:
+        """Return the path that a text such as `GET /tables/{table}` declares."""
+        match = _PATH.fullmatch(text)
+        assert match is not None, f"{text} is not a method and a path"
+        return cls(match[1], match[2])
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the fields in the template, in its order."""
+        return tuple(part[1:-1] for part in self.template.split("/") if part.startswith("{"))
+
+    @property
+    def changes(self) -> bool:
+        """Whether the method is one of a call that changes something."""
+        return self.method != "GET"
+
+    @property
+    def has_body(self) -> bool:
+        """Whether the fields that are not in the template are in the body."""
+        return self.method in {"POST", "PUT"}
+
+
+@dataclass(frozen=True, slots=True)
 class Declared:
     """What is declared of a call beside its fields."""
 
@@ -40,6 +79,8 @@ class Declared:
     audited: tuple[str, ...] | None = None
     #: whether it may take as long as a search of every shard's binlogs
     searches: bool = False
+    #: where it is over HTTP; None: nowhere
+    path: Path | None = None
 
 
 class Call(Generic[R_co]):
@@ -60,6 +101,12 @@ class Call(Generic[R_co]):
         return SEARCH_S if self.searches else 0.0
 
 
+class OperatorCall(Call[R_co]):
+    """What an operator asks; the answer is JSON of the declared type."""
+
+    __slots__ = ()
+
+
 #: calls that come from outside, by name
 CALLS: Final[dict[str, type[Call[Any]]]] = {}
 
@@ -78,16 +125,24 @@ def read(name: str, *, searches: bool = False) -> Callable[[type[C]], type[C]]:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def operate(
-    name: str, *, audited: tuple[str, ...] | None, searches: bool = False
-) -> Callable[[type[C]], type[C]]:
+    name: str, path: str, *, audited: tuple[str, ...] | None, searches: bool = False
+) -> Callable[[type[OC]], type[OC]]:
     """Declare a call of whoever may operate the destination.
 
     Args:
         name: of the call.
-        audited: the fields that the audit log has; None: it changes nothing.
+        path: its method and path over HTTP, below the instance: `DELETE /shards/{shard}`.
+        audited: the fields that the audit log has; None: it changes nothing, and its method is GET.
         searches: whether it may take as long as a search of every shard's binlogs.
     """
-    return _outside(Declared(name, Right.OPERATE, audited, searches))
+    where = Path.parse(path)
+    assert where.changes == (audited is not None), f"{name} is a {where.method}"
+    return _outside(Declared(name, Right.OPERATE, audited, searches, where))
+
+
+def operator_calls() -> dict[str, type[OperatorCall[Any]]]:
+    """Return the calls of operators, by name."""
+    return {name: kind for name, kind in CALLS.items() if issubclass(kind, OperatorCall)}
 
 
 def _outside(declared: Declared) -> Callable[[type[C]], type[C]]:
@@ -102,6 +157,8 @@ def _outside(declared: Declared) -> Callable[[type[C]], type[C]]:
 
 def _declared(cls: type[C], declared: Declared) -> type[C]:
     made = dataclass(frozen=True, slots=True)(cls)
-    assert set(declared.audited or ()) <= set(made.__dataclass_fields__), "what is audited is a field"  # type: ignore[attr-defined]
+    names = made.__dataclass_fields__.keys()  # type: ignore[attr-defined]
+    assert set(declared.audited or ()) <= names, "what is audited is a field"
+    assert declared.path is None or set(declared.path.fields) <= names, "what a path names is a field"
     made.declared = declared
     return made

@@ -1,38 +1,71 @@
-"""What operators ask."""
+"""What operators ask. HTTP's document and the command line show the docstrings of calls, and their `Args`."""
 
 from __future__ import annotations
 
 from dataclasses import field
 from typing import Any, Final
 
-from merge.calls.call import Call, R_co, inside, operate
-from merge.calls.values import AdmittedUs, By, ClientId, Entry, Flag, Place, Policing, Text, Whole
+from merge.calls.answers import (
+    BatchesRolledBack,
+    ClientRemoved,
+    EventSkipped,
+    JoinedSchema,
+    Moved,
+    RowTrace,
+    ShardAdded,
+    ShardNamed,
+    ShardRemoved,
+    ShardState,
+    TransactionTrace,
+)
+from merge.calls.call import Call, OperatorCall, R_co, inside, operate
+from merge.calls.values import (
+    AdmittedUs,
+    By,
+    ClientId,
+    Entry,
+    Flag,
+    Gtid,
+    Named,
+    Place,
+    Policing,
+    RowNamed,
+    SearchBytes,
+    ShardName,
+    Text,
+)
 from merge.values.chunk import TableName
 
 #: how long the actor of a new shard may take, seconds
 ADD_WAIT_S: Final = 10.0
+#: how much of the end of each binlog is searched for a row, bytes
+SEARCH_BYTES: Final = 64 << 20
 
 
 @inside
-class Operation(Call[R_co]):
+class Operation(OperatorCall[R_co]):
     """What changes something."""
 
     #: who asks: the name of what admitted the caller
     by: By = field(default="", kw_only=True)
 
 
-@operate("trace", audited=None, searches=True)
-class Trace(Call[dict[str, Any]]):
+@operate("trace", "GET /transactions/{gtid}", audited=None, searches=True)
+class Trace(OperatorCall[TransactionTrace]):
     """Return where a transaction is: which shards have read it, in the group, and at each client id.
+
+    Args:
+        gtid: The transaction's GTID: `uuid:42`, or `0-1-42`.
+        shard: Whose transaction it is; otherwise of the only one that has it. Servers of MariaDB with the
+            same domain and server_id number their transactions alike.
 
     Raises:
         UsageError: that is not the GTID of one transaction, or several shards have it; or there is no such
             shard.
     """
 
-    gtid: Text
-    #: whose transaction it is; None: of the only one that has it
-    shard: Text | None = None
+    gtid: Gtid
+    shard: ShardName | None = None
 
 
 @inside
@@ -46,60 +79,113 @@ class TraceRead(Call[dict[str, Any]]):
     table: TableName | None
 
 
-@operate("trace_key", audited=None, searches=True)
-class TraceKey(Call[dict[str, Any]]):
-    """Return where the last changes of a row are, each with what `Trace` says of its transaction.
+@operate("trace_key", "GET /changes", audited=None, searches=True)
+class TraceKey(OperatorCall[RowTrace]):
+    """Return where the last changes of a row are, each with what `trace` says of its transaction.
 
     One that the instance's rules leave out has none: nobody gets it.
+
+    Args:
+        key: The row, `schema.table:primary key`, as consumers see it: `shop.orders:42`. The values of a key
+            of several columns are separated by commas.
+        within_bytes: How much of the end of each shard's binlog is searched, at most 1 GiB.
+        shard: The only shard that is searched; otherwise every shard.
+
+    Raises:
+        UsageError: the text names no row, or does not fit the table's primary key; or there is no such shard.
     """
 
-    key: Text
-    #: how much of the end of each shard's binlog is searched
-    bytes_max: Whole
-    shard: Text | None = None
+    key: RowNamed
+    within_bytes: SearchBytes = SEARCH_BYTES
+    shard: ShardName | None = None
 
 
-@operate("rewind", audited=("client_id", "to"), searches=True)
-class Rewind(Operation[dict[str, Any]]):
+@operate("rewind", "POST /clients/{client_id}/rewind", audited=("client_id", "to"), searches=True)
+class Rewind(Operation[Moved]):
     """Move the cursor of a client id that has no consumer; return the cursor `from` and `to`.
+
+    Backwards, what it had acknowledged since is delivered again, and the sources are read again for it: other
+    consumers get RolledBack. Forwards, what lies in between is not delivered to it.
 
     The operator takes the client id for that: so a consumer that is still active refuses it, and one that was
     cut off is fenced.
+
+    Args:
+        client_id: The client id.
+        to: A start: earliest, latest, a time with its zone, a time before now such as -2h, or a position.
+
+    Raises:
+        ConsumerActive: it has a consumer; nothing was changed.
+        UsageError: there is no such client id.
+        ConfigError: `to` is not a start.
+        PositionPurged: a source no longer has changes from there.
     """
 
     client_id: ClientId
     to: Text
 
 
-@operate("client_rollback", audited=("client_id",))
-class RollBackClient(Operation[int]):
-    """Roll back the outstanding batches of a client id; its consumer's next ack is refused."""
+@operate("client_rollback", "POST /clients/{client_id}/rollback", audited=("client_id",))
+class RollBackClient(Operation[BatchesRolledBack]):
+    """Roll back the outstanding batches of a client id; its consumer's next ack is refused.
+
+    They are delivered again.
+
+    Args:
+        client_id: The client id.
+
+    Raises:
+        UsageError: there is no such client id.
+    """
 
     client_id: ClientId
 
 
-@operate("client_unsubscribe", audited=("client_id",))
-class RemoveClient(Operation[dict[str, Any]]):
-    """Remove a client id that has no consumer, with its cursor; return what the cursor was."""
+@operate("client_unsubscribe", "DELETE /clients/{client_id}", audited=("client_id",))
+class RemoveClient(Operation[ClientRemoved]):
+    """Remove a client id that has no consumer, with its cursor; return what the cursor was.
+
+    Args:
+        client_id: The client id.
+
+    Raises:
+        ConsumerActive: it has a consumer; nothing was changed.
+        UsageError: there is no such client id.
+    """
 
     client_id: ClientId
 
 
-@operate("shard_policy", audited=("shard", "policy"))
-class GivePolicy(Operation[dict[str, Any]]):
+@operate("shard_policy", "POST /shards/{shard}/{policy}", audited=("shard", "policy"))
+class GivePolicy(Operation[ShardState]):
     """Set whether a silent shard holds the group; return its state.
+
+    It holds until another call changes it or another server is elected. A shard that is skipped may have rows
+    flagged late. If one of its transactions was delivered in part, it is rolled back: consumers get
+    RolledBack, and the transaction is delivered again as a whole.
+
+    Args:
+        shard: The shard's name.
+        policy: Whether the group waits for it, goes on without it, or does as the settings say.
 
     Raises:
         UsageError: there is no such shard, or no other shard would be left.
     """
 
-    shard: Text
+    shard: ShardName
     policy: Policing
 
 
-@operate("shard_add", audited=("shard",))
-class AddShard(Operation[dict[str, Any]]):
-    """Add a shard and return its state, which tells whether it has joined.
+@operate("shard_add", "POST /shards", audited=("shard",))
+class AddShard(Operation[ShardAdded]):
+    """Add a shard to the running stream and return its state, which tells whether it has joined.
+
+    Keys of its first rows are raised to those that were delivered already.
+
+    Args:
+        shard: The shard, as an entry of `shards` in an instance file. Secrets that it names are read where
+            the server runs.
+        start: Its start position; otherwise as the entry says.
 
     Raises:
         ConfigError: the definition is invalid, or conflicts with other shards.
@@ -107,9 +193,7 @@ class AddShard(Operation[dict[str, Any]]):
         ServerUnavailable: the process that launched us made no actor for it in time.
     """
 
-    #: as in an instance file, perhaps with secrets. Those that it names are read where the server runs
     shard: Entry = field(repr=False)
-    #: where it begins; None: as the definition says
     start: Place | None = None
 
     @property
@@ -118,67 +202,97 @@ class AddShard(Operation[dict[str, Any]]):
         return ADD_WAIT_S
 
 
-@operate("shard_remove", audited=("shard", "now"))
-class RemoveShard(Operation[dict[str, Any]]):
+@operate("shard_remove", "DELETE /shards/{shard}", audited=("shard", "now"))
+class RemoveShard(Operation[ShardRemoved]):
     """Remove a shard when everything that it has committed by now is acknowledged, or at once.
 
-    The answer is its state; with `now`, what is dropped, after the shard was removed from every cursor.
+    The answer is its state; with `now`, what is dropped, after the shard was removed from every cursor. Its
+    name cannot be used again.
+
+    Args:
+        shard: The shard's name.
+        now: Drop what is not acknowledged; consumers get RolledBack. Otherwise the shard leaves when it is
+            drained; what it commits later, by its source's clock, is not taken.
 
     Raises:
         UsageError: there is no such shard, it is the only one, or it cannot be drained.
     """
 
-    shard: Text
-    #: False: it leaves when it is drained; what it commits later, by its source's clock, is not taken
+    shard: ShardName
     now: Flag = False
 
 
-@operate("shard_skip_event", audited=("shard", "at", "whole_transaction"))
-class SkipEvent(Operation[dict[str, Any]]):
+@operate("shard_skip_event", "POST /shards/{shard}/events/skip", audited=("shard", "at", "whole_transaction"))
+class SkipEvent(Operation[EventSkipped]):
     """Leave out the event at which a shard has stopped; return it, and whether that was done `already`.
+
+    The shard goes on after it within a second or two. Each consumer gets a mark in its place, see
+    `canal_group.SkipMark`.
+
+    Args:
+        shard: The shard's name.
+        at: The event: FILE:POS, as the shard's error says.
+        whole_transaction: Leave out the other rows of its transaction, too.
 
     Raises:
         UsageError: there is no such shard, or it has not stopped there; nothing was changed.
         CoordinatorUnavailable: it is unknown whether it is stored; asking again is harmless.
     """
 
-    shard: Text
-    #: the event, `FILE:POS`, as the shard's error says
-    at: Text
-    #: whether to leave out all of its transaction
+    shard: ShardName
+    at: Named
     whole_transaction: Flag = False
     #: when it was admitted, microseconds since 1970 UTC
     at_us: AdmittedUs = 0
 
 
-@operate("schema_show", audited=None)
-class ShowSchema(Call[dict[str, Any]]):
-    """Return what each shard knows of its source's tables, or one of them."""
+@operate("schema_show", "GET /shards/{shard}/schema", audited=None)
+class ShowSchema(OperatorCall[dict[str, list[dict[str, Any]]]]):
+    """Return what each shard knows of its source's tables, where reading is: JSON objects, by shard.
 
-    shard: Text | None = None
-
-
-@operate("schema_joined", audited=None)
-class ShowJoined(Call[dict[str, Any]]):
-    """Return the joined schema of a table, and what each shard has of it."""
-
-    table: Text
-
-
-@operate("schema_resolve", audited=("table", "column", "type"))
-class Resolve(Operation[dict[str, Any]]):
-    """Choose the type that a column has for every consumer; return the table's joined schema then.
+    Args:
+        shard: Only this shard; otherwise every shard.
 
     Raises:
-        UsageError: that is no type, or there is nothing to take back.
+        UsageError: there is no such shard.
     """
 
-    #: `schema.table`, as consumers know it
-    table: Text
-    #: its name, in any case
-    column: Text
-    #: see `merge.rows.chosen_types`; None: take the choice back
-    type: Text | None = None
+    shard: ShardName | None = None
+
+
+@operate("schema_joined", "GET /tables/{table}", audited=None)
+class ShowJoined(OperatorCall[JoinedSchema]):
+    """Return the joined schema of a table, and what each shard has of it.
+
+    Args:
+        table: The table, as consumers see it: `schema.table`.
+
+    Raises:
+        UsageError: no shard has such a table.
+    """
+
+    table: Named
+
+
+@operate("schema_resolve", "PUT /tables/{table}/columns/{column}/type", audited=("table", "column", "type"))
+class Resolve(Operation[JoinedSchema]):
+    """Choose the type that a column has for every consumer; return the table's joined schema then.
+
+    The choice is stored beside the cursors.
+
+    Args:
+        table: The table, as consumers see it: `schema.table`.
+        column: The column, in any case.
+        type: `text`, `bigint`, `decimal(20,4)` and so on; null takes the choice back.
+
+    Raises:
+        UsageError: there is no such table, column or type, or no choice to take back.
+    """
+
+    table: Named
+    column: Named
+    #: see `merge.rows.chosen_types`
+    type: Named | None
 
 
 @inside
@@ -190,8 +304,15 @@ class ChooseType(Call[None]):
     type: str | None
 
 
-@operate("schema_rebuild", audited=("shard",))
-class RebuildSchema(Operation[dict[str, Any]]):
-    """Let a shard forget its schema history: a new one begins with what its source shows."""
+@operate("schema_rebuild", "POST /shards/{shard}/schema/rebuild", audited=("shard",))
+class RebuildSchema(Operation[dict[str, ShardNamed]]):
+    """Let a shard forget its schema history: a new one begins with what its source shows.
 
-    shard: Text
+    Args:
+        shard: The shard's name.
+
+    Raises:
+        UsageError: there is no such shard, or it reads files.
+    """
+
+    shard: ShardName

@@ -1,6 +1,7 @@
 """Values of calls, as JSON brought them: of their types and within bounds, or refused in a sentence.
 
-A field's annotation names its reader, which gets the field's name and what JSON says of it.
+A field's annotation names its reader, which gets the field's name and what JSON says of it. `Bounds` in it
+are those that the reader checks, for whoever describes the field.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias
 
 from merge.calls.client_id import checked_client_id
 from merge.calls.resume import Resume
 from merge.errors import UsageError
+from merge.rows.row_key import RowKey
+from merge.values.gtids.gtid import parse_gtid_set
 from merge.values.member import Policy
 from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition, Position
@@ -21,13 +25,27 @@ from merge.values.position import GroupPosition, Position
 WAIT_MAX_S: Final = 30.0
 #: numbers of our own have 64 bits with a sign
 WHOLE_MAX: Final = (1 << 63) - 1
+#: how much of the end of a binlog may be searched, bytes
+SEARCH_BYTES_MAX: Final = 1 << 30
 #: client ids, and the names of their holders, are no longer, characters
 NAME_MAX: Final = 128
 HOLDER_MAX: Final = 256
+#: names of shards, tables, columns and types, and places in a binlog, characters
+NAMED_MAX: Final = 300
+#: the name of a table and a primary key, characters
+KEY_MAX: Final = 4_000
 #: ZooKeeper's sessions are numbers of 64 bits, with a sign in Python's clients
 _SESSION = re.compile(r"(-?(0x)?[0-9a-fA-F]{1,16})?")
 #: what a refusal shows of a value, characters
 _SHOWN_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The least and the greatest number that a reader accepts; of a text, how many characters."""
+
+    least: int
+    most: int
 
 
 def whole(name: str, value: Any) -> int:
@@ -113,6 +131,55 @@ def text(_: str, value: Any) -> str:
     return str(value)
 
 
+def named(name: str, value: Any) -> str:
+    """Return a name, or a place in a binlog.
+
+    Raises:
+        UsageError: it is not a text, or too long.
+    """
+    if not isinstance(value, str) or len(value) > NAMED_MAX:
+        raise _unfit(name, value, f"a text of at most {NAMED_MAX} characters")
+    return value
+
+
+def shard(name: str, value: Any) -> str:
+    """Return the name of a shard; raises as `named`."""
+    return named(name, value)
+
+
+def gtid(name: str, value: Any) -> str:
+    """Return a text that is a GTID.
+
+    Raises:
+        UsageError: it is not one.
+    """
+    parse_gtid_set(found := named(name, value))
+    return found
+
+
+def row_key(name: str, value: Any) -> str:
+    """Return a text that names a row.
+
+    Raises:
+        UsageError: it names none, or is too long.
+    """
+    if not isinstance(value, str) or len(value) > KEY_MAX:
+        raise _unfit(name, value, f"a text of at most {KEY_MAX} characters")
+    RowKey.parse(value)
+    return value
+
+
+def search_bytes(name: str, value: Any) -> int:
+    """Return how much of a binlog is searched, bytes.
+
+    Raises:
+        UsageError: it is nothing, or too much.
+    """
+    if not 0 < whole(name, value) <= SEARCH_BYTES_MAX:
+        raise _unfit(name, value, f"a number of bytes from 1 to {SEARCH_BYTES_MAX}")
+    return int(value)
+
+
 def flag(_: str, value: Any) -> bool:
     """Return whether something is true."""
     return bool(value)
@@ -149,6 +216,14 @@ def offset_range(_: str, value: Mapping[str, Any]) -> OffsetRange:
 def entry(_: str, value: Any) -> dict[str, Any]:
     """Return a JSON object."""
     return dict(value)
+
+
+#: types that JSON says as others, see `said`
+SAID_AS: Final[dict[Any, Any]] = {
+    GroupPosition: str,
+    Position: dict[str, Any],
+    OffsetRange: dict[str, Any],
+}
 
 
 def said(value: Any) -> Any:
@@ -189,6 +264,11 @@ ClientId: TypeAlias = Annotated[str, client_id]
 Resuming: TypeAlias = Annotated[Resume, resume]
 Policing: TypeAlias = Annotated[Policy, policy]
 Text: TypeAlias = Annotated[str, text]
+Named: TypeAlias = Annotated[str, named, Bounds(0, NAMED_MAX)]
+ShardName: TypeAlias = Annotated[str, shard, Bounds(0, NAMED_MAX)]
+Gtid: TypeAlias = Annotated[str, gtid, Bounds(0, NAMED_MAX)]
+RowNamed: TypeAlias = Annotated[str, row_key, Bounds(0, KEY_MAX)]
+SearchBytes: TypeAlias = Annotated[int, search_bytes, Bounds(1, SEARCH_BYTES_MAX)]
 Flag: TypeAlias = Annotated[bool, flag]
 GroupPlace: TypeAlias = Annotated[GroupPosition, group_position]
 Place: TypeAlias = Annotated[Position, position]

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -19,6 +19,7 @@ from canal_group.zookeeper.login import ZooKeeperLogin
 from merge.errors import CanalGroupError, RolledBack, UsageError
 from merge.well_known import CLIENT_ID, GATEWAY
 from programs.command import schema_cli, shard_cli
+from programs.command.call_commands import add_commands
 from programs.command.migrating.compare_command import compare
 from programs.command.migrating.import_command import import_files
 from programs.command.options import log_options
@@ -55,8 +56,8 @@ app = typer.Typer(
     help="Merge the binlogs of MySQL and MariaDB shards into one ordered, acknowledged stream.",
 )
 
-app.add_typer(shard_cli.app, name="shard")
-app.add_typer(schema_cli.app, name="schema")
+
+GROUPS: Final = {"shard": shard_cli.app, "schema": schema_cli.app}
 
 _log = logging.getLogger(__name__)
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -85,6 +86,9 @@ app.command()(relay)
 app.command()(rewind)
 app.command()(top)
 app.command()(trace)
+for _name, _group in GROUPS.items():
+    app.add_typer(_group, name=_name)
+add_commands(app, GROUPS)
 
 
 @app.command()

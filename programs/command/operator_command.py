@@ -5,20 +5,35 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from canal_group.gateway.tls import Tls
 from canal_group.operator import Operator
+from merge.calls.call import OperatorCall
 from merge.well_known import GATEWAY
 from programs.command.options.address_options import Destination, Gateway
 from programs.command.options.login_options import TlsCa, TlsCert, TlsKey, TokenEnv, secret
 
+#: the calls that have a command
+COMMANDED: Final[set[type[OperatorCall[Any]]]] = set()
 
-def operated(run: Callable[..., None]) -> Callable[..., None]:
-    """Return a typer command that makes the operator, the first argument of `run`.
+Command = Callable[..., None]
 
-    Its options are those of `run`, followed by those for the instance's address and the caller's login.
+
+def operated(*calls: type[OperatorCall[Any]]) -> Callable[[Command], Command]:
+    """Return a decorator that makes a typer command of a function whose first argument is the operator.
+
+    Its options are those of the function, followed by those for the instance's address and the caller's
+    login.
+
+    Args:
+        calls: those that it makes; they get no command that is derived from their fields.
     """
+    COMMANDED.update(calls)
+    return _command
+
+
+def _command(run: Command) -> Command:
     where = inspect.signature(_operator, eval_str=True).parameters
     own = list(inspect.signature(run, eval_str=True).parameters.values())[1:]
 

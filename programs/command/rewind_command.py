@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from canal_group.operator import Operator
+from canal_group.operator import Operator, calls
 from merge.values.position import GroupPosition
 from programs.command.operator_command import operated
 from programs.command.output import echo
 
 
-@operated
+@operated(calls.Rewind)
 def rewind(
     operator: Operator,
     client_id: Annotated[str, typer.Option("--client", help="The client id whose cursor to move.")],
@@ -36,10 +36,10 @@ def rewind(
             abort=True,
             err=True,
         )
-    moved = operator.rewind(client_id, to)
-    for word in ("from", "to"):
+    moved = operator.ask(calls.Rewind(client_id, to))
+    for word, cursor in (("from", moved["from"]), ("to", moved["to"])):
         echo(f"{word}:")
-        for line in _lines(moved[word]):
+        for line in _lines(cursor):
             echo(f"  {line}")
 
 

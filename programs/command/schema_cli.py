@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from canal_group.operator import Operator
+from canal_group.operator import Operator, calls
 from merge.errors import UsageError
 from programs.command.json_line import json_line
 from programs.command.operator_command import operated
@@ -23,7 +23,7 @@ Table = Annotated[str | None, typer.Option(help="Only this table of the source: 
 
 
 @app.command()
-@operated
+@operated(calls.ShowSchema)
 def show(
     operator: Operator,
     shard: Shard = None,
@@ -36,7 +36,7 @@ def show(
 
     A shard that has needed none yet has none.
     """
-    found = operator.schema(shard)
+    found = operator.ask(calls.ShowSchema(shard))
     for name, tables in found.items():
         wanted = [each for each in tables if table in (None, f"{each['schema']}.{each['table']}")]
         if as_json:
@@ -50,7 +50,7 @@ def show(
 
 
 @app.command()
-@operated
+@operated(calls.RebuildSchema)
 def rebuild(
     operator: Operator,
     shard: Annotated[str, typer.Argument(help="The shard's name.", show_default=False)],
@@ -64,19 +64,19 @@ def rebuild(
             abort=True,
             err=True,
         )
-    operator.rebuild_schema(shard)
+    operator.ask(calls.RebuildSchema(shard))
     echo(f"{shard} begins a new schema history with the next statement or table that needs it")
 
 
 @app.command(name="joined")
-@operated
+@operated(calls.ShowJoined)
 def show_joined(
     operator: Operator,
     table: Annotated[str, typer.Argument(help="The table, as consumers see it: `schema.table`.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show the columns that a table has for consumers, and what they are in each shard."""
-    found = operator.joined_schema(table)
+    found = operator.ask(calls.ShowJoined(table))
     if as_json:
         echo(json_line(found))
         return
@@ -85,7 +85,7 @@ def show_joined(
 
 
 @app.command()
-@operated
+@operated(calls.Resolve)
 def resolve(
     operator: Operator,
     table: Annotated[str, typer.Argument(help="The table, as consumers see it: `schema.table`.")],
@@ -104,7 +104,7 @@ def resolve(
     """Choose the type of a column that shards define in ways that no type can join."""
     if (kind is None) != undo:
         raise UsageError("Name either --type or --undo.")
-    for line in joined_lines(operator.resolve_column(table, column, kind)):
+    for line in joined_lines(operator.ask(calls.Resolve(table, column, kind))):
         echo(line)
 
 

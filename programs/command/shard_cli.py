@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from canal_group.operator import Operator
+from canal_group.operator import Operator, Policy, calls
 from merge.errors import ConfigError
 from merge.values.skips.skipped_event import SkippedEvent, Unit
 from merge.values.start import parse_shard_start
@@ -26,32 +26,32 @@ Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait unti
 
 
 @app.command()
-@operated
+@operated(calls.GivePolicy)
 def hold(operator: Operator, shard: Shard) -> None:
     """Let the group wait for a shard that is silent, whatever the settings say."""
-    operator.hold(shard)
+    operator.ask(calls.GivePolicy(shard, Policy.HOLD))
     echo(f"{shard} holds the group whenever it is silent, until `shard resume {shard}`")
 
 
 @app.command()
-@operated
+@operated(calls.GivePolicy)
 def skip(operator: Operator, shard: Shard) -> None:
     """Let the group go on without a shard; its rows may then be flagged late."""
-    operator.skip(shard)
+    operator.ask(calls.GivePolicy(shard, Policy.SKIP))
     echo(f"the group goes on without {shard}, whose rows may be late, until `shard resume {shard}`")
 
 
 @app.command()
-@operated
+@operated(calls.GivePolicy)
 def resume(operator: Operator, shard: Shard) -> None:
     """Apply the settings to a shard again, after `hold` or `skip`."""
-    state = operator.resume(shard)
+    state = operator.ask(calls.GivePolicy(shard, Policy.RESUME))
     far = "; the group waits for it again once it has caught up" if state["skipped"] else ""
     echo(f"the settings apply to {shard} again{far}")
 
 
 @app.command(name="skip-event")
-@operated
+@operated(calls.SkipEvent)
 def skip_event(
     operator: Operator,
     shard: Shard,
@@ -63,8 +63,8 @@ def skip_event(
     ] = False,
 ) -> None:
     """Leave out the event at which a shard has stopped; each consumer gets a mark that says so."""
-    event = operator.skip_event(shard, at, whole_transaction=whole_transaction)
-    if event.pop("already"):
+    event = operator.ask(calls.SkipEvent(shard, at, whole_transaction))
+    if event["already"]:
         echo(f"left out already: {SkippedEvent.from_dict(event)}")
         return
     what = "transaction" if event["unit"] is Unit.TRANSACTION else "event"
@@ -72,7 +72,7 @@ def skip_event(
 
 
 @app.command()
-@operated
+@operated(calls.AddShard)
 def add(
     operator: Operator,
     shard: Shard,
@@ -84,7 +84,7 @@ def add(
     wait_s: Wait = 30.0,
 ) -> None:
     """Add a shard to a running instance, whose stream continues."""
-    operator.add(_definition(config, shard, start))
+    operator.ask(calls.AddShard(_definition(config, shard, start)))
     if not operator.joined(shard, wait_s):
         echo(f"{shard} has not joined yet; `canal-group status -d {operator.destination}` shows if it does")
         raise typer.Exit(ExitCode.UNAVAILABLE)
@@ -92,7 +92,7 @@ def add(
 
 
 @app.command()
-@operated
+@operated(calls.RemoveShard)
 def remove(
     operator: Operator,
     shard: Shard,
@@ -100,10 +100,11 @@ def remove(
     wait_s: Wait = 30.0,
 ) -> None:
     """Remove a shard when everything that it has committed is acknowledged, or at once."""
-    state = operator.remove(shard, now=now)
+    state = operator.ask(calls.RemoveShard(shard, now))
     if now:
-        at = ", ".join(f"client {client} at {place}" for client, place in state["left_at"].items())
-        rows = state["rows_dropped"]
+        places = state.get("left_at", {})
+        at = ", ".join(f"client {client} at {place}" for client, place in places.items())
+        rows = state.get("rows_dropped", 0)
         echo(f"{shard} has left: {at or 'no client had a cursor'}; {rows} rows that were read are dropped")
     elif operator.left(shard, wait_s):
         echo(f"{shard} has left; remove it from the instance file of every server")

@@ -19,7 +19,7 @@ from programs.command.operator_command import operated
 from programs.command.status_page import clock
 
 
-@operated
+@operated()
 def top(
     operator: Operator,
     every_s: Annotated[float, typer.Option("--every", min=0.2, help="Seconds between two looks.")] = 1.0,

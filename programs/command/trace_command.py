@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from canal_group.operator import Operator
+from canal_group.operator import Operator, calls
+from merge.calls.answers import RowTrace, TransactionTrace
 from programs.command.check.decode_check import parse_size
 from programs.command.operator_command import operated
 from programs.command.output import echo
 
 
-@operated
+@operated(calls.Trace, calls.TraceKey)
 def trace(
     operator: Operator,
     gtid: Annotated[
@@ -35,18 +36,19 @@ def trace(
     if (gtid is None) == (key is None):
         raise typer.BadParameter("Give --gtid or --key.")
     if gtid is not None:
-        said = lines(operator.trace(gtid, shard), operator.status())
+        said = lines(operator.ask(calls.Trace(gtid, shard)), operator.status())
     else:
-        said = key_lines(operator.trace_key(str(key), parse_size(within), shard), within, operator.status())
+        traced = operator.ask(calls.TraceKey(str(key), parse_size(within), shard))
+        said = key_lines(traced, within, operator.status())
     for line in said:
         echo(line)
 
 
-def key_lines(found: dict[str, Any], within: str, state: dict[str, Any]) -> list[str]:
+def key_lines(found: RowTrace, within: str, state: dict[str, Any]) -> list[str]:
     """Return what is known of a row's changes, the oldest first.
 
     Args:
-        found: what `Operator.trace_key` returns.
+        found: the answer to `TraceKey`.
         within: how much of each binlog was searched, as text.
         state: of the instance, for what it waits for.
     """
@@ -71,11 +73,11 @@ def key_lines(found: dict[str, Any], within: str, state: dict[str, Any]) -> list
     return said
 
 
-def lines(found: dict[str, Any], state: dict[str, Any]) -> list[str]:
+def lines(found: TransactionTrace, state: dict[str, Any]) -> list[str]:
     """Return what is known, a sentence a line.
 
     Args:
-        found: what `Operator.trace` returns.
+        found: the answer to `Trace`.
         state: of the instance, for what it waits for.
     """
     gtid, group = found["gtid"], state["group"]

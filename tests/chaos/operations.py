@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from canal_group.operator import Operator
+from canal_group.operator import Operator, Policy, calls
 from chaos.clocks import S_US
 from chaos.journal import now_us
 from chaos.lateness import SETTLE_US, Window
@@ -196,13 +196,15 @@ class Operations:
         """Cut a source off, and let the others continue without it."""
         begin_us = now_us()
         source.proxy.cut()
-        skipped = self._operate(lambda operator: bool(operator.skip(source.name)))
+        skipped = self._operate(
+            lambda operator: bool(operator.ask(calls.GivePolicy(source.name, Policy.SKIP)))
+        )
         self._count("skips", int(skipped))
 
         def back() -> None:
             source.proxy.mend()
             # A server that was elected since knows of no skip, so a resume does nothing there.
-            self._operate(lambda operator: bool(operator.resume(source.name)))
+            self._operate(lambda operator: bool(operator.ask(calls.GivePolicy(source.name, Policy.RESUME))))
             self._justify(source, begin_us, now_us() + SETTLE_US, "it was skipped")
 
         return back

@@ -16,7 +16,7 @@ from support.deadline import await_true
 from typer.testing import CliRunner
 
 import canal_group
-from canal_group.operator import Operator
+from canal_group.operator import Operator, calls
 from canal_group.shapes.flat_message import flat_messages
 from canal_group.shapes.maps import tidied
 from merge.rows.canal.entries import EVENTS
@@ -228,7 +228,7 @@ def test_the_command_in_its_error_takes_a_shard_past_a_statement(unshared: Share
         words = [*words[:2], *words[4:]]
         at = words[-1]
         with pytest.raises(canal_group.UsageError, match=f"has not stopped at .*, but at {at}"):
-            operator.skip_event("s0", f"{at}1")
+            operator.ask(calls.SkipEvent("s0", f"{at}1"))
         assert "each consumer gets a mark" in command(shop, *words)
         assert "already" in command(shop, *words)
         found: list[dict[str, object]] = []
@@ -265,4 +265,4 @@ def test_the_command_in_its_error_takes_a_shard_past_a_statement(unshared: Share
         assert "left out" in command(shop, "status")
         await_true(lambda: state()["counters"]["skipped_events"] == {"QUERY (2)": 1}, "it is counted")  # type: ignore[index]
         with pytest.raises(canal_group.UsageError, match="no shard nobody"):
-            operator.skip_event("nobody", at)
+            operator.ask(calls.SkipEvent("nobody", at))

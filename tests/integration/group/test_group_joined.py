@@ -14,7 +14,7 @@ from integration.zookeeper_fixtures import eventually
 from support.instance.schema_command import command
 
 import canal_group
-from canal_group.operator import Operator
+from canal_group.operator import Operator, calls
 from merge.errors import SchemaMismatch, UsageError
 from playground.database.server_process import DatabaseServer
 
@@ -72,7 +72,7 @@ def test_a_table_has_the_columns_of_all_shards_and_conflicts_are_resolved(shop: 
         assert batch.envelope().column("op").to_pylist()[-2:] == ["INSERT", "INSERT"]
         assert "note: no type takes the values of all" in command(instance, shop.destination, "joined", TABLE)
         with pytest.raises(UsageError, match="has no column nte"):
-            Operator(instance.uri, shop.destination).resolve_column(TABLE, "nte", "text")
+            Operator(instance.uri, shop.destination).ask(calls.Resolve(TABLE, "nte", "text"))
         said = command(instance, shop.destination, "resolve", TABLE, "Note", "--type", "text")
         assert "note: string, chosen as text" in said
         assert batch.table(TABLE).column("note").to_pylist() == ["two", "2.5"]

@@ -13,7 +13,7 @@ from support.instance.inserted_rows import rows_until
 from support.instance.schema_command import command
 from support.soak import first_quick
 
-from canal_group.operator import Operator
+from canal_group.operator import Operator, calls
 from merge.errors import UsageError
 
 
@@ -61,4 +61,4 @@ def test_an_alter_while_nothing_runs_is_read_with_the_table_as_it_was(shop: Shop
         )
         assert rows_until(consumer, 1) == [{"id": "1003", "note": "x"}]
         with pytest.raises(UsageError, match="has no shard nobody"):
-            Operator(instance.uri, shop.destination).rebuild_schema("nobody")
+            Operator(instance.uri, shop.destination).ask(calls.RebuildSchema("nobody"))

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import canal_group
 from actors.driver.instance import Instance
-from canal_group.operator import Operator
+from canal_group.operator import Operator, calls
 from programs.command.cli import app
 
 
@@ -70,7 +70,7 @@ def test_a_shard_joins_survives_the_group_actor_and_leaves_when_drained(shop: Sh
 
         shop.write(1, 10)
         operator = Operator(instance.uri, shop.destination)
-        assert operator.remove("s1")["role"] == "leaving"
+        assert operator.ask(calls.RemoveShard("s1"))["role"] == "leaving"
         reading.until(90)
         eventually(lambda: _left(reading, consumer), "s1 to leave", within_s=DEADLINE_S)
         shop.write(1, 5)
@@ -81,7 +81,7 @@ def test_a_shard_joins_survives_the_group_actor_and_leaves_when_drained(shop: Sh
         assert consumer.cursor.retired == ("s1",)
         assert set(consumer.cursor.shards) == {"s0"}
         with pytest.raises(canal_group.UsageError, match="belongs to a shard that left"):
-            operator.add(second)
+            operator.ask(calls.AddShard(second))
         operator.close()
     assert len([place for place in reading.ids if place[0] == "s1"]) == 50, "none from after its removal"
 
@@ -142,10 +142,10 @@ def test_a_dead_shard_is_skipped_and_waited_for_again_by_command(shop: Shop):
         reading.until(shop.rows)
         assert not consumer.status()["group"]["shards"][1]["skipped"]
         with closing(Operator(instance.uri, shop.destination)) as operator:
-            assert operator.add(second)["role"] == "member"
-            assert operator.remove("s1", now=True)["role"] == "left"
+            assert operator.ask(calls.AddShard(second))["role"] == "member"
+            assert operator.ask(calls.RemoveShard("s1", now=True))["role"] == "left"
             with pytest.raises(canal_group.UsageError, match="belongs to a shard that left"):
-                operator.add(second)
+                operator.ask(calls.AddShard(second))
     reading.check(shop)
 
 

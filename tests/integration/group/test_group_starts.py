@@ -12,7 +12,7 @@ from integration.shop import Reading
 from typer.testing import CliRunner
 
 import canal_group
-from canal_group.operator import Operator
+from canal_group.operator import Operator, calls
 from playground.database.secret_file import secret_file
 from programs.command.cli import app
 
@@ -73,7 +73,7 @@ def test_an_operator_moves_a_cursor_and_the_client_reads_from_there(served: Shar
         served.write_everywhere(5)
         Reading(consumer).until(served.rows)
         with pytest.raises(canal_group.ConsumerActive):
-            Operator(served.instance.uri, served.destination).rewind("app", "earliest")
+            Operator(served.instance.uri, served.destination).ask(calls.Rewind("app", "earliest"))
     said = command(served, "rewind", "--client", "app", "--to", start.to_json(), "--yes")
     assert said.splitlines()[0] == "from:"
     assert "to:" in said
@@ -91,7 +91,7 @@ def test_a_move_asks_first_and_needs_a_client(served: SharedShop):
     )
     assert consumed_nothing.exit_code == 1
     with pytest.raises(canal_group.UsageError, match="has no client nobody"):
-        Operator(served.instance.uri, served.destination).rewind("nobody", "latest")
+        Operator(served.instance.uri, served.destination).ask(calls.Rewind("nobody", "latest"))
 
 
 def test_position_shows_where_a_start_is(served: SharedShop, tmp_path):

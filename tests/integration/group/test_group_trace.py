@@ -12,7 +12,7 @@ from integration.shared_servers import SharedShop
 from typer.testing import CliRunner
 
 import canal_group
-from canal_group.operator import Operator
+from canal_group.operator import Operator, calls
 from programs.command.cli import app
 from programs.command.trace_command import key_lines, lines
 
@@ -27,7 +27,7 @@ def test_a_transaction_is_followed_from_its_commit_to_its_acknowledgement(served
     with closing(operator), served.connect() as consumer:
 
         def state(gtid: str) -> dict[str, object]:
-            found = operator.trace(gtid)
+            found = operator.ask(calls.Trace(gtid))
             (mine,) = [each for each in found["clients"] if each["client_id"] == "reader"]
             return {"found": found["found"], **{key: mine[key] for key in mine if key != "client_id"}}
 
@@ -35,20 +35,20 @@ def test_a_transaction_is_followed_from_its_commit_to_its_acknowledgement(served
         gtid = last_gtid(served, 0)
         batch = consumer.get_without_ack(timeout=60)
         assert state(gtid) == {"found": "merged", "state": "outstanding", "batch_id": batch.batch_id}
-        said = lines(operator.trace(gtid), operator.status())
+        said = lines(operator.ask(calls.Trace(gtid)), operator.status())
         assert "on shard s0 at" in said[0]
         assert said[0].endswith(": 3 rows.")
         assert f"client reader: outstanding in batch {batch.batch_id}" in said
         consumer.ack(batch.batch_id)
         assert state(gtid)["state"] == "acknowledged"
         later = f"{gtid.rpartition('-')[0]}-{int(gtid.rpartition('-')[2]) + 1_000_000}"
-        found = operator.trace(later)
+        found = operator.ask(calls.Trace(later))
         assert (found["found"], found["read_by"]) == (None, [])
         assert lines(found, operator.status())[0] == f"{later} was not read by any shard yet."
-        assert operator.trace(gtid, "s0") == operator.trace(gtid)
+        assert operator.ask(calls.Trace(gtid, "s0")) == operator.ask(calls.Trace(gtid))
         for wrong, shard in (("nonsense", None), ("0-1-42,1-1-3", None), ("", None), (gtid, "s9")):
             with pytest.raises(canal_group.UsageError):
-                operator.trace(wrong, shard)
+                operator.ask(calls.Trace(wrong, shard))
 
 
 def test_a_transaction_waits_for_the_shard_that_holds_the_group(served: SharedShop):
@@ -62,9 +62,9 @@ def test_a_transaction_waits_for_the_shard_that_holds_the_group(served: SharedSh
             while found["found"] == "merged":
                 served.write(0, 1)
                 gtid = last_gtid(served, 0)
-                found = operator.trace(gtid)
+                found = operator.ask(calls.Trace(gtid))
                 while not found["found"]:
-                    found = operator.trace(gtid)
+                    found = operator.ask(calls.Trace(gtid))
             said = lines(found, operator.status())
         finally:
             os.kill(pid, signal.SIGCONT)
@@ -86,7 +86,7 @@ def test_the_last_changes_of_a_row_are_found_and_followed(served: SharedShop):
             (state,) = [each["state"] for each in change["trace"]["clients"] if each["client_id"] == "reader"]
             return str(state)
 
-        changes = operator.trace_key(key, within)["changes"][-1:]
+        changes = operator.ask(calls.TraceKey(key, within))["changes"][-1:]
         assert [(each["shard"], each["op"], each["gtid"]) for each in changes] == [("s0", "INSERT", inserted)]
         assert reader(changes[0]) == "outstanding"
         consumer.ack(batch.batch_id)
@@ -94,7 +94,7 @@ def test_the_last_changes_of_a_row_are_found_and_followed(served: SharedShop):
             f"UPDATE shop_0.orders SET note = 'y' WHERE id = {number}",
             f"DELETE FROM shop_0.orders WHERE id = {number}",
         )
-        told = operator.trace_key(key, within, "s0")
+        told = operator.ask(calls.TraceKey(key, within, "s0"))
         assert [each["op"] for each in told["changes"]][-3:] == ["INSERT", "UPDATE", "DELETE"]
         assert reader(told["changes"][-3]) == "acknowledged"
         said = key_lines(told, "64MiB", operator.status())
@@ -103,13 +103,13 @@ def test_the_last_changes_of_a_row_are_found_and_followed(served: SharedShop):
         last = max(index for index, line in enumerate(said) if f"{key}: DELETE " in line)
         assert said[last].endswith(f" on shard {place} by {last_gtid(served, 0)}")
         assert said[last + 1].startswith(f"  {last_gtid(served, 0)} was ")
-        never = key_lines(operator.trace_key("shop.orders:-1", within), "64MiB", operator.status())
+        never = key_lines(operator.ask(calls.TraceKey("shop.orders:-1", within)), "64MiB", operator.status())
         assert never[0] == "shop.orders:-1 was not changed in the last 64MiB of any binlog that was searched."
         # Tables of that name that other tests had on these servers may have no primary key.
         assert all("could not be compared" in line for line in never[1:])
         for wrong, bytes_max, shard in (("orders", within, None), (key, 1 << 40, None), (key, within, "s9")):
             with pytest.raises(canal_group.UsageError):
-                operator.trace_key(wrong, bytes_max, shard)
+                operator.ask(calls.TraceKey(wrong, bytes_max, shard))
 
 
 def test_top_prints_a_running_instance_without_a_terminal(served: SharedShop):

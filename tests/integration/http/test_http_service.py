@@ -18,7 +18,7 @@ from support.instance.http_service import Http, listening
 
 from actors.admission.calls import QUESTIONS_MAX
 from actors.http.body_limit import BODY_BYTES_MAX
-from canal_group.operator import Operator
+from canal_group.operator import Operator, calls
 
 
 @pytest.fixture
@@ -325,6 +325,6 @@ def test_a_contradicted_definition_is_an_event_until_it_is_rebuilt(served: Share
             "the event",
         )
         assert contradicted() == before + 1
-        Operator(served.instance.uri, served.destination).rebuild_schema("s0")
+        Operator(served.instance.uri, served.destination).ask(calls.RebuildSchema("s0"))
         eventually(lambda: any(each == "shard s0 is streaming" for each in events()), "the shard goes on")
     served.servers[0].execute(f"DROP TABLE {table}")

@@ -23,7 +23,7 @@ from benchmarks._kafka_broker import KafkaBroker
 from benchmarks._rabbit_broker import RabbitBroker
 from canal_group.canal_protocol.entry_pb2 import Entry, EventType, RowChange
 from canal_group.canal_protocol.packet_pb2 import Messages, Packet, PacketType
-from canal_group.operator import Operator
+from canal_group.operator import Operator, calls
 from merge.errors import SinkRefused
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -190,7 +190,7 @@ def test_the_mark_of_an_event_that_was_left_out_reaches_every_output(
     eventually(stopped_at, "the statement to stop its shard", within_s=DEADLINE_S)
     at = stopped_at()
     assert at is not None
-    operator.skip_event("s0", at)
+    operator.ask(calls.SkipEvent("s0", at))
 
     def group_waits() -> bool:
         return any(shard["error"] for shard in operator.status()["group"]["shards"])

@@ -17,7 +17,7 @@ from actors.driver.instance import Instance
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.operator_token import find_token
 from canal_group.gateway.tls import Tls
-from canal_group.operator import Operator
+from canal_group.operator import Operator, calls
 from merge.calls.consumers import Status
 from merge.calls.operators import (
     AddShard,
@@ -83,7 +83,7 @@ def test_any_loopback_client_reads_and_only_this_user_operates(shop: Shop, tmp_p
         where = ["-d", shop.destination, "-g", instance.uri]
         assert "s0 holds the group" in run("shard", "hold", "s0", *where).stdout
         operator = Operator(instance.uri, shop.destination)
-        assert operator.resume("s0")["policy"] is None
+        assert operator.ask(calls.GivePolicy("s0", Policy.RESUME))["policy"] is None
         operator.close()
         assert find_token(instance.uri)
     assert find_token(instance.uri) is None
@@ -136,9 +136,9 @@ def test_an_operator_cannot_have_a_secret_sent_to_another_host(shop: Shop, tmp_p
             {"password_env": "HOME"},
         ):
             with pytest.raises(ConfigError, match=r"should be for a host in `shard_add\.hosts`"):
-                operator.add(shard_at(server, **named))
+                operator.ask(calls.AddShard(shard_at(server, **named)))
         assert server.heard == []
-        operator.add(shard_at(server))
+        operator.ask(calls.AddShard(shard_at(server)))
         assert _tried(instance, shop, server)
         assert not server.knows(password)
         operator.close()
@@ -151,12 +151,12 @@ def test_what_a_listed_host_asks_for_is_a_secret_that_is_named_for_shards(shop: 
     with shop.serve(shard_add={"hosts": ["127.0.0.1"]}) as instance, rogue(clear) as server:
         operator = _operator(instance, shop)
         with pytest.raises(ConfigError, match=r"`password_file` should name a file in `shard_add\.secrets`"):
-            operator.add(shard_at(server, password_file=str(secret)))
+            operator.ask(calls.AddShard(shard_at(server, password_file=str(secret))))
         with pytest.raises(ConfigError, match=r"`password_env` should be one of `shard_add\.variables`"):
-            operator.add(shard_at(server, password_env="HOME"))
+            operator.ask(calls.AddShard(shard_at(server, password_env="HOME")))
         assert server.heard == []
         used = shop.settings().shards[0].password_file
-        operator.add(shard_at(server, password_file=str(used)))
+        operator.ask(calls.AddShard(shard_at(server, password_file=str(used))))
         assert "asks for the password itself" in _tried(instance, shop, server)
         operator.close()
 
@@ -178,7 +178,7 @@ def test_a_certificate_alone_reads_and_never_operates(shop: Shop, tmp_path: Path
                 gateway_client.ask(operation)
         gateway_client.close()
         operator = Operator(instance.uri, shop.destination, tls=tls)
-        assert operator.hold("s0")["policy"] == "hold"
+        assert operator.ask(calls.GivePolicy("s0", Policy.HOLD))["policy"] == "hold"
         operator.close()
 
 
@@ -215,5 +215,9 @@ def test_certificates_have_the_grants_that_the_settings_say(
             ("anyone.example.com", "token is missing or wrong"),
         ):
             with pytest.raises(AccessDenied, match=sentence):
-                Operator(instance.uri, shop.destination, tls=tls(name)).hold("s0")
-        assert Operator(instance.uri, shop.destination, tls=tls("ops.example.com")).hold("s0")
+                Operator(instance.uri, shop.destination, tls=tls(name)).ask(
+                    calls.GivePolicy("s0", Policy.HOLD)
+                )
+        assert Operator(instance.uri, shop.destination, tls=tls("ops.example.com")).ask(
+            calls.GivePolicy("s0", Policy.HOLD)
+        )

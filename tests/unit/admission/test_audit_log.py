@@ -129,7 +129,7 @@ def test_only_calls_that_change_something_are_audited():
     assert all(kind.declared.audited is None for kind in CALLS.values() if kind.declared.right is Right.READ)
     assert all(issubclass(kind, Operation) for kind in CALLS.values() if kind.declared.audited is not None)
     with pytest.raises(TypeError, match="audited"):
-        operate("dance")  # type: ignore[call-arg]
+        operate("dance", "POST /dances")  # type: ignore[call-arg]
 
 
 def test_secrets_of_a_new_shard_are_not_in_it_and_values_are_bounded():

@@ -16,7 +16,7 @@ from actors.admission.gateway_tls import GatewayTls
 from actors.admission.token_middleware import TokenMiddleware, grant_of
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.tls import Tls
-from canal_group.operator import Operator
+from canal_group.operator import Operator, Policy, calls
 from canal_group.spark.options import Options
 from conf.listeners.gateway_settings import GatewayBounds
 from merge.calls.consumers import Status
@@ -134,7 +134,7 @@ def test_an_authority_means_tls_by_every_way_in(scheme, listener, authority):
         lambda: canal_group.connect(
             uri, destination="shop", token="s3cret", tls_ca=authority.ca, wait_s=0, retry_s=0
         ),
-        lambda: Operator(uri, "shop", "s3cret", settings).hold("s0"),
+        lambda: Operator(uri, "shop", "s3cret", settings).ask(calls.GivePolicy("s0", Policy.HOLD)),
         lambda: GatewayClient(lambda: [uri], "shop", "s3cret", settings).ask(Status()),
         lambda: pickle.loads(pickle.dumps(GatewayClient(uri, "shop", "s3cret", settings))).rows(
             format="envelope"

@@ -16,7 +16,7 @@ from canal_group.client.consumer import Consumer
 from canal_group.client.range_rows import RangeRows
 from canal_group.gateway.discovery import _address
 from canal_group.gateway.gateway_client import GatewayClient
-from canal_group.operator import Operator
+from canal_group.operator import Operator, Policy, calls
 from merge.errors import (
     CanalGroupError,
     RetryableError,
@@ -44,10 +44,12 @@ class Gateway(flight.FlightServerBase):
         self.values: dict[str, Any] = {**usual, **values}
         self.told = b""
         self.asked: list[str] = []
+        self.bodies: list[dict[str, Any]] = []
         self.uri = f"grpc://127.0.0.1:{self.port}"
 
     def do_action(self, _context: object, action: flight.Action) -> list[bytes]:
         self.asked.append(action.type)
+        self.bodies.append(json.loads(action.body.to_pybytes()))
         return [json.dumps({"value": self.values[action.type]}).encode()]
 
     def do_get(self, _context: object, _ticket: flight.Ticket) -> flight.RecordBatchStream:
@@ -143,13 +145,11 @@ def test_a_malformed_resume_position_gets_a_sentence(consumer: Consumer):
 def test_so_is_what_an_operator_is_told(gateway: Gateway):
     operator = Operator(gateway.uri, "shop", "token")
     for name, ask in {
-        "shard_add": lambda: operator.add({}),
-        "shard_remove": lambda: operator.remove("s0", now=True),
-        "shard_policy": lambda: operator.resume("s0"),
+        "shard_add": lambda: operator.ask(calls.AddShard({})),
+        "shard_remove": lambda: operator.ask(calls.RemoveShard("s0", now=True)),
+        "shard_policy": lambda: operator.ask(calls.GivePolicy("s0", Policy.RESUME)),
     }.items():
-        for value in [5, [], None, {} if name != "shard_add" else "x", {"rows_dropped": 1, "left_at": 5}]:
-            if name == "shard_add" and isinstance(value, dict):
-                continue
+        for value in [5, [], None, "x", {}, {"shard": 5}, {"shard": "s0", "role": "king", "left_at": {}}]:
             gateway.values[name] = value
             with pytest.raises(ServerUnavailable, match="cannot be read"):
                 ask()

@@ -19,7 +19,7 @@ from actors.gateway.address import GatewayAddress
 from actors.gateway.gateway import GatewayServer, GatewayWiring
 from actors.group.wiring import grants as wired_grants
 from canal_group.gateway.gateway_client import GatewayClient
-from canal_group.operator import Operator
+from canal_group.operator import Operator, calls
 from canal_group.shared_memory.client import SharedMemoryClient
 from canal_group.shared_memory.wire import SharedMemoryAddress
 from conf.listeners.gateway_settings import GatewayBounds, GatewaySettings
@@ -178,7 +178,7 @@ def test_a_loopback_caller_operates_nothing_and_this_users_commands_do(
                 stranger.close()
             operator = Operator(address.uri, "shop")
             with pytest.raises(CanalGroupError) as heard:
-                operator.hold("a")
+                operator.ask(calls.GivePolicy("a", Policy.HOLD))
             assert not isinstance(heard.value, AccessDenied)
             operator.close()
 

@@ -10,10 +10,12 @@ import pytest
 
 from merge.calls import consumers, operators
 from merge.calls.body import body_of, call_of
-from merge.calls.call import CALLS, Call, Right, operate, read
-from merge.calls.operators import GivePolicy, SkipEvent
+from merge.calls.call import CALLS, Call, OperatorCall, Right, operate, operator_calls, read
+from merge.calls.call_field import fields_of
+from merge.calls.docstring import docstring_of
+from merge.calls.operators import GivePolicy, Resolve, SkipEvent, Trace, TraceKey
 from merge.calls.resume import Resume
-from merge.calls.values import ADMITTED
+from merge.calls.values import ADMITTED, KEY_MAX, NAMED_MAX, SEARCH_BYTES_MAX
 from merge.errors import UsageError
 from merge.values.member import Policy
 from merge.values.offset_range import OffsetRange
@@ -31,6 +33,8 @@ VALUES: dict[Any, Any] = {
     OffsetRange: OffsetRange(GroupPosition({}, 3), None, 5, 6, 1, 9, may_be_empty=True),
     Position: Position("bin.000001", 4),
 }
+#: of a field whose reader takes no other text
+TEXTS = {"session": "0x1f", "gtid": "0-1-42", "key": "shop.orders:42"}
 
 
 def value_of(hint: Any) -> Any:
@@ -40,7 +44,7 @@ def value_of(hint: Any) -> Any:
 def example(kind: type[Call[Any]]) -> Call[Any]:
     hints = get_type_hints(kind)
     values = {each.name: value_of(hints[each.name]) for each in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{**values, **({"session": "0x1f"} if "session" in values else {})})
+    return kind(**{**values, **{name: text for name, text in TEXTS.items() if name in values}})
 
 
 @pytest.mark.parametrize("kind", CALLS.values(), ids=CALLS.keys())
@@ -64,10 +68,56 @@ def test_a_policy_is_one_that_there_is(policy: object):
         call_of(GivePolicy, {"shard": "s1", "policy": policy})
 
 
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (Trace, {"gtid": "nonsense"}),
+        (Trace, {"gtid": "0-1-1", "shard": "x" * (NAMED_MAX + 1)}),
+        (Trace, {"gtid": "0-1-1", "shard": 5}),
+        (TraceKey, {"key": "shop.orders"}),
+        (TraceKey, {"key": "shop.orders:" + "4" * KEY_MAX}),
+        (TraceKey, {"key": "shop.orders:4", "within_bytes": 0}),
+        (TraceKey, {"key": "shop.orders:4", "within_bytes": SEARCH_BYTES_MAX + 1}),
+    ],
+)
+def test_what_an_operator_names_is_of_its_form_and_size(kind: type[Call[Any]], body: dict[str, Any]):
+    with pytest.raises(UsageError):
+        call_of(kind, body)
+
+
+def test_what_has_to_be_given_is_given_also_if_it_is_none():
+    assert body_of(Resolve("shop.orders", "note", None))["type"] is None
+    with pytest.raises(KeyError):
+        call_of(Resolve, {"table": "shop.orders", "column": "note"})
+
+
+@pytest.mark.parametrize("kind", operator_calls().values(), ids=operator_calls().keys())
+def test_an_operators_call_says_what_each_of_its_fields_is(kind: type[OperatorCall[Any]]):
+    said = docstring_of(kind)
+    assert said.fields.keys() == {each.name for each in fields_of(kind)}
+    assert said.summary
+    assert not said.summary.endswith(".")
+    assert "Args:" not in said.text
+    assert "Raises:" not in said.text
+
+
+def test_the_parts_of_a_docstring_are_lines():
+    said = docstring_of(Trace)
+    assert said.fields["shard"] == (
+        "Whose transaction it is; otherwise of the only one that has it. Servers of MariaDB with the same "
+        "domain and server_id number their transactions alike."
+    )
+    assert docstring_of(TraceKey).text.endswith(
+        "\n\nOne that the instance's rules leave out has none: nobody gets it."
+    )
+
+
 def test_every_call_has_a_right_and_one_name():
     for module in (consumers, operators):
         made = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, Call)]
-        assert all(isinstance(each.declared.right, Right) for each in made if each is not Call)
+        assert all(
+            isinstance(each.declared.right, Right) for each in made if each not in (Call, OperatorCall)
+        )
     with pytest.raises(AssertionError, match="declared twice"):
 
         @read("ack")
@@ -76,6 +126,26 @@ def test_every_call_has_a_right_and_one_name():
 
     with pytest.raises(AssertionError, match="is a field"):
 
-        @operate("dance", audited=("partner",))
-        class Dance(Call[None]):
+        @operate("dance", "POST /dances", audited=("partner",))
+        class Dance(OperatorCall[None]):
+            pass
+
+    assert "dance" not in CALLS
+
+
+@pytest.mark.parametrize(
+    ("path", "audited", "wrong"),
+    [
+        ("POST /dances", None, "dance is a POST"),
+        ("GET /dances", (), "dance is a GET"),
+        ("/dances", None, "not a method and a path"),
+        ("GET dances", None, "not a method and a path"),
+        ("GET /dances/{partner}", None, "what a path names is a field"),
+    ],
+)
+def test_an_operators_call_has_a_path_that_fits_it(path: str, audited: tuple[str, ...] | None, wrong: str):
+    with pytest.raises(AssertionError, match=wrong):
+
+        @operate("dance", path, audited=audited)
+        class Dance(OperatorCall[None]):
             pass
