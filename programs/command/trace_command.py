@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from canal_group.operator import Operator
-from programs.command.check.decode_check import parse_size
 from programs.command.operator_command import operated
+from programs.command.options.byte_size import parse_size
 from programs.command.output import echo
 
 
