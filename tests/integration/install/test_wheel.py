@@ -57,9 +57,7 @@ def in_wheel(path):
 
 
 def ran(*command, status=0, **options):
-    done = subprocess.run(
-        [*map(str, command)], capture_output=True, text=True, timeout=DEADLINE_S, check=False, **options
-    )
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, **options)
     assert done.returncode == status, done.stderr + done.stdout
     return done
 
@@ -106,7 +104,7 @@ def environment(wheel, tmp_path_factory):
     folder = tmp_path_factory.mktemp("environment")
     ran(sys.executable, "-m", "venv", "--without-pip", folder)
     ours = (sys.executable, "-m", "pip", "--python", folder / "bin/python", "--disable-pip-version-check")
-    ran(*ours, "install", "--no-deps", "--no-index", wheel)
+    ran(*ours, "install", "--no-compile", "--no-deps", "--no-index", wheel)
     (site,) = folder.glob("lib/python*/site-packages")
     for name in LIBRARY:
         files = distribution(name).files or ()
@@ -133,7 +131,8 @@ def test_an_installed_consumer_reads_beside_modules_with_names_of_ours(
         script.with_name(f"{name}.py").write_text(f"raise SystemExit('{name} is the user's')")
     where = served.instance.uri if found_by == "address" else served.zookeeper_hosts
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = ran(environment / "bin/python", script, where, served.destination, cwd=tmp_path, env=clean)
+    reads = (environment / "bin/python", script, where, served.destination)
+    done = ran(*reads, cwd=tmp_path, env=clean, timeout=DEADLINE_S)
     ids, modules, file = done.stdout.splitlines()
     assert sorted(map(int, ids.split())) == sorted(chain(*served.written.values()))
     assert set(modules.split()) - {"__main__"} <= {*OURS, *LIBRARY}
