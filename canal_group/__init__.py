@@ -6,39 +6,66 @@ with canal_group.connect("grpc://127.0.0.1:11113", destination="shop", client_id
     for batch in consumer:
         apply(batch.envelope())
         consumer.ack(batch.batch_id)
+
+A name is imported when it is first used: every module of ours imports this one before itself.
 """
 
-from canal_group.client.batch import Batch
-from canal_group.client.client import connect
-from canal_group.client.consumer import Consumer
-from merge.errors import (
-    AccessDenied,
-    AckOutOfOrder,
-    CanalGroupError,
-    ConfigError,
-    ConsumerActive,
-    CoordinatorUnavailable,
-    CorruptEvent,
-    DataError,
-    FencedError,
-    NotSubscribed,
-    PositionPurged,
-    PositionRefused,
-    RetryableError,
-    RolledBack,
-    SchemaGrown,
-    SchemaMismatch,
-    ServerUnavailable,
-    ShardUnavailable,
-    SourceUnavailable,
-    SourceUnfit,
-    SubscriptionDropped,
-    UnknownBatch,
-    UnsupportedEvent,
-    UsageError,
-)
-from merge.values.position import GroupPosition, Position
-from merge.values.skips.skip_mark import SkipMark
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from canal_group.client.batch import Batch
+    from canal_group.client.client import connect
+    from canal_group.client.consumer import Consumer
+    from merge.errors import (
+        AccessDenied,
+        AckOutOfOrder,
+        CanalGroupError,
+        ConfigError,
+        ConsumerActive,
+        CoordinatorUnavailable,
+        CorruptEvent,
+        DataError,
+        FencedError,
+        NotSubscribed,
+        PositionPurged,
+        PositionRefused,
+        RetryableError,
+        RolledBack,
+        SchemaGrown,
+        SchemaMismatch,
+        ServerUnavailable,
+        ShardUnavailable,
+        SourceUnavailable,
+        SourceUnfit,
+        SubscriptionDropped,
+        UnknownBatch,
+        UnsupportedEvent,
+        UsageError,
+    )
+    from merge.values.position import GroupPosition, Position
+    from merge.values.skips.skip_mark import SkipMark
+else:
+    #: where names are that are no errors
+    _MODULES = {
+        "Batch": "canal_group.client.batch",
+        "Consumer": "canal_group.client.consumer",
+        "GroupPosition": "merge.values.position",
+        "Position": "merge.values.position",
+        "SkipMark": "merge.values.skips.skip_mark",
+        "connect": "canal_group.client.client",
+    }
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_MODULES.get(name, "merge.errors")), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return __all__
+
 
 __all__ = [
     "AccessDenied",

@@ -5,7 +5,7 @@
         ray_data.dataset(consumer, offset_range, "shop.orders").write_parquet("orders")
         consumer.ack(offset_range.batch_id)
 
-Rows do not pass through this process. Needs `pip install canal-group[ray-data]`; nothing else of
+Rows do not pass through this process. Needs `pip install 'canal-group[ray-data]'`; nothing else of
 `canal_group` imports this module.
 """
 
@@ -14,14 +14,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
-import ray.data
-from ray.data.block import BlockMetadata
-from ray.data.datasource import Datasource, ReadTask
 
 from canal_group.client.batch import Batch
 from canal_group.client.consumer import Consumer
 from canal_group.client.range_rows import RangeRows
+from canal_group.extras import needed_by
 from merge.errors import UsageError
+
+with needed_by("canal_group.ray_data", "ray-data"):
+    import ray.data
+    from ray.data.block import BlockMetadata
+    from ray.data.datasource import Datasource, ReadTask
 
 #: rows of a part if the number of parts is not given
 PART_ROWS = 65_536

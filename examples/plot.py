@@ -3,7 +3,7 @@
     .venv/bin/python examples/plot.py progress.jsonl progress.png
 
 The progress is a file of JSON lines, such as `mirror.py --progress` writes: one `StreamingQueryProgress.json`
-per micro-batch. Needs matplotlib: `pip install canal-group[examples]`.
+per micro-batch. Needs matplotlib: `pip install 'canal-group[examples]'`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ cd -P "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly stamp=.venv/.setup-stamp
 readonly compiled_stamp=.venv/.compiled-stamp
-readonly native=(binlog/native merge/rows/native)
+readonly native=(binlog/native merge/rows/native merge/values/native)
 # Servers stand where only root's PATH looks.
 export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 

@@ -255,7 +255,7 @@ def _find_jars() -> Path:
             return jars
     raise ConfigError(
         "The embedded ZooKeeper is one of pyspark's jars, and pyspark is not installed.",
-        hint=f"Install the Python package pyspark. {_JAVA_HINT}",
+        hint=f"Install it with: pip install 'canal-group[spark]'. {_JAVA_HINT}",
     )
 
 

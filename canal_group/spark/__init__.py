@@ -5,11 +5,15 @@
     spark.dataSource.register(CanalGroupDataSource)
     stream = spark.readStream.format("canal_group").options(gateway=..., destination=..., table=...).load()
 
-`run_evolving` runs a query that gains the columns that its table gains. Needs Spark 4.2. Nothing else of
-`canal_group` imports this package: pyspark takes seconds to import.
+`run_evolving` runs a query that gains the columns that its table gains. Needs Spark 4.2,
+`pip install 'canal-group[spark]'`. Nothing else of `canal_group` imports this package: pyspark takes seconds
+to import.
 """
 
-from canal_group.spark.evolving import RESTARTS_MAX, run_evolving
-from canal_group.spark.source import CanalGroupDataSource
+from canal_group.extras import needed_by
+
+with needed_by("canal_group.spark", "spark"):
+    from canal_group.spark.evolving import RESTARTS_MAX, run_evolving
+    from canal_group.spark.source import CanalGroupDataSource
 
 __all__ = ["RESTARTS_MAX", "CanalGroupDataSource", "run_evolving"]

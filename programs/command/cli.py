@@ -115,8 +115,9 @@ def check(
     from binlog.server.preflight.preflight import preflight
     from conf.description import describe
     from conf.load import load_instance
-    from programs.command.check.decode_check import check_decoding, parse_size
+    from programs.command.check.decode_check import check_decoding
     from programs.command.check.filter_check import check_filter
+    from programs.command.options.byte_size import parse_size
 
     if decode is None and (files or as_json):
         raise typer.BadParameter("Files and --json need --decode.")

@@ -9,8 +9,8 @@ import typer
 
 from canal_group.operator import Operator, calls
 from merge.calls.answers import RowTrace, TransactionTrace
-from programs.command.check.decode_check import parse_size
 from programs.command.operator_command import operated
+from programs.command.options.byte_size import parse_size
 from programs.command.output import echo
 
 

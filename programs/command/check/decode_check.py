@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -32,28 +31,13 @@ from binlog.second_opinion.tail import tail_of_files, tail_of_server
 from binlog.server.server_lookup import ServerLookup
 from binlog.server.source import SourceAddress, connect
 from conf.settings import InstanceSettings
-from merge.errors import CanalGroupError, UsageError
+from merge.errors import CanalGroupError
 
-_SIZE: Final = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)?")
-_UNITS: Final = {None: 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _WIDTH: Final = 80
 #: longest value that is printed, characters
 _VALUE_CHARS_MAX: Final = 300
 
 Source = SourceAddress | FilesSource | Sequence[Path]
-
-
-def parse_size(text: str) -> int:
-    """Return the bytes that `64MiB`, `100 KiB` or a plain number says.
-
-    Raises:
-        UsageError: the text is no size, or zero.
-    """
-    match = _SIZE.fullmatch(text)
-    size = int(match[1]) * _UNITS[match[2]] if match else 0
-    if not size:
-        raise UsageError(f"{text!r} is no size.", hint="Expected a size such as 64MiB or 512KiB.")
-    return size
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ def test_a_missing_java_names_the_package(monkeypatch, tmp_path):
 def test_a_missing_pyspark_is_named(monkeypatch):
     monkeypatch.setattr(embedded, "_find_java", lambda: "java")
     monkeypatch.setattr(embedded.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match=r"pyspark is not installed.*default-jre-headless"):
+    with pytest.raises(ConfigError, match=r"pyspark is not installed.*canal-group\[spark\].*default-jre"):
         EmbeddedZooKeeper().start()
 
 

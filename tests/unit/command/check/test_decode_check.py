@@ -9,21 +9,7 @@ import pytest
 from binlog.second_opinion.comparison import Difference, Opinion
 from binlog.second_opinion.witness import EventPosition
 from conf.load import load_instance
-from merge.errors import UsageError
 from programs.command.check import decode_check
-
-
-@pytest.mark.parametrize(
-    ("text", "size"), [("64MiB", 64 << 20), ("512 KiB", 512 << 10), ("7", 7), ("7B", 7), ("1GiB", 1 << 30)]
-)
-def test_sizes(text, size):
-    assert decode_check.parse_size(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "0", "64MB", "-1", "MiB", "1.5GiB"])
-def test_no_sizes(text):
-    with pytest.raises(UsageError, match="is no size"):
-        decode_check.parse_size(text)
 
 
 @pytest.fixture
