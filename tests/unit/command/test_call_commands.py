@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import typer
 from click.testing import Result
+from support.clients.odd_gateway import Gateway
 from typer.testing import CliRunner
-from unit.client.test_odd_gateway import Gateway
 
 from canal_group.operator import calls
 from merge.calls.call import CALLS, operate, operator_calls

@@ -29,7 +29,7 @@ def kept(*parts, **changes):
     return within(*parts, **changes)["id"].to_pylist()
 
 
-def test_rows_after_a_shards_position_and_of_shards_without_one_are_left_out():
+def test_rows_after_the_position_of_their_shard_are_left_out():
     limit = group(a=at("bin.000009", 100), b=at("bin.000001", 4))
     table = rows(
         ("a", "bin.000009", 90, ""),
@@ -63,7 +63,7 @@ def test_after_a_failover_it_is_the_gtids_that_tell(gtids, source):
     assert kept(table, limit, {"a": "one"}) == [0, 2]
 
 
-def test_a_position_is_beyond_a_limit_in_one_shard_and_has_reached_it_in_all():
+def test_a_limit_is_passed_in_one_shard_and_reached_in_all():
     limit = group(a=at("bin.000002", 100), b=at("bin.000002", 100))
     short, even = at("bin.000002", 50), at("bin.000002", 100)
     beyond = at("bin.000003", 4)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from support.group.builders import Source, Tx, World
 
 from actors.group.stored.cursors import CURSORS, StoredCursors
+from actors.http.call_paths import well_formed
 from actors.http.errors import Malformed
-from actors.http.operations import _client
 from actors.meta.file import FileStore
 from actors.ports import Key, Subscription
 from actors.process.host import OsHost
 from canal_group.zookeeper.tree import Tree
 from merge import events as ev
 from merge.calls import values
+from merge.calls.body import call_of
 from merge.calls.client_id import RESERVED, checked_client_id, is_client_id
 from merge.calls.consumers import Unsubscribe
+from merge.calls.operators import RollBackClient
 from merge.errors import CanalGroupError, ConfigError, UsageError
 
 STRANGE = [
@@ -50,9 +50,8 @@ def by_the_machine(name: str) -> None:
 
 
 def by_http(name: str) -> None:
-    served: Any = SimpleNamespace(requests=None)
     try:
-        _client(served, name)
+        well_formed(lambda: call_of(RollBackClient, {"client_id": name}))
     except Malformed as error:
         raise UsageError(error.message) from error
 
