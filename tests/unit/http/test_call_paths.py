@@ -269,7 +269,7 @@ def declared(name: str) -> Iterator[None]:
         del CALLS[name]
 
 
-def test_a_new_call_has_its_path_though_a_field_could_stand_for_its_last_word(tmp_path: Path):
+def test_a_path_with_a_word_comes_before_one_with_a_field(tmp_path: Path):
     with declared("shard_refresh"):
 
         @operate("shard_refresh", "POST /shards/{shard}/refresh", audited=("shard",))

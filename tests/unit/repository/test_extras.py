@@ -157,13 +157,13 @@ def test_the_extra_that_is_named_brings_the_module(module):
     assert distributions & brought(EXTRAS[module])
 
 
-def test_each_module_of_an_extra_has_a_name_for_who_lacks_it():
+def test_each_module_of_an_extra_is_named_by_its_extra():
     named = {canonicalize_name(each) for name in EXTRAS for each in packages_distributions()[name]}
     for extra in ("kafka", "rabbitmq", "ray-data", "relay", "server", "spark"):
         assert required(extra)[0] - {"click"} <= named, extra
 
 
-def test_all_is_every_extra_that_is_no_tool():
+def test_all_is_every_extra_of_users():
     extras = set(PROJECT["optional-dependencies"]) - {"all", "dev", "examples"}
     assert brought("all") == set().union(*map(brought, extras))
     assert brought("all") <= brought("dev")

@@ -71,7 +71,7 @@ def test_words_that_are_one_of_several_are_read_as_these():
         (ShowJoined("shop.orders"), []),
     ],
 )
-def test_what_is_not_of_its_type_is_no_answer(call: OperatorCall[Any], value: Any):
+def test_an_answer_of_another_type_is_refused(call: OperatorCall[Any], value: Any):
     with pytest.raises((KeyError, TypeError, ValueError)):
         read_answer(call, value)
 

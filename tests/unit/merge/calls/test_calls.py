@@ -85,7 +85,7 @@ def test_what_an_operator_names_is_of_its_form_and_size(kind: type[Call[Any]], b
         call_of(kind, body)
 
 
-def test_what_has_to_be_given_is_given_also_if_it_is_none():
+def test_a_required_field_is_sent_also_if_it_is_null():
     assert body_of(Resolve("shop.orders", "note", None))["type"] is None
     with pytest.raises(KeyError):
         call_of(Resolve, {"table": "shop.orders", "column": "note"})
