@@ -29,7 +29,7 @@ _FLAGS = (
     else ["-O3", "-g0", "-fwrapv"]
 )
 #: the packages whose modules are compiled
-_NATIVE = ("binlog/native", "merge/rows/native", "merge/values/native")
+_NATIVE = ("canal_group/binlog/native", "canal_group/merge/rows/native", "canal_group/merge/values/native")
 
 
 class BuildRows(build_ext):

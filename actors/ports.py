@@ -1,8 +1,8 @@
 """Ports: the interfaces that the group and its shards need from their environment.
 
-`actors.coordination` has the adapters of the coordinator, and `actors.meta` those of the group's store. Their
-calls block, so the group makes them by `Host.blocking`. `actors.process.host` is the host. The ports of
-shards are in `actors.shard.ports`.
+`canal_group.actors.coordination` has the adapters of the coordinator, and `canal_group.actors.meta` those of
+the group's store. Their calls block, so the group makes them by `Host.blocking`.
+`canal_group.actors.process.host` is the host. The ports of shards are in `canal_group.actors.shard.ports`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import NoReturn, Protocol, TypeVar
 
+from canal_group.merge.calls.client_id import checked_client_id
+from canal_group.merge.errors import ConfigError, UsageError
+from canal_group.merge.values.loss import Loss
+from canal_group.merge.values.position import GroupPosition
+from canal_group.merge.well_known import NAME
 from canal_group.zookeeper.stop_mark import StopMark
-from merge.calls.client_id import checked_client_id
-from merge.errors import ConfigError, UsageError
-from merge.values.loss import Loss
-from merge.values.position import GroupPosition
-from merge.well_known import NAME
 
 _T = TypeVar("_T")
 
@@ -234,7 +234,9 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a group's store keeps under one kind of key; each codec of `actors.group.stored` defines its own.
+    """What a group's store keeps under one kind of key.
+
+    Each codec of `canal_group.actors.group.stored` defines its own.
 
     A value is a text of whole lines.
     """

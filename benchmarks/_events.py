@@ -6,7 +6,7 @@ import random
 import struct
 import zlib
 
-from binlog.formats.event_types import EventType
+from canal_group.binlog.formats.event_types import EventType
 
 _VERSION = b"9.7.4"
 _TABLE_ID = 97

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from actors.driver.instance import Instance
-from actors.driver.launch import launch
 from benchmarks._load import NAME, SCHEMA
+from canal_group.actors.driver.instance import Instance
+from canal_group.actors.driver.launch import launch
 from canal_group.client.client import connect
 from canal_group.client.consumer import Consumer
+from canal_group.conf.load import build_instance
 from canal_group.gateway.gateway_client import GatewayClient
-from conf.load import build_instance
-from merge.calls.consumers import Status
+from canal_group.merge.calls.consumers import Status
 from playground.database.secret_file import secret_file
 from playground.database.server_process import CANAL_PASSWORD, DatabaseServer
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from actors.shard.wiring import address_of, limits_of
-from binlog.grammar.decoding import Decoding
-from binlog.server.definitions.source_definitions import SourceDefinitions
-from binlog.server.hosts import SourceHosts
-from binlog.server.listener import Listener
-from binlog.server.reader import SourceReader
-from binlog.server.source import SourceAddress
-from binlog.server.starts.read_place import StartChoice
-from conf.stream_settings import MergeSettings, ReaderSettings
-from merge.values.chunk import TableName
+from canal_group.actors.shard.wiring import address_of, limits_of
+from canal_group.binlog.grammar.decoding import Decoding
+from canal_group.binlog.server.definitions.source_definitions import SourceDefinitions
+from canal_group.binlog.server.hosts import SourceHosts
+from canal_group.binlog.server.listener import Listener
+from canal_group.binlog.server.reader import SourceReader
+from canal_group.binlog.server.source import SourceAddress
+from canal_group.binlog.server.starts.read_place import StartChoice
+from canal_group.conf.stream_settings import MergeSettings, ReaderSettings
+from canal_group.merge.values.chunk import TableName
 from playground.database.server_process import DatabaseServer
 
 _SETTINGS = ReaderSettings()

@@ -19,9 +19,9 @@ import grpc.aio
 import ray
 from pyarrow import flight
 
-from actors.process.loop_thread import LoopThread
-from actors.transport.rpc_client import RpcClient
 from benchmarks._rpc_server import GRPC_OPTIONS, SECRET, RayCalls, dumps
+from canal_group.actors.process.loop_thread import LoopThread
+from canal_group.actors.transport.rpc_client import RpcClient
 
 _AUTHORIZATION = (("authorization", f"Bearer {SECRET}"),)
 _TIMEOUT_S = 10.0

@@ -24,16 +24,16 @@ import grpc.aio
 import numpy as np
 from pyarrow import flight
 
-from actors.admission.access import Grant, Grants
-from actors.admission.token_middleware import TokenMiddleware, grant_of
-from actors.process.imports import freeze_imports
-from actors.shard.report import ShardReport
-from actors.transport.rpc_server import RpcServer
-from conf.listeners.gateway_settings import GatewayBounds
-from merge.calls.batch import Batch
-from merge.values.header import HEADER, WHOLE, HeaderRun, Headers
-from merge.values.position import GroupPosition, Position
-from merge.values.progress import Progress
+from canal_group.actors.admission.access import Grant, Grants
+from canal_group.actors.admission.token_middleware import TokenMiddleware, grant_of
+from canal_group.actors.process.imports import freeze_imports
+from canal_group.actors.shard.report import ShardReport
+from canal_group.actors.transport.rpc_server import RpcServer
+from canal_group.conf.listeners.gateway_settings import GatewayBounds
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.values.header import HEADER, WHOLE, HeaderRun, Headers
+from canal_group.merge.values.position import GroupPosition, Position
+from canal_group.merge.values.progress import Progress
 
 #: calls that are answered on the loop, by name
 Calls: TypeAlias = dict[str, Callable[..., Awaitable[Any]]]

@@ -23,14 +23,14 @@ import pyarrow as pa
 from pyarrow import flight
 from ray import cloudpickle
 
-from actors.admission.token_middleware import TokenMiddleware
-from actors.driver import launch
-from actors.driver.instance import Instance
-from actors.gateway.gateway import Gateway, GatewayServer, GatewayWiring
-from actors.shard.shard import ShardActor
-from actors.transport import row_server
-from actors.transport.row_server import RowAddress
 from benchmarks._pipeline import DESTINATION, WAIT_S
+from canal_group.actors.admission.token_middleware import TokenMiddleware
+from canal_group.actors.driver import launch
+from canal_group.actors.driver.instance import Instance
+from canal_group.actors.gateway.gateway import Gateway, GatewayServer, GatewayWiring
+from canal_group.actors.shard.shard import ShardActor
+from canal_group.actors.transport import row_server
+from canal_group.actors.transport.row_server import RowAddress
 from canal_group.client.client import connect
 from canal_group.client.consumer import Consumer
 from canal_group.gateway.gateway_client import ROWS_TIMEOUT_S, GatewayClient

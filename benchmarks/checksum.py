@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks._events import events_of
 from benchmarks.parse import IN_MEMORY, packets_of, run_ours
-from binlog.native.fast_path import checksum_of
+from canal_group.binlog.native.fast_path import checksum_of
 
 _ROUNDS = 9
 #: bytes of a message

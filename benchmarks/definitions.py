@@ -27,13 +27,13 @@ from typing import Any
 
 from benchmarks._load import cpus, servers
 from benchmarks._readers import address_at, definitions_of, reader_at
-from binlog.formats.events import Query
-from binlog.server.definitions.source_definitions import SourceDefinitions
-from binlog.server.source import SourceAddress, connect, server_facts
-from binlog.server.starts.start import latest_position
-from merge.errors import RetryableError
-from merge.values.chunk import Chunk
-from merge.values.position import Position
+from canal_group.binlog.formats.events import Query
+from canal_group.binlog.server.definitions.source_definitions import SourceDefinitions
+from canal_group.binlog.server.source import SourceAddress, connect, server_facts
+from canal_group.binlog.server.starts.start import latest_position
+from canal_group.merge.errors import RetryableError
+from canal_group.merge.values.chunk import Chunk
+from canal_group.merge.values.position import Position
 from playground.database.engine import Engine
 from playground.database.server_process import DatabaseServer
 

@@ -18,10 +18,10 @@ import numpy as np
 
 from benchmarks._load import BULK_ROWS, cpu_s, cpus, fill, servers
 from benchmarks._readers import address_at, reader_at
-from binlog.server.reader import SourceReader
-from merge.errors import RetryableError
-from merge.values.chunk import Chunk
-from merge.values.position import Position
+from canal_group.binlog.server.reader import SourceReader
+from canal_group.merge.errors import RetryableError
+from canal_group.merge.values.chunk import Chunk
+from canal_group.merge.values.position import Position
 from playground.database.server_process import DatabaseServer
 
 #: destinations on the source, and how many transactions they read together at size 1

@@ -19,11 +19,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from actors.shard.rules import processing_of
 from benchmarks._events import events_of
 from benchmarks.parse import IN_MEMORY, packets_of, run_ours
-from conf.stream_settings import FilterSettings
-from merge.values.chunk import Chunk
+from canal_group.actors.shard.rules import processing_of
+from canal_group.conf.stream_settings import FilterSettings
+from canal_group.merge.values.chunk import Chunk
 
 _ROUNDS = 5
 _SALT = "BENCHMARK_SALT"

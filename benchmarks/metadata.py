@@ -20,15 +20,15 @@ from typing import Any
 from benchmarks._load import binlogs, cpus, fill, servers
 from benchmarks._readers import LIMITS, address_at, definitions_of
 from benchmarks.parse import TRANSACTIONS, rows_of
-from binlog.grammar.decoding import Decoding
-from binlog.server.binlog_stream import stream_of
-from binlog.server.clock import SourceClock
-from binlog.server.definitions.source_definitions import SourceDefinitions
-from binlog.server.low_watermarks import CaughtUp
-from binlog.server.source import connect, server_facts
-from binlog.server.starts.stream_start import FromPlace
-from merge.values.chunk import TableName
-from merge.values.position import Position
+from canal_group.binlog.grammar.decoding import Decoding
+from canal_group.binlog.server.binlog_stream import stream_of
+from canal_group.binlog.server.clock import SourceClock
+from canal_group.binlog.server.definitions.source_definitions import SourceDefinitions
+from canal_group.binlog.server.low_watermarks import CaughtUp
+from canal_group.binlog.server.source import connect, server_facts
+from canal_group.binlog.server.starts.stream_start import FromPlace
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.position import Position
 from playground.database.engine import Engine
 from playground.database.server_process import DatabaseServer
 

@@ -30,18 +30,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.driver.instance import Instance
-from actors.http.served import SAMPLE_EVERY_S
-from actors.http.service import HttpService, HttpSettings
-from actors.shard.shard_counters import ShardCounters
 from benchmarks._events import events_of
 from benchmarks._load import BULK_ROWS, NAME, SHARDS, Backlog, cpus, fill, paused, servers
 from benchmarks._pipeline import OUTSTANDING, WAIT_S, await_followed, consumer, instance, processes
 from benchmarks.parse import packets_of, run_ours
-from binlog.columns.read_counts import ReadCounts
+from canal_group.actors.driver.instance import Instance
+from canal_group.actors.http.served import SAMPLE_EVERY_S
+from canal_group.actors.http.service import HttpService, HttpSettings
+from canal_group.actors.shard.shard_counters import ShardCounters
+from canal_group.binlog.columns.read_counts import ReadCounts
 from canal_group.client.batch import Batch
 from canal_group.client.consumer import Consumer
-from merge.values.chunk import Chunk
+from canal_group.merge.values.chunk import Chunk
 from playground.database.server_process import DatabaseServer
 
 #: rows of the backlog, over all servers, and transactions of one row

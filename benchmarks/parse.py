@@ -34,16 +34,16 @@ from benchmarks._events import events_of
 from benchmarks._load import Backlog, binlogs, cpus, fill, servers
 from benchmarks._readers import LIMITS, address_at
 from benchmarks._rivals import raw_dumps
-from binlog.grammar.binlog_decoder import BinlogDecoder
-from binlog.grammar.chunk_builder import ChunkBuilder
-from binlog.grammar.decoding import Decoding
-from binlog.native.packets import PacketBuffer
-from binlog.server.binlog_stream import stream_of
-from binlog.server.clock import SourceClock
-from binlog.server.low_watermarks import CaughtUp
-from binlog.server.starts.stream_start import FromPlace
-from merge.values.chunk import Chunk, TableName
-from merge.values.position import Position
+from canal_group.binlog.grammar.binlog_decoder import BinlogDecoder
+from canal_group.binlog.grammar.chunk_builder import ChunkBuilder
+from canal_group.binlog.grammar.decoding import Decoding
+from canal_group.binlog.native.packets import PacketBuffer
+from canal_group.binlog.server.binlog_stream import stream_of
+from canal_group.binlog.server.clock import SourceClock
+from canal_group.binlog.server.low_watermarks import CaughtUp
+from canal_group.binlog.server.starts.stream_start import FromPlace
+from canal_group.merge.values.chunk import Chunk, TableName
+from canal_group.merge.values.position import Position
 from playground.database.engine import Engine
 from playground.database.server_process import DatabaseServer
 

@@ -21,13 +21,13 @@ from benchmarks._load import BULK_ROWS, NAME, SHARDS, cpus, fill, servers
 from benchmarks._pipeline import DESTINATION, instance
 from benchmarks._rabbit_broker import RabbitBroker
 from canal_group.client.client import connect
+from canal_group.conf.relay.relay_settings import RouteSettings, build_relay
+from canal_group.programs.output.formats import format_of
+from canal_group.programs.output.kinds import settings_of
+from canal_group.programs.output.messages import Messages
+from canal_group.programs.output.publisher import Publisher
+from canal_group.programs.output.routing.router import Router
 from canal_group.shapes.maps import tidied
-from conf.relay.relay_settings import RouteSettings, build_relay
-from programs.output.formats import format_of
-from programs.output.kinds import settings_of
-from programs.output.messages import Messages
-from programs.output.publisher import Publisher
-from programs.output.routing.router import Router
 
 #: messages to each broker
 _KAFKA, _RABBIT = 1_000_000, 60_000

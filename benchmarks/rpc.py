@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from actors.process.loop_thread import LoopThread
 from benchmarks._load import cpus
 from benchmarks._rpc_client import LIBRARIES, Client, connected
+from canal_group.actors.process.loop_thread import LoopThread
 
 _ROUNDS = 3
 #: calls of a round, back to back and paced

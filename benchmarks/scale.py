@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from conf.stream_settings import MergeSettings
-from merge.order.timeline import Timeline
-from merge.values.header import HEADER, WHOLE, HeaderRun
+from canal_group.conf.stream_settings import MergeSettings
+from canal_group.merge.order.timeline import Timeline
+from canal_group.merge.values.header import HEADER, WHOLE, HeaderRun
 
 SHARDS = (4, 16, 64, 256)
 #: transactions merged for each number of shards

@@ -29,12 +29,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.driver.instance import Instance
 from benchmarks._load import BULK_ROWS, NAME, SCHEMA, SHARDS, cpu_s, cpus, fill, peak_rss_mib, servers
 from benchmarks._pipeline import DESTINATION, OUTSTANDING, consumer, instance
+from canal_group.actors.driver.instance import Instance
 from canal_group.gateway.gateway_client import GatewayClient
-from merge.calls.consumers import Describe, Status
-from merge.errors import CanalGroupError
+from canal_group.merge.calls.consumers import Describe, Status
+from canal_group.merge.errors import CanalGroupError
 from playground.database.server_process import DatabaseServer
 
 _ROWS = 8_000_000

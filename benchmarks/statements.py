@@ -18,10 +18,10 @@ import tracemalloc
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from binlog.schema.catalog import Catalog
-from binlog.schema.named import named_in
-from binlog.schema.statement import ServerVersion, Statement
-from binlog.statements.statement_reader import read_control, read_statement
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.named import named_in
+from canal_group.binlog.schema.statement import ServerVersion, Statement
+from canal_group.binlog.statements.statement_reader import read_control, read_statement
 
 #: what no statement may exceed, also on a slow machine: ns a byte, and a multiple of its length
 CEILINGS = {"lexer_ns_max": 1_000, "grammar_ns_max": 5_000, "memory_max": 16}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from canal_group.client.batch import Batch
     from canal_group.client.client import connect
     from canal_group.client.consumer import Consumer
-    from merge.errors import (
+    from canal_group.merge.errors import (
         AccessDenied,
         AckOutOfOrder,
         CanalGroupError,
@@ -43,23 +43,23 @@ if TYPE_CHECKING:
         UnsupportedEvent,
         UsageError,
     )
-    from merge.values.position import GroupPosition, Position
-    from merge.values.skips.skip_mark import SkipMark
+    from canal_group.merge.values.position import GroupPosition, Position
+    from canal_group.merge.values.skips.skip_mark import SkipMark
 else:
     #: where names are that are no errors
     _MODULES = {
         "Batch": "canal_group.client.batch",
         "Consumer": "canal_group.client.consumer",
-        "GroupPosition": "merge.values.position",
-        "Position": "merge.values.position",
-        "SkipMark": "merge.values.skips.skip_mark",
+        "GroupPosition": "canal_group.merge.values.position",
+        "Position": "canal_group.merge.values.position",
+        "SkipMark": "canal_group.merge.values.skips.skip_mark",
         "connect": "canal_group.client.client",
     }
 
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(_MODULES.get(name, "merge.errors")), name)
+        value = getattr(import_module(_MODULES.get(name, "canal_group.merge.errors")), name)
         globals()[name] = value
         return value
 

@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 from canal_group.gateway.gateway_client import GatewayClient, fields
 from canal_group.gateway.operator_token import find_token
 from canal_group.gateway.tls import UNSAID, Tls
-from merge.calls import operators as calls
-from merge.calls.answer_type import read_answer
-from merge.calls.call import OperatorCall
-from merge.calls.consumers import Status
-from merge.errors import ServerUnavailable
-from merge.values.member import Policy
+from canal_group.merge.calls import operators as calls
+from canal_group.merge.calls.answer_type import read_answer
+from canal_group.merge.calls.call import OperatorCall
+from canal_group.merge.calls.consumers import Status
+from canal_group.merge.errors import ServerUnavailable
+from canal_group.merge.values.member import Policy
 
 __all__ = ["Operator", "Policy", "calls"]
 

@@ -19,7 +19,7 @@ from canal_group.client.batch import Batch
 from canal_group.client.consumer import Consumer
 from canal_group.client.range_rows import RangeRows
 from canal_group.extras import needed_by
-from merge.errors import UsageError
+from canal_group.merge.errors import UsageError
 
 with needed_by("canal_group.ray_data", "ray-data"):
     import ray.data

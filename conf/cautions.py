@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from conf.settings import InstanceSettings
-from merge.values.reach import is_loopback
+from canal_group.conf.settings import InstanceSettings
+from canal_group.merge.values.reach import is_loopback
 
 
 def cautions(instance: InstanceSettings) -> list[str]:

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from conf.listeners.admission import admitted
-from conf.sentence import in_a_sentence
-from conf.settings import InstanceSettings
-from conf.shard_settings import ShardSettings
-from merge.errors import ConfigError
+from canal_group.conf.listeners.admission import admitted
+from canal_group.conf.sentence import in_a_sentence
+from canal_group.conf.settings import InstanceSettings
+from canal_group.conf.shard_settings import ShardSettings
+from canal_group.merge.errors import ConfigError
 
 _APPEND = "The order of the shards ranks equal times: append new shards, and do not rearrange the others."
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conf.sentence import shown
-from conf.settings import InstanceSettings
+from canal_group.conf.sentence import shown
+from canal_group.conf.settings import InstanceSettings
 
 
 def describe(instance: InstanceSettings) -> dict[str, str]:

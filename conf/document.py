@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from conf.sentence import config_error, shown
+from canal_group.conf.sentence import config_error, shown
 
 _KEY_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
 

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from conf.changes import only_shards_differ
-from conf.load import load_instance
-from conf.sentence import config_error
-from conf.settings import InstanceSettings
-from merge.errors import ConfigError
+from canal_group.conf.changes import only_shards_differ
+from canal_group.conf.load import load_instance
+from canal_group.conf.sentence import config_error
+from canal_group.conf.settings import InstanceSettings
+from canal_group.merge.errors import ConfigError
 
 #: file name suffixes of instance files; other files in a folder are ignored
 SUFFIXES = frozenset({".yaml", ".yml"})

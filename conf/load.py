@@ -15,10 +15,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from conf.document import parse_document, read_document
-from conf.secret import EVERY_OWNER, Owner
-from conf.sentence import config_error, in_a_sentence, nearest, shown, unknown_key
-from conf.settings import InstanceSettings
+from canal_group.conf.document import parse_document, read_document
+from canal_group.conf.secret import EVERY_OWNER, Owner
+from canal_group.conf.sentence import config_error, in_a_sentence, nearest, shown, unknown_key
+from canal_group.conf.settings import InstanceSettings
 
 #: the presets, as canal names its four instance files
 PRESETS = ("memory", "file", "default", "group")
@@ -82,7 +82,7 @@ def load_preset(name: str, *, source: str = "settings") -> dict[str, Any]:
     if name not in PRESETS:
         expected = f"be a preset ({nearest(str(name), PRESETS)})"
         raise config_error(source, "preset", expected, f"is {shown(name)}")
-    text = files("conf").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+    text = files("canal_group.conf").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
     return parse_document(text, f"preset {name}")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import SecretStr, ValidationInfo
 
-from conf.value import is_variable, unfit
+from canal_group.conf.value import is_variable, unfit
 
 #: largest file of a secret, bytes
 FILE_BYTES_MAX = 64 << 10

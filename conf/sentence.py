@@ -13,8 +13,8 @@ from typing import get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from conf.value import UNFIT
-from merge.errors import CanalGroupError, ConfigError
+from canal_group.conf.value import UNFIT
+from canal_group.merge.errors import CanalGroupError, ConfigError
 
 _SHOWN_CHARACTERS_MAX = 60
 

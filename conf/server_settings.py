@@ -7,9 +7,9 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, model_validator
 
-from conf.secret import Owner, read_secret
-from conf.shard_settings import SslSettings
-from conf.value import (
+from canal_group.conf.secret import Owner, read_secret
+from canal_group.conf.shard_settings import SslSettings
+from canal_group.conf.value import (
     AnchoredPath,
     Count,
     ListenPort,
@@ -22,7 +22,7 @@ from conf.value import (
     ZookeeperPath,
     unfit,
 )
-from merge.well_known import PREFIX
+from canal_group.merge.well_known import PREFIX
 
 
 class TreeSettings(Settings):

@@ -10,12 +10,17 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from conf.listeners.canal_settings import CanalSettings
-from conf.listeners.gateway_settings import GatewaySettings
-from conf.server_settings import FILES_DESTINATION_MAX, CoordinationSettings, CursorSettings, RaySettings
-from conf.shard_add_settings import ShardAddSettings
-from conf.shard_settings import ShardSettings, Start, derive_server_id
-from conf.stream_settings import (
+from canal_group.conf.listeners.canal_settings import CanalSettings
+from canal_group.conf.listeners.gateway_settings import GatewaySettings
+from canal_group.conf.server_settings import (
+    FILES_DESTINATION_MAX,
+    CoordinationSettings,
+    CursorSettings,
+    RaySettings,
+)
+from canal_group.conf.shard_add_settings import ShardAddSettings
+from canal_group.conf.shard_settings import ShardSettings, Start, derive_server_id
+from canal_group.conf.stream_settings import (
     BatchSettings,
     ConsumerSettings,
     FilterSettings,
@@ -23,7 +28,7 @@ from conf.stream_settings import (
     ReaderSettings,
     StoreSettings,
 )
-from conf.value import Name, Settings, unfit
+from canal_group.conf.value import Name, Settings, unfit
 
 
 class InstanceSettings(Settings):

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from conf.value import AnchoredPath, Settings, Variable, unfit
+from canal_group.conf.value import AnchoredPath, Settings, Variable, unfit
 
 _LABEL = re.compile(r"[^\s*?:,/\[\]]+")
 #: the resolver takes a host whose last label matches for an address: "10.1", "0x7f.1"

@@ -17,10 +17,20 @@ from pydantic import (
     model_validator,
 )
 
-from conf.secret import Owner, read_secret
-from conf.value import AnchoredPath, Host, HostAndPort, Name, Port, Settings, Text, is_host_and_port, unfit
-from merge.errors import ConfigError
-from merge.values.start import SHARD_STARTS, SHARD_STARTS_IN_FILES, is_in_files, parse_shard_start
+from canal_group.conf.secret import Owner, read_secret
+from canal_group.conf.value import (
+    AnchoredPath,
+    Host,
+    HostAndPort,
+    Name,
+    Port,
+    Settings,
+    Text,
+    is_host_and_port,
+    unfit,
+)
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.values.start import SHARD_STARTS, SHARD_STARTS_IN_FILES, is_in_files, parse_shard_start
 
 
 def _text_of(value: object) -> object:
@@ -37,7 +47,7 @@ def _start(text: str) -> str:
     return text
 
 
-#: where to begin when no cursor exists, see `merge.values.start`
+#: where to begin when no cursor exists, see `canal_group.merge.values.start`
 Start: TypeAlias = Annotated[str, BeforeValidator(_text_of), AfterValidator(_start)]
 #: how a stream resumes: `file` by file and offset, on the same server only; `gtid` by the transactions it has
 #: read; `auto` by file and offset on the same server, by GTID on another; `time` as `auto`, and by commit

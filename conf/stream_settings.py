@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, SecretStr, ValidationInfo, model_validator
 
-from conf.filters.table_settings import TableSettings
-from conf.secret import Owner, read_secret
-from conf.value import (
+from canal_group.conf.filters.table_settings import TableSettings
+from canal_group.conf.secret import Owner, read_secret
+from canal_group.conf.value import (
     AnchoredPath,
     Count,
     PowerOfTwo,
@@ -20,8 +20,8 @@ from conf.value import (
     Text,
     unfit,
 )
-from merge.order.dead_shard import DeadShard, DeadShardKind
-from merge.values.commit_time import CommitTimeOf, CommitTimes
+from canal_group.merge.order.dead_shard import DeadShard, DeadShardKind
+from canal_group.merge.values.commit_time import CommitTimeOf, CommitTimes
 
 
 class RouteSettings(Settings):
@@ -108,7 +108,8 @@ class ReaderSettings(Settings):
     #: when a source with semi-synchronous replication is told that a transaction is safe here: never; when
     #: it is in the ring; when every client id's cursor is past it
     semi_sync: Annotated[Literal["off", "ring", "cursor"], BeforeValidator(_off)] = "off"
-    #: whether all readers of a source on this machine share one dump connection, see `binlog.dump_server`
+    #: whether all readers of a source on this machine share one dump connection, see
+    #: `canal_group.binlog.dump_server`
     share_dump: bool = False
     #: what the dump server retains for readers that are behind the others; the reader that starts it decides
     dump_window_bytes_max: Annotated[int, Field(ge=1 << 20)] = 64 << 20

@@ -14,10 +14,10 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from merge.rows.pattern import Pattern, PatternList
-from merge.rows.pattern_syntax import PatternSyntax
-from merge.rows.table_filter import split_patterns
-from merge.well_known import NAME
+from canal_group.merge.rows.pattern import Pattern, PatternList
+from canal_group.merge.rows.pattern_syntax import PatternSyntax
+from canal_group.merge.rows.table_filter import split_patterns
+from canal_group.merge.well_known import NAME
 
 #: `type` of the errors that `unfit` makes
 UNFIT = "unfit"

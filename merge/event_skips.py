@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from merge.errors import CanalGroupError, DefinitionContradicted, UsageError
-from merge.values.position import whole
-from merge.values.skips.skipped_event import SkippedEvent, Unit
+from canal_group.merge.errors import CanalGroupError, DefinitionContradicted, UsageError
+from canal_group.merge.values.position import whole
+from canal_group.merge.values.skips.skipped_event import SkippedEvent, Unit
 
 #: events of a destination that are kept
 SKIPS_MAX: Final = 1_000

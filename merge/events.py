@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from merge.calls.call import Call
-from merge.errors import CanalGroupError
-from merge.values.header import HeaderRun
-from merge.values.loss import Loss
-from merge.values.position import GroupPosition, Position
+from canal_group.merge.calls.call import Call
+from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.values.header import HeaderRun
+from canal_group.merge.values.loss import Loss
+from canal_group.merge.values.position import GroupPosition, Position
 
 C_co = TypeVar("C_co", bound=Call[Any], covariant=True)
 
@@ -104,7 +104,7 @@ class ShardFailed:
 
 @dataclass(frozen=True, slots=True)
 class Asked(Generic[C_co]):
-    """A consumer or an operator made a call, see `merge.calls`."""
+    """A consumer or an operator made a call, see `canal_group.merge.calls`."""
 
     number: int
     call: C_co

@@ -1,8 +1,8 @@
 """The group: the state machine that turns shards' headers into acknowledged batches.
 
-Only `handle(event)` changes its state; it returns what has to be done. `merge.order.stream` knows the shards
-and merges them, `merge.delivery.subscribers` knows who reads the merged log, and `merge.delivery.consumers`
-answers the consumers' calls. The group connects the three. Rules:
+Only `handle(event)` changes its state; it returns what has to be done. `canal_group.merge.order.stream` knows
+the shards and merges them, `canal_group.merge.delivery.subscribers` knows who reads the merged log, and
+`canal_group.merge.delivery.consumers` answers the consumers' calls. The group connects the three. Rules:
 
 1. There is one recovery: a *rewind*. Whenever a ring is lost, everything that is not acknowledged is
    forgotten and every shard is opened again at the oldest cursor, under a new generation.
@@ -17,14 +17,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from merge.calls.consumers import GetRange, Release, Unsubscribe
-from merge.calls.operators import GivePolicy, RemoveShard
-from merge.delivery.batch_limits import BatchLimits
-from merge.delivery.consumers import Consumers
-from merge.delivery.subscribers import Subscribers
-from merge.errors import CanalGroupError, PositionPurged, PositionRefused, UsageError
-from merge.event_skips import Stop
-from merge.events import (
+from canal_group.merge.calls.consumers import GetRange, Release, Unsubscribe
+from canal_group.merge.calls.operators import GivePolicy, RemoveShard
+from canal_group.merge.delivery.batch_limits import BatchLimits
+from canal_group.merge.delivery.consumers import Consumers
+from canal_group.merge.delivery.subscribers import Subscribers
+from canal_group.merge.errors import CanalGroupError, PositionPurged, PositionRefused, UsageError
+from canal_group.merge.event_skips import Stop
+from canal_group.merge.events import (
     Asked,
     ConsumerLeased,
     DdlNotSaved,
@@ -38,18 +38,18 @@ from merge.events import (
     Started,
     Ticked,
 )
-from merge.instructions import CloseShard, Instruction, Refuse, Reply
-from merge.order.ddl.policy import DdlPolicy
-from merge.order.ddl.rule import DdlRule
-from merge.order.dead_shard import DeadShard
-from merge.order.sort_order import SortOrder
-from merge.order.stream import Stream
-from merge.order.stream_status import describe_stream
-from merge.trace import trace
-from merge.values.chunk import TableName
-from merge.values.commit_time import CommitTimes
-from merge.values.loss import Purged
-from merge.values.member import Role
+from canal_group.merge.instructions import CloseShard, Instruction, Refuse, Reply
+from canal_group.merge.order.ddl.policy import DdlPolicy
+from canal_group.merge.order.ddl.rule import DdlRule
+from canal_group.merge.order.dead_shard import DeadShard
+from canal_group.merge.order.sort_order import SortOrder
+from canal_group.merge.order.stream import Stream
+from canal_group.merge.order.stream_status import describe_stream
+from canal_group.merge.trace import trace
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.commit_time import CommitTimes
+from canal_group.merge.values.loss import Purged
+from canal_group.merge.values.member import Role
 
 #: how long a position must stay purged before the clients that need it are set aside, microseconds; an
 #: address may lead to another server for a moment
@@ -58,7 +58,7 @@ PURGED_WAIT_US = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Settings of a group; `actors.group.wiring` makes them, and `conf` has their defaults."""
+    """Settings of a group; `canal_group.actors.group.wiring` makes them, and `conf` has their defaults."""
 
     destination: str
     #: names by shard_index
@@ -359,7 +359,7 @@ class Group:
         shard: str | None = None,
         table: TableName | None = None,
     ) -> dict[str, Any]:
-        """Return where a transaction is, see `merge.trace.trace`."""
+        """Return where a transaction is, see `canal_group.merge.trace.trace`."""
         return trace(self._stream, self._subscribers, gtid, read, shard, table)
 
     def validate(self) -> None:

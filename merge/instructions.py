@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from merge.errors import CanalGroupError
-from merge.values.loss import Loss
-from merge.values.position import GroupPosition, Position
+from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.values.loss import Loss
+from canal_group.merge.values.position import GroupPosition, Position
 
 
 @dataclass(frozen=True, slots=True)

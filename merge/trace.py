@@ -7,14 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from merge.delivery.subscriber import Subscriber
-from merge.delivery.subscribers import Subscribers
-from merge.errors import UsageError
-from merge.order.stream import Stream
-from merge.rows.table_filter import TableFilter
-from merge.values.chunk import TableName
-from merge.values.gtids.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet, parse_gtid_set
-from merge.values.header import Flag, Headers
+from canal_group.merge.delivery.subscriber import Subscriber
+from canal_group.merge.delivery.subscribers import Subscribers
+from canal_group.merge.errors import UsageError
+from canal_group.merge.order.stream import Stream
+from canal_group.merge.rows.table_filter import TableFilter
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.gtids.gtid import (
+    NO_GTIDS,
+    GtidSet,
+    MariaDbGtidSet,
+    MySqlGtidSet,
+    parse_gtid_set,
+)
+from canal_group.merge.values.header import Flag, Headers
 
 
 def trace(

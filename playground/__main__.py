@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from actors.process.log import LogFormat, LogLevel
+from canal_group.actors.process.log import LogFormat, LogLevel
+from canal_group.programs.command.cli import main
+from canal_group.programs.command.options import log_options
+from canal_group.programs.command.options.exit_code import ExitCode
+from canal_group.programs.demo.run import run_recorded
 from playground.database.engine import Engine
 from playground.options import DemoOptions
 from playground.run import run_servers
-from programs.command.cli import main
-from programs.command.options import log_options
-from programs.command.options.exit_code import ExitCode
-from programs.demo.run import run_recorded
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from actors.driver.instance import Instance
-from actors.http.service import HttpService, HttpSettings
-from conf.load import build_instance
-from conf.settings import InstanceSettings
+from canal_group.actors.driver.instance import Instance
+from canal_group.actors.http.service import HttpService, HttpSettings
+from canal_group.conf.load import build_instance
+from canal_group.conf.settings import InstanceSettings
+from canal_group.programs.demo.instance import DESTINATION, shard_name
+from canal_group.programs.demo.tables import WHITE, routes
 from playground.database.secret_file import secret_file
 from playground.database.server_process import CANAL_PASSWORD, CANAL_USER, DatabaseServer
-from programs.demo.instance import DESTINATION, shard_name
-from programs.demo.tables import WHITE, routes
 
 
 def settings_for(servers: Sequence[DatabaseServer], folder: Path) -> InstanceSettings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from actors.process.log import LogLevel
+from canal_group.actors.process.log import LogLevel
 from playground.database.engine import Engine
 
 

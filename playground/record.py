@@ -15,16 +15,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from canal_group.programs.demo.instance import shard_name
+from canal_group.programs.demo.recorded_shards import FOLDER, RECORD
+from canal_group.programs.demo.replica import Rows
+from canal_group.programs.demo.written import Record
 from playground.database.engine import Engine
 from playground.database.server_process import DatabaseServer
 from playground.database.servers import make, start_all
 from playground.load.held import read_tables
 from playground.load.workload import Workload
 from playground.load.writer import Writer, prepare
-from programs.demo.instance import shard_name
-from programs.demo.recorded_shards import FOLDER, RECORD
-from programs.demo.replica import Rows
-from programs.demo.written import Record
 
 _SHARDS: Final = 4
 #: small transactions of each shard: its files stay well below 100 kB

@@ -7,7 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 
-from merge.errors import CanalGroupError, ConfigError
+from canal_group.merge.errors import CanalGroupError, ConfigError
+from canal_group.programs.demo.instance import running, shard_name
+from canal_group.programs.demo.interrupts import Interrupts
+from canal_group.programs.demo.progress import Progress
+from canal_group.programs.demo.proof import Findings, prove
+from canal_group.programs.demo.report import DemoReport
+from canal_group.programs.demo.run import read, reading_of, report_of, run
 from playground.database.server_process import DatabaseServer, ServerFailedError, ServerMissingError
 from playground.database.servers import make, start_all
 from playground.instance import page_of, settings_for
@@ -15,16 +21,10 @@ from playground.load.held import read_tables
 from playground.load.workload import Workload
 from playground.load.writer import Writer, prepare
 from playground.options import DemoOptions
-from programs.demo.instance import running, shard_name
-from programs.demo.interrupts import Interrupts
-from programs.demo.progress import Progress
-from programs.demo.proof import Findings, prove
-from programs.demo.report import DemoReport
-from programs.demo.run import read, reading_of, report_of, run
 
 
 def run_servers(options: DemoOptions) -> DemoReport:
-    """Run a demo of servers; as `programs.demo.run.run`.
+    """Run a demo of servers; as `canal_group.programs.demo.run.run`.
 
     Raises:
         ConfigError: a database server is not installed and cannot be had.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 
 from canal_group.extras import MissingExtraError, needed_by
-from programs.command.options.exit_code import ExitCode
+from canal_group.programs.command.options.exit_code import ExitCode
 
 
 def main() -> None:
     """Run a command line; exits with an `ExitCode`."""
     try:
         with needed_by("canal-group"):
-            from programs.command.cli import main as command_line
+            from canal_group.programs.command.cli import main as command_line
 
             command_line()
     except MissingExtraError as error:

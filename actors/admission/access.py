@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from hmac import compare_digest
 
-from merge.errors import AccessDenied
+from canal_group.merge.errors import AccessDenied
 
 
 @dataclass(frozen=True, slots=True)

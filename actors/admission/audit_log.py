@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from merge.calls.call import Call
-from merge.errors import CanalGroupError, ServerUnavailable
+from canal_group.merge.calls.call import Call
+from canal_group.merge.errors import CanalGroupError, ServerUnavailable
 
 #: bytes at which the file is moved aside; one earlier file is kept
 FILE_BYTES_MAX = 16 << 20

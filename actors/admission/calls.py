@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from merge.errors import ServerUnavailable
+from canal_group.merge.errors import ServerUnavailable
 
 #: questions to sources and shards that are answered at once, such as where a transaction is: of one caller,
 #: and of all together

@@ -23,9 +23,9 @@ from ipaddress import ip_address
 from typing import TypeAlias
 from urllib.parse import unquote
 
-from actors.admission.held_connections import HeldConnections
-from actors.process.clock import clock_s
-from conf.listeners.connection_bounds import ConnectionBounds
+from canal_group.actors.admission.held_connections import HeldConnections
+from canal_group.actors.process.clock import clock_s
+from canal_group.conf.listeners.connection_bounds import ConnectionBounds
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ipaddress import IPv6Network, ip_address
 from typing import Final
 
-from actors.process.clock import clock_s
+from canal_group.actors.process.clock import clock_s
 
 #: how long a login waits after one that failed, seconds; each further one doubles it
 FIRST_S: Final = 0.1

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from merge.errors import ConfigError
-from merge.tls import TlsFileUnusable, server_context
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.tls import TlsFileUnusable, server_context
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from typing import Any
 
 from pyarrow import flight
 
-from actors.admission.access import Grant, Grants
-from actors.admission.calls import Calls
+from canal_group.actors.admission.access import Grant, Grants
+from canal_group.actors.admission.calls import Calls
 
 _NAME = "token"
 

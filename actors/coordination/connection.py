@@ -27,11 +27,11 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol.serialization import Connect
 
+from canal_group.merge.errors import ConfigError, CoordinatorUnavailable
+from canal_group.merge.values.epoch import fenced
 from canal_group.zookeeper.client import acl_of, new_client, translated
 from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
 from canal_group.zookeeper.tree import Tree
-from merge.errors import ConfigError, CoordinatorUnavailable
-from merge.values.epoch import fenced
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Refused(Exception):  # noqa: N818 - not a failure: an outcome that the cal
 class Connection:
     """A session with translated errors, and writes that only the current epoch can make.
 
-    Safe to use from several threads. Implements `actors.meta.zookeeper.FencedNodes`.
+    Safe to use from several threads. Implements `canal_group.actors.meta.zookeeper.FencedNodes`.
 
     Args:
         hosts: "host:port,host:port", optionally followed by a chroot.

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from actors.coordination.connection import Connection
-from actors.ports import ConsumerLease
-from merge.errors import ConsumerActive
+from canal_group.actors.coordination.connection import Connection
+from canal_group.actors.ports import ConsumerLease
+from canal_group.merge.errors import ConsumerActive
 
 
 class ConsumerNodes:

@@ -20,8 +20,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from actors.process.durable import PRIVATE, PRIVATE_FOLDER, make_folder, others_may_write, replace_file
-from merge.errors import ConfigError, CoordinatorUnavailable
+from canal_group.actors.process.durable import (
+    PRIVATE,
+    PRIVATE_FOLDER,
+    make_folder,
+    others_may_write,
+    replace_file,
+)
+from canal_group.merge.errors import ConfigError, CoordinatorUnavailable
 
 HOST = "127.0.0.1"
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"

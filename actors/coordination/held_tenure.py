@@ -6,8 +6,8 @@ import logging
 import threading
 from collections.abc import Callable
 
-from merge.errors import CoordinatorUnavailable
-from merge.values.epoch import Tenure
+from canal_group.merge.errors import CoordinatorUnavailable
+from canal_group.merge.values.epoch import Tenure
 
 _log = logging.getLogger(__name__)
 

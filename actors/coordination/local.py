@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from actors.ports import ConsumerLease, ServerSeen
-from actors.process.durable import make_folder, open_lock, replace_file
+from canal_group.actors.ports import ConsumerLease, ServerSeen
+from canal_group.actors.process.durable import make_folder, open_lock, replace_file
+from canal_group.merge.errors import ConfigError, CoordinatorUnavailable, UsageError
+from canal_group.merge.values.epoch import Tenure
+from canal_group.merge.well_known import NAME
 from canal_group.zookeeper.stop_mark import StopMark
-from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
-from merge.values.epoch import Tenure
-from merge.well_known import NAME
 
 #: 2026-01-01T00:00:00Z in seconds since 1970; epochs in memory count from here, and stay below 2**31 until
 #: 2094
@@ -65,7 +65,7 @@ class LocalCoordinator:
     as long as the machine's clock does not step back and a process takes fewer epochs than it lives seconds.
     Guarantees nothing across machines: file locks of network file systems differ.
 
-    Implements `actors.ports.Coordinator`.
+    Implements `canal_group.actors.ports.Coordinator`.
 
     Args:
         destination: name of the destination, from which the files' names are made.

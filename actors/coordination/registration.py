@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from actors.coordination.connection import Connection
-from actors.coordination.consumer_nodes import parsed
-from actors.ports import ServerSeen
+from canal_group.actors.coordination.connection import Connection
+from canal_group.actors.coordination.consumer_nodes import parsed
+from canal_group.actors.ports import ServerSeen
 from canal_group.zookeeper.tree import Tree
 
 #: servers that stand by of which a status tells

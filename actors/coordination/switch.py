@@ -7,14 +7,14 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from actors.coordination.connection import Connection, Refused
-from actors.coordination.local import stop_file
-from actors.process.durable import PUBLIC, make_folder, replace_file
+from canal_group.actors.coordination.connection import Connection, Refused
+from canal_group.actors.coordination.local import stop_file
+from canal_group.actors.process.durable import PUBLIC, make_folder, replace_file
+from canal_group.merge.errors import ConfigError, CoordinatorUnavailable
+from canal_group.merge.well_known import PREFIX
 from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
 from canal_group.zookeeper.stop_mark import StopMark
 from canal_group.zookeeper.tree import Tree
-from merge.errors import ConfigError, CoordinatorUnavailable
-from merge.well_known import PREFIX
 
 #: seconds between two looks at whether a stopped destination is still served
 _POLL_S = 0.05

@@ -17,19 +17,19 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from actors.coordination.connection import Connection, Refused
-from actors.coordination.consumer_nodes import ConsumerNodes, parsed, to_json
-from actors.coordination.held_tenure import HeldTenure
-from actors.coordination.registration import Registration
-from actors.ports import ConsumerLease, Host, ServerSeen, Thread
-from actors.process.host import OS_HOST
+from canal_group.actors.coordination.connection import Connection, Refused
+from canal_group.actors.coordination.consumer_nodes import ConsumerNodes, parsed, to_json
+from canal_group.actors.coordination.held_tenure import HeldTenure
+from canal_group.actors.coordination.registration import Registration
+from canal_group.actors.ports import ConsumerLease, Host, ServerSeen, Thread
+from canal_group.actors.process.host import OS_HOST
+from canal_group.merge.errors import CanalGroupError, CoordinatorUnavailable, UsageError
+from canal_group.merge.values.epoch import Tenure, fenced
+from canal_group.merge.well_known import PREFIX
 from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
 from canal_group.zookeeper.server_state import gateway_of, registered_server, running_server
 from canal_group.zookeeper.stop_mark import StopMark
 from canal_group.zookeeper.tree import Tree
-from merge.errors import CanalGroupError, CoordinatorUnavailable, UsageError
-from merge.values.epoch import Tenure, fenced
-from merge.well_known import PREFIX
 
 _log = logging.getLogger(__name__)
 
@@ -47,9 +47,9 @@ class ZooKeeperCoordinator:
     once a newer epoch exists. Does not guarantee that a delivery which passed `check_active` arrives before
     the next server is elected.
 
-    Implements `actors.ports.Coordinator`. A fenced coordinator may campaign again, and then waits until the
-    active server ends. One that was replaced by a newer incarnation of its own server may not. The cursor
-    store shares the session through `connection` and its `tree`.
+    Implements `canal_group.actors.ports.Coordinator`. A fenced coordinator may campaign again, and then waits
+    until the active server ends. One that was replaced by a newer incarnation of its own server may not. The
+    cursor store shares the session through `connection` and its `tree`.
 
     Args:
         hosts: "host:port,host:port" of the ZooKeeper servers, optionally followed by a chroot.

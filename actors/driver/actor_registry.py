@@ -17,12 +17,12 @@ from typing import Any
 import ray
 from ray.actor import ActorHandle
 
-from actors.transport.ray_errors import translated
-from conf.changes import shard_changes
-from conf.settings import InstanceSettings
-from conf.shard_settings import ShardSettings
-from merge.calls.operators import RemoveShard
-from merge.errors import CanalGroupError, ServerUnavailable, UsageError
+from canal_group.actors.transport.ray_errors import translated
+from canal_group.conf.changes import shard_changes
+from canal_group.conf.settings import InstanceSettings
+from canal_group.conf.shard_settings import ShardSettings
+from canal_group.merge.calls.operators import RemoveShard
+from canal_group.merge.errors import CanalGroupError, ServerUnavailable, UsageError
 
 _log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from typing import Any
 from ray._private import worker
 from ray._private.ray_constants import LOG_PREFIX_EVENT_SUMMARY
 
-from actors.process.log import origin_of
-from actors.process.log_line import record_of
+from canal_group.actors.process.log import origin_of
+from canal_group.actors.process.log_line import record_of
 
 #: the function by which Ray prints what actors, and raylets, have to say; ours replaces it
 _PRINTS = "print_to_stdstream"

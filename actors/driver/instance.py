@@ -1,4 +1,7 @@
-"""An instance that was launched: its actors, and what was started for them; see `actors.driver.launch`."""
+"""An instance that was launched: its actors, and what was started for them.
+
+See `canal_group.actors.driver.launch`.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from ray import ObjectRef
 from ray.actor import ActorHandle
 from ray.util.placement_group import PlacementGroup, remove_placement_group
 
-from actors.coordination.embedded import EmbeddedZooKeeper
-from actors.driver.actor_registry import ActorRegistry
-from actors.driver.zookeepers import ZooKeepers
-from actors.gateway.address import Addresses, GatewayAddress
-from conf.settings import InstanceSettings
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.actors.driver.actor_registry import ActorRegistry
+from canal_group.actors.driver.zookeepers import ZooKeepers
+from canal_group.actors.gateway.address import Addresses, GatewayAddress
+from canal_group.conf.settings import InstanceSettings
 
 _log = logging.getLogger(__name__)
 

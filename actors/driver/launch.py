@@ -16,27 +16,27 @@ from ray.exceptions import GetTimeoutError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
-from actors.admission.calls import ALL_QUESTIONS_MAX, QUESTIONS_MAX
-from actors.admission.gateway_tls import GatewayTls
-from actors.coordination.embedded import EmbeddedZooKeeper
-from actors.driver import local_ray
-from actors.driver.actor_registry import ActorRegistry
-from actors.driver.instance import Instance
-from actors.driver.zookeepers import ZooKeepers
-from actors.gateway.address import Addresses, GatewayAddress, ReservedAddress
-from actors.gateway.canal.login import CanalLogin
-from actors.gateway.canal.wiring import CanalWiring
-from actors.gateway.gateway import Gateway, GatewayWiring
-from actors.group import wiring
-from actors.group.group import GroupActor
-from actors.process.log import ActorLog, LogLevel
-from actors.shard.shard import ShardActor
-from actors.shard.wiring import shard_wiring
-from conf.listeners.canal_settings import CanalBounds
-from conf.listeners.gateway_settings import GatewayBounds
-from conf.settings import InstanceSettings
-from conf.shard_settings import ShardSettings
-from merge.errors import ConfigError, ServerUnavailable
+from canal_group.actors.admission.calls import ALL_QUESTIONS_MAX, QUESTIONS_MAX
+from canal_group.actors.admission.gateway_tls import GatewayTls
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.actors.driver import local_ray
+from canal_group.actors.driver.actor_registry import ActorRegistry
+from canal_group.actors.driver.instance import Instance
+from canal_group.actors.driver.zookeepers import ZooKeepers
+from canal_group.actors.gateway.address import Addresses, GatewayAddress, ReservedAddress
+from canal_group.actors.gateway.canal.login import CanalLogin
+from canal_group.actors.gateway.canal.wiring import CanalWiring
+from canal_group.actors.gateway.gateway import Gateway, GatewayWiring
+from canal_group.actors.group import wiring
+from canal_group.actors.group.group import GroupActor
+from canal_group.actors.process.log import ActorLog, LogLevel
+from canal_group.actors.shard.shard import ShardActor
+from canal_group.actors.shard.wiring import shard_wiring
+from canal_group.conf.listeners.canal_settings import CanalBounds
+from canal_group.conf.listeners.gateway_settings import GatewayBounds
+from canal_group.conf.settings import InstanceSettings
+from canal_group.conf.shard_settings import ShardSettings
+from canal_group.merge.errors import ConfigError, ServerUnavailable
 
 #: CPUs that the bundle of a shard reserves: almost none, so that any number of shards fits
 SHARD_CPUS = 0.001

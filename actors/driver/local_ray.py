@@ -15,9 +15,9 @@ import ray
 from ray._private import ray_constants
 from ray.job_config import JobConfig
 
-from actors.driver.forwarded_log import forward_log
-from actors.driver.ray_private import private_folder, require_token
 from canal_group import malloc_tuning
+from canal_group.actors.driver.forwarded_log import forward_log
+from canal_group.actors.driver.ray_private import private_folder, require_token
 
 LOOPBACK = "127.0.0.1"
 
@@ -30,7 +30,8 @@ def start(namespace: str, num_cpus: int | None = None, *, forward: bool = False)
     Args:
         namespace: where its actors' names stand.
         num_cpus: CPUs it may plan with; None: all of the machine's.
-        forward: whether the actors' lines are logged here, too, see `actors.driver.forwarded_log`.
+        forward: whether the actors' lines are logged here, too, see
+            `canal_group.actors.driver.forwarded_log`.
     """
     require_token()
     _listen(forward)
@@ -57,7 +58,8 @@ def join(address: str, namespace: str, *, forward: bool = False) -> None:
     Args:
         address: "host:port" of its head, or "auto" for the one that was started on this machine last.
         namespace: where our actors' names stand.
-        forward: whether the actors' lines are logged here, too, see `actors.driver.forwarded_log`.
+        forward: whether the actors' lines are logged here, too, see
+            `canal_group.actors.driver.forwarded_log`.
     """
     _listen(forward)
     logging.getLogger("ray").setLevel(logging.WARNING)

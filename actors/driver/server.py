@@ -9,15 +9,15 @@ from typing import Any, Self
 
 import ray
 
-from actors.admission.audit_log import AuditLog
-from actors.driver.instance import Instance, close_groups
-from actors.driver.launch import join_ray, launch
-from actors.driver.zookeepers import ZooKeepers
-from actors.process.log import LogLevel
-from conf.cautions import cautions
-from conf.folder import Found, changes
-from conf.settings import InstanceSettings
-from merge.errors import CanalGroupError, ConfigError, RetryableError
+from canal_group.actors.admission.audit_log import AuditLog
+from canal_group.actors.driver.instance import Instance, close_groups
+from canal_group.actors.driver.launch import join_ray, launch
+from canal_group.actors.driver.zookeepers import ZooKeepers
+from canal_group.actors.process.log import LogLevel
+from canal_group.conf.cautions import cautions
+from canal_group.conf.folder import Found, changes
+from canal_group.conf.settings import InstanceSettings
+from canal_group.merge.errors import CanalGroupError, ConfigError, RetryableError
 
 _log = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from actors.coordination.embedded import EmbeddedZooKeeper
-from conf.server_settings import EmbeddedSettings
-from merge.errors import ConfigError
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.conf.server_settings import EmbeddedSettings
+from canal_group.merge.errors import ConfigError
 
 #: ticks in the session timeout that an instance asks for; a server allows 2 to 20
 _TICKS_PER_SESSION = 5

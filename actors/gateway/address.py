@@ -12,12 +12,12 @@ import logging
 import socket
 from typing import Self
 
+from canal_group.conf.listeners.canal_settings import CanalSettings
+from canal_group.conf.listeners.gateway_settings import GatewaySettings
+from canal_group.conf.settings import InstanceSettings
 from canal_group.gateway.operator_token import OperatorToken
-from conf.listeners.canal_settings import CanalSettings
-from conf.listeners.gateway_settings import GatewaySettings
-from conf.settings import InstanceSettings
-from merge.errors import ConfigError
-from merge.values.reach import is_every_address
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.values.reach import is_every_address
 
 _log = logging.getLogger(__name__)
 

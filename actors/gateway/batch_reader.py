@@ -14,19 +14,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from actors.gateway.joined_schemas import JoinedSchemas
-from actors.store.rows import Selection
-from actors.transport.row_client import RowClient
-from actors.transport.row_server import RowAddress
-from actors.transport.row_ticket import RowTicket
-from merge.calls.batch import Batch
-from merge.errors import CanalGroupError, UsageError
-from merge.rows.assemble import BatchRows, ShardRows
-from merge.rows.canal.entries import entries, messages
-from merge.rows.envelope import envelope
-from merge.rows.table_filter import TableFilter
-from merge.values.chunk import TableName
-from merge.values.header import Flag, Headers
+from canal_group.actors.gateway.joined_schemas import JoinedSchemas
+from canal_group.actors.store.rows import Selection
+from canal_group.actors.transport.row_client import RowClient
+from canal_group.actors.transport.row_server import RowAddress
+from canal_group.actors.transport.row_ticket import RowTicket
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.errors import CanalGroupError, UsageError
+from canal_group.merge.rows.assemble import BatchRows, ShardRows
+from canal_group.merge.rows.canal.entries import entries, messages
+from canal_group.merge.rows.envelope import envelope
+from canal_group.merge.rows.table_filter import TableFilter
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.header import Flag, Headers
 
 #: batches whose headers are cached, so that reading their rows needs no request to the group
 PLANS_MAX = 128
@@ -124,7 +124,7 @@ class BatchReader:
         *,
         definitions: bool = False,
     ) -> pa.Table:
-        """Return all tables' changes that the filter wants, of a part; see `merge.rows.envelope`.
+        """Return all tables' changes that the filter wants, of a part; see `canal_group.merge.rows.envelope`.
 
         Shards send only these.
 
@@ -145,7 +145,9 @@ class BatchReader:
         rows_max: int = 0,
         part: Part = WHOLE,
     ) -> pa.Table:
-        """Return canal's entries of what the filter wants, of a part; see `merge.rows.canal.entries`.
+        """Return canal's entries of what the filter wants, of a part.
+
+        See `canal_group.merge.rows.canal.entries`.
 
         Raises:
             ConfigError: the filter cannot be used.
@@ -178,7 +180,7 @@ class BatchReader:
         part: Part = WHOLE,
         schema_only: bool = False,
     ) -> pa.Table:
-        """Return one table's changes, of a part, with the wanted columns; see `merge.rows.typed`.
+        """Return one table's changes, of a part, with the wanted columns; see `canal_group.merge.rows.typed`.
 
         With `schema_only` the table has the columns of these changes and no rows; shards send none.
         """

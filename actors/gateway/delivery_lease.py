@@ -12,8 +12,8 @@ from concurrent.futures import Future
 
 import pyarrow as pa
 
-from actors.process.clock import clock_s
-from merge.errors import ServerUnavailable
+from canal_group.actors.process.clock import clock_s
+from canal_group.merge.errors import ServerUnavailable
 
 #: longest duration of a lease, seconds; an orderly hand-over may come before the epoch's end
 DELIVERY_LEASE_S = 1.0

@@ -25,36 +25,36 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import flight
 
-from actors.admission.access import Grant, Grants
-from actors.admission.audit_log import AuditLog, audited
-from actors.admission.calls import ALL_QUESTIONS_MAX, QUESTIONS_MAX, Calls
-from actors.admission.connection_guard import ConnectionGuard
-from actors.admission.gateway_tls import GatewayTls
-from actors.admission.token_middleware import TokenMiddleware, grant_of
-from actors.gateway.batch_reader import BatchReader, Part
-from actors.gateway.canal.packets import COUNTED as CANAL_PACKETS
-from actors.gateway.canal.server import CanalServer
-from actors.gateway.canal.service import CanalService
-from actors.gateway.canal.wiring import CanalWiring
-from actors.gateway.delivery_lease import DeliveryLease
-from actors.gateway.gateway_counters import GatewayCounters
-from actors.gateway.group_handle import GroupHandle
-from actors.gateway.joined_schemas import JoinedSchemas
-from actors.gateway.operator_requests import OperatorRequests
-from actors.gateway.requests import Requests, seen_by
-from actors.gateway.shard_actors import ShardActors
-from actors.process.imports import freeze_imports
-from actors.process.log import ActorLog
-from actors.store.rows import Payload
-from actors.transport.flight_errors import flight_error, refusal
-from actors.transport.shared_memory_server import Offer, SharedMemoryServer
-from conf.listeners.gateway_settings import GatewayBounds
-from merge.calls.body import call_of
-from merge.calls.call import CALLS, Call, Right
-from merge.calls.consumers import Get, OpenSharedMemory, Plan, Status
-from merge.calls.operators import Operation
-from merge.calls.values import client_id, whole
-from merge.errors import UsageError
+from canal_group.actors.admission.access import Grant, Grants
+from canal_group.actors.admission.audit_log import AuditLog, audited
+from canal_group.actors.admission.calls import ALL_QUESTIONS_MAX, QUESTIONS_MAX, Calls
+from canal_group.actors.admission.connection_guard import ConnectionGuard
+from canal_group.actors.admission.gateway_tls import GatewayTls
+from canal_group.actors.admission.token_middleware import TokenMiddleware, grant_of
+from canal_group.actors.gateway.batch_reader import BatchReader, Part
+from canal_group.actors.gateway.canal.packets import COUNTED as CANAL_PACKETS
+from canal_group.actors.gateway.canal.server import CanalServer
+from canal_group.actors.gateway.canal.service import CanalService
+from canal_group.actors.gateway.canal.wiring import CanalWiring
+from canal_group.actors.gateway.delivery_lease import DeliveryLease
+from canal_group.actors.gateway.gateway_counters import GatewayCounters
+from canal_group.actors.gateway.group_handle import GroupHandle
+from canal_group.actors.gateway.joined_schemas import JoinedSchemas
+from canal_group.actors.gateway.operator_requests import OperatorRequests
+from canal_group.actors.gateway.requests import Requests, seen_by
+from canal_group.actors.gateway.shard_actors import ShardActors
+from canal_group.actors.process.imports import freeze_imports
+from canal_group.actors.process.log import ActorLog
+from canal_group.actors.store.rows import Payload
+from canal_group.actors.transport.flight_errors import flight_error, refusal
+from canal_group.actors.transport.shared_memory_server import Offer, SharedMemoryServer
+from canal_group.conf.listeners.gateway_settings import GatewayBounds
+from canal_group.merge.calls.body import call_of
+from canal_group.merge.calls.call import CALLS, Call, Right
+from canal_group.merge.calls.consumers import Get, OpenSharedMemory, Plan, Status
+from canal_group.merge.calls.operators import Operation
+from canal_group.merge.calls.values import client_id, whole
+from canal_group.merge.errors import UsageError
 
 #: as which streams of rows are counted
 ROWS = "rows"
@@ -247,7 +247,10 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
 
 
 class Gateway:
-    """The Flight server in an actor of its own; a plain class that `actors.driver.launch` makes an actor."""
+    """The Flight server in an actor of its own.
+
+    A plain class that `canal_group.actors.driver.launch` makes an actor.
+    """
 
     def __init__(
         self, wiring: GatewayWiring, group: str, shard_actors: str, shards: Sequence[str], log: ActorLog

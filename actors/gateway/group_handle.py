@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 import ray
 from ray.actor import ActorHandle
 
-from actors.gateway.delivery_lease import DeliveryLease
-from actors.process.loop_thread import LoopThread
-from actors.transport.ray_errors import translated
-from actors.transport.rpc_client import KeptRpcClient
-from actors.transport.rpc_wire import RpcAddress
-from merge.calls.call import Call
-from merge.calls.consumers import Confirm
-from merge.errors import CanalGroupError
+from canal_group.actors.gateway.delivery_lease import DeliveryLease
+from canal_group.actors.process.loop_thread import LoopThread
+from canal_group.actors.transport.ray_errors import translated
+from canal_group.actors.transport.rpc_client import KeptRpcClient
+from canal_group.actors.transport.rpc_wire import RpcAddress
+from canal_group.merge.calls.call import Call
+from canal_group.merge.calls.consumers import Confirm
+from canal_group.merge.errors import CanalGroupError
 
 R = TypeVar("R")
 

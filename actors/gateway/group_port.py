@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar
 
-from merge.calls.call import Call
+from canal_group.merge.calls.call import Call
 
 R = TypeVar("R")
 

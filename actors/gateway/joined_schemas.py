@@ -2,7 +2,7 @@
 
 A batch may have rows of some shards only, and of old versions only. So that its columns do not come and go, a
 typed table has also the columns that other shards' tables have, and those of versions that were delivered
-before: see `merge.rows.joined`.
+before: see `canal_group.merge.rows.joined`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTime
 from typing import Any, Final, Literal
 
-from actors.process.stranger_log import stranger_log
-from merge.errors import CanalGroupError, SchemaMismatch
-from merge.rows.assemble import BatchRows
-from merge.rows.chosen_types import ChosenTypes
-from merge.rows.joined import Definition
-from merge.rows.typed import definition, typed
-from merge.values.chunk import TableName
+from canal_group.actors.process.stranger_log import stranger_log
+from canal_group.merge.errors import CanalGroupError, SchemaMismatch
+from canal_group.merge.rows.assemble import BatchRows
+from canal_group.merge.rows.chosen_types import ChosenTypes
+from canal_group.merge.rows.joined import Definition
+from canal_group.merge.rows.typed import definition, typed
+from canal_group.merge.values.chunk import TableName
 
 #: tables whose versions are kept; the one that was read longest ago goes first
 TABLES_MAX: Final = 4_096
@@ -81,12 +81,12 @@ class JoinedSchemas:
         columns: Collection[str] | None,
         added: Collection[str] | None,
     ) -> Any:
-        """Return one table's changes with the joined schema; see `merge.rows.typed.typed`.
+        """Return one table's changes with the joined schema; see `canal_group.merge.rows.typed.typed`.
 
         Who names columns has a schema of its own, and gets only those that the rows at hand have.
 
         Raises:
-            SchemaMismatch: as `merge.rows.typed.typed`.
+            SchemaMismatch: as `canal_group.merge.rows.typed.typed`.
             ServerUnavailable: the group does not answer.
         """
         definitions = self._definitions(name, rows) if columns is None and added is None else []

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from actors.gateway.group_port import GroupPort
-from actors.gateway.shard_actors import ShardActors
-from actors.gateway.shard_questions import ShardQuestions
-from merge.calls.call import Call
-from merge.calls.consumers import (
+from canal_group.actors.gateway.group_port import GroupPort
+from canal_group.actors.gateway.shard_actors import ShardActors
+from canal_group.actors.gateway.shard_questions import ShardQuestions
+from canal_group.merge.calls.call import Call
+from canal_group.merge.calls.consumers import (
     Locate,
     Outstanding,
     Release,
@@ -23,7 +23,7 @@ from merge.calls.consumers import (
     SubscribeAt,
     Unsubscribe,
 )
-from merge.calls.operators import (
+from canal_group.merge.calls.operators import (
     AddShard,
     ChooseType,
     GivePolicy,
@@ -40,14 +40,14 @@ from merge.calls.operators import (
     TraceKey,
     TraceRead,
 )
-from merge.calls.resume import Resume
-from merge.errors import UsageError
-from merge.rows.chosen_types import parse_type
-from merge.rows.row_key import RowKey
-from merge.trace import single
-from merge.values.chunk import TableName
-from merge.values.gtids.gtid import parse_gtid_set
-from merge.values.position import GroupPosition
+from canal_group.merge.calls.resume import Resume
+from canal_group.merge.errors import UsageError
+from canal_group.merge.rows.chosen_types import parse_type
+from canal_group.merge.rows.row_key import RowKey
+from canal_group.merge.trace import single
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.gtids.gtid import parse_gtid_set
+from canal_group.merge.values.position import GroupPosition
 
 #: holder of a client id while an operator changes its subscription
 HOLDER = "an operator"

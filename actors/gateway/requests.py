@@ -10,13 +10,13 @@ from base64 import b64encode
 from dataclasses import replace
 from typing import Any
 
-from actors.admission.access import Grant
-from actors.gateway.batch_reader import BatchReader
-from actors.gateway.group_handle import GroupHandle
-from actors.gateway.operator_requests import OperatorRequests
-from merge.calls.batch import Batch
-from merge.calls.call import Call
-from merge.calls.consumers import (
+from canal_group.actors.admission.access import Grant
+from canal_group.actors.gateway.batch_reader import BatchReader
+from canal_group.actors.gateway.group_handle import GroupHandle
+from canal_group.actors.gateway.operator_requests import OperatorRequests
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.calls.call import Call
+from canal_group.merge.calls.consumers import (
     Ack,
     Describe,
     Get,
@@ -29,10 +29,10 @@ from merge.calls.consumers import (
     Touch,
     Unsubscribe,
 )
-from merge.errors import ServerUnavailable
-from merge.rows.table_filter import TableFilter
-from merge.values.offset_range import order_of
-from merge.values.position import GroupPosition, Position
+from canal_group.merge.errors import ServerUnavailable
+from canal_group.merge.rows.table_filter import TableFilter
+from canal_group.merge.values.offset_range import order_of
+from canal_group.merge.values.position import GroupPosition, Position
 
 #: subscriptions whose filter is kept; those of others are asked for again
 FILTERS_MAX = 1_024

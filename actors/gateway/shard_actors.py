@@ -9,9 +9,9 @@ from typing import Any
 import ray
 from ray.actor import ActorHandle
 
-from actors.transport.ray_errors import translated
-from actors.transport.row_server import RowAddress
-from merge.errors import CanalGroupError, ShardUnavailable
+from canal_group.actors.transport.ray_errors import translated
+from canal_group.actors.transport.row_server import RowAddress
+from canal_group.merge.errors import CanalGroupError, ShardUnavailable
 
 #: how long a shard may take to tell its state, seconds
 STATUS_TIMEOUT_S = 10.0

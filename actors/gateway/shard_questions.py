@@ -8,18 +8,18 @@ from typing import Any
 import pyarrow as pa
 import ray
 
-from actors.gateway.group_handle import CALL_TIMEOUT_S
-from actors.gateway.group_port import GroupPort
-from actors.gateway.shard_actors import ShardActors
-from actors.transport.ray_errors import translated
-from merge.calls.consumers import ColumnTypes
-from merge.errors import ServerUnavailable, UsageError
-from merge.rows.chosen_types import ChosenTypes
-from merge.rows.joined import Definition, conflicts, joined, types_by_shard
-from merge.rows.row_key import RowKey
-from merge.values.chunk import TableName
-from merge.values.position import GroupPosition, Position
-from merge.values.start import At, parse_start
+from canal_group.actors.gateway.group_handle import CALL_TIMEOUT_S
+from canal_group.actors.gateway.group_port import GroupPort
+from canal_group.actors.gateway.shard_actors import ShardActors
+from canal_group.actors.transport.ray_errors import translated
+from canal_group.merge.calls.consumers import ColumnTypes
+from canal_group.merge.errors import ServerUnavailable, UsageError
+from canal_group.merge.rows.chosen_types import ChosenTypes
+from canal_group.merge.rows.joined import Definition, conflicts, joined, types_by_shard
+from canal_group.merge.rows.row_key import RowKey
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.position import GroupPosition, Position
+from canal_group.merge.values.start import At, parse_start
 
 #: how long a shard may search its binlogs for a time, seconds
 SEARCH_TIMEOUT_S = 60.0
@@ -108,7 +108,7 @@ class ShardQuestions:
         }
 
     def position(self, start: str) -> GroupPosition:
-        """Return the group position that a start means now; see `merge.values.start`.
+        """Return the group position that a start means now; see `canal_group.merge.values.start`.
 
         Raises:
             ConfigError: the text is not a start.
@@ -140,7 +140,9 @@ class ShardQuestions:
         return GroupPosition(starts) if starts else None, ends
 
     def changes_of(self, key: str, bytes_max: int, shard: str | None) -> dict[str, Any]:
-        """Return where the last changes of a row are in the shards' binlogs, see `actors.shard.row_search`.
+        """Return where the last changes of a row are in the shards' binlogs.
+
+        See `canal_group.actors.shard.row_search`.
 
         Args:
             key: `schema.table:primary key`, as consumers see it.

@@ -18,24 +18,24 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar, assert_never
 
-from actors.group.leases import Leases
-from actors.group.loss_warnings import LossWarnings
-from actors.group.shards import GroupShards
-from actors.group.standby import Standby
-from actors.group.stored.cursors import StoredCursors
-from actors.group.stored.document import DDL_DECISIONS
-from actors.group.stored.skips import StoredSkips
-from actors.group.stored.types import StoredTypes
-from actors.ports import Coordinator, EpochStore, Host, Subscription
-from actors.shard.ports import ShardChannel
-from merge import events as ev
-from merge import instructions as do
-from merge.calls.call import Call
-from merge.calls.consumers import Get, GetRange, Release
-from merge.calls.values import WAIT_MAX_S
-from merge.errors import CanalGroupError, FencedError, ServerUnavailable, UsageError
-from merge.group import Group
-from merge.values.position import Position
+from canal_group.actors.group.leases import Leases
+from canal_group.actors.group.loss_warnings import LossWarnings
+from canal_group.actors.group.shards import GroupShards
+from canal_group.actors.group.standby import Standby
+from canal_group.actors.group.stored.cursors import StoredCursors
+from canal_group.actors.group.stored.document import DDL_DECISIONS
+from canal_group.actors.group.stored.skips import StoredSkips
+from canal_group.actors.group.stored.types import StoredTypes
+from canal_group.actors.ports import Coordinator, EpochStore, Host, Subscription
+from canal_group.actors.shard.ports import ShardChannel
+from canal_group.merge import events as ev
+from canal_group.merge import instructions as do
+from canal_group.merge.calls.call import Call
+from canal_group.merge.calls.consumers import Get, GetRange, Release
+from canal_group.merge.calls.values import WAIT_MAX_S
+from canal_group.merge.errors import CanalGroupError, FencedError, ServerUnavailable, UsageError
+from canal_group.merge.group import Group
+from canal_group.merge.values.position import Position
 
 _log = logging.getLogger(__name__)
 

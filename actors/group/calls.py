@@ -1,7 +1,8 @@
 """The calls of consumers and operators to one destination's group.
 
-A call is processed and answered by the active group, and only while the server (`actors.group.candidate`) is
-the active one. Otherwise the caller is told that this server stands by.
+A call is processed and answered by the active group, and only while the server
+(`canal_group.actors.group.candidate`) is the active one. Otherwise the caller is told that this server stands
+by.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import logging
 from collections import defaultdict
 from typing import Any
 
-from actors.group.active_group import ActiveGroup
-from actors.group.candidate import Candidate
-from actors.group.registration import ShardRegistration
-from actors.ports import Host
-from merge.calls.call import Call
-from merge.calls.consumers import (
+from canal_group.actors.group.active_group import ActiveGroup
+from canal_group.actors.group.candidate import Candidate
+from canal_group.actors.group.registration import ShardRegistration
+from canal_group.actors.ports import Host
+from canal_group.merge.calls.call import Call
+from canal_group.merge.calls.consumers import (
     Ack,
     ColumnTypes,
     Confirm,
@@ -27,11 +28,18 @@ from merge.calls.consumers import (
     SubscribeAt,
     Unsubscribe,
 )
-from merge.calls.operators import AddShard, ChooseType, GivePolicy, RemoveShard, SkipEvent, TraceRead
-from merge.errors import UsageError
-from merge.values.chunk import TableName
-from merge.values.position import GroupPosition
-from merge.values.skips.skipped_event import parse_place
+from canal_group.merge.calls.operators import (
+    AddShard,
+    ChooseType,
+    GivePolicy,
+    RemoveShard,
+    SkipEvent,
+    TraceRead,
+)
+from canal_group.merge.errors import UsageError
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.position import GroupPosition
+from canal_group.merge.values.skips.skipped_event import parse_place
 
 _log = logging.getLogger(__name__)
 

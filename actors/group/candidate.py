@@ -12,20 +12,20 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Protocol
 
-from actors.group import wiring
-from actors.group.active_group import ActiveGroup
-from actors.group.leases import Leases
-from actors.group.loss_warnings import LossWarnings
-from actors.group.registration import REGISTRATION_WAIT_S, ShardRegistration
-from actors.group.standby import Standby
-from actors.group.stored.cursors import StoredCursors
-from actors.group.stored.document import DDL_DECISIONS
-from actors.ports import ConsumerLease, Coordinator, EpochStore, Host, ServerSeen, Subscription
-from conf.settings import InstanceSettings
-from merge import events as ev
-from merge.errors import CanalGroupError, ConfigError, CoordinatorUnavailable, FencedError
-from merge.group import Group, GroupSettings
-from merge.order.ddl.rule import DdlRule
+from canal_group.actors.group import wiring
+from canal_group.actors.group.active_group import ActiveGroup
+from canal_group.actors.group.leases import Leases
+from canal_group.actors.group.loss_warnings import LossWarnings
+from canal_group.actors.group.registration import REGISTRATION_WAIT_S, ShardRegistration
+from canal_group.actors.group.standby import Standby
+from canal_group.actors.group.stored.cursors import StoredCursors
+from canal_group.actors.group.stored.document import DDL_DECISIONS
+from canal_group.actors.ports import ConsumerLease, Coordinator, EpochStore, Host, ServerSeen, Subscription
+from canal_group.conf.settings import InstanceSettings
+from canal_group.merge import events as ev
+from canal_group.merge.errors import CanalGroupError, ConfigError, CoordinatorUnavailable, FencedError
+from canal_group.merge.group import Group, GroupSettings
+from canal_group.merge.order.ddl.rule import DdlRule
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ LEAVE_S = 5.0
 
 
 class Parts(Protocol):
-    """Makes the parts of a server from its settings; `actors.group.wiring` implements it."""
+    """Makes the parts of a server from its settings; `canal_group.actors.group.wiring` implements it."""
 
     def coordinator(
         self, settings: InstanceSettings, identity: wiring.ServerIdentity, host: Host

@@ -9,15 +9,15 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from actors.group.stored.histories import StoredHistories
-from actors.group.stored.skips import StoredSkips
-from actors.ports import Host
-from actors.shard.ports import ShardChannel, ShardRpc
-from actors.shard.report import NOTHING, ShardReport
-from merge import events as ev
-from merge.errors import CanalGroupError, DataError, FencedError
-from merge.values.position import Position
-from merge.values.skips.skipped_event import SkippedEvent
+from canal_group.actors.group.stored.histories import StoredHistories
+from canal_group.actors.group.stored.skips import StoredSkips
+from canal_group.actors.ports import Host
+from canal_group.actors.shard.ports import ShardChannel, ShardRpc
+from canal_group.actors.shard.report import NOTHING, ShardReport
+from canal_group.merge import events as ev
+from canal_group.merge.errors import CanalGroupError, DataError, FencedError
+from canal_group.merge.values.position import Position
+from canal_group.merge.values.skips.skipped_event import SkippedEvent
 
 _log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """The group actor: the calls of consumers, operators and the driver to one destination's group.
 
-Calls of consumers and operators are in `actors.group.calls` and come over an RPC connection; the driver's
-come by Ray.
+Calls of consumers and operators are in `canal_group.actors.group.calls` and come over an RPC connection; the
+driver's come by Ray.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ import contextlib
 import os
 from typing import Any
 
-from actors.group import wiring
-from actors.group.calls import GroupCalls
-from actors.group.candidate import TICK_S, Candidate
-from actors.group.registration import ShardRegistration
-from actors.group.server_list import ServerList
-from actors.process.host import OS_HOST
-from actors.process.imports import freeze_imports
-from actors.process.log import ActorLog
-from actors.shard.channel import RayShards
-from actors.transport.rpc_server import RpcServer
-from actors.transport.rpc_wire import RpcAddress
-from conf.settings import InstanceSettings
-from conf.shard_settings import ShardSettings
+from canal_group.actors.group import wiring
+from canal_group.actors.group.calls import GroupCalls
+from canal_group.actors.group.candidate import TICK_S, Candidate
+from canal_group.actors.group.registration import ShardRegistration
+from canal_group.actors.group.server_list import ServerList
+from canal_group.actors.process.host import OS_HOST
+from canal_group.actors.process.imports import freeze_imports
+from canal_group.actors.process.log import ActorLog
+from canal_group.actors.shard.channel import RayShards
+from canal_group.actors.transport.rpc_server import RpcServer
+from canal_group.actors.transport.rpc_wire import RpcAddress
+from canal_group.conf.settings import InstanceSettings
+from canal_group.conf.shard_settings import ShardSettings
 
 #: how long `status` waits for the loop, seconds
 STATUS_WAIT_S = 0.5
 
 
 class GroupActor(GroupCalls):
-    """One destination's group; a plain class that `actors.driver.launch` turns into an actor.
+    """One destination's group; a plain class that `canal_group.actors.driver.launch` turns into an actor.
 
     Args:
         settings: the instance's settings.

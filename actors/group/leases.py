@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
-from actors.ports import ConsumerLease, Coordinator, Host
+from canal_group.actors.ports import ConsumerLease, Coordinator, Host
 
 
 class Leases:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from actors.ports import Subscription
-from merge.values.loss import Loss
+from canal_group.actors.ports import Subscription
+from canal_group.merge.values.loss import Loss
 
 _log = logging.getLogger(__name__)
 

@@ -1,7 +1,8 @@
 """Registration: the shards that a group knows, and how new ones are added.
 
-A shard's actor belongs to the driver (see `actors.driver.actor_registry`), and has a name. A call that adds a
-shard waits here until the driver has made its actor and registers it. A group is launched with names, not
+A shard's actor belongs to the driver (see `canal_group.actors.driver.actor_registry`), and has a name. A call
+that adds a shard waits here until the driver has made its actor and registers it. A group is launched with
+names, not
 handles: Ray keeps a handle that is a constructor's argument in its object store, where it may be lost before
     a restart.
 
@@ -16,14 +17,14 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from actors.group.active_group import ActiveGroup
-from actors.shard.ports import ShardChannel, ShardDirectory
-from conf.changes import added_shard, is_same_shard
-from conf.settings import InstanceSettings
-from conf.shard_settings import ShardSettings
-from merge.errors import ServerUnavailable, ShardUnavailable, UsageError
-from merge.values.member import Role
-from merge.values.position import Position
+from canal_group.actors.group.active_group import ActiveGroup
+from canal_group.actors.shard.ports import ShardChannel, ShardDirectory
+from canal_group.conf.changes import added_shard, is_same_shard
+from canal_group.conf.settings import InstanceSettings
+from canal_group.conf.shard_settings import ShardSettings
+from canal_group.merge.errors import ServerUnavailable, ShardUnavailable, UsageError
+from canal_group.merge.values.member import Role
+from canal_group.merge.values.position import Position
 
 _log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from actors.ports import ServerSeen
-from merge.errors import CanalGroupError
+from canal_group.actors.ports import ServerSeen
+from canal_group.merge.errors import CanalGroupError
 
 #: how old a list may be, seconds
 AGE_MAX_S = 2.0

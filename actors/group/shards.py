@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from actors.group.follower import Follower
-from actors.group.stored.histories import StoredHistories
-from actors.group.stored.skips import StoredSkips
-from actors.ports import EpochStore, Host
-from actors.shard.ports import ShardChannel
-from merge import events as ev
-from merge.values.position import Position
+from canal_group.actors.group.follower import Follower
+from canal_group.actors.group.stored.histories import StoredHistories
+from canal_group.actors.group.stored.skips import StoredSkips
+from canal_group.actors.ports import EpochStore, Host
+from canal_group.actors.shard.ports import ShardChannel
+from canal_group.merge import events as ev
+from canal_group.merge.values.position import Position
 
 
 class GroupShards:
@@ -83,7 +83,7 @@ class GroupShards:
     def close(self, shard: int) -> str:
         """Let a shard that left close its source; return its name.
 
-        The driver, which made its actor, ends it (see `actors.driver.actor_registry`).
+        The driver, which made its actor, ends it (see `canal_group.actors.driver.actor_registry`).
         """
         self._unfollow(shard)
         name, channel = self._channels[shard]

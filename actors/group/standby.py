@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from actors.ports import Coordinator
-from merge.errors import ServerUnavailable
+from canal_group.actors.ports import Coordinator
+from canal_group.merge.errors import ServerUnavailable
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,21 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from actors.admission.access import READER, Grant, Grants, token_digest
-from actors.admission.gateway_tls import GatewayTls
-from actors.coordination.embedded import HOST as LOOPBACK
-from actors.coordination.local import LocalCoordinator
-from actors.coordination.switch import LocalSwitch, Switch, ZooKeeperSwitch
-from actors.coordination.zookeeper import ZooKeeperCoordinator
-from actors.group.stored.cursors import CURSORS
-from actors.meta.file import FileStore
-from actors.meta.memory import MemoryStore
-from actors.meta.periodic import PeriodicStore
-from actors.meta.zookeeper import ZooKeeperStore
-from actors.ports import Coordinator, EpochStore, Host
-from canal_group.zookeeper.login import ZooKeeperLogin
-from conf.listeners.gateway_settings import GatewaySslSettings
-from conf.server_settings import (
+from canal_group.actors.admission.access import READER, Grant, Grants, token_digest
+from canal_group.actors.admission.gateway_tls import GatewayTls
+from canal_group.actors.coordination.embedded import HOST as LOOPBACK
+from canal_group.actors.coordination.local import LocalCoordinator
+from canal_group.actors.coordination.switch import LocalSwitch, Switch, ZooKeeperSwitch
+from canal_group.actors.coordination.zookeeper import ZooKeeperCoordinator
+from canal_group.actors.group.stored.cursors import CURSORS
+from canal_group.actors.meta.file import FileStore
+from canal_group.actors.meta.memory import MemoryStore
+from canal_group.actors.meta.periodic import PeriodicStore
+from canal_group.actors.meta.zookeeper import ZooKeeperStore
+from canal_group.actors.ports import Coordinator, EpochStore, Host
+from canal_group.conf.listeners.gateway_settings import GatewaySslSettings
+from canal_group.conf.server_settings import (
     EmbeddedSettings,
     FileCursorSettings,
     LocalSettings,
@@ -27,12 +26,13 @@ from conf.server_settings import (
     ZookeeperCursorSettings,
     ZookeeperSettings,
 )
-from conf.settings import InstanceSettings
-from merge.delivery.batch_limits import BatchLimits
-from merge.errors import ConfigError
-from merge.group import GroupSettings
-from merge.order.ddl.rule import DdlRule
-from merge.values.loss import Purged
+from canal_group.conf.settings import InstanceSettings
+from canal_group.merge.delivery.batch_limits import BatchLimits
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.group import GroupSettings
+from canal_group.merge.order.ddl.rule import DdlRule
+from canal_group.merge.values.loss import Purged
+from canal_group.zookeeper.login import ZooKeeperLogin
 
 #: headers without rows that may accumulate before a consumer has to move past them
 EMPTY_HEADERS_MAX = 1_024

@@ -17,21 +17,21 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from actors.admission.audit_log import AuditLog
-from actors.admission.calls import ALL_QUESTIONS_MAX, QUESTIONS_MAX, Calls
-from actors.http import errors
-from actors.http.ascii_json import AsciiJson
-from actors.http.body_limit import BodyLimit
-from actors.http.call_paths import CallPaths
-from actors.http.callers import Callers
-from actors.http.changes import Changes
-from actors.http.instance_files import InstanceFiles
-from actors.http.metrics.exposition import exposed
-from actors.http.metrics.instances import InstanceFamilies
-from actors.http.operations import Operations
-from actors.http.recent_log import RecentLog
-from actors.http.served import Served
-from merge.errors import CanalGroupError
+from canal_group.actors.admission.audit_log import AuditLog
+from canal_group.actors.admission.calls import ALL_QUESTIONS_MAX, QUESTIONS_MAX, Calls
+from canal_group.actors.http import errors
+from canal_group.actors.http.ascii_json import AsciiJson
+from canal_group.actors.http.body_limit import BodyLimit
+from canal_group.actors.http.call_paths import CallPaths
+from canal_group.actors.http.callers import Callers
+from canal_group.actors.http.changes import Changes
+from canal_group.actors.http.instance_files import InstanceFiles
+from canal_group.actors.http.metrics.exposition import exposed
+from canal_group.actors.http.metrics.instances import InstanceFamilies
+from canal_group.actors.http.operations import Operations
+from canal_group.actors.http.recent_log import RecentLog
+from canal_group.actors.http.served import Served
+from canal_group.merge.errors import CanalGroupError
 
 _PAGE = Path(__file__).with_name("page")
 #: what browsers may load, and from where: only what this service itself serves

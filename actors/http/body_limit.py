@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from actors.http.errors import TooLarge, answer_ours
+from canal_group.actors.http.errors import TooLarge, answer_ours
 
 #: bytes of a request's body: an instance file, as JSON
 BODY_BYTES_MAX = 1 << 20

@@ -1,7 +1,8 @@
 """The paths of operators' calls: each is derived from the call's declaration, and so is its OpenAPI entry.
 
-A field is in the path, the query or the body, as `merge.calls.call.Path` says. It is read as a field of the
-Flight action is. The summary and the texts are from the call's docstring, the answer's schema from its type.
+A field is in the path, the query or the body, as `canal_group.merge.calls.call.Path` says. It is read as a
+field of the Flight action is. The summary and the texts are from the call's docstring, the answer's schema
+from its type.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Body, Query, Request
 from fastapi import Path as InPath
 
-from actors.admission.audit_log import audited
-from actors.http.ascii_json import AsciiJson
-from actors.http.callers import Callers
-from actors.http.changes import Changes
-from actors.http.errors import Malformed, NotFound
-from actors.http.served import Served
-from merge.calls import values
-from merge.calls.answer_type import answer_type, schema_of
-from merge.calls.body import MALFORMED, call_of
-from merge.calls.call import OperatorCall, Path, operator_calls
-from merge.calls.call_field import CallField, fields_of
-from merge.calls.docstring import docstring_of
-from merge.calls.operators import Operation
-from merge.errors import UsageError
+from canal_group.actors.admission.audit_log import audited
+from canal_group.actors.http.ascii_json import AsciiJson
+from canal_group.actors.http.callers import Callers
+from canal_group.actors.http.changes import Changes
+from canal_group.actors.http.errors import Malformed, NotFound
+from canal_group.actors.http.served import Served
+from canal_group.merge.calls import values
+from canal_group.merge.calls.answer_type import answer_type, schema_of
+from canal_group.merge.calls.body import MALFORMED, call_of
+from canal_group.merge.calls.call import OperatorCall, Path, operator_calls
+from canal_group.merge.calls.call_field import CallField, fields_of
+from canal_group.merge.calls.docstring import docstring_of
+from canal_group.merge.calls.operators import Operation
+from canal_group.merge.errors import UsageError
 
 T = TypeVar("T")
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 
 from fastapi import Request
 
-from actors.admission.access import READER, Grant
-from actors.http.errors import NotFound, Unauthenticated
-from actors.http.served import Served
-from merge.errors import AccessDenied
+from canal_group.actors.admission.access import READER, Grant
+from canal_group.actors.http.errors import NotFound, Unauthenticated
+from canal_group.actors.http.served import Served
+from canal_group.merge.errors import AccessDenied
 
 
 class Callers:

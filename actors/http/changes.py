@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 
-from actors.admission.access import Grant
-from actors.admission.audit_log import AuditLog
-from actors.admission.calls import Calls
-from actors.http.served import Served
+from canal_group.actors.admission.access import Grant
+from canal_group.actors.admission.audit_log import AuditLog
+from canal_group.actors.admission.calls import Calls
+from canal_group.actors.http.served import Served
 
 T = TypeVar("T")
 

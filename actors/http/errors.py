@@ -8,9 +8,9 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from actors.http.ascii_json import AsciiJson
-from actors.process.stranger_log import stranger_log
-from merge.errors import (
+from canal_group.actors.http.ascii_json import AsciiJson
+from canal_group.actors.process.stranger_log import stranger_log
+from canal_group.merge.errors import (
     AccessDenied,
     CanalGroupError,
     ConfigError,

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from merge.values.loss import Loss
+from canal_group.merge.values.loss import Loss
 
 #: samples and events that are kept
 SAMPLES_MAX = 600

@@ -15,13 +15,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request
 
-from actors.admission.audit_log import AuditLog
-from actors.http.callers import Callers
-from actors.http.served import Served
-from actors.process.durable import PUBLIC, replace_file
-from conf.document import parse_document
-from conf.load import build_instance
-from merge.errors import AccessDenied, ConfigError, UsageError
+from canal_group.actors.admission.audit_log import AuditLog
+from canal_group.actors.http.callers import Callers
+from canal_group.actors.http.served import Served
+from canal_group.actors.process.durable import PUBLIC, replace_file
+from canal_group.conf.document import parse_document
+from canal_group.conf.load import build_instance
+from canal_group.merge.errors import AccessDenied, ConfigError, UsageError
 
 #: characters of a file
 FILE_CHARS_MAX = 256 << 10

@@ -10,9 +10,9 @@ from typing import Any
 
 import uvicorn
 
-from actors.admission.connection_guard import ConnectionGuard
-from conf.listeners.connection_bounds import ConnectionBounds
-from merge.errors import ConfigError
+from canal_group.actors.admission.connection_guard import ConnectionGuard
+from canal_group.conf.listeners.connection_bounds import ConnectionBounds
+from canal_group.merge.errors import ConfigError
 
 #: connections of callers that were let in; those of others are bounded by `ConnectionBounds`
 CONNECTIONS_MAX = 256

@@ -1,7 +1,7 @@
 """The REST API beside operators' calls: states, samples, lines of the log, and the instance's switch.
 
-Calls have their paths in `actors.http.call_paths`. What changes something needs an operator's token and is in
-the audit log.
+Calls have their paths in `canal_group.actors.http.call_paths`. What changes something needs an operator's
+token and is in the audit log.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request
 
-from actors.http.call_paths import client_of, well_formed
-from actors.http.callers import Callers
-from actors.http.changes import Changes
-from actors.http.recent_log import LIMITS, RecentLog
+from canal_group.actors.http.call_paths import client_of, well_formed
+from canal_group.actors.http.callers import Callers
+from canal_group.actors.http.changes import Changes
+from canal_group.actors.http.recent_log import LIMITS, RecentLog
+from canal_group.merge.calls.client_id import checked_client_id
+from canal_group.merge.calls.consumers import Locate
+from canal_group.merge.errors import AccessDenied
+from canal_group.merge.values.position import GroupPosition
 from canal_group.zookeeper.stop_mark import StopMark
-from merge.calls.client_id import checked_client_id
-from merge.calls.consumers import Locate
-from merge.errors import AccessDenied
-from merge.values.position import GroupPosition
 
 #: how long a stop waits until no server serves, seconds
 STOP_WAIT_S = 30.0

@@ -10,16 +10,18 @@ from typing import Any, TypeVar
 import ray
 from ray.actor import ActorHandle
 
-from actors.gateway.group_handle import CALL_TIMEOUT_S
-from actors.transport.ray_errors import translated
-from merge.calls.call import Call
-from merge.errors import CanalGroupError, ServerUnavailable
+from canal_group.actors.gateway.group_handle import CALL_TIMEOUT_S
+from canal_group.actors.transport.ray_errors import translated
+from canal_group.merge.calls.call import Call
+from canal_group.merge.errors import CanalGroupError, ServerUnavailable
 
 R = TypeVar("R")
 
 
 class RayGroup:
-    """Calls a group actor; see `actors.gateway.group_port.GroupPort`. Safe to use from several threads.
+    """Calls a group actor. Safe to use from several threads.
+
+    See `canal_group.actors.gateway.group_port.GroupPort`.
 
     Args:
         actor: the group actor.

@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from actors.process.log_line import entry_of, json_line
+from canal_group.actors.process.log_line import entry_of, json_line
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from actors.admission.access import Grant, Grants
-from actors.coordination.switch import Switch, ZooKeeperSwitch
-from actors.driver.instance import Instance
-from actors.gateway.operator_requests import OperatorRequests
-from actors.gateway.requests import seen_by
-from actors.gateway.shard_actors import ShardActors
-from actors.group import wiring
-from actors.http.history import History
-from actors.http.ray_group import RayGroup, gateway_state
-from conf.server_settings import EmbeddedSettings
+from canal_group.actors.admission.access import Grant, Grants
+from canal_group.actors.coordination.switch import Switch, ZooKeeperSwitch
+from canal_group.actors.driver.instance import Instance
+from canal_group.actors.gateway.operator_requests import OperatorRequests
+from canal_group.actors.gateway.requests import seen_by
+from canal_group.actors.gateway.shard_actors import ShardActors
+from canal_group.actors.group import wiring
+from canal_group.actors.http.history import History
+from canal_group.actors.http.ray_group import RayGroup, gateway_state
+from canal_group.conf.server_settings import EmbeddedSettings
 
 #: how long a state is shown again before the actors are asked anew, seconds: it bounds what scrapes cost
 STATE_AGE_MAX_S = 0.5

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
-from actors.admission.audit_log import AuditLog
-from actors.driver.instance import Instance
-from actors.http.app import App
-from actors.http.callers import Callers
-from actors.http.listener import CLOSE_S, Listener, listening
-from actors.http.recent_log import RecentLog
-from actors.http.served import WATCHED_EVERY_S, Served
-from merge.errors import ConfigError
-from merge.values.reach import is_loopback
-from merge.well_known import HOST, HTTP_PORT
+from canal_group.actors.admission.audit_log import AuditLog
+from canal_group.actors.driver.instance import Instance
+from canal_group.actors.http.app import App
+from canal_group.actors.http.callers import Callers
+from canal_group.actors.http.listener import CLOSE_S, Listener, listening
+from canal_group.actors.http.recent_log import RecentLog
+from canal_group.actors.http.served import WATCHED_EVERY_S, Served
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.values.reach import is_loopback
+from canal_group.merge.well_known import HOST, HTTP_PORT
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class HttpSettings:
 
 
 class Running(Protocol):
-    """Has instances; `actors.driver.server.Server` does."""
+    """Has instances; `canal_group.actors.driver.server.Server` does."""
 
     @property
     def instances(self) -> Mapping[Path, Instance]:

@@ -23,13 +23,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from actors.ports import Key, Kind, damaged
-from actors.process.durable import append_lines, make_folder, open_lock, remove_file, replace_file
-from conf.server_settings import FILES_DESTINATION_MAX
-from merge.errors import ConfigError, CoordinatorUnavailable
-from merge.values.epoch import refuse_older
-from merge.values.position import whole
-from merge.well_known import NAME
+from canal_group.actors.ports import Key, Kind, damaged
+from canal_group.actors.process.durable import append_lines, make_folder, open_lock, remove_file, replace_file
+from canal_group.conf.server_settings import FILES_DESTINATION_MAX
+from canal_group.merge.errors import ConfigError, CoordinatorUnavailable
+from canal_group.merge.values.epoch import refuse_older
+from canal_group.merge.values.position import whole
+from canal_group.merge.well_known import NAME
 
 #: bytes of a file's first line
 _HEADER_MAX = 128
@@ -42,7 +42,7 @@ class FileStore:
     interleave; a write with an epoch older than the newest one changes nothing. Guarantees nothing across
     machines.
 
-    Implements `actors.ports.EpochStore`.
+    Implements `canal_group.actors.ports.EpochStore`.
 
     Args:
         destination: name of the destination, with which the files' names begin.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 
-from actors.ports import Key, Kind, damaged
-from merge.values.epoch import refuse_older
+from canal_group.actors.ports import Key, Kind, damaged
+from canal_group.merge.values.epoch import refuse_older
 
 
 class MemoryStore:
     """Keeps values as long as the process lives; a restart begins with none.
 
-    Implements `actors.ports.EpochStore`. Safe to use from several threads.
+    Implements `canal_group.actors.ports.EpochStore`. Safe to use from several threads.
     """
 
     def __init__(self) -> None:

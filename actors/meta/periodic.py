@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import logging
 
-from actors.ports import EpochStore, Host, Key, Kind
-from actors.process.host import OS_HOST
-from merge.errors import CanalGroupError, FencedError
-from merge.values.epoch import refuse_older
+from canal_group.actors.ports import EpochStore, Host, Key, Kind
+from canal_group.actors.process.host import OS_HOST
+from canal_group.merge.errors import CanalGroupError, FencedError
+from canal_group.merge.values.epoch import refuse_older
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class PeriodicStore:
     process. What was put since the last flush is then lost: that of `flush_s` seconds, or of at most
     `OVERDUE_FLUSHES` times that while the store does not answer. Other kinds go to the store at once.
 
-    Implements `actors.ports.EpochStore`. Safe to use from several threads.
+    Implements `canal_group.actors.ports.EpochStore`. Safe to use from several threads.
 
     Args:
         store: the store to write to.

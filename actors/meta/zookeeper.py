@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from actors.meta.zookeeper_texts import ADDED_BYTES, BYTES_MAX, TextNodes, unpacked
-from actors.ports import Key, Kind, damaged
-from merge.errors import ConfigError
+from canal_group.actors.meta.zookeeper_texts import ADDED_BYTES, BYTES_MAX, TextNodes, unpacked
+from canal_group.actors.ports import Key, Kind, damaged
+from canal_group.merge.errors import ConfigError
 
 #: limit of bytes of an unpacked member; one that fits into a node has a tenth of that, whatever its GTID sets
 UNPACKED_BYTES_MAX = 64 << 20
@@ -27,7 +27,7 @@ _COMPRESSED = b"zlib\n"
 
 
 class FencedNodes(Protocol):
-    """What this store needs from ZooKeeper; `actors.coordination.connection.Connection` implements it."""
+    """What it needs from ZooKeeper; `canal_group.actors.coordination.connection.Connection` implements it."""
 
     def read(self, path: str) -> bytes | None:
         """Return a node's data, or None if there is no such node."""
@@ -68,7 +68,7 @@ class ZooKeeperStore:
     Guarantees: each write is one transaction that also checks the server's epoch. Once a newer server is
     elected, every write of an older one is refused, however late it arrives.
 
-    Implements `actors.ports.EpochStore`. One thread at a time writes a key.
+    Implements `canal_group.actors.ports.EpochStore`. One thread at a time writes a key.
 
     Args:
         nodes: the coordinator's connection; its session is shared.

@@ -1,6 +1,7 @@
 """The host of a process: clocks, threads, and ending the process.
 
-The production adapter of `actors.ports.Host`. `tests/simulation` has another one, with simulated time.
+The production adapter of `canal_group.actors.ports.Host`. `tests/simulation` has another one, with simulated
+time.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import time
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
-from actors.ports import Condition, Lock, ThreadEvent
-from actors.process.clock import clock_s
+from canal_group.actors.ports import Condition, Lock, ThreadEvent
+from canal_group.actors.process.clock import clock_s
 
 _T = TypeVar("_T")
 
@@ -27,7 +28,7 @@ class OsHost:
         return time.monotonic_ns() // 1000
 
     def clock_s(self) -> float:
-        """Return seconds on the clock for deadlines, see `actors.process.clock`."""
+        """Return seconds on the clock for deadlines, see `canal_group.actors.process.clock`."""
         return clock_s()
 
     def lock(self) -> Lock:

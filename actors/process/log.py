@@ -11,11 +11,11 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Any, TextIO
 
-from actors.process.log_line import FIELDS, entry_of, json_line, text_line
-from actors.process.stranger_log import stranger_log
+from canal_group.actors.process.log_line import FIELDS, entry_of, json_line, text_line
+from canal_group.actors.process.stranger_log import stranger_log
 
-#: packages whose loggers have the chosen level; others log warnings at most, for they may show what they send
-_OURS = ("actors", "binlog", "canal_group", "conf", "merge", "programs")
+#: whose loggers have the chosen level; others log warnings at most, for they may show what they send
+_OURS = "canal_group"
 #: loggers of libraries that log what a listener's callers send
 _OF_STRANGERS = ("asyncio", "uvicorn.error")
 _log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ def origin_of(text: str) -> dict[str, str]:
 
 
 class LineFormatter(logging.Formatter):
-    """Formats records as `actors.process.log_line` says.
+    """Formats records as `canal_group.actors.process.log_line` says.
 
     Args:
         log_format: text or JSON.
@@ -123,8 +123,7 @@ def set_up_log(settings: LogSettings, **origin: str) -> None:
     made.setLevel(settings.level.number)
     root.addHandler(made)
     root.setLevel(max(settings.level.number, logging.WARNING))
-    for name in _OURS:
-        logging.getLogger(name).setLevel(settings.level.number)
+    logging.getLogger(_OURS).setLevel(settings.level.number)
     for name in _OF_STRANGERS:
         stranger_log(name)
     logging.captureWarnings(capture=True)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from merge.printable import escaped
+from canal_group.merge.printable import escaped
 
 #: fields of a record, passed as `extra`, that say what it is about
 FIELDS = ("destination", "shard", "client", "epoch")

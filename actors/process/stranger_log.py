@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from actors.process.clock import clock_s
+from canal_group.actors.process.clock import clock_s
 
 #: lines of one logger in a period, seconds; the first line after them says how many were left out
 LINES_MAX: Final = 10

@@ -9,17 +9,17 @@ from typing import Any
 import ray
 from ray.actor import ActorHandle
 
-from actors.shard.ports import ShardRpc
-from actors.shard.report import ShardReport
-from actors.transport.ray_errors import translated
-from actors.transport.rpc_client import RpcClient
-from merge.errors import ShardUnavailable
-from merge.values.position import Position
-from merge.values.skips.skipped_event import SkippedEvent
+from canal_group.actors.shard.ports import ShardRpc
+from canal_group.actors.shard.report import ShardReport
+from canal_group.actors.transport.ray_errors import translated
+from canal_group.actors.transport.rpc_client import RpcClient
+from canal_group.merge.errors import ShardUnavailable
+from canal_group.merge.values.position import Position
+from canal_group.merge.values.skips.skipped_event import SkippedEvent
 
 
 class RayShards:
-    """Finds shard actors; implements `actors.shard.ports.ShardDirectory`.
+    """Finds shard actors; implements `canal_group.actors.shard.ports.ShardDirectory`.
 
     Args:
         prefix: what the actors' names begin with; the shard's name follows.
@@ -41,7 +41,7 @@ class RayShards:
 
 
 class RayShard:
-    """One shard actor; implements `actors.shard.ports.ShardChannel`.
+    """One shard actor; implements `canal_group.actors.shard.ports.ShardChannel`.
 
     Args:
         name: of the shard.
@@ -80,7 +80,7 @@ class RayShard:
 
 
 class RayShardRpc:
-    """An RPC connection to a shard actor; implements `actors.shard.ports.ShardRpc`.
+    """An RPC connection to a shard actor; implements `canal_group.actors.shard.ports.ShardRpc`.
 
     Args:
         rpc: the open connection.

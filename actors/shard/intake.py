@@ -18,18 +18,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from actors.ports import Host
-from actors.process.host import OS_HOST
-from actors.shard.intervals import INTERVALS
-from actors.shard.shard_counters import ShardCounters
-from actors.store.ring import RingStore
-from binlog.grammar.reading import Reading
-from binlog.server.listener import Reader
-from merge.errors import CanalGroupError, DataError, RetryableError, ShardUnavailable
-from merge.values.chunk import Chunk, TableName
-from merge.values.commit_time import END_OF_TIME_US
-from merge.values.header import Flag, HeaderRun
-from merge.values.position import ANY_SERVER, Position
+from canal_group.actors.ports import Host
+from canal_group.actors.process.host import OS_HOST
+from canal_group.actors.shard.intervals import INTERVALS
+from canal_group.actors.shard.shard_counters import ShardCounters
+from canal_group.actors.store.ring import RingStore
+from canal_group.binlog.grammar.reading import Reading
+from canal_group.binlog.server.listener import Reader
+from canal_group.merge.errors import CanalGroupError, DataError, RetryableError, ShardUnavailable
+from canal_group.merge.values.chunk import Chunk, TableName
+from canal_group.merge.values.commit_time import END_OF_TIME_US
+from canal_group.merge.values.header import Flag, HeaderRun
+from canal_group.merge.values.position import ANY_SERVER, Position
 
 _log = logging.getLogger(__name__)
 

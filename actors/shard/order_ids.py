@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from actors.sink.sink import TABLES_MAX
-from merge.errors import DataError
-from merge.order.id_timeline import ID_MAX
-from merge.rows.pattern import Pattern
-from merge.values.chunk import Chunk, Op, TableName, TableRows
-from merge.values.rows.absent import absent_in
+from canal_group.actors.sink.sink import TABLES_MAX
+from canal_group.merge.errors import DataError
+from canal_group.merge.order.id_timeline import ID_MAX
+from canal_group.merge.rows.pattern import Pattern
+from canal_group.merge.values.chunk import Chunk, Op, TableName, TableRows
+from canal_group.merge.values.rows.absent import absent_in
 
 
 class OrderIds:

@@ -1,13 +1,13 @@
-"""Ports of a shard, as its group calls it; `actors.shard.channel` has the adapters."""
+"""Ports of a shard, as its group calls it; `canal_group.actors.shard.channel` has the adapters."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
-from actors.shard.report import ShardReport
-from merge.values.position import Position
-from merge.values.skips.skipped_event import SkippedEvent
+from canal_group.actors.shard.report import ShardReport
+from canal_group.merge.values.position import Position
+from canal_group.merge.values.skips.skipped_event import SkippedEvent
 
 
 class ShardRpc(Protocol):
@@ -25,7 +25,7 @@ class ShardRpc(Protocol):
         done: int,
         skips: Sequence[SkippedEvent] | None = None,
     ) -> Awaitable[ShardReport]:
-        """Return the shard's report, see `actors.shard.shard.Shard.poll`.
+        """Return the shard's report, see `canal_group.actors.shard.shard.Shard.poll`.
 
         Raises:
             CanalGroupError: the shard's own, or ServerUnavailable if it is unknown whether the call arrived.
@@ -50,7 +50,9 @@ class ShardChannel(Protocol):
         skips: Sequence[SkippedEvent] = (),
         read_to: Sequence[Position] = (),
     ) -> Position:
-        """Let it read from `position`, see `actors.shard.shard.Shard.open`; return where the stream begins.
+        """Let it read from `position`; return where the stream begins.
+
+        See `canal_group.actors.shard.shard.Shard.open`.
 
         Raises:
             CanalGroupError: the shard's own, or ServerUnavailable if it is unknown whether the call arrived.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from merge.errors import CanalGroupError
-from merge.values.header import HeaderRun
-from merge.values.history_text import HistoryText
+from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.values.header import HeaderRun
+from canal_group.merge.values.history_text import HistoryText
 
 #: stands for a sequence, if there is none
 NOTHING = -1

@@ -14,19 +14,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from actors.sink.consumer_view import ConsumerView
-from actors.sink.processing import Processing
-from binlog.columns.table_lookup import NoLookup, TableLookup
-from binlog.files.binlog_files import BinlogFiles
-from binlog.files.files_reader import FilesSource, listed
-from binlog.grammar.tables import Select
-from binlog.second_opinion.tail import tail_of_files, tail_of_server
-from binlog.server.server_lookup import ServerLookup
-from binlog.server.source import SourceAddress, connect
-from merge.errors import DataError
-from merge.rows.row_key import RowKey
-from merge.values.chunk import Chunk, Op, TableRows
-from merge.values.header import gtid_text
+from canal_group.actors.sink.consumer_view import ConsumerView
+from canal_group.actors.sink.processing import Processing
+from canal_group.binlog.columns.table_lookup import NoLookup, TableLookup
+from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.binlog.files.files_reader import FilesSource, listed
+from canal_group.binlog.grammar.tables import Select
+from canal_group.binlog.second_opinion.tail import tail_of_files, tail_of_server
+from canal_group.binlog.server.server_lookup import ServerLookup
+from canal_group.binlog.server.source import SourceAddress, connect
+from canal_group.merge.errors import DataError
+from canal_group.merge.rows.row_key import RowKey
+from canal_group.merge.values.chunk import Chunk, Op, TableRows
+from canal_group.merge.values.header import gtid_text
 
 #: most changes that an answer holds; older ones are left out
 CHANGES_MAX: Final = 10

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from actors.sink.consumer_view import ConsumerView, History
-from actors.sink.mask import Mask, MaskKind
-from actors.sink.processing import Processing
-from actors.sink.table_rule import TableRule
-from conf.filters.expression_text import parse_expression
-from conf.filters.table_settings import MaskSettings, TableSettings
-from conf.stream_settings import FilterSettings
+from canal_group.actors.sink.consumer_view import ConsumerView, History
+from canal_group.actors.sink.mask import Mask, MaskKind
+from canal_group.actors.sink.processing import Processing
+from canal_group.actors.sink.table_rule import TableRule
+from canal_group.conf.filters.expression_text import parse_expression
+from canal_group.conf.filters.table_settings import MaskSettings, TableSettings
+from canal_group.conf.stream_settings import FilterSettings
 
 
 def view_of(settings: FilterSettings) -> ConsumerView:

@@ -20,31 +20,31 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.ports import Host, Lock
-from actors.process.host import OS_HOST
-from actors.process.imports import freeze_imports
-from actors.process.log import ActorLog
-from actors.process.loop_thread import LoopThread
-from actors.shard.intake import Intake, IntakeState
-from actors.shard.intervals import INTERVALS, ShardIntervals
-from actors.shard.report import NOTHING, ShardReport
-from actors.shard.shard_counters import ShardCounters
-from actors.shard.shard_source import ShardSource
-from actors.shard.shard_wiring import ShardWiring
-from actors.store.ring import RingStore
-from actors.store.rows import Payload, gather
-from actors.transport.bind_address import certificate_where_reached, node_host
-from actors.transport.row_server import RowAddress, RowServer
-from actors.transport.row_ticket import RowTicket
-from actors.transport.rpc_server import RpcServer
-from actors.transport.rpc_wire import RpcAddress
-from binlog.server.listener import Reader
-from merge.errors import FencedError, ShardUnavailable
-from merge.rows.row_key import RowKey
-from merge.values.chunk import TableName
-from merge.values.position import Position
-from merge.values.skips.skipped_event import SkippedEvent
-from merge.values.start import ShardStart
+from canal_group.actors.ports import Host, Lock
+from canal_group.actors.process.host import OS_HOST
+from canal_group.actors.process.imports import freeze_imports
+from canal_group.actors.process.log import ActorLog
+from canal_group.actors.process.loop_thread import LoopThread
+from canal_group.actors.shard.intake import Intake, IntakeState
+from canal_group.actors.shard.intervals import INTERVALS, ShardIntervals
+from canal_group.actors.shard.report import NOTHING, ShardReport
+from canal_group.actors.shard.shard_counters import ShardCounters
+from canal_group.actors.shard.shard_source import ShardSource
+from canal_group.actors.shard.shard_wiring import ShardWiring
+from canal_group.actors.store.ring import RingStore
+from canal_group.actors.store.rows import Payload, gather
+from canal_group.actors.transport.bind_address import certificate_where_reached, node_host
+from canal_group.actors.transport.row_server import RowAddress, RowServer
+from canal_group.actors.transport.row_ticket import RowTicket
+from canal_group.actors.transport.rpc_server import RpcServer
+from canal_group.actors.transport.rpc_wire import RpcAddress
+from canal_group.binlog.server.listener import Reader
+from canal_group.merge.errors import FencedError, ShardUnavailable
+from canal_group.merge.rows.row_key import RowKey
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.position import Position
+from canal_group.merge.values.skips.skipped_event import SkippedEvent
+from canal_group.merge.values.start import ShardStart
 
 #: how long headers are gathered for one report while there are many, seconds
 GATHER_S = 0.1
@@ -363,7 +363,7 @@ class Shard:
             return self._rpc_server.address
 
     def _rows(self, ticket: RowTicket) -> Iterator[Payload]:
-        """Yield the rows that a ticket names, see `actors.store.rows`.
+        """Yield the rows that a ticket names, see `canal_group.actors.store.rows`.
 
         Raises:
             ShardUnavailable: this shard is not open under that generation.
@@ -430,7 +430,10 @@ class Shard:
 
 
 class ShardActor(Shard):
-    """One shard in a process of its own; a plain class that `actors.driver.launch` turns into an actor."""
+    """One shard in a process of its own.
+
+    A plain class that `canal_group.actors.driver.launch` turns into an actor.
+    """
 
     def __init__(self, wiring: ShardWiring, log: ActorLog) -> None:
         freeze_imports()

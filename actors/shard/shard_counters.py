@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from binlog.columns.read_counts import ReadCounts
-from merge.errors import CanalGroupError, DefinitionContradicted, UnsupportedEvent
-from merge.values.chunk import Chunk, Op
-from merge.values.header import Flag
+from canal_group.binlog.columns.read_counts import ReadCounts
+from canal_group.merge.errors import CanalGroupError, DefinitionContradicted, UnsupportedEvent
+from canal_group.merge.values.chunk import Chunk, Op
+from canal_group.merge.values.header import Flag
 
 #: chunks whose delays are remembered; a busy source fills some thousand chunks a minute at most
 CHUNKS_MAX = 1_024

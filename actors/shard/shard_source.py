@@ -10,33 +10,33 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.shard.intake import Intake
-from actors.shard.order_ids import OrderIds
-from actors.shard.row_search import changes_of
-from actors.shard.rules import processing_of, view_of
-from actors.shard.shard_wiring import ShardWiring
-from actors.shard.wiring import limits_of
-from actors.sink.route import Route
-from actors.sink.sink import Sink
-from binlog.files.files_reader import FilesReader, FilesSource, locate
-from binlog.grammar.decoding import Decoding
-from binlog.grammar.skips import Skips
-from binlog.schema.definition import TableDefinition
-from binlog.server.definitions.source_definitions import SourceDefinitions
-from binlog.server.described import Described, described, shown_now
-from binlog.server.hosts import SourceHosts
-from binlog.server.listener import Reader
-from binlog.server.reader import SourceReader
-from binlog.server.source import SourceAddress, connect, server_facts
-from binlog.server.starts.beginning import beginning
-from binlog.server.starts.read_place import StartChoice
-from merge.errors import CanalGroupError, UsageError
-from merge.rows.row_key import RowKey
-from merge.values.chunk import Chunk, TableName
-from merge.values.history_text import HistoryText
-from merge.values.position import Position
-from merge.values.skips.skipped_event import SkippedEvent
-from merge.values.start import ShardStart, parse_shard_start
+from canal_group.actors.shard.intake import Intake
+from canal_group.actors.shard.order_ids import OrderIds
+from canal_group.actors.shard.row_search import changes_of
+from canal_group.actors.shard.rules import processing_of, view_of
+from canal_group.actors.shard.shard_wiring import ShardWiring
+from canal_group.actors.shard.wiring import limits_of
+from canal_group.actors.sink.route import Route
+from canal_group.actors.sink.sink import Sink
+from canal_group.binlog.files.files_reader import FilesReader, FilesSource, locate
+from canal_group.binlog.grammar.decoding import Decoding
+from canal_group.binlog.grammar.skips import Skips
+from canal_group.binlog.schema.definition import TableDefinition
+from canal_group.binlog.server.definitions.source_definitions import SourceDefinitions
+from canal_group.binlog.server.described import Described, described, shown_now
+from canal_group.binlog.server.hosts import SourceHosts
+from canal_group.binlog.server.listener import Reader
+from canal_group.binlog.server.reader import SourceReader
+from canal_group.binlog.server.source import SourceAddress, connect, server_facts
+from canal_group.binlog.server.starts.beginning import beginning
+from canal_group.binlog.server.starts.read_place import StartChoice
+from canal_group.merge.errors import CanalGroupError, UsageError
+from canal_group.merge.rows.row_key import RowKey
+from canal_group.merge.values.chunk import Chunk, TableName
+from canal_group.merge.values.history_text import HistoryText
+from canal_group.merge.values.position import Position
+from canal_group.merge.values.skips.skipped_event import SkippedEvent
+from canal_group.merge.values.start import ShardStart, parse_shard_start
 
 _log = logging.getLogger(__name__)
 
@@ -214,8 +214,8 @@ class ShardSource:
         Raises:
             SourceUnavailable, SourceUnfit: the source does not answer, or has no binlog; files have no such
                 start.
-            PositionPurged, DataError: see `binlog.server.starts.beginning` and
-                `binlog.files.beginning`.
+            PositionPurged, DataError: see `canal_group.binlog.server.starts.beginning` and
+                `canal_group.binlog.files.beginning`.
         """
         source = self._read
         if isinstance(source, FilesSource):

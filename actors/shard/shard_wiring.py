@@ -1,13 +1,13 @@
-"""What a shard actor is made of; `actors.shard.wiring` makes it from an instance's settings."""
+"""What a shard actor is made of; `canal_group.actors.shard.wiring` makes it from an instance's settings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from binlog.files.files_reader import FilesSource
-from binlog.server.source import SourceAddress
-from conf.shard_settings import StartBy
-from conf.stream_settings import FilterSettings, MergeSettings, ReaderSettings, StoreSettings
+from canal_group.binlog.files.files_reader import FilesSource
+from canal_group.binlog.server.source import SourceAddress
+from canal_group.conf.shard_settings import StartBy
+from canal_group.conf.stream_settings import FilterSettings, MergeSettings, ReaderSettings, StoreSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from actors.shard.shard_wiring import ShardWiring
-from binlog.files.files_reader import FilesSource
-from binlog.grammar.chunk_builder import Limits
-from binlog.server.source import SourceAddress
-from conf.server_settings import LocalSettings
-from conf.settings import InstanceSettings
-from conf.shard_settings import LookupSettings, ShardSettings
-from conf.stream_settings import ReaderSettings
+from canal_group.actors.shard.shard_wiring import ShardWiring
+from canal_group.binlog.files.files_reader import FilesSource
+from canal_group.binlog.grammar.chunk_builder import Limits
+from canal_group.binlog.server.source import SourceAddress
+from canal_group.conf.server_settings import LocalSettings
+from canal_group.conf.settings import InstanceSettings
+from canal_group.conf.shard_settings import LookupSettings, ShardSettings
+from canal_group.conf.stream_settings import ReaderSettings
 
 #: lower limit of the allowed silence, seconds: a group may be restarting, and its shards keep their rings
 SILENCE_MIN_S = 10.0

@@ -23,10 +23,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from actors.sink.images import Images, put_together, within
-from actors.sink.processing import counted
-from merge.errors import DataError
-from merge.values.chunk import ABSENT, PRIMARY_KEY, Chunk, SpecialColumns, TableRows, rows_schema
+from canal_group.actors.sink.images import Images, put_together, within
+from canal_group.actors.sink.processing import counted
+from canal_group.merge.errors import DataError
+from canal_group.merge.values.chunk import ABSENT, PRIMARY_KEY, Chunk, SpecialColumns, TableRows, rows_schema
 
 #: the end of the period of a current row: the greatest TIMESTAMP(6), before MariaDB 11.5 and since, in
 #: microseconds since 1970

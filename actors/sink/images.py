@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from merge.values.chunk import ABSENT, Op, absent_type
-from merge.values.rows.absent import Absent, absent_in
-from merge.values.rows.moments import filtered
+from canal_group.merge.values.chunk import ABSENT, Op, absent_type
+from canal_group.merge.values.rows.absent import Absent, absent_in
+from canal_group.merge.values.rows.moments import filtered
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def within(
     An update whose row enters the part becomes an insert, one whose row leaves it a delete.
 
     Args:
-        rows: see `merge.values.chunk`.
+        rows: see `canal_group.merge.values.chunk`.
         op: their operations.
         images: of the rows, by `before` and `after`.
         inside: for each of them, which images are inside.

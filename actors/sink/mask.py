@@ -1,7 +1,7 @@
 """Masks: what replaces the values of a column before they leave the shard.
 
-`hash` and `last` take a value's text (see `merge.rows.text`), `hash` the bytes of a binary column; NULL stays
-NULL. A value that is no longer than `last` becomes empty, so that no value leaves whole.
+`hash` and `last` take a value's text (see `canal_group.merge.rows.text`), `hash` the bytes of a binary
+column; NULL stays NULL. A value that is no longer than `last` becomes empty, so that no value leaves whole.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from actors.sink.keyed_hash import keyed_hashes
-from merge.rows.text import text
-from merge.values.chunk import MYSQL_TYPE
+from canal_group.actors.sink.keyed_hash import keyed_hashes
+from canal_group.merge.rows.text import text
+from canal_group.merge.values.chunk import MYSQL_TYPE
 
 
 class MaskKind(StrEnum):

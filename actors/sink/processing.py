@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from actors.sink.copied_tables import copied_tables
-from actors.sink.sink import TABLES_MAX
-from actors.sink.table_rule import KEPT, TableRule
-from merge.values.chunk import (
+from canal_group.actors.sink.copied_tables import copied_tables
+from canal_group.actors.sink.sink import TABLES_MAX
+from canal_group.actors.sink.table_rule import KEPT, TableRule
+from canal_group.merge.values.chunk import (
     Chunk,
     Lineage,
     StatementKind,
@@ -28,7 +28,7 @@ from merge.values.chunk import (
     TableRows,
     rows_schema,
 )
-from merge.values.header import Flag, Headers
+from canal_group.merge.values.header import Flag, Headers
 
 
 class Processing:

@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from merge.errors import ConfigError
-from merge.rows.pattern import Pattern
-from merge.rows.pattern_syntax import PatternSyntax
-from merge.rows.table_filter import refused
-from merge.values.chunk import TableName
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.rows.pattern import Pattern
+from canal_group.merge.rows.pattern_syntax import PatternSyntax
+from canal_group.merge.rows.table_filter import refused
+from canal_group.merge.values.chunk import TableName
 
 #: what stands for a group in a target
 _REFERENCE = re.compile(r"\\(?:g<(?P<name>\w+)>|(?P<number>[0-9]{1,2})|(?P<escaped>.?))", re.DOTALL)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from actors.sink.route import Route, routed
-from merge.rows.table_filter import TableFilter
-from merge.values.chunk import TableName
+from canal_group.actors.sink.route import Route, routed
+from canal_group.merge.rows.table_filter import TableFilter
+from canal_group.merge.values.chunk import TableName
 
 #: size of the cache of answers; for a source with more tables the rarely changed ones are computed again
 TABLES_MAX = 8192

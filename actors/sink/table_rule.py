@@ -24,13 +24,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from actors.sink.images import Images, changed, put_together, within
-from actors.sink.mask import Mask
-from merge.errors import DataError
-from merge.rows.expressions.expression import Expression, columns_of, fulfilled, value_of
-from merge.rows.pattern import PatternList
-from merge.rows.table_filter import split_patterns
-from merge.values.chunk import (
+from canal_group.actors.sink.images import Images, changed, put_together, within
+from canal_group.actors.sink.mask import Mask
+from canal_group.merge.errors import DataError
+from canal_group.merge.rows.expressions.expression import Expression, columns_of, fulfilled, value_of
+from canal_group.merge.rows.pattern import PatternList
+from canal_group.merge.rows.table_filter import split_patterns
+from canal_group.merge.values.chunk import (
     ABSENT,
     MYSQL_TYPE,
     PRIMARY_KEY,
@@ -88,7 +88,7 @@ class TableRule:
         return self.black_columns | frozenset(self.masks)
 
     def schema(self, source: TableName, schema: pa.Schema, lineage: Lineage | None = None) -> pa.Schema:
-        """Return the schema of the table's rows after the rule; see `merge.values.chunk`.
+        """Return the schema of the table's rows after the rule; see `canal_group.merge.values.chunk`.
 
         Raises:
             DataError: the rule names a column that the table does not have, or an expression or mask does not
@@ -108,7 +108,7 @@ class TableRule:
 
         Args:
             source: the table's name in the source.
-            rows: see `merge.values.chunk`.
+            rows: see `canal_group.merge.values.chunk`.
             lineage: where the values come from; None: nothing is known.
             locate: returns where a row is, by its index, for errors.
 

@@ -19,7 +19,8 @@ Rules:
 
 canal's store has more forms, which nothing here would call: a put that admits all of a chunk or nothing, at
 once or within a time; a get that waits without end, or until a batch is full; a get bounded by memory units;
-and the position of the last header stored. Batches are cut by the group, see `merge.delivery.batch_limits`.
+and the position of the last header stored. Batches are cut by the group, see
+`canal_group.merge.delivery.batch_limits`.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from typing import Any
 
 import numpy as np
 
-from actors.ports import Host
-from actors.process.host import OS_HOST
-from conf.stream_settings import StoreSettings
-from merge.errors import ShardUnavailable, UsageError
-from merge.values.chunk import Chunk
-from merge.values.ddl_mark import DdlMark
-from merge.values.header import HEADER, Flag, HeaderRun, Headers
-from merge.values.names import Names
-from merge.values.position import Position
+from canal_group.actors.ports import Host
+from canal_group.actors.process.host import OS_HOST
+from canal_group.conf.stream_settings import StoreSettings
+from canal_group.merge.errors import ShardUnavailable, UsageError
+from canal_group.merge.values.chunk import Chunk
+from canal_group.merge.values.ddl_mark import DdlMark
+from canal_group.merge.values.header import HEADER, Flag, HeaderRun, Headers
+from canal_group.merge.values.names import Names
+from canal_group.merge.values.position import Position
 
 #: a get that gathers waits for this part of a ring, as a divisor: with more the ring could fill up meanwhile
 MANY_PARTS = 4

@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from actors.store.ring import Stored
-from merge.rows.assemble import ShardRows, ShardTable
-from merge.rows.table_filter import TableFilter
-from merge.values.chunk import ABSENT, Op, TableName, names_of
-from merge.values.skips.skip_mark import SkipMark
+from canal_group.actors.store.ring import Stored
+from canal_group.merge.rows.assemble import ShardRows, ShardTable
+from canal_group.merge.rows.table_filter import TableFilter
+from canal_group.merge.values.chunk import ABSENT, Op, TableName, names_of
+from canal_group.merge.values.skips.skip_mark import SkipMark
 
 #: slices that are smaller on average are combined into one batch: a quiet source makes chunks of single
 #: transactions, and each record batch costs as much as many rows
@@ -49,7 +49,8 @@ class Selection:
     before: bool = True
     #: the only columns that are wanted; None: all
     columns: tuple[str, ...] | None = None
-    #: a reader's filter, see `merge.rows.table_filter`, by the names that consumers know; empty: every table
+    #: a reader's filter, see `canal_group.merge.rows.table_filter`, by the names that consumers know; empty:
+    #: every table
     table_filter: str = ""
     #: whether only the columns of the wanted tables are: payloads have no rows, and there are no statements
     schema_only: bool = False

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import ray
 
-from merge.values.reach import is_loopback
+from canal_group.merge.values.reach import is_loopback
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,6 @@ def certificate_where_reached(host: str, tls: bool | None = None) -> RowServerCe
     """
     if not (tls or (tls is None and not is_loopback(host))):
         return None
-    from actors.admission.self_signed import self_signed
+    from canal_group.actors.admission.self_signed import self_signed
 
     return RowServerCertificate(*self_signed(host))

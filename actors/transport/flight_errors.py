@@ -6,8 +6,8 @@ import json
 
 from pyarrow import flight
 
-from actors.process.stranger_log import stranger_log
-from merge.errors import CanalGroupError, UsageError, error_from_json
+from canal_group.actors.process.stranger_log import stranger_log
+from canal_group.merge.errors import CanalGroupError, UsageError, error_from_json
 
 _log = stranger_log(__name__)
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from ray.exceptions import RayActorError, RayTaskError
 
-from merge.errors import CanalGroupError, ServerUnavailable
+from canal_group.merge.errors import CanalGroupError, ServerUnavailable
 
 
 @contextmanager

@@ -11,14 +11,14 @@ from collections.abc import Callable
 import pyarrow as pa
 from pyarrow import flight
 
-from actors.store.rows import opened, read_message
-from actors.transport.flight_errors import our_error
-from actors.transport.row_server import RowAddress
-from actors.transport.row_ticket import RowTicket
+from canal_group.actors.store.rows import opened, read_message
+from canal_group.actors.transport.flight_errors import our_error
+from canal_group.actors.transport.row_server import RowAddress
+from canal_group.actors.transport.row_ticket import RowTicket
+from canal_group.merge.errors import ShardUnavailable
+from canal_group.merge.rows.assemble import ShardRows
+from canal_group.merge.values.chunk import TableName
 from canal_group.shared_memory.client import SharedMemoryClient
-from merge.errors import ShardUnavailable
-from merge.rows.assemble import ShardRows
-from merge.values.chunk import TableName
 
 _log = logging.getLogger(__name__)
 

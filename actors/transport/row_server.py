@@ -22,16 +22,20 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from actors.admission.access import Grant, Grants
-from actors.admission.connection_guard import ConnectionGuard
-from actors.admission.token_middleware import TokenMiddleware, grant_of
-from actors.store.rows import STREAMS, Payload, message
-from actors.transport.bind_address import RowServerCertificate, certificate_where_reached, node_host
-from actors.transport.flight_errors import flight_error, refusal
-from actors.transport.row_ticket import RowTicket
-from actors.transport.shared_memory_server import Offer, SharedMemoryServer
+from canal_group.actors.admission.access import Grant, Grants
+from canal_group.actors.admission.connection_guard import ConnectionGuard
+from canal_group.actors.admission.token_middleware import TokenMiddleware, grant_of
+from canal_group.actors.store.rows import STREAMS, Payload, message
+from canal_group.actors.transport.bind_address import (
+    RowServerCertificate,
+    certificate_where_reached,
+    node_host,
+)
+from canal_group.actors.transport.flight_errors import flight_error, refusal
+from canal_group.actors.transport.row_ticket import RowTicket
+from canal_group.actors.transport.shared_memory_server import Offer, SharedMemoryServer
+from canal_group.conf.listeners.connection_bounds import ConnectionBounds
 from canal_group.shared_memory.wire import SharedMemoryAddress
-from conf.listeners.connection_bounds import ConnectionBounds
 
 _SECRET_BYTES = 32
 #: calls that are answered at once; each holds a thread

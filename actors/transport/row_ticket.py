@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from actors.store.rows import Selection
-from merge.values.chunk import TableName
+from canal_group.actors.store.rows import Selection
+from canal_group.merge.values.chunk import TableName
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
-from actors.transport.rpc_wire import FRAME_BYTES_MAX, RpcAddress, pack, receive, tune
+from canal_group.actors.transport.rpc_wire import FRAME_BYTES_MAX, RpcAddress, pack, receive, tune
+from canal_group.merge.errors import CanalGroupError, ServerUnavailable
+from canal_group.merge.tls import client_context
 from canal_group.shared_memory.handshake import GREETING_BYTES, GREETING_TIMEOUT_S, ClientHandshake
-from merge.errors import CanalGroupError, ServerUnavailable
-from merge.tls import client_context
 
 _log = logging.getLogger(__name__)
 

@@ -12,9 +12,11 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from actors.admission.held_connections import HeldConnections
-from actors.transport.bind_address import RowServerCertificate
-from actors.transport.rpc_wire import FRAME_BYTES_MAX, LOOPBACK, RpcAddress, pack, receive, tune
+from canal_group.actors.admission.held_connections import HeldConnections
+from canal_group.actors.transport.bind_address import RowServerCertificate
+from canal_group.actors.transport.rpc_wire import FRAME_BYTES_MAX, LOOPBACK, RpcAddress, pack, receive, tune
+from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.tls import server_context
 from canal_group.shared_memory.handshake import (
     GREETING_TIMEOUT_S,
     NONCE_BYTES,
@@ -22,8 +24,6 @@ from canal_group.shared_memory.handshake import (
     ServerHandshake,
     new_secret,
 )
-from merge.errors import CanalGroupError
-from merge.tls import server_context
 
 _log = logging.getLogger(__name__)
 

@@ -20,10 +20,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.process.stranger_log import stranger_log
-from actors.store.rows import Payload
-from actors.store.segments import Segments
-from actors.transport.flight_errors import MALFORMED
+from canal_group.actors.process.stranger_log import stranger_log
+from canal_group.actors.store.rows import Payload
+from canal_group.actors.store.segments import Segments
+from canal_group.actors.transport.flight_errors import MALFORMED
+from canal_group.merge.errors import CanalGroupError
 from canal_group.shared_memory.handshake import GREETING_TIMEOUT_S, new_secret
 from canal_group.shared_memory.wire import (
     KEY_BYTES,
@@ -36,7 +37,6 @@ from canal_group.shared_memory.wire import (
     send,
     send_block,
 )
-from merge.errors import CanalGroupError
 
 _log = stranger_log(__name__)
 

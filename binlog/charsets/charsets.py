@@ -13,8 +13,8 @@ import codecs
 import re
 from typing import NamedTuple
 
-from binlog.charsets.charset_codecs import PREFIX
-from merge.errors import UnsupportedEvent
+from canal_group.binlog.charsets.charset_codecs import PREFIX
+from canal_group.merge.errors import UnsupportedEvent
 
 BINARY_COLLATION = 63
 #: bytes that "surrogateescape" keeps

@@ -10,7 +10,7 @@ Source: `information_schema.COLLATIONS` of MySQL 9.7 and `COLLATION_CHARACTER_SE
 
 from __future__ import annotations
 
-from binlog.charsets.charsets import BINARY_COLLATION, charset_of
+from canal_group.binlog.charsets.charsets import BINARY_COLLATION, charset_of
 
 _NOPAD = 1024
 _UCA14 = 2048

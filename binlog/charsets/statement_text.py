@@ -14,7 +14,7 @@ import codecs
 import re
 from functools import cache
 
-from binlog.charsets.charsets import (
+from canal_group.binlog.charsets.charsets import (
     BINARY_COLLATION,
     ETEN_FIRST,
     ETEN_LAST,

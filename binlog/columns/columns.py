@@ -19,17 +19,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from binlog.charsets.charsets import charset_of
-from binlog.columns.special import special_of
-from binlog.columns.table_map import TableMap
-from binlog.columns.text import TextRule, text_array, text_rule
-from binlog.columns.types.column import Column, Extra
-from binlog.columns.types.printers import PRINTERS, printed
-from binlog.columns.types.table import TYPES
-from binlog.native.images import Layout
-from binlog.native.shapes import ColumnBuffers, ColumnPlan
-from merge.errors import UnsupportedEvent
-from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, Lineage, SpecialColumns, TableName, rows_schema
+from canal_group.binlog.charsets.charsets import charset_of
+from canal_group.binlog.columns.special import special_of
+from canal_group.binlog.columns.table_map import TableMap
+from canal_group.binlog.columns.text import TextRule, text_array, text_rule
+from canal_group.binlog.columns.types.column import Column, Extra
+from canal_group.binlog.columns.types.printers import PRINTERS, printed
+from canal_group.binlog.columns.types.table import TYPES
+from canal_group.binlog.native.images import Layout
+from canal_group.binlog.native.shapes import ColumnBuffers, ColumnPlan
+from canal_group.merge.errors import UnsupportedEvent
+from canal_group.merge.values.chunk import (
+    MYSQL_TYPE,
+    PRIMARY_KEY,
+    Lineage,
+    SpecialColumns,
+    TableName,
+    rows_schema,
+)
 
 
 @dataclass(slots=True)
@@ -138,7 +145,7 @@ class TableSchema:
 
     name: TableName
     map: TableMap
-    #: the record batch's schema, see `merge.values.chunk`
+    #: the record batch's schema, see `canal_group.merge.values.chunk`
     arrow: Any
     #: how its images are stored
     layout: Layout

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from binlog.columns.columns import Losses
+from canal_group.binlog.columns.columns import Losses
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from binlog.columns.columns import Losses, TableSchema, array_of
-from binlog.columns.types import moments
-from binlog.formats.event_types import ROWS, ROWS_V1, UPDATES, WRITES, EventType
-from binlog.native.images import Block, RowBuffers
-from binlog.native.shapes import SideBuffers
-from merge.errors import CorruptEvent, DataError, UnsupportedEvent
-from merge.values.chunk import Op, absent_type, partial_schema
-from merge.values.types.table import TABLE
+from canal_group.binlog.columns.columns import Losses, TableSchema, array_of
+from canal_group.binlog.columns.types import moments
+from canal_group.binlog.formats.event_types import ROWS, ROWS_V1, UPDATES, WRITES, EventType
+from canal_group.binlog.native.images import Block, RowBuffers
+from canal_group.binlog.native.shapes import SideBuffers
+from canal_group.merge.errors import CorruptEvent, DataError, UnsupportedEvent
+from canal_group.merge.values.chunk import Op, absent_type, partial_schema
+from canal_group.merge.values.types.table import TABLE
 
 #: event type -> what its rows are, and the version of its layout
 _KINDS: dict[int, tuple[int, int]] = {
@@ -130,7 +130,9 @@ class RowsBuilder(RowBuffers):
         return CorruptEvent(f"{rows} {what} (byte {offset} after the event's header).", hint=hint)
 
     def finish(self) -> Any:
-        """Return the gathered rows as one record batch, see `merge.values.chunk`; call it once, at the end.
+        """Return the gathered rows as one record batch; call it once, at the end.
+
+        See `canal_group.merge.values.chunk`.
 
         Raises:
             UnsupportedEvent: a column's text has more than 2 GiB.

@@ -8,9 +8,9 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from binlog.columns.table_map import table_id
-from binlog.formats.byte_cursor import ByteCursor
-from merge.errors import CorruptEvent
+from canal_group.binlog.columns.table_map import table_id
+from canal_group.binlog.formats.byte_cursor import ByteCursor
+from canal_group.merge.errors import CorruptEvent
 
 #: extra data begins with its own length
 _EXTRA_DATA_MIN = 2

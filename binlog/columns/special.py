@@ -11,10 +11,10 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 
-from binlog.columns.table_map import TableMap
-from binlog.columns.types.column import Column, Role
-from merge.values.chunk import SpecialColumns
-from merge.values.types.table import ColumnType
+from canal_group.binlog.columns.table_map import TableMap
+from canal_group.binlog.columns.types.column import Column, Role
+from canal_group.merge.values.chunk import SpecialColumns
+from canal_group.merge.values.types.table import ColumnType
 
 _ROW_ENDS = {Role.ROW_END, Role.IMPLICIT_ROW_END}
 _IMPLICIT = {Role.IMPLICIT_ROW_START, Role.IMPLICIT_ROW_END}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
-from binlog.columns.table_map import TableMap
-from binlog.columns.types.column import Role
-from binlog.formats.events import Query
-from merge.values.chunk import Lineage, TableName
+from canal_group.binlog.columns.table_map import TableMap
+from canal_group.binlog.columns.types.column import Role
+from canal_group.binlog.formats.events import Query
+from canal_group.merge.values.chunk import Lineage, TableName
 
 
 class ColumnFacts(NamedTuple):

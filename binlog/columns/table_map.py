@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from binlog.columns.table_metadata import described, read_metadata
-from binlog.columns.types.column import Column
-from binlog.columns.types.reader import read_columns
-from binlog.formats.byte_cursor import ByteCursor
-from merge.errors import CorruptEvent
+from canal_group.binlog.columns.table_metadata import described, read_metadata
+from canal_group.binlog.columns.types.column import Column
+from canal_group.binlog.columns.types.reader import read_columns
+from canal_group.binlog.formats.byte_cursor import ByteCursor
+from canal_group.merge.errors import CorruptEvent
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from binlog.charsets.charsets import BINARY_COLLATION, charset_of, shown_bytes, text_decoder
-from binlog.columns.types.column import Column, Extra
-from binlog.columns.types.documents import GEOMETRY_NAMES
-from binlog.columns.types.table import having
-from binlog.formats.byte_cursor import ByteCursor
-from merge.values.types.kinds import Vendor
-from merge.values.types.table import TABLE, ColumnType
+from canal_group.binlog.charsets.charsets import BINARY_COLLATION, charset_of, shown_bytes, text_decoder
+from canal_group.binlog.columns.types.column import Column, Extra
+from canal_group.binlog.columns.types.documents import GEOMETRY_NAMES
+from canal_group.binlog.columns.types.table import having
+from canal_group.binlog.formats.byte_cursor import ByteCursor
+from canal_group.merge.values.types.kinds import Vendor
+from canal_group.merge.values.types.table import TABLE, ColumnType
 
 _SIGNED = having(Extra.SIGN)
 #: by vendor; each counts types without a charset among those that have one

@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from binlog.charsets.charsets import Charset, text_decoder
-from binlog.native.images import converted, is_ascii, is_utf8
-from binlog.native.shapes import ColumnBuffers
+from canal_group.binlog.charsets.charsets import Charset, text_decoder
+from canal_group.binlog.native.images import converted, is_ascii, is_utf8
+from canal_group.binlog.native.shapes import ColumnBuffers
 
 _ASCII = bytes(range(128))
 

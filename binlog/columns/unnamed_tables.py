@@ -2,8 +2,8 @@
 
 Before MySQL 8.0 and MariaDB 10.5, and with `binlog_row_metadata` other than FULL, table maps hold no column
 names, no keys and no values of ENUM and SET columns. NO_LOG and older servers leave out signs and charsets.
-A live stream knows them from the definitions of its server's tables, see `binlog.history`. For files an
-operator may name a lookup. Without one:
+A live stream knows them from the definitions of its server's tables, see `canal_group.binlog.history`. For
+files an operator may name a lookup. Without one:
 
 - columns are called @1, @2 and so on, as mysqlbinlog calls them;
 - numbers without a known sign are signed;
@@ -26,16 +26,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from binlog.columns.special import may_be_special, named_hashes
-from binlog.columns.table_lookup import ColumnFacts, TableLookup
-from binlog.columns.table_map import TableMap
-from binlog.columns.types import moments
-from binlog.columns.types.column import Column, Role
-from binlog.columns.types.documents import GEOMETRY_NAMES
-from binlog.columns.types.strings import SHORT_MAX
-from merge.errors import UnsupportedEvent
-from merge.values.types.kinds import Storage
-from merge.values.types.table import BY_NAME, TABLE, ColumnType, TypeRow
+from canal_group.binlog.columns.special import may_be_special, named_hashes
+from canal_group.binlog.columns.table_lookup import ColumnFacts, TableLookup
+from canal_group.binlog.columns.table_map import TableMap
+from canal_group.binlog.columns.types import moments
+from canal_group.binlog.columns.types.column import Column, Role
+from canal_group.binlog.columns.types.documents import GEOMETRY_NAMES
+from canal_group.binlog.columns.types.strings import SHORT_MAX
+from canal_group.merge.errors import UnsupportedEvent
+from canal_group.merge.values.types.kinds import Storage
+from canal_group.merge.values.types.table import BY_NAME, TABLE, ColumnType, TypeRow
 
 _WHOLE_BY_SIZE = {row.size: row.code for row in TABLE if row.storage is Storage.INTEGER}
 #: type of binary strings -> types that MariaDB's table maps call so

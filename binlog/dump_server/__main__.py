@@ -1,6 +1,6 @@
 """The dump server's process: detached from the reader that starts it, it ends when no reader needs it.
 
-    python -m binlog.dump_server DESCRIPTOR < ORDER
+    python -m canal_group.binlog.dump_server DESCRIPTOR < ORDER
 
 DESCRIPTOR is that of the listening socket, which the process inherits. ORDER is a JSON object: the source's
 address, with its password, and the position at which the reader is that starts the dump server.
@@ -20,15 +20,15 @@ def main() -> int:
     order = json.load(sys.stdin)
     if os.fork():
         return 0
-    from binlog.dump_server.dump import SourceDump  # noqa: PLC0415
-    from binlog.dump_server.dump_server import DumpServer  # noqa: PLC0415
-    from binlog.dump_server.log import set_up_log  # noqa: PLC0415
-    from binlog.server.source import SourceAddress  # noqa: PLC0415  the parent must end soon
-    from merge.errors import CanalGroupError  # noqa: PLC0415
-    from merge.values.commit_time import OF_THE_SERVER_READ  # noqa: PLC0415
+    from canal_group.binlog.dump_server.dump import SourceDump  # noqa: PLC0415
+    from canal_group.binlog.dump_server.dump_server import DumpServer  # noqa: PLC0415
+    from canal_group.binlog.dump_server.log import set_up_log  # noqa: PLC0415
+    from canal_group.binlog.server.source import SourceAddress  # noqa: PLC0415  the parent must end soon
+    from canal_group.merge.errors import CanalGroupError  # noqa: PLC0415
+    from canal_group.merge.values.commit_time import OF_THE_SERVER_READ  # noqa: PLC0415
 
     set_up_log()
-    log = logging.getLogger("binlog.dump_server")
+    log = logging.getLogger("canal_group.binlog.dump_server")
     listener = socket.socket(fileno=int(sys.argv[1]))
     address = SourceAddress(**order["source"], commit_times=OF_THE_SERVER_READ)
     try:

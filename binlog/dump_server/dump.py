@@ -1,7 +1,7 @@
 """Source dump: one dump connection, whose packets become blocks of a window.
 
 The usual events are copied as they came, without a step of Python for each. Heartbeats are left out: they
-prove how far the source has been read, see `binlog.dump_window.idle`.
+prove how far the source has been read, see `canal_group.binlog.dump_window.idle`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from binlog.dump_window.begin import begin_at
-from binlog.dump_window.block import Block
-from binlog.dump_window.idle import Idle
-from binlog.dump_window.window import Window
-from binlog.formats.event_types import EventType
-from binlog.formats.events import (
+from canal_group.binlog.dump_window.begin import begin_at
+from canal_group.binlog.dump_window.block import Block
+from canal_group.binlog.dump_window.idle import Idle
+from canal_group.binlog.dump_window.window import Window
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.binlog.formats.events import (
     ARTIFICIAL_FLAG,
     CHECKSUM_CRC32,
     CHECKSUM_SIZE,
@@ -29,13 +29,13 @@ from binlog.formats.events import (
     parse_header,
     parse_rotate,
 )
-from binlog.formats.format_description import parse_format_description
-from binlog.server.dump.dump_connection import DumpConnection
-from binlog.server.dump.dump_request import OFFSET_MAX, dump_from
-from binlog.server.dump_server.wire import packets_of, socket_name
-from binlog.server.source import SourceAddress, query, server_error
-from binlog.steady_clock import steady_us
-from merge.errors import DataError, SourceUnavailable
+from canal_group.binlog.formats.format_description import parse_format_description
+from canal_group.binlog.server.dump.dump_connection import DumpConnection
+from canal_group.binlog.server.dump.dump_request import OFFSET_MAX, dump_from
+from canal_group.binlog.server.dump_server.wire import packets_of, socket_name
+from canal_group.binlog.server.source import SourceAddress, query, server_error
+from canal_group.binlog.steady_clock import steady_us
+from canal_group.merge.errors import DataError, SourceUnavailable
 
 _OK, _ERROR = 0x00, 0xFF
 _WRAP = 1 << 32

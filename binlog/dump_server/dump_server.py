@@ -1,7 +1,8 @@
 """Dump server: serves the window of one dump to the readers of a machine.
 
-One thread reads the source and sends to the readers, and waits for none of them. `binlog.dump_window` decides
-what is retained, where a reader begins, which reader was lapped, and when the source is read on.
+One thread reads the source and sends to the readers, and waits for none of them.
+`canal_group.binlog.dump_window` decides what is retained, where a reader begins, which reader was lapped, and
+when the source is read on.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import time
 from types import TracebackType
 from typing import Self
 
-from binlog.dump_server.dump import SourceDump
-from binlog.dump_server.served_reader import ServedReader
-from binlog.dump_window.readers import Readers
-from binlog.dump_window.window import Uncovered
-from binlog.server.dump_server.wire import ERROR, answer, notice, packets_of
-from merge.errors import CanalGroupError, SourceUnavailable
+from canal_group.binlog.dump_server.dump import SourceDump
+from canal_group.binlog.dump_server.served_reader import ServedReader
+from canal_group.binlog.dump_window.readers import Readers
+from canal_group.binlog.dump_window.window import Uncovered
+from canal_group.binlog.server.dump_server.wire import ERROR, answer, notice, packets_of
+from canal_group.merge.errors import CanalGroupError, SourceUnavailable
 
 _log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
-from binlog.dump_window.block import Block
-from binlog.server.dump_server.wire import REQUEST_BYTES_MAX, own_user
+from canal_group.binlog.dump_window.block import Block
+from canal_group.binlog.server.dump_server.wire import REQUEST_BYTES_MAX, own_user
 
 _HEAD = 4
 #: blocks that are sent by one call of the system

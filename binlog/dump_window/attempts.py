@@ -7,7 +7,7 @@ fails must not always interrupt its readers.
 
 from __future__ import annotations
 
-from merge.back_off import BackOff
+from canal_group.merge.back_off import BackOff
 
 #: between two questions of a reader that reads by itself, seconds
 INTERVAL_S = 1.0

@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from binlog.dump_window.window import Place, Window
+from canal_group.binlog.dump_window.window import Place, Window
 
 
 class Readers:

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from binlog.dump_window.block import Block, split_at
-from merge.errors import UsageError
-from merge.values.position import file_order
-from merge.values.resets.reset import created_again
+from canal_group.binlog.dump_window.block import Block, split_at
+from canal_group.merge.errors import UsageError
+from canal_group.merge.values.position import file_order
+from canal_group.merge.values.resets.reset import created_again
 
 _DROPPED = Block("", 0, 0, b"")
 

@@ -1,4 +1,4 @@
-"""Beginning: the position that a start means in binlog files; see `merge.values.start`.
+"""Beginning: the position that a start means in binlog files; see `canal_group.merge.values.start`.
 
 A time means the same as on a server: where the first transaction begins, in the order of the files, that was
 committed at or after it. The creation times of the files say from which one to scan. They are compared in
@@ -14,16 +14,16 @@ from pathlib import Path
 
 import numpy as np
 
-from binlog.files.binlog_files import BinlogFiles
-from binlog.formats.events import HEADER_SIZE, MAGIC, header_of
-from binlog.formats.gtid_sets import gtids_before
-from binlog.grammar.chunk_builder import SEARCH_LIMITS
-from merge.errors import PositionPurged, SourceUnfit
-from merge.values.gtids.gtid import NO_GTIDS
-from merge.values.header import Flag
-from merge.values.position import Position, file_order
-from merge.values.progress import gtids_after
-from merge.values.start import SHARD_STARTS_IN_FILES, At, InFile, ShardStart
+from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.binlog.formats.events import HEADER_SIZE, MAGIC, header_of
+from canal_group.binlog.formats.gtid_sets import gtids_before
+from canal_group.binlog.grammar.chunk_builder import SEARCH_LIMITS
+from canal_group.merge.errors import PositionPurged, SourceUnfit
+from canal_group.merge.values.gtids.gtid import NO_GTIDS
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.position import Position, file_order
+from canal_group.merge.values.progress import gtids_after
+from canal_group.merge.values.start import SHARD_STARTS_IN_FILES, At, InFile, ShardStart
 
 _SECOND_US = 1_000_000
 

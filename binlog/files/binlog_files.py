@@ -28,20 +28,20 @@ from io import RawIOBase
 from pathlib import Path
 from typing import NoReturn
 
-from binlog.columns.columns import Losses
-from binlog.columns.table_lookup import TableLookup
-from binlog.files.file_tail import FileTail, file_tail
-from binlog.formats.event_types import EventType
-from binlog.formats.events import CHECKSUM_NONE, IN_USE_FLAG, MAGIC
-from binlog.grammar.binlog_decoder import BinlogDecoder
-from binlog.grammar.chunk_builder import SEARCH_LIMITS, ChunkBuilder, Limits
-from binlog.grammar.reading import Reading
-from binlog.grammar.skips import Skips
-from binlog.grammar.tables import Select
-from binlog.native.file_events import FileBuffer
-from merge.errors import CorruptEvent, DataError, UnsupportedEvent, UsageError
-from merge.values.chunk import Chunk
-from merge.values.position import Position, file_order
+from canal_group.binlog.columns.columns import Losses
+from canal_group.binlog.columns.table_lookup import TableLookup
+from canal_group.binlog.files.file_tail import FileTail, file_tail
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.binlog.formats.events import CHECKSUM_NONE, IN_USE_FLAG, MAGIC
+from canal_group.binlog.grammar.binlog_decoder import BinlogDecoder
+from canal_group.binlog.grammar.chunk_builder import SEARCH_LIMITS, ChunkBuilder, Limits
+from canal_group.binlog.grammar.reading import Reading
+from canal_group.binlog.grammar.skips import Skips
+from canal_group.binlog.grammar.tables import Select
+from canal_group.binlog.native.file_events import FileBuffer
+from canal_group.merge.errors import CorruptEvent, DataError, UnsupportedEvent, UsageError
+from canal_group.merge.values.chunk import Chunk
+from canal_group.merge.values.position import Position, file_order
 
 #: how a file encrypted by MySQL's `binlog_encryption` begins
 _ENCRYPTED_MAGIC = b"\xfdbin"

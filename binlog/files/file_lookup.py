@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from binlog.charsets.charsets import BINARY_COLLATION
-from binlog.columns.table_lookup import ColumnFacts, NoLookup, TableLookup
-from binlog.columns.table_map import TableMap
-from binlog.formats.events import Query
-from binlog.schema.catalog import Catalog
-from binlog.schema.definition import SourceName
-from binlog.schema.statement import ServerVersion
-from binlog.server.definitions.lost import lost
-from binlog.statements.logged_statement import statement_of
-from merge.errors import CorruptEvent
-from merge.values.chunk import Lineage, TableName
+from canal_group.binlog.charsets.charsets import BINARY_COLLATION
+from canal_group.binlog.columns.table_lookup import ColumnFacts, NoLookup, TableLookup
+from canal_group.binlog.columns.table_map import TableMap
+from canal_group.binlog.formats.events import Query
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.definition import SourceName
+from canal_group.binlog.schema.statement import ServerVersion
+from canal_group.binlog.server.definitions.lost import lost
+from canal_group.binlog.statements.logged_statement import statement_of
+from canal_group.merge.errors import CorruptEvent
+from canal_group.merge.values.chunk import Lineage, TableName
 
 #: the version that the statements are parsed for: which executable comments it has does not matter for names
 _VERSION = ServerVersion(True, 10, 11)

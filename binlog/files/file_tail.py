@@ -7,7 +7,7 @@ tells the two cases apart. It holds the event's length and, in `log_pos`, its en
 the rest of the event. If they contradict each other, the file is damaged.
 
 `log_pos` is not checked in a relay log, whose events carry offsets of the source's binlog, nor where it is 0.
-Layout: an event's header, see `binlog.formats.events`.
+Layout: an event's header, see `canal_group.binlog.formats.events`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from binlog.formats.event_types import type_name
-from binlog.formats.events import HEADER_SIZE, EventHeader, header_of
-from merge.errors import CorruptEvent
+from canal_group.binlog.formats.event_types import type_name
+from canal_group.binlog.formats.events import HEADER_SIZE, EventHeader, header_of
+from canal_group.merge.errors import CorruptEvent
 
 _WRAP = 1 << 32
 

@@ -22,21 +22,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from binlog.columns.read_counts import ReadCounts
-from binlog.columns.table_lookup import NoLookup, TableLookup
-from binlog.files.beginning import beginning
-from binlog.files.binlog_files import BinlogFiles, files_in, gap_in, require_one_name
-from binlog.files.file_lookup import FileLookup
-from binlog.files.file_tail import FileTail
-from binlog.grammar.chunk_builder import Limits
-from binlog.grammar.reading import Reading
-from binlog.grammar.skips import SkipsOf, no_skips
-from binlog.grammar.tables import Select
-from binlog.server.listener import Listener, position_after
-from binlog.server.server_lookup import ServerLookup
-from binlog.server.source import SourceAddress, connect
-from binlog.server.starts.remaining import telling
-from merge.errors import (
+from canal_group.binlog.columns.read_counts import ReadCounts
+from canal_group.binlog.columns.table_lookup import NoLookup, TableLookup
+from canal_group.binlog.files.beginning import beginning
+from canal_group.binlog.files.binlog_files import BinlogFiles, files_in, gap_in, require_one_name
+from canal_group.binlog.files.file_lookup import FileLookup
+from canal_group.binlog.files.file_tail import FileTail
+from canal_group.binlog.grammar.chunk_builder import Limits
+from canal_group.binlog.grammar.reading import Reading
+from canal_group.binlog.grammar.skips import SkipsOf, no_skips
+from canal_group.binlog.grammar.tables import Select
+from canal_group.binlog.server.listener import Listener, position_after
+from canal_group.binlog.server.server_lookup import ServerLookup
+from canal_group.binlog.server.source import SourceAddress, connect
+from canal_group.binlog.server.starts.remaining import telling
+from canal_group.merge.errors import (
     CanalGroupError,
     CorruptEvent,
     PositionPurged,
@@ -46,10 +46,10 @@ from merge.errors import (
     SourceUnfit,
     UsageError,
 )
-from merge.values.commit_time import END_OF_TIME_US, CommitTimes
-from merge.values.position import Position, file_order
-from merge.values.resets.reset import Absence, absence
-from merge.values.start import At, ShardStart, parse_shard_start
+from canal_group.merge.values.commit_time import END_OF_TIME_US, CommitTimes
+from canal_group.merge.values.position import Position, file_order
+from canal_group.merge.values.resets.reset import Absence, absence
+from canal_group.merge.values.start import At, ShardStart, parse_shard_start
 
 _log = logging.getLogger(__name__)
 
@@ -249,7 +249,7 @@ def locate(source: FilesSource, start: ShardStart) -> Position:
     """Return where a start is in files now.
 
     Raises:
-        As `files_of`, and `binlog.files.beginning`.
+        As `files_of`, and `canal_group.binlog.files.beginning`.
     """
     position = _beginning(start, source, files_of(source, None), lambda: False)
     assert position is not None, "the scan is not stopped"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from merge.errors import CorruptEvent
+from canal_group.merge.errors import CorruptEvent
 
 #: first byte of a length-encoded integer -> how many follow
 _PACKED_SIZES = {252: 2, 253: 3, 254: 8}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import zlib
 
-from merge.errors import CorruptEvent, UnsupportedEvent
+from canal_group.merge.errors import CorruptEvent, UnsupportedEvent
 
 #: no event is larger: the servers' largest max_allowed_packet
 EVENT_BYTES_MAX = 1 << 30

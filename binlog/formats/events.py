@@ -14,10 +14,10 @@ import struct
 import zlib
 from typing import NamedTuple
 
-from binlog.charsets.statement_text import statement_text
-from binlog.formats.compression import unpack
-from binlog.formats.query_status import client_collation
-from merge.errors import CorruptEvent
+from canal_group.binlog.charsets.statement_text import statement_text
+from canal_group.binlog.formats.compression import unpack
+from canal_group.binlog.formats.query_status import client_collation
+from canal_group.merge.errors import CorruptEvent
 
 HEADER_SIZE = 19
 CHECKSUM_SIZE = 4
@@ -118,9 +118,9 @@ class Query(NamedTuple):
     """QUERY: a statement's text, and what decides its meaning."""
 
     schema: str
-    #: as its client's charset has it, see `binlog.charsets.statement_text`
+    #: as its client's charset has it, see `canal_group.binlog.charsets.statement_text`
     sql: str
-    #: the session's settings, see `binlog.formats.query_status`
+    #: the session's settings, see `canal_group.binlog.formats.query_status`
     status: bytes = b""
     #: number of the error with which the server ended it; 0: none
     error: int = 0

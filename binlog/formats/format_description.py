@@ -15,7 +15,7 @@ import re
 import struct
 from dataclasses import dataclass
 
-from binlog.formats.events import (
+from canal_group.binlog.formats.events import (
     CHECKSUM_CRC32,
     CHECKSUM_NONE,
     CHECKSUM_SIZE,
@@ -23,7 +23,7 @@ from binlog.formats.events import (
     IN_USE_FLAG,
     verify_checksum,
 )
-from merge.errors import CorruptEvent, UnsupportedEvent
+from canal_group.merge.errors import CorruptEvent, UnsupportedEvent
 
 _BINLOG_VERSION = 4
 _SIZES_AT = 2 + 50 + 4 + 1

@@ -10,10 +10,10 @@ import uuid
 from enum import Enum
 from typing import NamedTuple
 
-from binlog.formats.event_types import EventType
-from binlog.formats.serialization import Fields
-from merge.errors import CorruptEvent
-from merge.values.header import origin_source
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.binlog.formats.serialization import Fields
+from canal_group.merge.errors import CorruptEvent
+from canal_group.merge.values.header import origin_source
 
 
 class Alter(Enum):

@@ -16,11 +16,11 @@ import struct
 import uuid
 from pathlib import Path
 
-from binlog.formats.event_types import EventType
-from binlog.formats.events import CHECKSUM_CRC32, CHECKSUM_SIZE, HEADER_SIZE, MAGIC, parse_header
-from binlog.formats.format_description import parse_format_description
-from merge.errors import DataError
-from merge.values.gtids.gtid import NO_GTIDS, GtidSet, MySqlGtidSet
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.binlog.formats.events import CHECKSUM_CRC32, CHECKSUM_SIZE, HEADER_SIZE, MAGIC, parse_header
+from canal_group.binlog.formats.format_description import parse_format_description
+from canal_group.merge.errors import DataError
+from canal_group.merge.values.gtids.gtid import NO_GTIDS, GtidSet, MySqlGtidSet
 
 _TAGGED = 1
 #: flags above MariaDB's count

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from binlog.formats.byte_cursor import ByteCursor
-from binlog.formats.compression import EVENT_BYTES_MAX
-from binlog.formats.event_types import EventType, type_name
-from binlog.formats.events import HEADER_SIZE, Event, parse_header
-from merge.errors import CorruptEvent, UnsupportedEvent
+from canal_group.binlog.formats.byte_cursor import ByteCursor
+from canal_group.binlog.formats.compression import EVENT_BYTES_MAX
+from canal_group.binlog.formats.event_types import EventType, type_name
+from canal_group.binlog.formats.events import HEADER_SIZE, Event, parse_header
+from canal_group.merge.errors import CorruptEvent, UnsupportedEvent
 
 #: unpacked bytes of a transaction's events; they are never in memory at once
 PAYLOAD_BYTES_MAX = 16 << 30

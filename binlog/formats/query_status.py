@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from binlog.formats.byte_cursor import ByteCursor
+from canal_group.binlog.formats.byte_cursor import ByteCursor
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ import struct
 import zlib
 from typing import Final
 
-from binlog.formats.event_types import ROWS_V1, ROWS_V2, UNPACKED_ROWS, type_name
-from binlog.formats.events import CHECKSUM_SIZE, HEADER_SIZE, EventHeader, header_of
-from merge.errors import CorruptEvent, UnsupportedEvent
+from canal_group.binlog.formats.event_types import ROWS_V1, ROWS_V2, UNPACKED_ROWS, type_name
+from canal_group.binlog.formats.events import CHECKSUM_SIZE, HEADER_SIZE, EventHeader, header_of
+from canal_group.merge.errors import CorruptEvent, UnsupportedEvent
 
 #: size of the largest rows event that is joined, bytes: as large as one that comes in one piece
 JOINED_BYTES_MAX: Final = 1 << 30

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeVar
 
-from merge.errors import CorruptEvent, UnsupportedEvent
+from canal_group.merge.errors import CorruptEvent, UnsupportedEvent
 
 _VERSION = 1
 _LONGEST = 8

@@ -24,9 +24,9 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from binlog.columns.table_lookup import TableLookup
-from binlog.formats.event_types import ROWS, EventType, type_name
-from binlog.formats.events import (
+from canal_group.binlog.columns.table_lookup import TableLookup
+from canal_group.binlog.formats.event_types import ROWS, EventType, type_name
+from canal_group.binlog.formats.events import (
     ARTIFICIAL_FLAG,
     CHECKSUM_CRC32,
     CHECKSUM_SIZE,
@@ -39,22 +39,22 @@ from binlog.formats.events import (
     parse_rotate,
     verify_checksum,
 )
-from binlog.formats.format_description import parse_format_description
-from binlog.formats.payload import parse_payload
-from binlog.formats.row_fragments import RowFragments
-from binlog.grammar.chunk_builder import ChunkBuilder
-from binlog.grammar.lead_in import LeadIn
-from binlog.grammar.reading import Reading
-from binlog.grammar.skips import Parts, Skips
-from binlog.grammar.tables import Select, Tables
-from binlog.grammar.transactions import Transactions
-from binlog.grammar.xa import XaTransactions
-from binlog.native.fast_path import USUAL
-from binlog.native.receive_buffer import ReceiveBuffer
-from merge.errors import CanalGroupError, CorruptEvent, DataError, Detail, UnsupportedEvent
-from merge.values.chunk import Chunk
-from merge.values.position import Position
-from merge.values.resets.reset import created_again, refused_again
+from canal_group.binlog.formats.format_description import parse_format_description
+from canal_group.binlog.formats.payload import parse_payload
+from canal_group.binlog.formats.row_fragments import RowFragments
+from canal_group.binlog.grammar.chunk_builder import ChunkBuilder
+from canal_group.binlog.grammar.lead_in import LeadIn
+from canal_group.binlog.grammar.reading import Reading
+from canal_group.binlog.grammar.skips import Parts, Skips
+from canal_group.binlog.grammar.tables import Select, Tables
+from canal_group.binlog.grammar.transactions import Transactions
+from canal_group.binlog.grammar.xa import XaTransactions
+from canal_group.binlog.native.fast_path import USUAL
+from canal_group.binlog.native.receive_buffer import ReceiveBuffer
+from canal_group.merge.errors import CanalGroupError, CorruptEvent, DataError, Detail, UnsupportedEvent
+from canal_group.merge.values.chunk import Chunk
+from canal_group.merge.values.position import Position
+from canal_group.merge.values.resets.reset import created_again, refused_again
 
 _log = logging.getLogger(__name__)
 

@@ -19,11 +19,11 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from binlog.columns.columns import Losses, TableSchema
-from binlog.columns.rows import RowsBuilder
-from binlog.native.accumulator import Accumulator
-from binlog.native.fast_path import FastPath
-from merge.values.chunk import (
+from canal_group.binlog.columns.columns import Losses, TableSchema
+from canal_group.binlog.columns.rows import RowsBuilder
+from canal_group.binlog.native.accumulator import Accumulator
+from canal_group.binlog.native.fast_path import FastPath
+from canal_group.merge.values.chunk import (
     NO_TABLE,
     STATEMENTS,
     Chunk,
@@ -32,9 +32,9 @@ from merge.values.chunk import (
     TableName,
     TableRows,
 )
-from merge.values.ddl_mark import DdlMark
-from merge.values.header import HEADER, Headers, gtid_text
-from merge.values.rows.moments import filtered
+from canal_group.merge.values.ddl_mark import DdlMark
+from canal_group.merge.values.header import HEADER, Headers, gtid_text
+from canal_group.merge.values.rows.moments import filtered
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ class ChunkBuilder:
         """Add the mark of an event that is left out to the open transaction; it takes one ordinal.
 
         Args:
-            sql: see `merge.values.skips.skip_mark`.
+            sql: see `canal_group.merge.values.skips.skip_mark`.
         """
         statement = {"schema": "", "table": "", "op": "QUERY", "sql": sql, "ddl_schema": "", "tables": []}
         self.add_statement(statement, StatementSource((NO_TABLE,), StatementKind.SKIP))

@@ -15,10 +15,10 @@ import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 
-from binlog.schema.clauses.tokens import Kind
-from binlog.schema.clauses.words import Words
-from binlog.schema.statement import Statement
-from merge.values.chunk import TableName
+from canal_group.binlog.schema.clauses.tokens import Kind
+from canal_group.binlog.schema.clauses.words import Words
+from canal_group.binlog.schema.statement import Statement
+from canal_group.merge.values.chunk import TableName
 
 #: words after which a table's name may come
 _BEFORE_NAMES = frozenset({"REFERENCES", "LIKE", "TO", "AS", "RENAME"})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from binlog.columns.table_lookup import TableLookup
-from binlog.grammar.binlog_decoder import BinlogDecoder
-from binlog.grammar.chunk_builder import ChunkBuilder, Limits
-from binlog.grammar.skips import Skips
-from binlog.grammar.tables import Select
-from merge.values.position import Position
+from canal_group.binlog.columns.table_lookup import TableLookup
+from canal_group.binlog.grammar.binlog_decoder import BinlogDecoder
+from canal_group.binlog.grammar.chunk_builder import ChunkBuilder, Limits
+from canal_group.binlog.grammar.skips import Skips
+from canal_group.binlog.grammar.tables import Select
+from canal_group.merge.values.position import Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Decoding:
     #: answers what table maps do not say about columns; None: nothing does
     lookup: TableLookup | None = None
     #: whether statements that cannot be followed are passed on as text, or refused; see
-    #: `binlog.grammar.statements`
+    #: `canal_group.binlog.grammar.statements`
     verbatim: bool = False
     #: whether commit times are those of the servers that committed first, as far as the source writes them,
     #: and transactions without GTID name these servers; see `origin_source`

@@ -7,15 +7,15 @@ before, or is not wanted, so it is skipped unread, except the rows of XA transac
 
 from __future__ import annotations
 
-from binlog.formats.event_types import ROWS, UNPACKED_ROWS, EventType
-from binlog.formats.events import Event, parse_query
-from binlog.formats.gtid_events import parse_mariadb_gtid
-from binlog.formats.payload import inner_events
-from binlog.grammar.tables import Tables
-from binlog.grammar.xa import XaTransactions, parse_xa_prepare, parse_xa_statement
-from binlog.statements.beginnings import Kind
-from binlog.statements.statement_reader import read_control
-from merge.values.skips.skipped_event import SkippedEvent, Unit
+from canal_group.binlog.formats.event_types import ROWS, UNPACKED_ROWS, EventType
+from canal_group.binlog.formats.events import Event, parse_query
+from canal_group.binlog.formats.gtid_events import parse_mariadb_gtid
+from canal_group.binlog.formats.payload import inner_events
+from canal_group.binlog.grammar.tables import Tables
+from canal_group.binlog.grammar.xa import XaTransactions, parse_xa_prepare, parse_xa_statement
+from canal_group.binlog.statements.beginnings import Kind
+from canal_group.binlog.statements.statement_reader import read_control
+from canal_group.merge.values.skips.skipped_event import SkippedEvent, Unit
 
 #: types of events that begin a transaction
 BEGINS = frozenset({EventType.GTID, EventType.GTID_TAGGED, EventType.ANONYMOUS_GTID, EventType.MARIADB_GTID})

@@ -8,15 +8,15 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from binlog.formats.event_types import ROWS, UNPACKED_ROWS, UPDATES, WRITES, EventType, type_name
-from binlog.formats.events import Event, Query, parse_query
-from binlog.grammar.tables import Tables
-from binlog.grammar.xa import XaStatement, parse_xa_statement
-from binlog.statements.beginnings import BEGINNINGS, Kind
-from binlog.statements.statement_reader import Reading, read_control, read_statement
-from merge.errors import DataError
-from merge.values.skips.skip_mark import SkipMark
-from merge.values.skips.skipped_event import SkippedEvent, Unit
+from canal_group.binlog.formats.event_types import ROWS, UNPACKED_ROWS, UPDATES, WRITES, EventType, type_name
+from canal_group.binlog.formats.events import Event, Query, parse_query
+from canal_group.binlog.grammar.tables import Tables
+from canal_group.binlog.grammar.xa import XaStatement, parse_xa_statement
+from canal_group.binlog.statements.beginnings import BEGINNINGS, Kind
+from canal_group.binlog.statements.statement_reader import Reading, read_control, read_statement
+from canal_group.merge.errors import DataError
+from canal_group.merge.values.skips.skip_mark import SkipMark
+from canal_group.merge.values.skips.skipped_event import SkippedEvent, Unit
 
 #: types whose event is a statement
 STATEMENTS: Final = frozenset(

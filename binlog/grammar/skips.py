@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
-from merge.values.skips.skipped_event import SkippedEvent
+from canal_group.merge.values.skips.skipped_event import SkippedEvent
 
 #: the events to leave out at one offset, by number in a compressed transaction, from 1; 0: the event itself
 Parts: TypeAlias = Mapping[int, SkippedEvent]

@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from binlog.charsets.statement_text import printable
-from binlog.formats.event_types import REFUSED, EventType
-from binlog.grammar.chunk_builder import ChunkBuilder
-from binlog.grammar.tables import Select, Tables
-from binlog.schema.statement import Statement
-from binlog.statements.beginnings import Kind
-from binlog.statements.statement_reader import Change, Reading
-from merge.errors import PositionPurged, UnsupportedEvent
-from merge.values.chunk import StatementKind, StatementSource, TableName
+from canal_group.binlog.charsets.statement_text import printable
+from canal_group.binlog.formats.event_types import REFUSED, EventType
+from canal_group.binlog.grammar.chunk_builder import ChunkBuilder
+from canal_group.binlog.grammar.tables import Select, Tables
+from canal_group.binlog.schema.statement import Statement
+from canal_group.binlog.statements.beginnings import Kind
+from canal_group.binlog.statements.statement_reader import Change, Reading
+from canal_group.merge.errors import PositionPurged, UnsupportedEvent
+from canal_group.merge.values.chunk import StatementKind, StatementSource, TableName
 
 #: removes the rows from a count on from the open transaction; False, and nothing is removed: it cannot
 Undo = Callable[[int], bool]

@@ -9,22 +9,22 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from binlog.columns.columns import TableSchema
-from binlog.columns.rows_head import parse_rows_head
-from binlog.columns.table_lookup import NoLookup, TableLookup
-from binlog.columns.table_map import parse_table_map, table_id, table_name
-from binlog.columns.unnamed_tables import completed
-from binlog.formats.compression import unpack
-from binlog.formats.event_types import ROWS_V1, UNPACKED_ROWS, UPDATES, EventType
-from binlog.formats.events import Query
-from binlog.formats.format_description import FormatDescription, version_number
-from binlog.grammar.ddl_identity import statement_id
-from binlog.grammar.xa import RowsEvent
-from binlog.schema.statement import ServerVersion, Statement
-from binlog.statements.logged_statement import statement_of
-from merge.errors import CorruptEvent, DataError
-from merge.values.chunk import TableName
-from merge.values.ddl_mark import DdlMark
+from canal_group.binlog.columns.columns import TableSchema
+from canal_group.binlog.columns.rows_head import parse_rows_head
+from canal_group.binlog.columns.table_lookup import NoLookup, TableLookup
+from canal_group.binlog.columns.table_map import parse_table_map, table_id, table_name
+from canal_group.binlog.columns.unnamed_tables import completed
+from canal_group.binlog.formats.compression import unpack
+from canal_group.binlog.formats.event_types import ROWS_V1, UNPACKED_ROWS, UPDATES, EventType
+from canal_group.binlog.formats.events import Query
+from canal_group.binlog.formats.format_description import FormatDescription, version_number
+from canal_group.binlog.grammar.ddl_identity import statement_id
+from canal_group.binlog.grammar.xa import RowsEvent
+from canal_group.binlog.schema.statement import ServerVersion, Statement
+from canal_group.binlog.statements.logged_statement import statement_of
+from canal_group.merge.errors import CorruptEvent, DataError
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.ddl_mark import DdlMark
 
 #: which tables are decoded, and under which name; None leaves a table out
 Select = Callable[[str, str], TableName | None]

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from itertools import count
 
-from binlog.formats.event_types import (
+from canal_group.binlog.formats.event_types import (
     KNOWN,
     REFUSED,
     ROWS,
@@ -42,12 +42,12 @@ from binlog.formats.event_types import (
     EventType,
     type_name,
 )
-from binlog.formats.events import IGNORABLE_FLAG, Event, Query, parse_query
-from binlog.formats.gtid_events import Alter, TransactionStart, parse_start
-from binlog.formats.payload import inner_events
-from binlog.grammar.chunk_builder import ChunkBuilder
-from binlog.grammar.lead_in import BEGINS
-from binlog.grammar.left_out import (
+from canal_group.binlog.formats.events import IGNORABLE_FLAG, Event, Query, parse_query
+from canal_group.binlog.formats.gtid_events import Alter, TransactionStart, parse_start
+from canal_group.binlog.formats.payload import inner_events
+from canal_group.binlog.grammar.chunk_builder import ChunkBuilder
+from canal_group.binlog.grammar.lead_in import BEGINS
+from canal_group.binlog.grammar.left_out import (
     DAMAGED,
     STATEMENTS,
     LeftOutStatement,
@@ -55,21 +55,21 @@ from binlog.grammar.left_out import (
     statement_left_out,
     xa_left_out,
 )
-from binlog.grammar.skips import Parts
-from binlog.grammar.statements import Statements
-from binlog.grammar.tables import Select, Tables
-from binlog.grammar.xa import (
+from canal_group.binlog.grammar.skips import Parts
+from canal_group.binlog.grammar.statements import Statements
+from canal_group.binlog.grammar.tables import Select, Tables
+from canal_group.binlog.grammar.xa import (
     RowsEvent,
     XaStatement,
     XaTransactions,
     parse_xa_prepare,
     parse_xa_statement,
 )
-from binlog.schema.statement import Statement
-from binlog.statements.beginnings import Kind
-from binlog.statements.statement_reader import Reading, read_control, read_statement
-from merge.errors import CorruptEvent, DataError, PositionPurged, UnsupportedEvent
-from merge.values.skips.skipped_event import SkippedEvent, Unit
+from canal_group.binlog.schema.statement import Statement
+from canal_group.binlog.statements.beginnings import Kind
+from canal_group.binlog.statements.statement_reader import Reading, read_control, read_statement
+from canal_group.merge.errors import CorruptEvent, DataError, PositionPurged, UnsupportedEvent
+from canal_group.merge.values.skips.skipped_event import SkippedEvent, Unit
 
 SECOND_US = 1_000_000
 

@@ -22,11 +22,11 @@ import struct
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from binlog.columns.columns import TableSchema
-from binlog.schema.clauses.tokens import Kind, UnreadableError
-from binlog.schema.clauses.words import FirstWords
-from binlog.schema.statement import ServerVersion, Statement
-from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
+from canal_group.binlog.columns.columns import TableSchema
+from canal_group.binlog.schema.clauses.tokens import Kind, UnreadableError
+from canal_group.binlog.schema.clauses.words import FirstWords
+from canal_group.binlog.schema.statement import ServerVersion, Statement
+from canal_group.merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
 
 #: how many transactions may be prepared at once
 XIDS_MAX = 4096

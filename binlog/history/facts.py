@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple, TypeAlias
 
-from binlog.history.touches import Touches
-from binlog.schema.catalog import Applied, Catalog
-from binlog.schema.definition import SourceName
-from binlog.schema.held import Held, View, held_from_json, version_from_json
-from binlog.schema.statement import Statement
-from merge.values.position import file_order
+from canal_group.binlog.history.touches import Touches
+from canal_group.binlog.schema.catalog import Applied, Catalog
+from canal_group.binlog.schema.definition import SourceName
+from canal_group.binlog.schema.held import Held, View, held_from_json, version_from_json
+from canal_group.binlog.schema.statement import Statement
+from canal_group.merge.values.position import file_order
 
 _STATEMENT_FIELDS = {field.name for field in fields(Statement)} - {"server"}
 #: the sort key of facts of one server: the binlog file, the offset there, and 0 for a statement

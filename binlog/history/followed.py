@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from binlog.charsets.charsets import BINARY_COLLATION, charset_of
-from binlog.history.facts import Place
-from binlog.schema.definition import ColumnDefinition, TableDefinition
-from merge.errors import DefinitionContradicted
+from canal_group.binlog.charsets.charsets import BINARY_COLLATION, charset_of
+from canal_group.binlog.history.facts import Place
+from canal_group.binlog.schema.definition import ColumnDefinition, TableDefinition
+from canal_group.merge.errors import DefinitionContradicted
 
 #: characters that the source cannot show
 BEYOND = re.compile("[\U00010000-\U0010ffff]")

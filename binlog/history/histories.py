@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-from binlog.history.facts import Place
-from binlog.history.history import SchemaHistory
-from binlog.history.journal import added_text, read_text, whole_text
-from binlog.schema.catalog import Catalog
-from merge.errors import DataError, UsageError
-from merge.values.history_text import HistoryText
+from canal_group.binlog.history.facts import Place
+from canal_group.binlog.history.history import SchemaHistory
+from canal_group.binlog.history.journal import added_text, read_text, whole_text
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.merge.errors import DataError, UsageError
+from canal_group.merge.values.history_text import HistoryText
 
 #: servers whose histories are kept: positions of clients may be of the one before the last failover
 SERVERS_MAX = 4

@@ -22,15 +22,15 @@ import bisect
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
-from binlog.history.facts import Change, Fact, Learned, Order, Place, Present, through
-from binlog.history.followed import Followed, contradiction, shows_all
-from binlog.history.last_touches import LastTouches
-from binlog.history.touches import touches_of
-from binlog.schema.catalog import Catalog
-from binlog.schema.definition import SourceName, TableDefinition, UnknownTable
-from binlog.schema.held import Held, ShownTable
-from merge.errors import DefinitionContradicted
-from merge.values.position import Position
+from canal_group.binlog.history.facts import Change, Fact, Learned, Order, Place, Present, through
+from canal_group.binlog.history.followed import Followed, contradiction, shows_all
+from canal_group.binlog.history.last_touches import LastTouches
+from canal_group.binlog.history.touches import touches_of
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
+from canal_group.binlog.schema.held import Held, ShownTable
+from canal_group.merge.errors import DefinitionContradicted
+from canal_group.merge.values.position import Position
 
 #: facts that are kept
 FACTS_MAX = 10_000

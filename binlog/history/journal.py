@@ -17,11 +17,11 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from binlog.history.facts import Change, Fact, Learned, Place, fact_from_json
-from binlog.history.history import SchemaHistory
-from binlog.schema.catalog import Catalog
-from binlog.schema.held import Held, held_from_json
-from merge.values.position import Position
+from canal_group.binlog.history.facts import Change, Fact, Learned, Place, fact_from_json
+from canal_group.binlog.history.history import SchemaHistory
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.held import Held, held_from_json
+from canal_group.merge.values.position import Position
 
 #: the version of the text; a later one has to be another number
 _VERSION = 2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from binlog.history.facts import Change, Place
-from binlog.schema.definition import SourceName
+from canal_group.binlog.history.facts import Change, Place
+from canal_group.binlog.schema.definition import SourceName
 
 
 class LastTouches:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from binlog.charsets.charsets import charset_of
-from binlog.columns.table_lookup import ColumnFacts, NoLookup
-from binlog.columns.table_map import TableMap
-from binlog.columns.types.column import Column, Role
-from binlog.columns.types.strings import listed_size
-from binlog.columns.unnamed_tables import completed
-from binlog.schema.definition import ColumnDefinition, Generated, TableDefinition, Visibility
-from merge.errors import UnsupportedEvent
-from merge.values.types.kinds import Storage
-from merge.values.types.table import BY_NAME, TypeRow
+from canal_group.binlog.charsets.charsets import charset_of
+from canal_group.binlog.columns.table_lookup import ColumnFacts, NoLookup
+from canal_group.binlog.columns.table_map import TableMap
+from canal_group.binlog.columns.types.column import Column, Role
+from canal_group.binlog.columns.types.strings import listed_size
+from canal_group.binlog.columns.unnamed_tables import completed
+from canal_group.binlog.schema.definition import ColumnDefinition, Generated, TableDefinition, Visibility
+from canal_group.merge.errors import UnsupportedEvent
+from canal_group.merge.values.types.kinds import Storage
+from canal_group.merge.values.types.table import BY_NAME, TypeRow
 
 
 def facts_of(definition: TableDefinition) -> list[ColumnFacts]:

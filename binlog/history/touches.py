@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from binlog.schema.catalog import Catalog
-from binlog.schema.definition import SourceName
-from binlog.schema.statement import Statement
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.definition import SourceName
+from canal_group.binlog.schema.statement import Statement
 
 
 class Touches(NamedTuple):

@@ -6,15 +6,15 @@ each is stored, and which may be null; these must agree, or no row is read.
 
 from __future__ import annotations
 
-from binlog.charsets.charsets import charset_of
-from binlog.columns.table_map import TableMap
-from binlog.columns.types import moments
-from binlog.columns.types.column import Column
-from binlog.columns.types.strings import listed_size
-from binlog.schema.definition import ColumnDefinition, TableDefinition, Visibility
-from merge.errors import CorruptEvent
-from merge.values.types.kinds import Storage
-from merge.values.types.table import BY_NAME, TypeRow
+from canal_group.binlog.charsets.charsets import charset_of
+from canal_group.binlog.columns.table_map import TableMap
+from canal_group.binlog.columns.types import moments
+from canal_group.binlog.columns.types.column import Column
+from canal_group.binlog.columns.types.strings import listed_size
+from canal_group.binlog.schema.definition import ColumnDefinition, TableDefinition, Visibility
+from canal_group.merge.errors import CorruptEvent
+from canal_group.merge.values.types.kinds import Storage
+from canal_group.merge.values.types.table import BY_NAME, TypeRow
 
 _UTF8MB4_WIDTH = 4
 

@@ -31,9 +31,9 @@ import importlib
 
 try:
     for name in ("accumulator", "images", "fast_path", "packets", "partial"):
-        importlib.import_module(f"binlog.native.{name}")
+        importlib.import_module(f"canal_group.binlog.native.{name}")
 except ModuleNotFoundError as error:
-    if not (error.name or "").startswith("binlog.native."):
+    if not (error.name or "").startswith("canal_group.binlog.native."):
         raise
     raise ImportError(
         "The row decoder is not compiled: run `make setup`, which needs a C compiler."

@@ -9,7 +9,7 @@ cdef enum:
     ANNOUNCED = 1
     INSIDE = 2
 
-#: a record of `merge.values.header.HEADER`
+#: a record of `canal_group.merge.values.header.HEADER`
 cdef packed struct Header:
     int64_t sequence
     uint16_t shard

@@ -2,7 +2,7 @@
 
 import builtins
 
-#: of a record of `merge.values.header.HEADER`
+#: of a record of `canal_group.merge.values.header.HEADER`
 HEADER_BYTES: int
 
 class Accumulator:

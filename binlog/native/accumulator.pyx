@@ -8,7 +8,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
 cdef enum:
-    #: bits of `merge.values.header.Flag`
+    #: bits of `canal_group.merge.values.header.Flag`
     BEGIN = 1
     END = 2
     DDL = 4

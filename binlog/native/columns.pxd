@@ -7,7 +7,7 @@ are 1.
 """
 
 from libc.stdint cimport uint8_t, uint32_t
-from binlog.native.memory cimport Bytes
+from canal_group.binlog.native.memory cimport Bytes
 
 
 cdef enum Kind:

@@ -4,8 +4,8 @@ from libc.stdint cimport INT32_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_
 from libc.stdlib cimport realloc
 from libc.string cimport memcpy, memset
 
-from binlog.native.decimals cimport read_decimal
-from binlog.native.faults cimport (
+from canal_group.binlog.native.decimals cimport read_decimal
+from canal_group.binlog.native.faults cimport (
     BAD_ENUM,
     BAD_LIST,
     BAD_MOMENT,
@@ -14,11 +14,11 @@ from binlog.native.faults cimport (
     TOO_LARGE,
     TRUNCATED,
 )
-from binlog.native.json_text cimport put_json
-from binlog.native.memory cimport Bytes, append, clear_bit, fill_bits, reserve
-from binlog.native.numbers cimport load32, load64, load_big, load_little
-from binlog.native.packed cimport put_unpacked
-from binlog.native.temporal cimport (
+from canal_group.binlog.native.json_text cimport put_json
+from canal_group.binlog.native.memory cimport Bytes, append, clear_bit, fill_bits, reserve
+from canal_group.binlog.native.numbers cimport load32, load64, load_big, load_little
+from canal_group.binlog.native.packed cimport put_unpacked
+from canal_group.binlog.native.temporal cimport (
     SECOND_US,
     is_old_datetime,
     is_old_time,

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from binlog.native.faults cimport BAD_DECIMAL, FINE
-from binlog.native.numbers cimport load_big
+from canal_group.binlog.native.faults cimport BAD_DECIMAL, FINE
+from canal_group.binlog.native.numbers cimport load_big
 
 
 cdef extern from *:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from binlog.native.accumulator import Accumulator
-from binlog.native.images import RowBuffers
-from binlog.native.receive_buffer import ReceiveBuffer
+from canal_group.binlog.native.accumulator import Accumulator
+from canal_group.binlog.native.images import RowBuffers
+from canal_group.binlog.native.receive_buffer import ReceiveBuffer
 
 #: types of events that a fast path may take
 USUAL: tuple[int, ...]

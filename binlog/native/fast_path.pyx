@@ -1,7 +1,7 @@
 """FastPath: reads the usual events, one after the other, without a step of Python for each.
 
-`fast_path.pyi` describes its interface. Layout of an event's header: see `binlog.formats.events`. Layouts of
-bodies: in the modules that the grammar reads them with, see `binlog.grammar.transactions`.
+`fast_path.pyi` describes its interface. Layout of an event's header: see `canal_group.binlog.formats.events`. Layouts of
+bodies: in the modules that the grammar reads them with, see `canal_group.binlog.grammar.transactions`.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -9,12 +9,12 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
-from binlog.native.columns cimport Reader
-from binlog.native.crc32 cimport crc32
-from binlog.native.accumulator cimport ANNOUNCED, IDLE, INSIDE, Accumulator
-from binlog.native.gtids cimport Start, read_mariadb_gtid, read_mysql_gtid, read_tagged_gtid
-from binlog.native.images cimport DELETE, INSERT, RowBuffers
-from binlog.native.known cimport (
+from canal_group.binlog.native.columns cimport Reader
+from canal_group.binlog.native.crc32 cimport crc32
+from canal_group.binlog.native.accumulator cimport ANNOUNCED, IDLE, INSIDE, Accumulator
+from canal_group.binlog.native.gtids cimport Start, read_mariadb_gtid, read_mysql_gtid, read_tagged_gtid
+from canal_group.binlog.native.images cimport DELETE, INSERT, RowBuffers
+from canal_group.binlog.native.known cimport (
     GATHERED,
     ID_SIZE,
     LEFT_OUT,
@@ -30,8 +30,8 @@ from binlog.native.known cimport (
     source_of,
     table_of,
 )
-from binlog.native.numbers cimport load16, load32, load_little
-from binlog.native.receive_buffer cimport ReceiveBuffer
+from canal_group.binlog.native.numbers cimport load16, load32, load_little
+from canal_group.binlog.native.receive_buffer cimport ReceiveBuffer
 
 cdef enum:
     HEADER_SIZE = 19

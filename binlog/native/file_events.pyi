@@ -1,6 +1,6 @@
 """The interface of `file_events.pyx`."""
 
-from binlog.native.receive_buffer import ReceiveBuffer
+from canal_group.binlog.native.receive_buffer import ReceiveBuffer
 
 class FileBuffer(ReceiveBuffer):
     """Holds a part of a binlog file, after its magic."""

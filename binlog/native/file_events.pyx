@@ -1,13 +1,13 @@
 """File events: a file's bytes, and the events in them, which follow each other without gaps.
 
-`file_events.pyi` describes its interface. Layout: an event's header, see `binlog.formats.events`.
+`file_events.pyi` describes its interface. Layout: an event's header, see `canal_group.binlog.formats.events`.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t
 
-from binlog.native.numbers cimport load32
-from binlog.native.receive_buffer cimport ReceiveBuffer
+from canal_group.binlog.native.numbers cimport load32
+from canal_group.binlog.native.receive_buffer cimport ReceiveBuffer
 
 cdef enum:
     HEADER_SIZE = 19

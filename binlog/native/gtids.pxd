@@ -1,6 +1,6 @@
 """GTIDs: the fields of the usual GTID events about the transaction that follows them.
 
-Layouts: see `binlog.formats.gtid_events`, which reads all of them. Unusual events are not read here: parts of
+Layouts: see `canal_group.binlog.formats.gtid_events`, which reads all of them. Unusual events are not read here: parts of
 XA transactions and of ALTERs, statements on their own, numbers that no GTID has.
 """
 

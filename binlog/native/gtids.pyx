@@ -3,8 +3,8 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from binlog.native.accumulator cimport ANNOUNCED, INSIDE
-from binlog.native.numbers cimport load64, load_little
+from canal_group.binlog.native.accumulator cimport ANNOUNCED, INSIDE
+from canal_group.binlog.native.numbers cimport load64, load_little
 
 
 cdef bint read_mysql_gtid(

@@ -2,11 +2,11 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from binlog.native.columns cimport Plan, Reader, Side
-from binlog.native.partial cimport Partial
+from canal_group.binlog.native.columns cimport Plan, Reader, Side
+from canal_group.binlog.native.partial cimport Partial
 
 
-#: what happened to a row; `merge.values.chunk.Op`
+#: what happened to a row; `canal_group.merge.values.chunk.Op`
 cdef enum:
     INSERT = 1
     UPDATE = 2

@@ -5,7 +5,7 @@ from typing import Self
 
 from typing_extensions import Buffer
 
-from binlog.native.shapes import ColumnPlan, SideBuffers
+from canal_group.binlog.native.shapes import ColumnPlan, SideBuffers
 
 class Layout:
     """How the images of one table are stored. Immutable, shared by all readers of its rows."""
@@ -45,7 +45,7 @@ class RowBuffers:
 
         Args:
             body: the event without header and checksum.
-            op: what happened to its rows, see `merge.values.chunk.Op`.
+            op: what happened to its rows, see `canal_group.merge.values.chunk.Op`.
             version: of the event's layout, 1 or 2; 3: of PARTIAL_UPDATE_ROWS.
             id_size: bytes of the table id that opens it.
             header: index of the transaction's header, 0 or more.

@@ -12,15 +12,15 @@ from libc.string cimport memcpy, memset
 
 import sys
 
-from binlog.native cimport columns as c
-from binlog.native cimport faults as f
-from binlog.native cimport partial as p
-from binlog.native.columns cimport Plan, Reader, Side, Target, remaining
-from binlog.native.decimals cimport DIGITS_MAX, packed_size
-from binlog.native.json_text cimport put_json
-from binlog.native.memory cimport Bytes, clear_bit, count_zeros, reserve
-from binlog.native.numbers cimport load16, load_little
-from binlog.native.text cimport ascii_run, convert, convert_size, is_utf8_column
+from canal_group.binlog.native cimport columns as c
+from canal_group.binlog.native cimport faults as f
+from canal_group.binlog.native cimport partial as p
+from canal_group.binlog.native.columns cimport Plan, Reader, Side, Target, remaining
+from canal_group.binlog.native.decimals cimport DIGITS_MAX, packed_size
+from canal_group.binlog.native.json_text cimport put_json
+from canal_group.binlog.native.memory cimport Bytes, clear_bit, count_zeros, reserve
+from canal_group.binlog.native.numbers cimport load16, load_little
+from canal_group.binlog.native.text cimport ascii_run, convert, convert_size, is_utf8_column
 
 if sys.byteorder != "little":
     raise ImportError("Rows are decoded on little-endian machines only.")

@@ -10,8 +10,8 @@ may contain escaped names of inserted members; such a name is stored unescaped i
 """
 
 from libc.stdint cimport uint8_t, uint32_t
-from binlog.native.json_text cimport Json
-from binlog.native.memory cimport Bytes
+from canal_group.binlog.native.json_text cimport Json
+from canal_group.binlog.native.memory cimport Bytes
 
 
 cdef enum Operation:

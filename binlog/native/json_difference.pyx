@@ -3,8 +3,8 @@
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcmp, memset
 
-from binlog.native.faults cimport BAD_DIFFERENCE, BAD_JSON, FINE
-from binlog.native.json_text cimport (
+from canal_group.binlog.native.faults cimport BAD_DIFFERENCE, BAD_JSON, FINE
+from canal_group.binlog.native.json_text cimport (
     DEPTH_MAX,
     INT16,
     INT32,
@@ -20,8 +20,8 @@ from binlog.native.json_text cimport (
     put_value,
     spend,
 )
-from binlog.native.memory cimport Bytes, append, reserve
-from binlog.native.numbers cimport load16, load32, load_little
+from canal_group.binlog.native.memory cimport Bytes, append, reserve
+from canal_group.binlog.native.numbers cimport load16, load32, load_little
 
 
 cdef inline Node* node_of(Document* document, uint32_t index) noexcept nogil:

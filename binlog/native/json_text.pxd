@@ -1,7 +1,7 @@
 """JSON: MySQL's binary JSON as the text that MySQL itself prints for it.
 
 Objects and arrays are written with ", " and ": ", keys in the stored order. Doubles are those of
-`merge.values.native.doubles`, and ".0" tells whole ones from integers. Values that JSON has no type for
+`canal_group.merge.values.native.doubles`, and ".0" tells whole ones from integers. Values that JSON has no type for
 are printed the way `SELECT` prints them: decimals as numbers, dates and times as strings, everything else as
 "base64:typeN:...", with an escaped line break after every 76 characters.
 
@@ -12,7 +12,7 @@ server never uses a byte twice. So each printed part is counted, and the total m
 """
 
 from libc.stdint cimport uint8_t
-from binlog.native.memory cimport Bytes
+from canal_group.binlog.native.memory cimport Bytes
 
 
 cdef enum:

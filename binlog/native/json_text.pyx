@@ -3,13 +3,13 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy, strlen
 
-from binlog.native.decimals cimport DIGITS_MAX, PACKED_MAX, group_size, packed_size, power10
-from binlog.native.faults cimport BAD_JSON, FINE, TOO_LARGE
-from binlog.native.memory cimport Bytes, append, reserve
-from binlog.native.numbers cimport load16, load32, load64, load_big
-from binlog.native.text cimport is_utf8
-from merge.values.native.digits cimport write_digits, write_padded
-from merge.values.native.doubles cimport DOUBLE_CHARS, write_double
+from canal_group.binlog.native.decimals cimport DIGITS_MAX, PACKED_MAX, group_size, packed_size, power10
+from canal_group.binlog.native.faults cimport BAD_JSON, FINE, TOO_LARGE
+from canal_group.binlog.native.memory cimport Bytes, append, reserve
+from canal_group.binlog.native.numbers cimport load16, load32, load64, load_big
+from canal_group.binlog.native.text cimport is_utf8
+from canal_group.merge.values.native.digits cimport write_digits, write_padded
+from canal_group.merge.values.native.doubles cimport DOUBLE_CHARS, write_double
 
 
 cdef int spend(Json* json, size_t size) noexcept nogil:

@@ -4,7 +4,7 @@ The low bits of a table's id give its slot; two tables that share a slot replace
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from binlog.native.gtids cimport TAG_BYTES_MAX, UUID_BYTES, Start
+from canal_group.binlog.native.gtids cimport TAG_BYTES_MAX, UUID_BYTES, Start
 
 
 cdef enum:

@@ -3,8 +3,8 @@
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp
 
-from binlog.native.gtids cimport Start
-from binlog.native.numbers cimport load_little
+from canal_group.binlog.native.gtids cimport Start
+from canal_group.binlog.native.numbers cimport load_little
 
 
 cdef size_t slot_of(const uint8_t* body) noexcept nogil:

@@ -4,7 +4,7 @@ from libc.stdint cimport INT32_MAX, uint8_t
 from libc.stdlib cimport realloc
 from libc.string cimport memcpy, memset
 
-from binlog.native.faults cimport FINE, NO_MEMORY, TOO_LARGE
+from canal_group.binlog.native.faults cimport FINE, NO_MEMORY, TOO_LARGE
 
 
 cdef struct Bytes:

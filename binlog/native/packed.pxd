@@ -9,7 +9,7 @@ Python's zlib unpacks: it exists wherever Python does, and the call costs less t
 """
 
 from libc.stdint cimport uint8_t
-from binlog.native.memory cimport Bytes
+from canal_group.binlog.native.memory cimport Bytes
 
 
 cdef enum:

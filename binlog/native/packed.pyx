@@ -2,9 +2,9 @@
 
 from libc.stdint cimport uint8_t, uint64_t
 
-from binlog.native.faults cimport BAD_PACKED, FINE
-from binlog.native.memory cimport Bytes, append
-from binlog.native.numbers cimport load_big
+from canal_group.binlog.native.faults cimport BAD_PACKED, FINE
+from canal_group.binlog.native.memory cimport Bytes, append
+from canal_group.binlog.native.numbers cimport load_big
 
 
 cdef int put_unpacked(Bytes* out, const uint8_t* value, size_t size) noexcept nogil:

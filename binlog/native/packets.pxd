@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t
 
-from binlog.native.receive_buffer cimport ReceiveBuffer
+from canal_group.binlog.native.receive_buffer cimport ReceiveBuffer
 
 
 cdef class PacketBuffer(ReceiveBuffer):

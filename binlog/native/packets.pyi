@@ -1,6 +1,6 @@
 """The interface of `packets.pyx`."""
 
-from binlog.native.receive_buffer import ReceiveBuffer
+from canal_group.binlog.native.receive_buffer import ReceiveBuffer
 
 class PacketBuffer(ReceiveBuffer):
     """Holds the bytes that have arrived of a stream of packets.

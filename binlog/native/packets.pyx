@@ -8,8 +8,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from binlog.native.numbers cimport load16, load32, load_little
-from binlog.native.receive_buffer cimport ReceiveBuffer
+from canal_group.binlog.native.numbers cimport load16, load32, load_little
+from canal_group.binlog.native.receive_buffer cimport ReceiveBuffer
 
 cdef enum:
     HEAD = 4

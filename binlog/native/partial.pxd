@@ -2,9 +2,9 @@
 
 from libc.stdint cimport uint8_t
 
-from binlog.native.columns cimport Plan, Reader, Side
-from binlog.native.json_difference cimport Document, Span
-from binlog.native.memory cimport Bytes
+from canal_group.binlog.native.columns cimport Plan, Reader, Side
+from canal_group.binlog.native.json_difference cimport Document, Span
+from canal_group.binlog.native.memory cimport Bytes
 
 
 #: which columns an event's images before or after have

@@ -13,7 +13,7 @@ from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
-from binlog.native.columns cimport (
+from canal_group.binlog.native.columns cimport (
     JSON,
     LIST,
     Plan,
@@ -25,7 +25,7 @@ from binlog.native.columns cimport (
     put_value,
     remaining,
 )
-from binlog.native.faults cimport (
+from canal_group.binlog.native.faults cimport (
     BAD_DIFFERENCE,
     FINE,
     NO_DOCUMENT,
@@ -33,9 +33,9 @@ from binlog.native.faults cimport (
     TRUNCATED,
     VALUE_OPTIONS,
 )
-from binlog.native.json_difference cimport Document, Span, put_changed, take_packed
-from binlog.native.memory cimport Bytes, append, reserve
-from binlog.native.numbers cimport load32
+from canal_group.binlog.native.json_difference cimport Document, Span, put_changed, take_packed
+from canal_group.binlog.native.memory cimport Bytes, append, reserve
+from canal_group.binlog.native.numbers cimport load32
 
 
 cdef void free_partial(Partial* partial) noexcept:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from binlog.native.images import Block
+from canal_group.binlog.native.images import Block
 
 #: kind, size, scale, members:
 #:

@@ -2,7 +2,7 @@
 
 Layouts: `my_time_packed_to_binary` and its like in MySQL's mysys/my_time.cc. Fractions of a second follow in
 (digits + 1) / 2 bytes, big-endian. Functions return False for an invalid date: one with a zero or impossible part. They
-write its parts all the same, so that conditions order it as the server does: see `merge.values.rows.moments`.
+write its parts all the same, so that conditions order it as the server does: see `canal_group.merge.values.rows.moments`.
 
 Before MySQL 5.6 there were no fractions. MariaDB had them before (`mysql56_temporal_format=OFF`, and up to
 10.0): a date and time is one big-endian number, counted in units of the last digit of the fraction. Layouts:
@@ -11,7 +11,7 @@ Before MySQL 5.6 there were no fractions. MariaDB had them before (`mysql56_temp
 
 from libc.stdint cimport INT32_MIN, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 
-from binlog.native.numbers cimport load_big
+from canal_group.binlog.native.numbers cimport load_big
 
 cdef enum:
     SECOND_US = 1000000

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
-from binlog.native.numbers cimport load64
+from canal_group.binlog.native.numbers cimport load64
 
 
 cdef size_t ascii_run(const uint8_t* data, size_t size) noexcept nogil:

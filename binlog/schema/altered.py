@@ -9,16 +9,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from binlog.schema.clauses.charset_words import CharsetClauses
-from binlog.schema.clauses.columns import ColumnWords
-from binlog.schema.clauses.create_table import define
-from binlog.schema.clauses.keys import KeyWords
-from binlog.schema.clauses.tokens import UnreadableError
-from binlog.schema.clauses.words import Words
-from binlog.schema.definition import PRIMARY, ColumnDefinition, SourceName, TableDefinition, Visibility
-from binlog.schema.draft import Draft
-from binlog.schema.names import folded
-from binlog.schema.resolving import converted, in_charset
+from canal_group.binlog.schema.clauses.charset_words import CharsetClauses
+from canal_group.binlog.schema.clauses.columns import ColumnWords
+from canal_group.binlog.schema.clauses.create_table import define
+from canal_group.binlog.schema.clauses.keys import KeyWords
+from canal_group.binlog.schema.clauses.tokens import UnreadableError
+from canal_group.binlog.schema.clauses.words import Words
+from canal_group.binlog.schema.definition import (
+    PRIMARY,
+    ColumnDefinition,
+    SourceName,
+    TableDefinition,
+    Visibility,
+)
+from canal_group.binlog.schema.draft import Draft
+from canal_group.binlog.schema.names import folded
+from canal_group.binlog.schema.resolving import converted, in_charset
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
-from binlog.charsets.charsets import charset_of
-from binlog.charsets.statement_text import is_generated
-from binlog.schema.altered import AlterWords
-from binlog.schema.clauses.alter_table import read_alter
-from binlog.schema.clauses.charset_words import CharsetClauses, Charsets
-from binlog.schema.clauses.create_table import read_table
-from binlog.schema.clauses.heads import (
+from canal_group.binlog.charsets.charsets import charset_of
+from canal_group.binlog.charsets.statement_text import is_generated
+from canal_group.binlog.schema.altered import AlterWords
+from canal_group.binlog.schema.clauses.alter_table import read_alter
+from canal_group.binlog.schema.clauses.charset_words import CharsetClauses, Charsets
+from canal_group.binlog.schema.clauses.create_table import read_table
+from canal_group.binlog.schema.clauses.heads import (
     IDLE,
     INDEX_WORDS,
     all_names,
@@ -24,20 +24,20 @@ from binlog.schema.clauses.heads import (
     later_names,
     skip_modifiers,
 )
-from binlog.schema.clauses.keys import KeyKind, read_index, skip_using
-from binlog.schema.clauses.tokens import Kind, UnreadableError
-from binlog.schema.clauses.words import CLAUSE, Words
-from binlog.schema.definition import (
+from canal_group.binlog.schema.clauses.keys import KeyKind, read_index, skip_using
+from canal_group.binlog.schema.clauses.tokens import Kind, UnreadableError
+from canal_group.binlog.schema.clauses.words import CLAUSE, Words
+from canal_group.binlog.schema.definition import (
     PRIMARY,
     ColumnDefinition,
     SourceName,
     TableDefinition,
     UnknownTable,
 )
-from binlog.schema.draft import Draft
-from binlog.schema.held import View
-from binlog.schema.holdings import Holdings
-from binlog.schema.statement import Statement
+from canal_group.binlog.schema.draft import Draft
+from canal_group.binlog.schema.held import View
+from canal_group.binlog.schema.holdings import Holdings
+from canal_group.binlog.schema.statement import Statement
 
 _SEQUENCE = tuple(
     ColumnDefinition(name, kind, unsigned=name.startswith(("cache", "cycle_o")), nullable=False)

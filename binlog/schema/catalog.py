@@ -13,12 +13,12 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from binlog.schema.applying import Applying
-from binlog.schema.definition import SourceName, TableDefinition, UnknownTable
-from binlog.schema.held import Held, Resolved, ShownTable
-from binlog.schema.holdings import Applied, Holdings
-from binlog.schema.names import folded
-from binlog.schema.statement import Statement
+from canal_group.binlog.schema.applying import Applying
+from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
+from canal_group.binlog.schema.held import Held, Resolved, ShownTable
+from canal_group.binlog.schema.holdings import Applied, Holdings
+from canal_group.binlog.schema.names import folded
+from canal_group.binlog.schema.statement import Statement
 
 __all__ = ["Applied", "Catalog"]
 

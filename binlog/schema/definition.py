@@ -17,7 +17,7 @@ from enum import StrEnum
 from itertools import count, islice
 from typing import Any, NamedTuple
 
-from binlog.charsets.charsets import BINARY_COLLATION
+from canal_group.binlog.charsets.charsets import BINARY_COLLATION
 
 
 class SourceName(NamedTuple):

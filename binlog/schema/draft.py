@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from binlog.charsets.charsets import charset_of
-from binlog.columns.types.strings import listed_size
-from binlog.schema.clauses.keys import KeyKind, KeyPart, KeyWords
-from binlog.schema.clauses.tokens import UnreadableError
-from binlog.schema.definition import ColumnDefinition, Generated, Key, TableDefinition
-from binlog.schema.long_keys import GEOMETRY_PREFIX, UNLIKE_INNODB, is_long, may_hash
-from binlog.schema.names import folded
-from binlog.schema.resolving import is_geometry, is_text
-from merge.values.types.kinds import Storage
-from merge.values.types.table import BY_NAME, TABLE
+from canal_group.binlog.charsets.charsets import charset_of
+from canal_group.binlog.columns.types.strings import listed_size
+from canal_group.binlog.schema.clauses.keys import KeyKind, KeyPart, KeyWords
+from canal_group.binlog.schema.clauses.tokens import UnreadableError
+from canal_group.binlog.schema.definition import ColumnDefinition, Generated, Key, TableDefinition
+from canal_group.binlog.schema.long_keys import GEOMETRY_PREFIX, UNLIKE_INNODB, is_long, may_hash
+from canal_group.binlog.schema.names import folded
+from canal_group.binlog.schema.resolving import is_geometry, is_text
+from canal_group.merge.values.types.kinds import Storage
+from canal_group.merge.values.types.table import BY_NAME, TABLE
 
 #: MySQL's name of an index of an expression
 _OF_EXPRESSION = "functional_index"

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from binlog.schema.definition import SourceName, TableDefinition, UnknownTable
-from binlog.schema.statement import ServerVersion
+from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
+from canal_group.binlog.schema.statement import ServerVersion
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from binlog.schema.definition import SourceName, TableDefinition, UnknownTable
-from binlog.schema.held import Held, NoTable, Resolved, ShownTable, View
+from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
+from canal_group.binlog.schema.held import Held, NoTable, Resolved, ShownTable, View
 
 #: former names of a table that are kept, and those of tables that it was made like
 ORIGINS_MAX = 100

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from binlog.charsets.charsets import charset_of
-from binlog.columns.types.strings import listed_size
-from binlog.schema.definition import ColumnDefinition
-from merge.values.types.kinds import Storage
-from merge.values.types.table import BY_NAME, TypeRow
+from canal_group.binlog.charsets.charsets import charset_of
+from canal_group.binlog.columns.types.strings import listed_size
+from canal_group.binlog.schema.definition import ColumnDefinition
+from canal_group.merge.values.types.kinds import Storage
+from canal_group.merge.values.types.table import BY_NAME, TypeRow
 
 #: bytes of a key in InnoDB, and in engines that are not listed
 _BYTES_MAX = 3072

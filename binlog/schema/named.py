@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from binlog.schema.clauses.heads import IDLE, INDEX_WORDS, is_without_rows, skip_modifiers
-from binlog.schema.clauses.tokens import Kind
-from binlog.schema.clauses.words import FirstWords, Words
-from binlog.schema.definition import SourceName
-from binlog.schema.statement import Statement
+from canal_group.binlog.schema.clauses.heads import IDLE, INDEX_WORDS, is_without_rows, skip_modifiers
+from canal_group.binlog.schema.clauses.tokens import Kind
+from canal_group.binlog.schema.clauses.words import FirstWords, Words
+from canal_group.binlog.schema.definition import SourceName
+from canal_group.binlog.schema.statement import Statement
 
 #: tables that one statement may name; of more, only the schemas count
 NAMES_MAX = 1000

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from binlog.charsets.charset_codecs import PREFIX, characters_of
-from binlog.charsets.charsets import BINARY_COLLATION, charset_of, shown_bytes, text_decoder
-from binlog.charsets.collations import bin_collation
-from binlog.schema.clauses.charset_words import Charsets
-from binlog.schema.clauses.tokens import UnreadableError
-from binlog.schema.definition import ColumnDefinition
-from merge.errors import UnsupportedEvent
-from merge.values.types.kinds import Storage
-from merge.values.types.table import BY_NAME, TABLE
+from canal_group.binlog.charsets.charset_codecs import PREFIX, characters_of
+from canal_group.binlog.charsets.charsets import BINARY_COLLATION, charset_of, shown_bytes, text_decoder
+from canal_group.binlog.charsets.collations import bin_collation
+from canal_group.binlog.schema.clauses.charset_words import Charsets
+from canal_group.binlog.schema.clauses.tokens import UnreadableError
+from canal_group.binlog.schema.definition import ColumnDefinition
+from canal_group.merge.errors import UnsupportedEvent
+from canal_group.merge.values.types.kinds import Storage
+from canal_group.merge.values.types.table import BY_NAME, TABLE
 
 #: texts without a length, with their largest number of bytes
 _TEXTS = {row.name: row.bytes_max for row in TABLE if row.bytes_max}

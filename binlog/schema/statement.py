@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntFlag
 from typing import NamedTuple
 
-from binlog.native.sql_lexer import Lexer, UnreadableError
+from canal_group.binlog.native.sql_lexer import Lexer, UnreadableError
 
 #: MariaDB puts 5.5.5- before its version for old replicas
 _VERSION = re.compile(r"^(?:5\.5\.5-(?=1))?(\d+)\.(\d+)\.(\d+)")

@@ -13,15 +13,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from binlog.columns.table_lookup import TableLookup
-from binlog.files.binlog_files import BinlogFiles
-from binlog.grammar.chunk_builder import SEARCH_LIMITS
-from binlog.grammar.tables import Select
-from binlog.second_opinion.values import CHARSETS, DIFFERENT, EQUAL, compared
-from binlog.second_opinion.witness import EventPosition, Image, Row, Unread, Witness
-from merge.values.chunk import Chunk, Op, StatementKind, TableName, mysql_type_of
-from merge.values.header import Flag
-from merge.values.rows.absent import absent_in
+from canal_group.binlog.columns.table_lookup import TableLookup
+from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.binlog.grammar.chunk_builder import SEARCH_LIMITS
+from canal_group.binlog.grammar.tables import Select
+from canal_group.binlog.second_opinion.values import CHARSETS, DIFFERENT, EQUAL, compared
+from canal_group.binlog.second_opinion.witness import EventPosition, Image, Row, Unread, Witness
+from canal_group.merge.values.chunk import Chunk, Op, StatementKind, TableName, mysql_type_of
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.rows.absent import absent_in
 
 #: bytes and rows of one chunk of ours
 _LIMITS: Final = replace(SEARCH_LIMITS, bytes_max=1 << 20, rows_max=4096)

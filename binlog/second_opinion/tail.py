@@ -20,8 +20,8 @@ from typing import Any, BinaryIO, Final, Self
 
 from pymysql.constants import COMMAND
 
-from binlog.formats.event_types import EventType
-from binlog.formats.events import (
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.binlog.formats.events import (
     ARTIFICIAL_FLAG,
     CHECKSUM_CRC32,
     CHECKSUM_SIZE,
@@ -30,11 +30,18 @@ from binlog.formats.events import (
     header_of,
     parse_rotate,
 )
-from binlog.formats.format_description import parse_format_description
-from binlog.server.dump.dump_request import session
-from binlog.server.packets import PacketReader
-from binlog.server.source import SourceAddress, connect, query, server_error, server_facts, translated
-from merge.errors import CorruptEvent, UsageError
+from canal_group.binlog.formats.format_description import parse_format_description
+from canal_group.binlog.server.dump.dump_request import session
+from canal_group.binlog.server.packets import PacketReader
+from canal_group.binlog.server.source import (
+    SourceAddress,
+    connect,
+    query,
+    server_error,
+    server_facts,
+    translated,
+)
+from canal_group.merge.errors import CorruptEvent, UsageError
 
 #: types that begin a transaction
 _BEGINS: Final = frozenset(

@@ -10,7 +10,7 @@ import datetime as dt
 import json
 from typing import Any, Final
 
-from merge.values.types.table import TABLE
+from canal_group.merge.values.types.table import TABLE
 
 #: the answer for different values; other answers name the class of values that is not compared
 DIFFERENT: Final = "different"

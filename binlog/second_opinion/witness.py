@@ -15,9 +15,9 @@ from pymysqlreplication.constants import NONE_SOURCE
 from pymysqlreplication.packet import BinLogPacketWrapper
 from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateRowsEvent, WriteRowsEvent
 
-from binlog.columns.table_map import table_id, table_name
-from binlog.formats.event_types import UNPACKED_ROWS, EventType
-from binlog.formats.events import (
+from canal_group.binlog.columns.table_map import table_id, table_name
+from canal_group.binlog.formats.event_types import UNPACKED_ROWS, EventType
+from canal_group.binlog.formats.events import (
     CHECKSUM_CRC32,
     CHECKSUM_SIZE,
     HEADER_SIZE,
@@ -25,10 +25,10 @@ from binlog.formats.events import (
     header_of,
     parse_query,
 )
-from binlog.formats.format_description import FormatDescription, parse_format_description
-from binlog.grammar.tables import Select
-from merge.values.chunk import Op, TableName
-from merge.values.types.table import ColumnType
+from canal_group.binlog.formats.format_description import FormatDescription, parse_format_description
+from canal_group.binlog.grammar.tables import Select
+from canal_group.merge.values.chunk import Op, TableName
+from canal_group.merge.values.types.table import ColumnType
 
 XA: Final = "XA transactions, whose rows are elsewhere in the binlog"
 #: type -> why its rows are not read

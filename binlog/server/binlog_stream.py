@@ -13,20 +13,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from binlog.columns.read_counts import ReadCounts
-from binlog.grammar.decoding import Decoding
-from binlog.grammar.reading import Reading
-from binlog.server.clock import SourceClock
-from binlog.server.dump.own_dump import open_dump
-from binlog.server.dump.packet_source import PacketSource
-from binlog.server.low_watermarks import CaughtUp, LowWatermarks
-from binlog.server.semi_sync.replies import NO_REPLIES, NoReplies
-from binlog.server.source import SourceAddress
-from binlog.server.starts.stream_start import FromPlace
-from merge.errors import DataError, SourceUnavailable
-from merge.values.chunk import Chunk
-from merge.values.header import Flag, origin_of
-from merge.values.position import Position
+from canal_group.binlog.columns.read_counts import ReadCounts
+from canal_group.binlog.grammar.decoding import Decoding
+from canal_group.binlog.grammar.reading import Reading
+from canal_group.binlog.server.clock import SourceClock
+from canal_group.binlog.server.dump.own_dump import open_dump
+from canal_group.binlog.server.dump.packet_source import PacketSource
+from canal_group.binlog.server.low_watermarks import CaughtUp, LowWatermarks
+from canal_group.binlog.server.semi_sync.replies import NO_REPLIES, NoReplies
+from canal_group.binlog.server.source import SourceAddress
+from canal_group.binlog.server.starts.stream_start import FromPlace
+from canal_group.merge.errors import DataError, SourceUnavailable
+from canal_group.merge.values.chunk import Chunk
+from canal_group.merge.values.header import Flag, origin_of
+from canal_group.merge.values.position import Position
 
 #: shortest time between two chunks of a source that writes steadily, seconds: a chunk costs as much as
 #: hundreds of rows. What arrives after a pause is yielded at once

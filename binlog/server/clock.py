@@ -2,8 +2,8 @@
 
 The offset between the source's clock and ours is measured by a query for the source's time. The answer was
 true at some moment of the round trip, so half of the round trip bounds the error. Our clock is the steady one
-(`binlog.steady_clock`): it is never set, and it counts the time in which this machine slept. This machine's
-time of day is only shown to people, see `skew_us`.
+(`canal_group.binlog.steady_clock`): it is never set, and it counts the time in which this machine slept. This
+machine's time of day is only shown to people, see `skew_us`.
 
 Clocks drift, and operators set a source's clock. So a measurement is valid for moments at most `AGE_MAX_US`
 before or after it; any other moment needs a new measurement. A stream measures much more often, so that a
@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import pymysql
 
-from binlog.server.source import SourceAddress, translated
-from binlog.steady_clock import steady_us
+from canal_group.binlog.server.source import SourceAddress, translated
+from canal_group.binlog.steady_clock import steady_us
 
 #: two clocks whose rates differ by 100 ppm drift apart by 1 ms in this time, microseconds
 AGE_MAX_US: Final = 10_000_000

@@ -1,7 +1,7 @@
 """Described tables: the Arrow columns of a source's tables, before any row has arrived.
 
-They are derived from the definitions of tables as rows derive theirs, see `binlog.history.logged`: from
-those that a stream follows, or else from what the server shows now.
+They are derived from the definitions of tables as rows derive theirs, see
+`canal_group.binlog.history.logged`: from those that a stream follows, or else from what the server shows now.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from binlog.columns.columns import fields_of
-from binlog.columns.special import special_of
-from binlog.history.logged import reads_of, table_of
-from binlog.schema.definition import TableDefinition
-from binlog.server.definitions.dictionary import Dictionary
-from binlog.server.source import SourceAddress, connect, server_facts
-from merge.values.chunk import Lineage, SpecialColumns, TableName
+from canal_group.binlog.columns.columns import fields_of
+from canal_group.binlog.columns.special import special_of
+from canal_group.binlog.history.logged import reads_of, table_of
+from canal_group.binlog.schema.definition import TableDefinition
+from canal_group.binlog.server.definitions.dictionary import Dictionary
+from canal_group.binlog.server.source import SourceAddress, connect, server_facts
+from canal_group.merge.values.chunk import Lineage, SpecialColumns, TableName
 
 
 class Described(NamedTuple):

@@ -17,8 +17,8 @@ from typing import Any, Literal, Protocol
 
 import pymysql
 
-from binlog.server.source import SourceAddress, query
-from merge.errors import DataError, SourceUnavailable
+from canal_group.binlog.server.source import SourceAddress, query
+from canal_group.merge.errors import DataError, SourceUnavailable
 
 _log = logging.getLogger(__name__)
 

@@ -8,15 +8,15 @@ from typing import Protocol
 
 import numpy as np
 
-from binlog.columns.read_counts import ReadCounts
-from binlog.grammar.reading import Reading
-from binlog.server.binlog_stream import resume_after
-from merge.errors import RetryableError
-from merge.values.chunk import Chunk
-from merge.values.header import Flag
-from merge.values.position import Position
-from merge.values.progress import gtids_after
-from merge.values.resets.last_transaction import LastTransaction
+from canal_group.binlog.columns.read_counts import ReadCounts
+from canal_group.binlog.grammar.reading import Reading
+from canal_group.binlog.server.binlog_stream import resume_after
+from canal_group.merge.errors import RetryableError
+from canal_group.merge.values.chunk import Chunk
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.position import Position
+from canal_group.merge.values.progress import gtids_after
+from canal_group.merge.values.resets.last_transaction import LastTransaction
 
 
 class Listener(Protocol):

@@ -3,8 +3,8 @@
 A server chooses the authentication plugin. Some plugins reveal the password to it: in clear text, or
 encrypted with a key that the server sends. An impostor, or a man in the middle, can request such a plugin. So
 the password is revealed only over TLS or, encrypted, to a server on this machine. Plugins that answer a
-challenge are always allowed. They still let a man in the middle log in, so `conf.listeners.admission` decides
-beforehand which server may be given which password.
+challenge are always allowed. They still let a man in the middle log in, so
+`canal_group.conf.listeners.admission` decides beforehand which server may be given which password.
 
 Layouts: "Connection Phase" in MySQL's client/server protocol; plugins: "Pluggable Authentication" in the
 manuals of both.
@@ -20,8 +20,8 @@ import pymysql
 from pymysql import _auth
 from pymysql.constants import CLIENT
 
-from merge.tls import TlsFileUnusable, client_context
-from merge.values.reach import is_loopback
+from canal_group.merge.tls import TlsFileUnusable, client_context
+from canal_group.merge.values.reach import is_loopback
 
 if TYPE_CHECKING:
     _Driver = pymysql.Connection[Any]

@@ -20,8 +20,8 @@ a commit of the current second carries the start of that second, so the frontier
 low watermark is made inside a transaction.
 
 If the commit times of origins are read (`commit_time: origin`) and the source replicates, the frontier is
-lowered by what replication may still hide, see `merge.values.commit_time`, and then floored to the second,
-because an origin may be a server that stamps whole seconds.
+lowered by what replication may still hide, see `canal_group.merge.values.commit_time`, and then floored to
+the second, because an origin may be a server that stamps whole seconds.
 
 By GTID a source also sends heartbeats while it skips transactions that need not be sent. Such a heartbeat
 carries the offset that the source has reached, and what follows may be old. So a stream by GTID uses a
@@ -42,8 +42,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from binlog.grammar.transactions import SECOND_US
-from binlog.server.clock import SourceClock
+from canal_group.binlog.grammar.transactions import SECOND_US
+from canal_group.binlog.server.clock import SourceClock
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ import select
 import socket
 import ssl
 
-from binlog.native.packets import PacketBuffer
-from binlog.server.semi_sync.wake import Wake
-from merge.errors import SourceUnavailable, UnsupportedEvent
+from canal_group.binlog.native.packets import PacketBuffer
+from canal_group.binlog.server.semi_sync.wake import Wake
+from canal_group.merge.errors import SourceUnavailable, UnsupportedEvent
 
 
 class PacketReader:

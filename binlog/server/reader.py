@@ -27,32 +27,38 @@ from typing import Any
 
 import pymysql
 
-from binlog.columns.read_counts import ReadCounts
-from binlog.grammar.decoding import Decoding
-from binlog.grammar.reading import Reading
-from binlog.grammar.skips import SkipsOf, no_skips
-from binlog.server.binlog_stream import BinlogStream
-from binlog.server.clock import SourceClock, clock_of
-from binlog.server.definitions.definition_lookup import DefinitionLookup
-from binlog.server.definitions.source_definitions import SourceDefinitions
-from binlog.server.dump.dumps import dumps_of
-from binlog.server.hosts import SourceHosts
-from binlog.server.listener import Listener
-from binlog.server.low_watermarks import CaughtUp, LowWatermarks
-from binlog.server.preflight.preflight import preflight, require
-from binlog.server.replication import Withheld
-from binlog.server.semi_sync.modes import semi_sync_of
-from binlog.server.semi_sync.replies import Ring
-from binlog.server.source import connect, server_facts
-from binlog.server.starts.identity import Identity
-from binlog.server.starts.read_place import ReadPlace, StartChoice
-from binlog.server.starts.server_log import ServerLog
-from binlog.server.starts.start import require_contained
-from binlog.server.starts.stream_start import FromPlace
-from merge.back_off import BackOff
-from merge.errors import DataError, RetryableError, ShardUnavailable, SourceUnavailable, SourceUnfit
-from merge.values.chunk import Chunk
-from merge.values.position import Position
+from canal_group.binlog.columns.read_counts import ReadCounts
+from canal_group.binlog.grammar.decoding import Decoding
+from canal_group.binlog.grammar.reading import Reading
+from canal_group.binlog.grammar.skips import SkipsOf, no_skips
+from canal_group.binlog.server.binlog_stream import BinlogStream
+from canal_group.binlog.server.clock import SourceClock, clock_of
+from canal_group.binlog.server.definitions.definition_lookup import DefinitionLookup
+from canal_group.binlog.server.definitions.source_definitions import SourceDefinitions
+from canal_group.binlog.server.dump.dumps import dumps_of
+from canal_group.binlog.server.hosts import SourceHosts
+from canal_group.binlog.server.listener import Listener
+from canal_group.binlog.server.low_watermarks import CaughtUp, LowWatermarks
+from canal_group.binlog.server.preflight.preflight import preflight, require
+from canal_group.binlog.server.replication import Withheld
+from canal_group.binlog.server.semi_sync.modes import semi_sync_of
+from canal_group.binlog.server.semi_sync.replies import Ring
+from canal_group.binlog.server.source import connect, server_facts
+from canal_group.binlog.server.starts.identity import Identity
+from canal_group.binlog.server.starts.read_place import ReadPlace, StartChoice
+from canal_group.binlog.server.starts.server_log import ServerLog
+from canal_group.binlog.server.starts.start import require_contained
+from canal_group.binlog.server.starts.stream_start import FromPlace
+from canal_group.merge.back_off import BackOff
+from canal_group.merge.errors import (
+    DataError,
+    RetryableError,
+    ShardUnavailable,
+    SourceUnavailable,
+    SourceUnfit,
+)
+from canal_group.merge.values.chunk import Chunk
+from canal_group.merge.values.position import Position
 
 #: limits of the first pause after a failure and of the longest ones, seconds
 _FIRST_PAUSE_S, _PAUSE_MAX_S = 0.1, 10.0
@@ -117,7 +123,8 @@ class SourceReader:
             start: where to begin; None: as the choice says.
 
         Raises:
-            DataError: only an operator can fix it; see `merge.errors`. Everything before it was handed over.
+            DataError: only an operator can fix it; see `canal_group.merge.errors`. Everything before it was
+                handed over.
             ShardUnavailable: another server answers, or is to be read; nothing from it was handed over.
         """
         self._place.position = start

@@ -11,8 +11,8 @@ from typing import Any
 
 import pymysql
 
-from binlog.server.source import ServerFacts, SourceAddress, query
-from merge.errors import SourceUnfit
+from canal_group.binlog.server.source import ServerFacts, SourceAddress, query
+from canal_group.merge.errors import SourceUnfit
 
 #: in MariaDB; shows all connections to sources at once
 _MARIADB_STATUS = "SHOW ALL SLAVES STATUS"
@@ -85,7 +85,7 @@ def times_found(
 
 
 class Withheld:
-    """By how much the low watermarks of one source are lowered; see `merge.values.commit_time`.
+    """By how much the low watermarks of one source are lowered; see `canal_group.merge.values.commit_time`.
 
     An answer of the source says nothing of the time before it, when the socket may have been found empty. So
     a low watermark is lowered if the last answer or the one before asks for it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from merge.errors import CanalGroupError
+from canal_group.merge.errors import CanalGroupError
 
 
 class Row(dict[str, Any]):

@@ -11,14 +11,14 @@ from typing import Any
 
 import pymysql
 
-from binlog.columns.table_lookup import ColumnFacts
-from binlog.columns.table_map import TableMap
-from binlog.formats.events import Query
-from binlog.history.logged import facts_of, reads_of
-from binlog.schema.definition import SourceName, TableDefinition
-from binlog.server.definitions.dictionary import Dictionary
-from binlog.server.source import SourceAddress, server_facts
-from merge.values.chunk import Lineage, TableName
+from canal_group.binlog.columns.table_lookup import ColumnFacts
+from canal_group.binlog.columns.table_map import TableMap
+from canal_group.binlog.formats.events import Query
+from canal_group.binlog.history.logged import facts_of, reads_of
+from canal_group.binlog.schema.definition import SourceName, TableDefinition
+from canal_group.binlog.server.definitions.dictionary import Dictionary
+from canal_group.binlog.server.source import SourceAddress, server_facts
+from canal_group.merge.values.chunk import Lineage, TableName
 
 
 class ServerLookup:

@@ -20,11 +20,17 @@ from typing import Any
 import pymysql
 from pymysql.constants import ER
 
-from binlog.server.login import GuardedConnection, LoginRefused, tls_context
-from binlog.server.row import Row
-from binlog.server.semi_sync.source_side import VARIABLES, SemiSyncMode
-from merge.errors import CanalGroupError, DataError, PositionPurged, SourceUnavailable, SourceUnfit
-from merge.values.commit_time import CommitTimes
+from canal_group.binlog.server.login import GuardedConnection, LoginRefused, tls_context
+from canal_group.binlog.server.row import Row
+from canal_group.binlog.server.semi_sync.source_side import VARIABLES, SemiSyncMode
+from canal_group.merge.errors import (
+    CanalGroupError,
+    DataError,
+    PositionPurged,
+    SourceUnavailable,
+    SourceUnfit,
+)
+from canal_group.merge.values.commit_time import CommitTimes
 
 _HOST_NAME_BYTES = 60
 #: smallest server id of a scan
@@ -76,7 +82,8 @@ class SourceAddress:
     commit_times: CommitTimes
     #: `ca cert key verify`: TLS is then required; None: no TLS
     ssl: Mapping[str, Any] | None = None
-    #: limit of what its dump server retains, bytes, see `binlog.dump_server`; 0: the reader uses none
+    #: limit of what its dump server retains, bytes, see `canal_group.binlog.dump_server`; 0: the reader uses
+    #: none
     dump_window_bytes_max: int = 0
 
     @property

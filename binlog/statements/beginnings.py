@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from binlog.schema.clauses.tokens import Kind as TokenKind
-from binlog.schema.clauses.words import Words
+from canal_group.binlog.schema.clauses.tokens import Kind as TokenKind
+from canal_group.binlog.schema.clauses.words import Words
 
 
 class Kind(Enum):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from binlog.formats.events import THREAD_SPECIFIC_FLAG, Query
-from binlog.formats.query_status import parse_status
-from binlog.schema.statement import ServerVersion, Statement
+from canal_group.binlog.formats.events import THREAD_SPECIFIC_FLAG, Query
+from canal_group.binlog.formats.query_status import parse_status
+from canal_group.binlog.schema.statement import ServerVersion, Statement
 
 
 def statement_of(query: Query, version: ServerVersion) -> Statement:

@@ -6,8 +6,8 @@ A function that is missing here, such as one of a newer server, counts as stored
 
 from __future__ import annotations
 
-from binlog.schema.clauses.tokens import Kind
-from binlog.schema.clauses.words import Words
+from canal_group.binlog.schema.clauses.tokens import Kind
+from canal_group.binlog.schema.clauses.words import Words
 
 #: those that change nothing; NEXTVAL and SETVAL change a sequence
 NATIVE = """

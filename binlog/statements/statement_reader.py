@@ -8,13 +8,13 @@ from __future__ import annotations
 import unicodedata
 from typing import NamedTuple
 
-from binlog.charsets.statement_text import printable
-from binlog.schema.clauses.tokens import Kind as TokenKind
-from binlog.schema.clauses.tokens import UnreadableError
-from binlog.schema.clauses.words import FirstWords, Words
-from binlog.schema.statement import Statement
-from binlog.statements.beginnings import Kind, kind_of
-from binlog.statements.native_functions import calls_stored
+from canal_group.binlog.charsets.statement_text import printable
+from canal_group.binlog.schema.clauses.tokens import Kind as TokenKind
+from canal_group.binlog.schema.clauses.tokens import UnreadableError
+from canal_group.binlog.schema.clauses.words import FirstWords, Words
+from canal_group.binlog.schema.statement import Statement
+from canal_group.binlog.statements.beginnings import Kind, kind_of
+from canal_group.binlog.statements.native_functions import calls_stored
 
 _INDEX_WORDS = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "ONLINE", "OFFLINE")
 _ROW_OPTIONS = ("LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "QUICK", "IGNORE")

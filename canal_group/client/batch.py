@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from merge.values.position import GroupPosition
+from canal_group.merge.values.position import GroupPosition
 
 
 class Batch:
@@ -39,10 +39,13 @@ class Batch:
         return f"Batch(batch_id={self.batch_id}, rows={self.rows})"
 
     def envelope(self, *, definitions: bool = False) -> pa.Table:
-        """Return the changes of all tables in merged order, as `merge.rows.envelope.ENVELOPE` (text maps).
+        """Return the changes of all tables in merged order, with text maps.
+
+        The schema is `canal_group.merge.rows.envelope.ENVELOPE`.
 
         Args:
-            definitions: add `definition`, the types of the table's columns, see `merge.rows.envelope`.
+            definitions: add `definition`, the types of the table's columns, see
+                `canal_group.merge.rows.envelope`.
 
         Raises:
             RolledBack: the batch was rolled back in the meantime.
@@ -53,7 +56,9 @@ class Batch:
         return self._envelopes[definitions]
 
     def canal_entries(self, *, rows_max: int = 0) -> pa.Table:
-        """Return all changes in merged order as canal's entries, `merge.rows.canal.entries.ENTRIES`.
+        """Return all changes in merged order as canal's entries.
+
+        The schema is `canal_group.merge.rows.canal.entries.ENTRIES`.
 
         Each row of the table is one entry: the column `entry` has the message that
         `canal_group.canal_protocol.entry_pb2.Entry` reads, the other columns say what is in it.

@@ -8,10 +8,10 @@ from typing import Literal
 from canal_group.client.consumer import Consumer
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.tls import Tls
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.values.position import GroupPosition
+from canal_group.merge.well_known import CLIENT_ID, PREFIX
 from canal_group.zookeeper.login import ZooKeeperLogin
-from merge.errors import ConfigError
-from merge.values.position import GroupPosition
-from merge.well_known import CLIENT_ID, PREFIX
 
 
 def connect(

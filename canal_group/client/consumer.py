@@ -23,8 +23,17 @@ from canal_group.client.prefetch import Prefetch
 from canal_group.client.unfinished import Unfinished
 from canal_group.gateway.gateway_client import GatewayClient, fields
 from canal_group.gateway.retry import keep_trying
-from merge.calls.consumers import Ack, Get, GetRange, LeaseState, Locate, Rollback, Status, Unsubscribe
-from merge.errors import (
+from canal_group.merge.calls.consumers import (
+    Ack,
+    Get,
+    GetRange,
+    LeaseState,
+    Locate,
+    Rollback,
+    Status,
+    Unsubscribe,
+)
+from canal_group.merge.errors import (
     CanalGroupError,
     CoordinatorUnavailable,
     NotSubscribed,
@@ -34,8 +43,8 @@ from merge.errors import (
     ShardUnavailable,
     UnknownBatch,
 )
-from merge.values.offset_range import OffsetRange, reaches_back
-from merge.values.position import GroupPosition
+from canal_group.merge.values.offset_range import OffsetRange, reaches_back
+from canal_group.merge.values.position import GroupPosition
 
 #: duration of one request of a waiting get, seconds; the wait consists of as many requests as needed
 _GET_SLICE_S = 3.0

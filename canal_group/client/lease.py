@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from canal_group.gateway.gateway_client import GatewayClient
-from merge.calls.consumers import LeaseState, Release, Subscribe, Touch
-from merge.calls.values import resume as resume_of
-from merge.errors import CanalGroupError, FencedError, NotSubscribed
-from merge.values.position import GroupPosition
+from canal_group.merge.calls.consumers import LeaseState, Release, Subscribe, Touch
+from canal_group.merge.calls.values import resume as resume_of
+from canal_group.merge.errors import CanalGroupError, FencedError, NotSubscribed
+from canal_group.merge.values.position import GroupPosition
 
 #: interval at which a thread renews the lease, seconds; at least every quarter of the lease
 _TOUCH_EVERY_S = 2.0

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, Protocol, TypeVar
 
-from merge.errors import CanalGroupError, NotSubscribed, RetryableError, RolledBack
+from canal_group.merge.errors import CanalGroupError, NotSubscribed, RetryableError, RolledBack
 
 T = TypeVar("T")
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 from canal_group.client.batch import Batch
 from canal_group.client.consumer import Consumer
 from canal_group.gateway.gateway_client import GatewayClient
-from merge.calls.consumers import GetRange
-from merge.errors import RetryableError, RolledBack, ServerUnavailable, UnknownBatch
-from merge.values.offset_range import OffsetRange
-from merge.values.position import GroupPosition
+from canal_group.merge.calls.consumers import GetRange
+from canal_group.merge.errors import RetryableError, RolledBack, ServerUnavailable, UnknownBatch
+from canal_group.merge.values.offset_range import OffsetRange
+from canal_group.merge.values.position import GroupPosition
 
 #: how long one request for an offset range that has to be planned again waits, seconds
 LOOK_S = 3.0

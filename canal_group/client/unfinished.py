@@ -9,9 +9,9 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from merge.calls.batch import epoch_of
-from merge.values.offset_range import reaches_back
-from merge.values.position import GroupPosition
+from canal_group.merge.calls.batch import epoch_of
+from canal_group.merge.values.offset_range import reaches_back
+from canal_group.merge.values.position import GroupPosition
 
 
 @dataclass(frozen=True, slots=True)

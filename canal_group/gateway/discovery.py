@@ -13,12 +13,12 @@ from typing import Any
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from canal_group.gateway.gateway_uri import is_endpoint
+from canal_group.merge.errors import ConfigError, ConsumerActive, CoordinatorUnavailable, ServerUnavailable
+from canal_group.merge.well_known import PREFIX
 from canal_group.zookeeper.client import new_client, translated
 from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
 from canal_group.zookeeper.server_state import gateway_of
 from canal_group.zookeeper.tree import Tree
-from merge.errors import ConfigError, ConsumerActive, CoordinatorUnavailable, ServerUnavailable
-from merge.well_known import PREFIX
 
 #: seconds of silence after which ZooKeeper removes our node, so that the next consumer can take over
 SESSION_TIMEOUT_S = 10.0

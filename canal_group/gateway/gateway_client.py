@@ -14,11 +14,10 @@ from pyarrow import flight
 
 from canal_group.gateway.gateway_uri import split_uris
 from canal_group.gateway.tls import UNSAID, Tls
-from canal_group.shared_memory.rows import SharedMemoryRows
-from merge.calls.body import body_of
-from merge.calls.call import Call
-from merge.calls.consumers import OpenSharedMemory
-from merge.errors import (
+from canal_group.merge.calls.body import body_of
+from canal_group.merge.calls.call import Call
+from canal_group.merge.calls.consumers import OpenSharedMemory
+from canal_group.merge.errors import (
     AccessDenied,
     CanalGroupError,
     ConfigError,
@@ -28,7 +27,8 @@ from merge.errors import (
     error_from_dict,
     error_from_json,
 )
-from merge.printable import is_header_text
+from canal_group.merge.printable import is_header_text
+from canal_group.shared_memory.rows import SharedMemoryRows
 
 #: timeout of a call beyond the time that the gateway was asked to wait, seconds. The gateway itself waits 10
 #: at most: after a longer silence it was paused or cut off

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from merge.errors import ConfigError
+from canal_group.merge.errors import ConfigError
 
 #: host name, IPv4 address or IPv6 address in brackets, and the port; no path, no user
 _PLACE = re.compile(

@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from canal_group.gateway.listeners import listeners
-from merge.errors import ConfigError
+from canal_group.merge.errors import ConfigError
 
 _FOLDER = "canal-group"
 _BYTES_MAX = 1_024

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from merge.back_off import BackOff
-from merge.errors import RetryableError
+from canal_group.merge.back_off import BackOff
+from canal_group.merge.errors import RetryableError
 
 #: the longest pause between two attempts, seconds
 PAUSE_MAX_S = 2.0

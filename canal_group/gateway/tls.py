@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from canal_group.gateway.gateway_uri import gateway_uri
-from merge.errors import ConfigError
-from merge.tls import TlsFileUnusable, client_context, ssl_reason
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.tls import TlsFileUnusable, client_context, ssl_reason
 
 #: timeout of the handshake that finds out why a gateway does not answer, seconds
 _PROBE_TIMEOUT_S = 2.0

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merge.rows.envelope import MAP
+from canal_group.merge.rows.envelope import MAP
 
 _SOURCE = pa.struct(
     [
@@ -41,7 +41,7 @@ def debezium_columns(changes: pa.Table) -> dict[str, Any]:
     """Return the columns of `DEBEZIUM`, each (n,) Array.
 
     Args:
-        changes: (n,) Table of `merge.rows.envelope.ENVELOPE` without statements.
+        changes: (n,) Table of `canal_group.merge.rows.envelope.ENVELOPE` without statements.
     """
     column = {name: changes.column(name).combine_chunks() for name in changes.schema.names}
     millis = pc.divide(column["commit_us"], 1000)

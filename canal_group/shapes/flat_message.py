@@ -11,7 +11,7 @@
 Values are text or null. Members are in alphabetical order. canal puts several rows of one statement into one
 message; here each row has a message, and `old` names its own changed columns only.
 
-canal has no message of a statement that its parser drops, see `merge.rows.canal.parsed`.
+canal has no message of a statement that its parser drops, see `canal_group.merge.rows.canal.parsed`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def flat_messages(rows: pa.Table, made_ms: int) -> Any:
     """Return the flat message of each change.
 
     Args:
-        rows: (n,) Table of `merge.rows.envelope.ENVELOPE` and `definition`, with tidy maps in one chunk.
+        rows: (n,) Table of `canal_group.merge.rows.envelope.ENVELOPE` and `definition`, with tidy maps in one
+            chunk.
         made_ms: what the messages have as `ts`.
 
     Returns:
@@ -96,7 +97,7 @@ def _mysql_types(definitions: Any) -> Any:
 
 
 def _sql_types(definitions: Any, rows: Any) -> Any:
-    """Return the members `sqlType`, each by its row's values: see `merge.rows.canal.jdbc`.
+    """Return the members `sqlType`, each by its row's values: see `canal_group.merge.rows.canal.jdbc`.
 
     Args:
         definitions: (n,) DictionaryArray.

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from canal_group.merge.errors import CanalGroupError, error_from_dict
 from canal_group.shared_memory.answer import SharedMemoryAnswer, mapped, numbers
 from canal_group.shared_memory.handshake import GREETING_TIMEOUT_S
 from canal_group.shared_memory.wire import (
@@ -23,7 +24,6 @@ from canal_group.shared_memory.wire import (
     receive_with_file,
     send,
 )
-from merge.errors import CanalGroupError, error_from_dict
 
 
 class _Loan:

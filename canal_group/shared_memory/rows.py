@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from canal_group.merge.errors import CanalGroupError, ServerUnavailable
 from canal_group.shared_memory.client import SharedMemoryClient
 from canal_group.shared_memory.wire import SharedMemoryAddress
-from merge.errors import CanalGroupError, ServerUnavailable
 
 
 class SharedMemoryRows:

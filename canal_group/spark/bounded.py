@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 from pyspark.sql.datasource import InputPartition
 
 from canal_group.client.batch import Batch
+from canal_group.merge.errors import CanalGroupError, ConfigError, DataError, UsageError
+from canal_group.merge.values.position import GroupPosition
 from canal_group.spark.limit import crossed, reached
 from canal_group.spark.options import CURSOR, EARLIEST, LATEST, Options, moment_us
 from canal_group.spark.reading import RangePart, parts
 from canal_group.spark.session import Session
-from merge.errors import CanalGroupError, ConfigError, DataError, UsageError
-from merge.values.position import GroupPosition
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from typing import Any, Final
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.types import StructType
 
+from canal_group.merge.errors import ConfigError, SchemaGrown, SchemaMismatch, UsageError
 from canal_group.spark.options import EVOLVE
 from canal_group.spark.shapes import CHANGE
-from merge.errors import ConfigError, SchemaGrown, SchemaMismatch, UsageError
 
 #: restarts in succession of a query that finishes no micro-batch between them
 RESTARTS_MAX: Final = 10

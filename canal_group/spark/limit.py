@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from canal_group.merge.values.offset_range import reaches_back
+from canal_group.merge.values.position import GroupPosition, Position, file_order
 from canal_group.spark.shapes import encoded
-from merge.values.offset_range import reaches_back
-from merge.values.position import GroupPosition, Position, file_order
 
-#: columns of `merge.rows.typed.TYPED` that tell whether a row is before a limit
+#: columns of `canal_group.merge.rows.typed.TYPED` that tell whether a row is before a limit
 COLUMNS = frozenset({"_shard", "_file", "_pos", "_gtid"})
 #: "uuid:number", "uuid:tag:number" or "domain-server-number"
 _GTID = r"^(?P<source>.+)[:-](?P<number>[0-9]+)$"

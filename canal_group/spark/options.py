@@ -12,9 +12,9 @@ from typing import Any, Final
 from canal_group.client.consumer import Consumer
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.tls import Tls
-from merge.errors import ConfigError
-from merge.values.position import GroupPosition
-from merge.values.start import time_of
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.values.position import GroupPosition
+from canal_group.merge.values.start import time_of
 
 #: shapes that rows come in
 FORMATS = ("typed", "envelope", "debezium", "canal")

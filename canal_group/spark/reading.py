@@ -20,10 +20,10 @@ from pyspark.sql.datasource import InputPartition
 from canal_group.client.batch import Batch
 from canal_group.client.range_rows import RangeRows
 from canal_group.malloc_tuning import tune_malloc
+from canal_group.merge.values.position import GroupPosition
 from canal_group.spark.limit import COLUMNS, within
 from canal_group.spark.options import Options
 from canal_group.spark.shapes import CHANGE, added_columns
-from merge.values.position import GroupPosition
 
 #: rows of a piece; an executor holds twice as many in memory, and at least the rows of one transaction
 PIECE_ROWS = 65_536

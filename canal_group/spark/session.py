@@ -20,8 +20,7 @@ import pyarrow as pa
 from canal_group.client.batch import Batch
 from canal_group.client.consumer import Consumer
 from canal_group.client.range_rows import RangeRows
-from canal_group.spark.options import CURSOR, LATEST, Options
-from merge.errors import (
+from canal_group.merge.errors import (
     AckOutOfOrder,
     CanalGroupError,
     NotSubscribed,
@@ -30,8 +29,9 @@ from merge.errors import (
     ServerUnavailable,
     UnknownBatch,
 )
-from merge.values.offset_range import same_places
-from merge.values.position import GroupPosition
+from canal_group.merge.values.offset_range import same_places
+from canal_group.merge.values.position import GroupPosition
+from canal_group.spark.options import CURSOR, LATEST, Options
 
 #: how long one request for new rows waits, seconds; Spark asks again
 LOOK_S = 0.5

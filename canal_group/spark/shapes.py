@@ -10,9 +10,9 @@ typed, one table: its own columns, then
     _pos _row          bigint     where the transaction begins in the file, and the change's ordinal in it
     _seq               bigint     unique, grows in merged order; an update's two rows have one each
 
-envelope, all tables: see `merge.rows.envelope`. debezium, all tables: `before after source op ts_ms` as in
-Debezium's envelope, with images as maps of text and without statements. canal, all tables: canal's flat
-message, one for each row, without the statements that canal's parser drops.
+envelope, all tables: see `canal_group.merge.rows.envelope`. debezium, all tables: `before after source op
+ts_ms` as in Debezium's envelope, with images as maps of text and without statements. canal, all tables:
+canal's flat message, one for each row, without the statements that canal's parser drops.
 
 Types: unsigned integers become the next wider signed type, BIGINT UNSIGNED and BIT decimal(20,0) or the type
 in the query's options, decimals of more than 38 digits strings, DATETIME timestamp_ntz, TIMESTAMP timestamp,
@@ -28,15 +28,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from canal_group.merge.errors import ConfigError, SchemaGrown, SchemaMismatch
+from canal_group.merge.rows.canal.parsed import is_parsed
+from canal_group.merge.rows.envelope import ENVELOPE, MAP
+from canal_group.merge.rows.text import converted
+from canal_group.merge.rows.typed import BEFORE, BEFORE_ABSENT, TYPED
+from canal_group.merge.values.chunk import mysql_type_of
 from canal_group.shapes.changed import changed
 from canal_group.shapes.debezium import DEBEZIUM, debezium_columns, is_change
 from canal_group.shapes.maps import tidy
-from merge.errors import ConfigError, SchemaGrown, SchemaMismatch
-from merge.rows.canal.parsed import is_parsed
-from merge.rows.envelope import ENVELOPE, MAP
-from merge.rows.text import converted
-from merge.rows.typed import BEFORE, BEFORE_ABSENT, TYPED
-from merge.values.chunk import mysql_type_of
 
 UTC_US = pa.timestamp("us", tz="UTC")
 _STRINGS = pa.list_(pa.field("element", pa.utf8()))
@@ -130,7 +130,7 @@ def table_schema(columns: pa.Schema, table: str, names: Collection[str]) -> pa.S
 
 
 def added_columns(names: Collection[str]) -> list[str]:
-    """Return the columns of `merge.rows.typed.TYPED` that a query's chosen columns (empty: all) need."""
+    """Return the columns of `canal_group.merge.rows.typed.TYPED` that those chosen (empty: all) need."""
     made_of = {"_commit_timestamp": "_commit_us", "_commit_version": "_row"}
     return sorted({made_of.get(name, name) for name in CHANGE.names if not names or name in names})
 
@@ -139,7 +139,7 @@ def typed_rows(rows: pa.Table, table: str, schema: pa.Schema, *, new_columns: st
     """Return one table's changes in a query's schema.
 
     Args:
-        rows: see `merge.rows.typed`; with `_before` an update becomes two rows.
+        rows: see `canal_group.merge.rows.typed`; with `_before` an update becomes two rows.
         table: its name, for errors.
         schema: the query's schema: some of the table's columns and some of `CHANGE`, in any order.
         new_columns: `fail`, `evolve` or `ignore`: how to treat a column that the query does not have.
@@ -177,7 +177,7 @@ def check_columns(rows: pa.Schema, table: str, names: Collection[str]) -> None:
     """Check that a query has every column of one table's changes.
 
     Args:
-        rows: their schema, see `merge.rows.typed`.
+        rows: their schema, see `canal_group.merge.rows.typed`.
         table: its name, for errors.
         names: the names of the query's columns.
 
@@ -258,7 +258,7 @@ def envelope_rows(rows: pa.Table, name: str, schema: pa.Schema) -> pa.Table:
     """Return the changes of all tables in a query's schema.
 
     Args:
-        rows: see `merge.rows.envelope`.
+        rows: see `canal_group.merge.rows.envelope`.
         name: the format's name.
         schema: the query's schema.
     """

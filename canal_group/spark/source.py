@@ -24,6 +24,9 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from canal_group.gateway.retry import keep_trying
+from canal_group.merge.calls.consumers import Describe
+from canal_group.merge.errors import RetryableError
+from canal_group.merge.values.position import GroupPosition
 from canal_group.spark.bounded import Bounds, bounded
 from canal_group.spark.options import EVOLVE, Options, as_offset, first_of, from_offset
 from canal_group.spark.reading import RangePart, parts, read_part
@@ -36,9 +39,6 @@ from canal_group.spark.shapes import (
     table_schema,
     typed_rows,
 )
-from merge.calls.consumers import Describe
-from merge.errors import RetryableError
-from merge.values.position import GroupPosition
 
 #: rows of one Arrow batch that is passed to Spark
 BATCH_ROWS = 32_768

@@ -20,8 +20,8 @@ from kazoo.exceptions import (
 from kazoo.retry import KazooRetry
 from kazoo.security import make_digest_acl
 
+from canal_group.merge.errors import ConfigError, CoordinatorUnavailable
 from canal_group.zookeeper.login import ZooKeeperLogin
-from merge.errors import ConfigError, CoordinatorUnavailable
 
 #: kazoo writes every request at level DEBUG, passwords included
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from merge.errors import ConfigError
+from canal_group.merge.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

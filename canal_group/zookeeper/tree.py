@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import re
 
-from merge.calls.client_id import checked_client_id, is_client_id
-from merge.errors import ConfigError
-from merge.well_known import NAME, PREFIX
+from canal_group.merge.calls.client_id import checked_client_id, is_client_id
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.well_known import NAME, PREFIX
 
 _PATH = re.compile(r"(/[A-Za-z0-9_.-]*[A-Za-z0-9_-])+")
 

@@ -1,9 +1,9 @@
 """Expression text: the part of SQL's syntax that row filters and computed columns are written in.
 
-sqlglot reads the text as MySQL's. What `merge.rows.expressions.expression` cannot compute is refused by name.
-It reads nothing else: the statements of a source are cut by a lexer that does it as the servers do (see
-`binlog.schema.clauses.tokens`). sqlglot's loses escapes in texts (a line feed becomes `n`), splits names that
-begin with a digit, and takes `{#` for a comment.
+sqlglot reads the text as MySQL's. What `canal_group.merge.rows.expressions.expression` cannot compute is
+refused by name. It reads nothing else: the statements of a source are cut by a lexer that does it as the
+servers do (see `canal_group.binlog.schema.clauses.tokens`). sqlglot's loses escapes in texts (a line feed
+becomes `n`), splits names that begin with a digit, and takes `{#` for a comment.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from conf.value import unfit
-from merge.rows.expressions.expression import Call, Column, Constant, Expression
+from canal_group.conf.value import unfit
+from canal_group.merge.rows.expressions.expression import Call, Column, Constant, Expression
 
 if TYPE_CHECKING:
     from sqlglot import exp

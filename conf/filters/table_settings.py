@@ -6,8 +6,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from conf.filters.expression_text import ExpressionText
-from conf.value import Count, RegexList, Settings, Text, unfit
+from canal_group.conf.filters.expression_text import ExpressionText
+from canal_group.conf.value import Count, RegexList, Settings, Text, unfit
 
 #: `ddl`: a change of definitions. `dcl`: of users, roles and rights. `query`: every other statement
 Kind: TypeAlias = Literal["insert", "update", "delete", "ddl", "dcl", "query"]

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from conf.sentence import config_error
-from conf.settings import InstanceSettings
-from conf.shard_settings import ShardSettings, SslSettings
-from conf.value import default_of, is_name
-from merge.errors import ConfigError
+from canal_group.conf.sentence import config_error
+from canal_group.conf.settings import InstanceSettings
+from canal_group.conf.shard_settings import ShardSettings, SslSettings
+from canal_group.conf.value import default_of, is_name
+from canal_group.merge.errors import ConfigError
 
 #: keys that name a file with a secret, or of TLS
 _FILES = ("password_file", "ssl.ca", "ssl.cert", "ssl.key")

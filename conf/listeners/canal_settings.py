@@ -6,11 +6,11 @@ import re
 
 from pydantic import PrivateAttr, SecretStr, ValidationInfo, model_validator
 
-from conf.listeners.gateway_settings import GatewaySslSettings
-from conf.secret import Owner, UnreadSecret, read_secret
-from conf.value import AnchoredPath, Count, Host, ListenPort, Seconds, Settings, Text, unfit
-from merge.values.reach import is_loopback
-from merge.well_known import CANAL_PORT, HOST
+from canal_group.conf.listeners.gateway_settings import GatewaySslSettings
+from canal_group.conf.secret import Owner, UnreadSecret, read_secret
+from canal_group.conf.value import AnchoredPath, Count, Host, ListenPort, Seconds, Settings, Text, unfit
+from canal_group.merge.values.reach import is_loopback
+from canal_group.merge.well_known import CANAL_PORT, HOST
 
 #: a password's digest as MySQL and canal write it; the asterisk tells it from a password
 _DIGEST = re.compile(r"\*[0-9A-Fa-f]*")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conf.value import Count, Seconds, Settings
+from canal_group.conf.value import Count, Seconds, Settings
 
 
 class ConnectionBounds(Settings):

@@ -7,12 +7,12 @@ from typing import Annotated, TypeGuard
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, model_validator
 
-from conf.listeners.connection_bounds import ConnectionBounds
-from conf.secret import Owner, UnreadSecret, read_secret
-from conf.value import AnchoredPath, Count, Host, ListenPort, Name, Settings, Text, unfit
-from merge.printable import is_header_text
-from merge.values.reach import is_loopback
-from merge.well_known import GATEWAY_PORT, HOST
+from canal_group.conf.listeners.connection_bounds import ConnectionBounds
+from canal_group.conf.secret import Owner, UnreadSecret, read_secret
+from canal_group.conf.value import AnchoredPath, Count, Host, ListenPort, Name, Settings, Text, unfit
+from canal_group.merge.printable import is_header_text
+from canal_group.merge.values.reach import is_loopback
+from canal_group.merge.well_known import GATEWAY_PORT, HOST
 
 
 class GatewaySslSettings(Settings):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import PrivateAttr, SecretStr, ValidationInfo, model_validator
 
-from conf.secret import Owner, read_secret
-from conf.value import AnchoredPath, Settings, Text, unfit
+from canal_group.conf.secret import Owner, read_secret
+from canal_group.conf.value import AnchoredPath, Settings, Text, unfit
 
 
 class ConnectionSettings(Settings):

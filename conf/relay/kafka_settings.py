@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from conf.relay.connection_settings import ConnectionSettings
-from conf.value import Count, Name, Seconds, Text, ZookeeperHosts, unfit
+from canal_group.conf.relay.connection_settings import ConnectionSettings
+from canal_group.conf.value import Count, Name, Seconds, Text, ZookeeperHosts, unfit
 
 #: options that are ours: the guarantees depend on them
 _OURS = frozenset(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from conf.relay.connection_settings import ConnectionSettings
-from conf.value import Count, Host, Port, Seconds, Text
-from merge.well_known import HOST
+from canal_group.conf.relay.connection_settings import ConnectionSettings
+from canal_group.conf.value import Count, Host, Port, Seconds, Text
+from canal_group.merge.well_known import HOST
 
 #: RabbitMQ's own ports, without and with TLS
 PORT, TLS_PORT = 5672, 5671

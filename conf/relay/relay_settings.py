@@ -18,10 +18,10 @@ from pydantic import (
     model_validator,
 )
 
-from conf.document import read_document
-from conf.secret import Owner, read_secret
-from conf.sentence import config_error, in_a_sentence, unknown_key
-from conf.value import (
+from canal_group.conf.document import read_document
+from canal_group.conf.secret import Owner, read_secret
+from canal_group.conf.sentence import config_error, in_a_sentence, unknown_key
+from canal_group.conf.value import (
     AnchoredPath,
     Count,
     Host,
@@ -35,7 +35,7 @@ from conf.value import (
     ZookeeperPath,
     unfit,
 )
-from merge.well_known import CLIENT_ID, HOST, PREFIX
+from canal_group.merge.well_known import CLIENT_ID, HOST, PREFIX
 
 #: partitions of a topic at most: as many numbers as messages may name
 PARTITIONS_MAX = 1 << 20
@@ -96,7 +96,7 @@ class ReadSettings(Settings):
 
 
 class RouteSettings(Settings):
-    """Topics and partitions, by canal's rules; see `programs.output.routing.router`."""
+    """Topics and partitions, by canal's rules; see `canal_group.programs.output.routing.router`."""
 
     #: topic of what no rule names; canal: canal.mq.topic
     topic: Text = "example"

@@ -1,7 +1,7 @@
 """The type of an operator's answer: JSON is read as it, and described by it.
 
 It is made of numbers, texts, `bool`, `None`, string enums, lists, dictionaries, `Any` and the typed
-dictionaries of `merge.calls.answers`. These may have more keys than they declare.
+dictionaries of `canal_group.merge.calls.answers`. These may have more keys than they declare.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
 
-from merge.calls.call import OperatorCall
+from canal_group.merge.calls.call import OperatorCall
 
 R = TypeVar("R")
 

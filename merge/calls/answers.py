@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from merge.values.member import Role
-from merge.values.skips.skipped_event import Unit
+from canal_group.merge.values.member import Role
+from canal_group.merge.values.skips.skipped_event import Unit
 
 Moved = TypedDict("Moved", {"from": str | None, "to": str})
 Moved.__doc__ = "The cursor of a client id before and after it was moved, as the JSON of a group position."
@@ -61,7 +61,7 @@ class ShardRemoved(_ShardWithRole, total=False):
 
 
 class EventSkipped(TypedDict):
-    """An event that is left out, see `merge.values.skips.skipped_event`."""
+    """An event that is left out, see `canal_group.merge.values.skips.skipped_event`."""
 
     shard: str
     server: str

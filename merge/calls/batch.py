@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from merge.values.header import Headers
-from merge.values.position import GroupPosition, Position
-from merge.values.progress import Progress
+from canal_group.merge.values.header import Headers
+from canal_group.merge.values.position import GroupPosition, Position
+from canal_group.merge.values.progress import Progress
 
 #: of a batch id, below the epoch of the server that delivered it
 COUNTER_BITS: Final = 32

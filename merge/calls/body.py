@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from merge.calls.call import Call
-from merge.calls.call_field import fields_of
-from merge.calls.values import said
+from canal_group.merge.calls.call import Call
+from canal_group.merge.calls.call_field import fields_of
+from canal_group.merge.calls.values import said
 
 C = TypeVar("C", bound=Call[Any])
 

@@ -1,11 +1,11 @@
 """A call: what somebody asks of a destination, and what is declared of it.
 
 A call is a frozen dataclass under one of three decorators, which say who may make it. Its name is that of the
-Flight action; its fields are the action's body, read by `merge.calls.body`; the group's machine gets it in an
-`Asked`. A call without a right cannot be written, and an operator's call says what of it the audit log has,
-and its path over HTTP. Whoever shows a call to people (HTTP, its OpenAPI document, the command line) has the
-rest from its fields (`merge.calls.call_field`), its docstring (`merge.calls.docstring`) and the type of its
-answer (`merge.calls.answer_type`).
+Flight action; its fields are the action's body, read by `canal_group.merge.calls.body`; the group's machine
+gets it in an `Asked`. A call without a right cannot be written, and an operator's call says what of it the
+audit log has, and its path over HTTP. Whoever shows a call to people (HTTP, its OpenAPI document, the command
+line) has the rest from its fields (`canal_group.merge.calls.call_field`), its docstring
+(`canal_group.merge.calls.docstring`) and the type of its answer (`canal_group.merge.calls.answer_type`).
 """
 
 from __future__ import annotations

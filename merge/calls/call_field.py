@@ -8,8 +8,8 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from merge.calls.call import Call
-from merge.calls.values import ADMITTED, SAID_AS, Bounds
+from canal_group.merge.calls.call import Call
+from canal_group.merge.calls.values import ADMITTED, SAID_AS, Bounds
 
 Reader = Callable[[str, Any], Any]
 
@@ -19,7 +19,7 @@ class CallField:
     """What an annotation and a default say of a field."""
 
     name: str
-    #: reads what JSON says of it; raises what `merge.calls.body.call_of` raises
+    #: reads what JSON says of it; raises what `canal_group.merge.calls.body.call_of` raises
     reader: Reader
     #: the type that JSON says it as, without None
     type: Any

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from merge.errors import UsageError
-from merge.well_known import NAME
+from canal_group.merge.errors import UsageError
+from canal_group.merge.well_known import NAME
 
 #: children of a destination's node that are not client ids; `parse` is canal's own
 RESERVED: Final = frozenset({"cluster", "epoch", "parse", "running", "stopped", "stored"})

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from merge.calls.batch import Batch
-from merge.calls.call import Call, R_co, inside, read
-from merge.calls.resume import Resume
-from merge.calls.values import (
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.calls.call import Call, R_co, inside, read
+from canal_group.merge.calls.resume import Resume
+from canal_group.merge.calls.values import (
     Between,
     ClientId,
     Flag,
@@ -22,7 +22,7 @@ from merge.calls.values import (
     WaitS,
     Whole,
 )
-from merge.values.position import GroupPosition, Position
+from canal_group.merge.values.position import GroupPosition, Position
 
 
 @inside

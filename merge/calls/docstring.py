@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from merge.calls.call import Call
+from canal_group.merge.calls.call import Call
 
 _SECTION = re.compile(r"^(Args|Raises):$", re.MULTILINE)
 _FIELD = re.compile(r"^    (\w+): (.+(?:\n {5,}.+)*)", re.MULTILINE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any, Final
 
-from merge.calls.answers import (
+from canal_group.merge.calls.answers import (
     BatchesRolledBack,
     ClientRemoved,
     EventSkipped,
@@ -18,8 +18,8 @@ from merge.calls.answers import (
     ShardState,
     TransactionTrace,
 )
-from merge.calls.call import Call, OperatorCall, R_co, inside, operate
-from merge.calls.values import (
+from canal_group.merge.calls.call import Call, OperatorCall, R_co, inside, operate
+from canal_group.merge.calls.values import (
     AdmittedUs,
     By,
     ClientId,
@@ -34,7 +34,7 @@ from merge.calls.values import (
     ShardName,
     Text,
 )
-from merge.values.chunk import TableName
+from canal_group.merge.values.chunk import TableName
 
 #: how long the actor of a new shard may take, seconds
 ADD_WAIT_S: Final = 10.0
@@ -70,7 +70,7 @@ class Trace(OperatorCall[TransactionTrace]):
 
 @inside
 class TraceRead(Call[dict[str, Any]]):
-    """Return where a transaction is in the group, see `merge.trace.trace`."""
+    """Return where a transaction is in the group, see `canal_group.merge.trace.trace`."""
 
     gtid: str
     #: what each shard has read, a GTID set
@@ -291,7 +291,7 @@ class Resolve(Operation[JoinedSchema]):
 
     table: Named
     column: Named
-    #: see `merge.rows.chosen_types`
+    #: see `canal_group.merge.rows.chosen_types`
     type: Named | None
 
 

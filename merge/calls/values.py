@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias
 
-from merge.calls.client_id import checked_client_id
-from merge.calls.resume import Resume
-from merge.errors import UsageError
-from merge.rows.row_key import RowKey
-from merge.values.gtids.gtid import parse_gtid_set
-from merge.values.member import Policy
-from merge.values.offset_range import OffsetRange
-from merge.values.position import GroupPosition, Position
+from canal_group.merge.calls.client_id import checked_client_id
+from canal_group.merge.calls.resume import Resume
+from canal_group.merge.errors import UsageError
+from canal_group.merge.rows.row_key import RowKey
+from canal_group.merge.values.gtids.gtid import parse_gtid_set
+from canal_group.merge.values.member import Policy
+from canal_group.merge.values.offset_range import OffsetRange
+from canal_group.merge.values.position import GroupPosition, Position
 
 #: how long a call may wait for rows, seconds
 WAIT_MAX_S: Final = 30.0

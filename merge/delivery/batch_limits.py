@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from merge.delivery.cut import cut
-from merge.errors import DataError
-from merge.values.header import WHOLE, Flag, Headers
-from merge.values.offset_range import OffsetRange, whole
+from canal_group.merge.delivery.cut import cut
+from canal_group.merge.errors import DataError
+from canal_group.merge.values.header import WHOLE, Flag, Headers
+from canal_group.merge.values.offset_range import OffsetRange, whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, assert_never
 
-from merge.calls.client_id import checked_client_id
-from merge.calls.consumers import (
+from canal_group.merge.calls.client_id import checked_client_id
+from canal_group.merge.calls.consumers import (
     Ack,
     Get,
     GetRange,
@@ -26,13 +26,13 @@ from merge.calls.consumers import (
     Touch,
     Unsubscribe,
 )
-from merge.calls.resume import Resume
-from merge.delivery.cursor_writes import OWN_CALL
-from merge.delivery.phase import Phase
-from merge.delivery.subscriber import Subscriber
-from merge.delivery.subscribers import Subscribers
-from merge.errors import CanalGroupError, NotSubscribed, RetryableError, UsageError
-from merge.events import (
+from canal_group.merge.calls.resume import Resume
+from canal_group.merge.delivery.cursor_writes import OWN_CALL
+from canal_group.merge.delivery.phase import Phase
+from canal_group.merge.delivery.subscriber import Subscriber
+from canal_group.merge.delivery.subscribers import Subscribers
+from canal_group.merge.errors import CanalGroupError, NotSubscribed, RetryableError, UsageError
+from canal_group.merge.events import (
     Asked,
     ClientEvent,
     ClientForgotten,
@@ -43,10 +43,10 @@ from merge.events import (
     GetTimedOut,
     LeaseFailed,
 )
-from merge.instructions import Instruction, LeaseConsumer, Refuse, ReleaseConsumer, Reply
-from merge.order.stream import Stream
-from merge.values.offset_range import OffsetRange
-from merge.values.position import GroupPosition
+from canal_group.merge.instructions import Instruction, LeaseConsumer, Refuse, ReleaseConsumer, Reply
+from canal_group.merge.order.stream import Stream
+from canal_group.merge.values.offset_range import OffsetRange
+from canal_group.merge.values.position import GroupPosition
 
 
 class Consumers:

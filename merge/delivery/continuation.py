@@ -15,19 +15,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from merge.calls.batch import Batch
-from merge.calls.consumers import GetRange
-from merge.calls.resume import Resume
-from merge.delivery.cursor_writes import CursorWrites
-from merge.delivery.delivery import Delivery
-from merge.delivery.phase import KEPT, Phase, Step, after
-from merge.errors import DataError, RolledBack
-from merge.events import ConsumerState
-from merge.instructions import Instruction
-from merge.order.stream import Stream
-from merge.values.loss import Loss, with_loss
-from merge.values.offset_range import OffsetRange, reaches_back, same_places
-from merge.values.position import GroupPosition, Position
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.calls.consumers import GetRange
+from canal_group.merge.calls.resume import Resume
+from canal_group.merge.delivery.cursor_writes import CursorWrites
+from canal_group.merge.delivery.delivery import Delivery
+from canal_group.merge.delivery.phase import KEPT, Phase, Step, after
+from canal_group.merge.errors import DataError, RolledBack
+from canal_group.merge.events import ConsumerState
+from canal_group.merge.instructions import Instruction
+from canal_group.merge.order.stream import Stream
+from canal_group.merge.values.loss import Loss, with_loss
+from canal_group.merge.values.offset_range import OffsetRange, reaches_back, same_places
+from canal_group.merge.values.position import GroupPosition, Position
 
 #: times that a client id moves over what a source has purged without acknowledging anything in between
 MOVES_MAX = 5

@@ -18,11 +18,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from merge.calls.batch import Batch
-from merge.calls.consumers import Ack, Rollback, Unsubscribe
-from merge.delivery.write_phase import ACKNOWLEDGING, WRITING, WritePhase, WriteStep, after
-from merge.errors import RetryableError
-from merge.events import Asked
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.calls.consumers import Ack, Rollback, Unsubscribe
+from canal_group.merge.delivery.write_phase import ACKNOWLEDGING, WRITING, WritePhase, WriteStep, after
+from canal_group.merge.errors import RetryableError
+from canal_group.merge.events import Asked
 
 #: calls that wait for a write of our own
 Deferrable: TypeAlias = Asked[Ack] | Asked[Rollback] | Asked[Unsubscribe]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from merge.values.header import Flag, Headers
+from canal_group.merge.values.header import Flag, Headers
 
 
 def cut(

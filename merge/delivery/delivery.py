@@ -13,16 +13,16 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import assert_never
 
-from merge.calls.batch import Batch
-from merge.calls.consumers import Get, GetRange
-from merge.delivery.batch_limits import BatchLimits
-from merge.delivery.ledger import Ledger
-from merge.delivery.read_position import ReadPosition
-from merge.errors import CanalGroupError, RolledBack
-from merge.instructions import Instruction, Refuse, Reply
-from merge.order.stream import Stream
-from merge.values.offset_range import OffsetRange, same_places
-from merge.values.position import GroupPosition
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.calls.consumers import Get, GetRange
+from canal_group.merge.delivery.batch_limits import BatchLimits
+from canal_group.merge.delivery.ledger import Ledger
+from canal_group.merge.delivery.read_position import ReadPosition
+from canal_group.merge.errors import CanalGroupError, RolledBack
+from canal_group.merge.instructions import Instruction, Refuse, Reply
+from canal_group.merge.order.stream import Stream
+from canal_group.merge.values.offset_range import OffsetRange, same_places
+from canal_group.merge.values.position import GroupPosition
 
 
 class Delivery:

@@ -8,7 +8,7 @@ Rules:
 
 from __future__ import annotations
 
-from merge.errors import ConsumerActive, FencedError, NotSubscribed
+from canal_group.merge.errors import ConsumerActive, FencedError, NotSubscribed
 
 
 class Lease:

@@ -16,8 +16,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from merge.calls.batch import COUNTER_BITS, Batch, epoch_of
-from merge.errors import AckOutOfOrder, RetryableError, RolledBack, UnknownBatch
+from canal_group.merge.calls.batch import COUNTER_BITS, Batch, epoch_of
+from canal_group.merge.errors import AckOutOfOrder, RetryableError, RolledBack, UnknownBatch
 
 #: rolled back batches whose ids are remembered
 TAKEN_BACK_MAX = 1_024

@@ -16,12 +16,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from merge.calls.batch import Batch
-from merge.delivery.batch_limits import BatchLimits
-from merge.errors import DataError, RolledBack
-from merge.order.stream import Stream
-from merge.values.header import Flag, Headers
-from merge.values.offset_range import (
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.delivery.batch_limits import BatchLimits
+from canal_group.merge.errors import DataError, RolledBack
+from canal_group.merge.order.stream import Stream
+from canal_group.merge.values.header import Flag, Headers
+from canal_group.merge.values.offset_range import (
     OffsetRange,
     arrange,
     check_same,
@@ -30,8 +30,8 @@ from merge.values.offset_range import (
     up_to,
     without_left,
 )
-from merge.values.position import GroupPosition, Position
-from merge.values.progress import Progress
+from canal_group.merge.values.position import GroupPosition, Position
+from canal_group.merge.values.progress import Progress
 
 #: most headers examined for one batch
 HEADERS_MAX = 32_768

@@ -15,31 +15,38 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from merge.calls.consumers import Ack, Get, GetRange, Rollback, SubscribeAt, Unsubscribe
-from merge.calls.resume import Resume
-from merge.delivery.batch_limits import BatchLimits
-from merge.delivery.continuation import Continuation
-from merge.delivery.cursor_writes import OWN_CALL, CursorWrites, Write
-from merge.delivery.delivery import Delivery
-from merge.delivery.lease import Lease
-from merge.delivery.phase import Phase
-from merge.delivery.write_phase import WritePhase
-from merge.errors import (
+from canal_group.merge.calls.consumers import Ack, Get, GetRange, Rollback, SubscribeAt, Unsubscribe
+from canal_group.merge.calls.resume import Resume
+from canal_group.merge.delivery.batch_limits import BatchLimits
+from canal_group.merge.delivery.continuation import Continuation
+from canal_group.merge.delivery.cursor_writes import OWN_CALL, CursorWrites, Write
+from canal_group.merge.delivery.delivery import Delivery
+from canal_group.merge.delivery.lease import Lease
+from canal_group.merge.delivery.phase import Phase
+from canal_group.merge.delivery.write_phase import WritePhase
+from canal_group.merge.errors import (
     CanalGroupError,
     FencedError,
     NotSubscribed,
     RetryableError,
     SubscriptionDropped,
 )
-from merge.events import (
+from canal_group.merge.events import (
     Asked,
     ConsumerLeased,
     ConsumerState,
 )
-from merge.instructions import ForgetClient, Instruction, Refuse, ReleaseConsumer, Reply, SaveCursor
-from merge.order.stream import Stream
-from merge.values.loss import to_dicts
-from merge.values.position import GroupPosition
+from canal_group.merge.instructions import (
+    ForgetClient,
+    Instruction,
+    Refuse,
+    ReleaseConsumer,
+    Reply,
+    SaveCursor,
+)
+from canal_group.merge.order.stream import Stream
+from canal_group.merge.values.loss import to_dicts
+from canal_group.merge.values.position import GroupPosition
 
 
 class Subscriber:

@@ -15,16 +15,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from merge.delivery.batch_limits import BatchLimits
-from merge.delivery.phase import Phase
-from merge.delivery.subscriber import Subscriber
-from merge.errors import AccessDenied, DataError, UsageError
-from merge.events import ConsumerState
-from merge.instructions import Instruction
-from merge.order.stream import Stream
-from merge.values.loss import Purged, found_at_us
-from merge.values.offset_range import reaches_back
-from merge.values.position import ANY_SERVER, GroupPosition, Position
+from canal_group.merge.delivery.batch_limits import BatchLimits
+from canal_group.merge.delivery.phase import Phase
+from canal_group.merge.delivery.subscriber import Subscriber
+from canal_group.merge.errors import AccessDenied, DataError, UsageError
+from canal_group.merge.events import ConsumerState
+from canal_group.merge.instructions import Instruction
+from canal_group.merge.order.stream import Stream
+from canal_group.merge.values.loss import Purged, found_at_us
+from canal_group.merge.values.offset_range import reaches_back
+from canal_group.merge.values.position import ANY_SERVER, GroupPosition, Position
 
 
 class Subscribers:

@@ -1,6 +1,6 @@
 """Decide by the settings whether the group goes on without a shard that is silent.
 
-Every decision that depends on the kind of policy is here; `merge.order.waiting` knows the facts.
+Every decision that depends on the kind of policy is here; `canal_group.merge.order.waiting` knows the facts.
 """
 
 from __future__ import annotations

@@ -29,11 +29,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from merge.order.ids_seen import IdsSeen
-from merge.order.shard_keys import Counters, begins_of, of_transaction
-from merge.order.timeline import Timeline
-from merge.values.commit_time import END_OF_TIME_US
-from merge.values.header import Flag, Headers
+from canal_group.merge.order.ids_seen import IdsSeen
+from canal_group.merge.order.shard_keys import Counters, begins_of, of_transaction
+from canal_group.merge.order.timeline import Timeline
+from canal_group.merge.values.commit_time import END_OF_TIME_US
+from canal_group.merge.values.header import Flag, Headers
 
 #: a key after every other: the frontier of a shard that has ended or does not count
 END_OF_KEYS = int(np.iinfo(np.int64).max)

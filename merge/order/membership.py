@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from merge.errors import UsageError
-from merge.values.member import MEMBERS_MAX, Member, Role
-from merge.values.position import GroupPosition, Position
+from canal_group.merge.errors import UsageError
+from canal_group.merge.values.member import MEMBERS_MAX, Member, Role
+from canal_group.merge.values.position import GroupPosition, Position
 
 
 class Membership:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from merge.values.header import HEADER, Headers, merged, no_headers
+from canal_group.merge.values.header import HEADER, Headers, merged, no_headers
 
 #: a greater fan makes fewer copies, but each `take` has to look at more runs
 FAN = 8

@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from merge.values.commit_time import END_OF_TIME_US
-from merge.values.header import Flag, Headers
+from canal_group.merge.values.commit_time import END_OF_TIME_US
+from canal_group.merge.values.header import Flag, Headers
 
 
 @dataclass(slots=True)

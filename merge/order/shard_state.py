@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from merge.errors import CanalGroupError
-from merge.events import ShardReported
-from merge.values.position import Position
+from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.events import ShardReported
+from canal_group.merge.values.position import Position
 
 
 class ShardPhase(StrEnum):

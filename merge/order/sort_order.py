@@ -1,6 +1,6 @@
 """By what the transactions of a group are ordered: their commit times, or the global ids that they write.
 
-Equal ones: the shard with the smaller index comes first, see `merge.values.header.merged`.
+Equal ones: the shard with the smaller index comes first, see `canal_group.merge.values.header.merged`.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from merge.order.id_timeline import END_OF_KEYS, IdTimeline
-from merge.order.timeline import Timeline
-from merge.values.commit_time import CommitTimes
+from canal_group.merge.order.id_timeline import END_OF_KEYS, IdTimeline
+from canal_group.merge.order.timeline import Timeline
+from canal_group.merge.values.commit_time import CommitTimes
 
 
 @dataclass(frozen=True, slots=True)

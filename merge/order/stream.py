@@ -23,26 +23,26 @@ from typing import Any
 
 import numpy as np
 
-from merge.errors import CanalGroupError, ConfigError, PositionPurged, PositionRefused
-from merge.events import ShardFailed, ShardOpened, ShardReported
-from merge.instructions import FreeRing, OpenShard
-from merge.order.ddl.gate import DdlGate
-from merge.order.ddl.policy import Origin
-from merge.order.ddl.rounds import Shards
-from merge.order.dead_shard import DeadShard
-from merge.order.membership import Membership
-from merge.order.merged_log import MergedLog
-from merge.order.shard_keys import Counters
-from merge.order.shard_state import ShardPhase, ShardState
-from merge.order.sort_order import SortOrder
-from merge.order.timeline import Timeline
-from merge.order.waiting import Waiting, at_end
-from merge.values.commit_time import END_OF_TIME_US
-from merge.values.header import Headers, no_headers
-from merge.values.member import Member, Policy, Role
-from merge.values.offset_range import reaches_back
-from merge.values.position import GroupPosition, Position, furthest, oldest
-from merge.values.progress import Progress
+from canal_group.merge.errors import CanalGroupError, ConfigError, PositionPurged, PositionRefused
+from canal_group.merge.events import ShardFailed, ShardOpened, ShardReported
+from canal_group.merge.instructions import FreeRing, OpenShard
+from canal_group.merge.order.ddl.gate import DdlGate
+from canal_group.merge.order.ddl.policy import Origin
+from canal_group.merge.order.ddl.rounds import Shards
+from canal_group.merge.order.dead_shard import DeadShard
+from canal_group.merge.order.membership import Membership
+from canal_group.merge.order.merged_log import MergedLog
+from canal_group.merge.order.shard_keys import Counters
+from canal_group.merge.order.shard_state import ShardPhase, ShardState
+from canal_group.merge.order.sort_order import SortOrder
+from canal_group.merge.order.timeline import Timeline
+from canal_group.merge.order.waiting import Waiting, at_end
+from canal_group.merge.values.commit_time import END_OF_TIME_US
+from canal_group.merge.values.header import Headers, no_headers
+from canal_group.merge.values.member import Member, Policy, Role
+from canal_group.merge.values.offset_range import reaches_back
+from canal_group.merge.values.position import GroupPosition, Position, furthest, oldest
+from canal_group.merge.values.progress import Progress
 
 
 class Stream:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from merge.order.shard_keys import Counters
-from merge.order.shard_state import ShardPhase
-from merge.order.stream import Stream
-from merge.values.commit_time import END_OF_TIME_US
-from merge.values.member import Policy, Role
+from canal_group.merge.order.shard_keys import Counters
+from canal_group.merge.order.shard_state import ShardPhase
+from canal_group.merge.order.stream import Stream
+from canal_group.merge.values.commit_time import END_OF_TIME_US
+from canal_group.merge.values.member import Policy, Role
 
 
 def describe_stream(stream: Stream, at_us: int) -> dict[str, Any]:

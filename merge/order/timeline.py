@@ -27,18 +27,19 @@ Rules:
 Guaranteed: keys that go out never decrease; a shard's order is kept; each header goes out once.
 Not guaranteed: the order of equal keys of different shards that go out in different calls. Also not: that the
 other shards continue while part of a transaction is out and its shard is silent, whether that shard counts or
-not, because the transaction would be split. `merge.order.stream` rolls back such a transaction instead.
+not, because the transaction would be split. `canal_group.merge.order.stream` rolls back such a transaction
+instead.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from merge.order.pending import Pending
-from merge.order.shard_keys import Counters, ShardKeys
-from merge.values.commit_time import END_OF_TIME_US
-from merge.values.header import Flag, HeaderRun, Headers, no_headers
-from merge.values.names import Names
+from canal_group.merge.order.pending import Pending
+from canal_group.merge.order.shard_keys import Counters, ShardKeys
+from canal_group.merge.values.commit_time import END_OF_TIME_US
+from canal_group.merge.values.header import Flag, HeaderRun, Headers, no_headers
+from canal_group.merge.values.names import Names
 
 
 class Timeline:

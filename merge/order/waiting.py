@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from merge.errors import UsageError
-from merge.order.dead_shard import WAIT, DeadShard
-from merge.order.shard_state import ShardState
-from merge.order.timeline import Timeline
-from merge.values.commit_time import END_OF_TIME_US
-from merge.values.member import CAUGHT_UP_US, Member, Policy
+from canal_group.merge.errors import UsageError
+from canal_group.merge.order.dead_shard import WAIT, DeadShard
+from canal_group.merge.order.shard_state import ShardState
+from canal_group.merge.order.timeline import Timeline
+from canal_group.merge.values.commit_time import END_OF_TIME_US
+from canal_group.merge.values.member import CAUGHT_UP_US, Member, Policy
 
 
 class Waiting:

@@ -24,10 +24,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merge.rows.native.runs import find
-from merge.rows.ranges import Int64s, ascending, repeated
-from merge.values.chunk import Op, TableName
-from merge.values.header import UUID_CHARS, Flag, Headers
+from canal_group.merge.rows.native.runs import find
+from canal_group.merge.rows.ranges import Int64s, ascending, repeated
+from canal_group.merge.values.chunk import Op, TableName
+from canal_group.merge.values.header import UUID_CHARS, Flag, Headers
 
 #: the columns of a row that headers have
 HEADER_COLUMNS = ("shard", "seq", "commit_us", "key_us", "late", "gtid", "file", "pos", "row")
@@ -39,8 +39,8 @@ class ShardTable:
     """Row changes of one table in one schema version, as one shard's ring hands them out, in its order."""
 
     name: TableName
-    #: a chunk's table (see `merge.values.chunk`) with `_sequence` int64, the header's ring sequence, for
-    #: `_header`; without `before` if no reader needs it
+    #: a chunk's table (see `canal_group.merge.values.chunk`) with `_sequence` int64, the header's ring
+    #: sequence, for `_header`; without `before` if no reader needs it
     rows: pa.Table
 
 
@@ -50,7 +50,7 @@ class ShardRows:
 
     #: a table may appear more than once
     tables: tuple[ShardTable, ...] = ()
-    #: `merge.values.chunk.STATEMENTS` with `_sequence` int64 for `_header`; None: no statements
+    #: `canal_group.merge.values.chunk.STATEMENTS` with `_sequence` int64 for `_header`; None: no statements
     statements: pa.Table | None = None
 
 

@@ -1,7 +1,7 @@
 """Chosen types: the types that an operator gave to columns that shards define in ways that no type can join.
 
 A type is written as in MySQL: `text`, `blob`, `bigint`, `bigint unsigned`, `double`, `decimal(20,4)`, `date`,
-`datetime` or `timestamp`. `text` takes every value, as `merge.rows.text` writes it.
+`datetime` or `timestamp`. `text` takes every value, as `canal_group.merge.rows.text` writes it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from merge.errors import UsageError
-from merge.values.chunk import TableName
+from canal_group.merge.errors import UsageError
+from canal_group.merge.values.chunk import TableName
 
 #: columns with a chosen type, of one destination
 COLUMNS_MAX = 1_000

@@ -1,18 +1,18 @@
 """The envelope format: all tables and statements of a batch in one stream, values as text.
 
 Rows of tables with any columns fit into one schema, `ENVELOPE`, because images are maps from column name to
-the value's text (see `merge.rows.text`). A NULL value is a null in the map; a missing image is a null map; a
-column whose value is unknown (see `merge.values.rows.absent`) is not in the map. A column of `after` is
-updated, as canal calls it, if `before` has another value of it or does not have it. `key` holds the primary
-key's columns of the row after the change, for a delete of the row before it: an UPDATE that changes the key
-has the old one in `before`.
+the value's text (see `canal_group.merge.rows.text`). A NULL value is a null in the map; a missing image is a
+null map; a column whose value is unknown (see `canal_group.merge.values.rows.absent`) is not in the map. A
+column of `after` is updated, as canal calls it, if `before` has another value of it or does not have it.
+`key` holds the primary key's columns of the row after the change, for a delete of the row before it: an
+UPDATE that changes the key has the old one in `before`.
 
 A statement is of the table that canal names: the first that it concerns, of a RENAME the new name. `tables`
-has all of them, see `merge.values.chunk.CONCERNED`.
+has all of them, see `canal_group.merge.values.chunk.CONCERNED`.
 
 On request there is a column with the table's definition: `definition`, a dictionary of JSON texts
-`[[column, mysql_type, jdbc, wider, number_max], ...]`, the last three as in `merge.rows.canal.jdbc`; null for
-a statement.
+`[[column, mysql_type, jdbc, wider, number_max], ...]`, the last three as in
+`canal_group.merge.rows.canal.jdbc`; null for a statement.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from merge.rows.assemble import BatchRows, RowNumbers, Runs, images
-from merge.rows.canal.jdbc import jdbc_type, plain_type
-from merge.rows.ranges import Ranges
-from merge.rows.text import text
-from merge.rows.typed import OPS
-from merge.values.chunk import PRIMARY_KEY, STATEMENTS, Op, TableName, mysql_type_of
-from merge.values.rows.absent import Absent, absent_in
+from canal_group.merge.rows.assemble import BatchRows, RowNumbers, Runs, images
+from canal_group.merge.rows.canal.jdbc import jdbc_type, plain_type
+from canal_group.merge.rows.ranges import Ranges
+from canal_group.merge.rows.text import text
+from canal_group.merge.rows.typed import OPS
+from canal_group.merge.values.chunk import PRIMARY_KEY, STATEMENTS, Op, TableName, mysql_type_of
+from canal_group.merge.values.rows.absent import Absent, absent_in
 
 MAP = pa.map_(pa.utf8(), pa.utf8())
 

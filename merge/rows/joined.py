@@ -17,9 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from merge.errors import SchemaMismatch
-from merge.rows.widest import widest
-from merge.values.chunk import TableName, mysql_type_of
+from canal_group.merge.errors import SchemaMismatch
+from canal_group.merge.rows.widest import widest
+from canal_group.merge.values.chunk import TableName, mysql_type_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from merge.rows.pattern_syntax import PatternSyntax, in_engine
+from canal_group.merge.rows.pattern_syntax import PatternSyntax, in_engine
 
 #: the program of an operator's patterns, bytes: thousands of table names in one list
 MEMORY_MAX = 8 << 20

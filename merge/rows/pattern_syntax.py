@@ -1,9 +1,9 @@
 r"""The syntax of patterns: canal's regular expressions, as the engine that matches them has to be told.
 
-That engine is RE2, whose time is linear in what it matches, for any pattern (see `merge.rows.pattern`).
-It has no lookaround, backreferences, possessive quantifiers or atomic groups: these are refused by name.
-Syntax that it reads in another sense than Java and Python is rewritten, or refused as well; no meaning
-changes silently.
+That engine is RE2, whose time is linear in what it matches, for any pattern (see
+`canal_group.merge.rows.pattern`). It has no lookaround, backreferences, possessive quantifiers or atomic
+groups: these are refused by name. Syntax that it reads in another sense than Java and Python is rewritten, or
+refused as well; no meaning changes silently.
 
 `\w` is a letter, digit or underscore of ASCII, or any character beyond ASCII, as in MySQL's identifiers. `\d`
 and `\s` are ASCII's.
@@ -36,7 +36,7 @@ _FLAGS = re.compile(r"\(\?(?P<flags>[a-zA-Z-]+)[:)]")
 _KNOWN_FLAGS = frozenset("ims-")
 
 
-class PatternSyntax(ValueError):  # noqa: N818  the name says the error, as in merge.errors
+class PatternSyntax(ValueError):  # noqa: N818  the name says the error, as in canal_group.merge.errors
     """A pattern that cannot be used; its text says why, for a sentence's parentheses."""
 
 

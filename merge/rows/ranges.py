@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from merge.rows.native.runs import copy_bits, copy_text, copy_values, repeat_text, text_bytes
+from canal_group.merge.rows.native.runs import copy_bits, copy_text, copy_values, repeat_text, text_bytes
 
 Int64s: TypeAlias = NDArray[np.int64]
 

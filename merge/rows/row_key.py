@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from merge.errors import UsageError
-from merge.rows.text import text
-from merge.values.chunk import PRIMARY_KEY, TableName, mysql_type_of
+from canal_group.merge.errors import UsageError
+from canal_group.merge.rows.text import text
+from canal_group.merge.values.chunk import PRIMARY_KEY, TableName, mysql_type_of
 
 _EXPECTED = "Expected TABLE:KEY, such as shop.orders:42, or shop.items:42,7 for a key of two columns."
 
@@ -42,7 +42,8 @@ class RowKey:
         """Return which row changes concern the row: its image before or after has the key.
 
         Args:
-            rows: (n,) row changes of the table in one schema version, see `merge.values.chunk.rows_schema`.
+            rows: (n,) row changes of the table in one schema version, see
+                `canal_group.merge.values.chunk.rows_schema`.
 
         Returns:
             (n,) values; None if the primary key of that version is unknown.

@@ -4,7 +4,8 @@ A list is comma-separated regular expressions on `schema.table`; commas inside {
 expression, and so does an escaped one. Each expression matches the whole name, upper and lower case alike. A
 statement on a schema as a whole has an empty table name: `shop\..*` matches its `shop.`.
 
-Format: canal's AviaterRegexFilter; `merge.rows.pattern_syntax` describes the syntax of expressions.
+Format: canal's AviaterRegexFilter; `canal_group.merge.rows.pattern_syntax` describes the syntax of
+expressions.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Self
 
-from merge.errors import ConfigError
-from merge.printable import UNPRINTABLE
-from merge.rows.pattern import MEMORY_MAX, READERS_MEMORY_MAX, PatternList, check_pattern
-from merge.rows.pattern_syntax import PatternSyntax
-from merge.values.chunk import TableName
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.printable import UNPRINTABLE
+from canal_group.merge.rows.pattern import MEMORY_MAX, READERS_MEMORY_MAX, PatternList, check_pattern
+from canal_group.merge.rows.pattern_syntax import PatternSyntax
+from canal_group.merge.values.chunk import TableName
 
 #: a reader's filter is no longer, characters
 READERS_FILTER_MAX = 4_096

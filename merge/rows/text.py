@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merge.rows.native.text import Values
-from merge.values.types.table import row_of
+from canal_group.merge.rows.native.text import Values
+from canal_group.merge.values.types.table import row_of
 
 #: digits of a fraction of a second where the column's type is unknown
 FRACTION_MAX = 6

@@ -11,13 +11,13 @@
     _file _pos  utf8, int64     binlog file and the offset at which its transaction begins
     _row        int64           ordinal in the transaction
     _absent     list<utf8>      columns that are null because their value is unknown, see
-                                `merge.values.rows.absent`; null if every column is known, as with
+                                `canal_group.merge.values.rows.absent`; null if every column is known, as with
                                 binlog_row_image=FULL
     _before     struct          on request: the row before the change, null for an insert
     _before_absent  list<utf8>  on request: as `_absent`, for `_before`
 
-Different shards and schema versions become one table with the joined schema (see `merge.rows.joined`): null
-where a row's shard lacks the column.
+Different shards and schema versions become one table with the joined schema (see
+`canal_group.merge.rows.joined`): null where a row's shard lacks the column.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merge.errors import SchemaMismatch
-from merge.rows.assemble import BatchRows, RowNumbers, Runs, images
-from merge.rows.joined import Definition, joined, type_text
-from merge.rows.ranges import Ranges
-from merge.rows.text import converted
-from merge.values.chunk import Op, TableName, mysql_type_of
-from merge.values.rows.absent import NAMES, absent_in, absent_names
+from canal_group.merge.errors import SchemaMismatch
+from canal_group.merge.rows.assemble import BatchRows, RowNumbers, Runs, images
+from canal_group.merge.rows.joined import Definition, joined, type_text
+from canal_group.merge.rows.ranges import Ranges
+from canal_group.merge.rows.text import converted
+from canal_group.merge.values.chunk import Op, TableName, mysql_type_of
+from canal_group.merge.values.rows.absent import NAMES, absent_in, absent_names
 
 #: a plain list: creating an array here would import pandas with this module
 OPS = [op.name for op in Op]
@@ -97,7 +97,7 @@ def typed(
         before: whether to add `_before` and `_before_absent`; "updates": only if a row is an update.
         columns: the columns of the table to return; None: all.
         added: the columns of `TYPED` to return besides `_op` and `_seq`; None: all.
-        known: other definitions of the table, see `merge.rows.joined`.
+        known: other definitions of the table, see `canal_group.merge.rows.joined`.
         chosen: types that an operator chose, by the column's name in lower case.
 
     Returns:
@@ -150,7 +150,7 @@ def _has(rows: pa.Table, op: Op) -> bool:
 
 
 def definition(shard: str, rows: pa.Table) -> Definition:
-    """Return the columns of a table as rows of it have them (see `merge.values.chunk`)."""
+    """Return the columns of a table as rows of it have them (see `canal_group.merge.values.chunk`)."""
     return Definition(shard, pa.schema(list(rows.schema.field("after").type)))
 
 

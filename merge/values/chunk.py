@@ -19,7 +19,7 @@ no other has them:
     _after_absent   fixed_size_binary  likewise for `after`
 
 A column that an image does not say is null in it. What an UPDATE's image after lacked and the one before had
-is filled in and not absent; see `merge.values.rows.absent` for what the others mean.
+is filled in and not absent; see `canal_group.merge.values.rows.absent` for what the others mean.
 
 Statements (DDL) stand in one record batch of `STATEMENTS`.
 """
@@ -34,8 +34,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merge.values.ddl_mark import DdlMark
-from merge.values.header import HeaderRun, Headers
+from canal_group.merge.values.ddl_mark import DdlMark
+from canal_group.merge.values.header import HeaderRun, Headers
 
 
 class Op(IntEnum):
@@ -57,7 +57,8 @@ class StatementKind(StrEnum):
     ROWS = "rows"
     #: every other statement
     QUERY = "query"
-    #: a mark in place of an event that was left out (`merge.values.skips.skip_mark`); no filter leaves it out
+    #: a mark in place of an event that was left out (`canal_group.merge.values.skips.skip_mark`); no filter
+    #: leaves it out
     SKIP = "skip"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from merge.errors import CoordinatorUnavailable, FencedError
+from canal_group.merge.errors import CoordinatorUnavailable, FencedError
 
 
 def refuse_older(epoch: int, current_epoch: int, what: str) -> None:

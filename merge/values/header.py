@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from merge.values.ddl_mark import DdlMark
+from canal_group.merge.values.ddl_mark import DdlMark
 
 Headers: TypeAlias = NDArray[np.void]
 

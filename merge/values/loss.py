@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from merge.errors import DataError, PositionPurged, UsageError
-from merge.values.gtids.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet
-from merge.values.position import Position, whole
+from canal_group.merge.errors import DataError, PositionPurged, UsageError
+from canal_group.merge.values.gtids.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet
+from canal_group.merge.values.position import Position, whole
 
 #: losses of a shard that are kept for a client id
 KEPT_MAX = 16

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from merge.values.position import Position
+from canal_group.merge.values.position import Position
 
 #: shards that one server may have, including those that have left: an index is a u16 in a header
 MEMBERS_MAX = 1 << 16

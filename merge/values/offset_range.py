@@ -26,11 +26,11 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from merge.errors import DataError, UsageError
-from merge.values.gtids.gtid import NO_GTIDS
-from merge.values.header import Flag, Headers, merged
-from merge.values.position import ANY_SERVER, GroupPosition, Position, file_order
-from merge.values.progress import Progress, gtids_after
+from canal_group.merge.errors import DataError, UsageError
+from canal_group.merge.values.gtids.gtid import NO_GTIDS
+from canal_group.merge.values.header import Flag, Headers, merged
+from canal_group.merge.values.position import ANY_SERVER, GroupPosition, Position, file_order
+from canal_group.merge.values.progress import Progress, gtids_after
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from typing import Any
 
-from merge.errors import UsageError
-from merge.values.gtids.gtid import NO_GTIDS, GtidSet, parse_gtid_set
-from merge.values.resets.last_transaction import LastTransaction
+from canal_group.merge.errors import UsageError
+from canal_group.merge.values.gtids.gtid import NO_GTIDS, GtidSet, parse_gtid_set
+from canal_group.merge.values.resets.last_transaction import LastTransaction
 
 #: `server` of a position that has no file and offset in any server's binlog: only its GTID set counts
 ANY_SERVER = "*"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from merge.values.gtids.gtid import GtidSet
-from merge.values.header import Flag, Headers, origin_of
-from merge.values.position import GroupPosition, Position
-from merge.values.resets.last_transaction import LastTransaction
+from canal_group.merge.values.gtids.gtid import GtidSet
+from canal_group.merge.values.header import Flag, Headers, origin_of
+from canal_group.merge.values.position import GroupPosition, Position
+from canal_group.merge.values.resets.last_transaction import LastTransaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias
 
-from merge.errors import CanalGroupError, ConfigError
-from merge.values.gtids.gtid import GtidSet, parse_gtid_set
-from merge.values.position import GroupPosition
+from canal_group.merge.errors import CanalGroupError, ConfigError
+from canal_group.merge.values.gtids.gtid import GtidSet, parse_gtid_set
+from canal_group.merge.values.position import GroupPosition
 
 _RELATIVE = re.compile(r"-(\d{1,9})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}

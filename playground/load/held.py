@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
+from canal_group.programs.demo.delivered import CELL_END, cell
+from canal_group.programs.demo.replica import Rows
+from canal_group.programs.demo.tables import TABLES, schema_name
 from playground.database.server_process import DatabaseServer
-from programs.demo.delivered import CELL_END, cell
-from programs.demo.replica import Rows
-from programs.demo.tables import TABLES, schema_name
 
 
 def read_tables(servers: Sequence[DatabaseServer], names: Sequence[str]) -> Rows:

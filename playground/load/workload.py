@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from programs.demo.tables import ADDED_COLUMN, ITEMS, ORDERS, STATES, DemoTable, added
-from programs.demo.written import Change
+from canal_group.programs.demo.tables import ADDED_COLUMN, ITEMS, ORDERS, STATES, DemoTable, added
+from canal_group.programs.demo.written import Change
 
 
 class _Now:

@@ -14,10 +14,10 @@ from typing import Any
 
 import pymysql
 
+from canal_group.programs.demo.tables import TABLES, schema_name
+from canal_group.programs.demo.written import Record
 from playground.database.server_process import DatabaseServer
 from playground.load.workload import NOW_US, Statement, Transaction, Workload
-from programs.demo.tables import TABLES, schema_name
-from programs.demo.written import Record
 
 
 def prepare(server: DatabaseServer, shard: int, name: str) -> Record:

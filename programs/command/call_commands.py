@@ -13,14 +13,14 @@ from typing import Annotated, Any
 
 import typer
 
+from canal_group.merge.calls.body import call_of
+from canal_group.merge.calls.call import OperatorCall, operator_calls
+from canal_group.merge.calls.call_field import CallField, fields_of
+from canal_group.merge.calls.docstring import docstring_of
 from canal_group.operator import Operator
-from merge.calls.body import call_of
-from merge.calls.call import OperatorCall, operator_calls
-from merge.calls.call_field import CallField, fields_of
-from merge.calls.docstring import docstring_of
-from programs.command.json_line import json_line
-from programs.command.operator_command import COMMANDED, operated
-from programs.command.output import echo
+from canal_group.programs.command.json_line import json_line
+from canal_group.programs.command.operator_command import COMMANDED, operated
+from canal_group.programs.command.output import echo
 
 _Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 

@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from actors.process.log import LogFormat, LogLevel
-from canal_group.zookeeper.login import ZooKeeperLogin
-from merge.errors import CanalGroupError, RolledBack, UsageError
-from merge.well_known import CLIENT_ID, GATEWAY
-from programs.command import schema_cli, shard_cli
-from programs.command.call_commands import add_commands
-from programs.command.migrating.compare_command import compare
-from programs.command.migrating.import_command import import_files
-from programs.command.options import log_options
-from programs.command.options.address_options import Destination, Gateway, SharedMemory, Zookeeper
-from programs.command.options.exit_code import ExitCode, exit_code_of
-from programs.command.options.login_options import (
+from canal_group.actors.process.log import LogFormat, LogLevel
+from canal_group.merge.errors import CanalGroupError, RolledBack, UsageError
+from canal_group.merge.well_known import CLIENT_ID, GATEWAY
+from canal_group.programs.command import schema_cli, shard_cli
+from canal_group.programs.command.call_commands import add_commands
+from canal_group.programs.command.migrating.compare_command import compare
+from canal_group.programs.command.migrating.import_command import import_files
+from canal_group.programs.command.options import log_options
+from canal_group.programs.command.options.address_options import Destination, Gateway, SharedMemory, Zookeeper
+from canal_group.programs.command.options.exit_code import ExitCode, exit_code_of
+from canal_group.programs.command.options.login_options import (
     TlsCa,
     TlsCert,
     TlsKey,
@@ -37,17 +36,18 @@ from programs.command.options.login_options import (
     secret,
     zookeeper_login,
 )
-from programs.command.output import echo, labelled, note
-from programs.command.position_command import position
-from programs.command.relay.relay_command import relay
-from programs.command.rewind_command import rewind
-from programs.command.serve_command import serve
-from programs.command.switch_command import start, stop
-from programs.command.top_command import top
-from programs.command.trace_command import trace
+from canal_group.programs.command.output import echo, labelled, note
+from canal_group.programs.command.position_command import position
+from canal_group.programs.command.relay.relay_command import relay
+from canal_group.programs.command.rewind_command import rewind
+from canal_group.programs.command.serve_command import serve
+from canal_group.programs.command.switch_command import start, stop
+from canal_group.programs.command.top_command import top
+from canal_group.programs.command.trace_command import trace
+from canal_group.zookeeper.login import ZooKeeperLogin
 
 if TYPE_CHECKING:
-    from conf.settings import InstanceSettings
+    from canal_group.conf.settings import InstanceSettings
 
 app = typer.Typer(
     add_completion=False,
@@ -110,14 +110,14 @@ def check(
     ] = False,
 ) -> None:
     """Check an instance file, and the settings and grants of each source; print a line for each check."""
-    from actors.shard.wiring import shard_source, standbys
-    from binlog.files.files_reader import FilesSource, listed
-    from binlog.server.preflight.preflight import preflight
-    from conf.description import describe
-    from conf.load import load_instance
-    from programs.command.check.decode_check import check_decoding
-    from programs.command.check.filter_check import check_filter
-    from programs.command.options.byte_size import parse_size
+    from canal_group.actors.shard.wiring import shard_source, standbys
+    from canal_group.binlog.files.files_reader import FilesSource, listed
+    from canal_group.binlog.server.preflight.preflight import preflight
+    from canal_group.conf.description import describe
+    from canal_group.conf.load import load_instance
+    from canal_group.programs.command.check.decode_check import check_decoding
+    from canal_group.programs.command.check.filter_check import check_filter
+    from canal_group.programs.command.options.byte_size import parse_size
 
     if decode is None and (files or as_json):
         raise typer.BadParameter("Files and --json need --decode.")
@@ -162,8 +162,8 @@ def check(
 
 def _check_gateway(out: Console, config: Path, settings: InstanceSettings) -> bool:
     """Print warnings for the operator; return whether the gateway's certificate can be used."""
-    from actors.group.wiring import gateway_tls
-    from conf.cautions import cautions
+    from canal_group.actors.group.wiring import gateway_tls
+    from canal_group.conf.cautions import cautions
 
     for sentence in cautions(settings):
         labelled(out, "warn  ", "yellow", f"{config}: {sentence}")
@@ -214,7 +214,7 @@ def consume(
     Without --ack the next consumer receives everything again.
     """
     import canal_group
-    from programs.command.show import print_lines, print_table
+    from canal_group.programs.command.show import print_lines, print_table
 
     show = print_table if as_table else print_lines
     printed = 0
@@ -281,8 +281,8 @@ def status(
     """
     from canal_group.gateway.gateway_client import GatewayClient
     from canal_group.gateway.tls import Tls
-    from merge.calls.consumers import Status
-    from programs.command.status_page import print_status
+    from canal_group.merge.calls.consumers import Status
+    from canal_group.programs.command.status_page import print_status
 
     login = zookeeper_login(zookeeper_auth_env, zookeeper_ca, zookeeper_cert, zookeeper_key)
     with _gateways(gateway, destination, zookeeper, login) as where:
@@ -320,7 +320,7 @@ def binlog(
 ) -> None:
     """Print the content of binlog files: transactions, row changes, DDL statements, and counts."""
     from canal_group.malloc_tuning import tune_malloc
-    from programs.command.binlog.tool import server_at, show
+    from canal_group.programs.command.binlog.tool import server_at, show
 
     tune_malloc()
     password = secret(password_env, "--password-env")
@@ -346,7 +346,7 @@ def demo(
             "The demo that starts database servers is not installed.",
             hint="Read recorded binlogs with --files, or run `make demo` in the project's repository.",
         )
-    from programs.demo.run import run_recorded
+    from canal_group.programs.demo.run import run_recorded
 
     with log_options.logged(log_format, log_level):
         report = run_recorded(seed, log_level, as_json=as_json)

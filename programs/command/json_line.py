@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from merge.printable import UNPRINTABLE
+from canal_group.merge.printable import UNPRINTABLE
 
 
 def json_line(value: object) -> str:

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from canal_group.gateway.tls import Tls
+from canal_group.merge.calls.call import OperatorCall
+from canal_group.merge.well_known import GATEWAY
 from canal_group.operator import Operator
-from merge.calls.call import OperatorCall
-from merge.well_known import GATEWAY
-from programs.command.options.address_options import Destination, Gateway
-from programs.command.options.login_options import TlsCa, TlsCert, TlsKey, TokenEnv, secret
+from canal_group.programs.command.options.address_options import Destination, Gateway
+from canal_group.programs.command.options.login_options import TlsCa, TlsCert, TlsKey, TokenEnv, secret
 
 #: the calls that have a command
 COMMANDED: Final[set[type[OperatorCall[Any]]]] = set()

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from merge.printable import escaped
+from canal_group.merge.printable import escaped
 
 
 def echo(line: str, *, err: bool = False) -> None:

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from merge.errors import CanalGroupError
-from programs.command.options.exit_code import ExitCode, exit_code_of
-from programs.command.output import echo, note
+from canal_group.merge.errors import CanalGroupError
+from canal_group.programs.command.options.exit_code import ExitCode, exit_code_of
+from canal_group.programs.command.output import echo, note
 
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -35,12 +35,12 @@ def position(
 
     Nothing is changed. The sources are asked directly, with the accounts of the instance file.
     """
-    from actors.shard.wiring import shard_source
-    from binlog.files.files_reader import FilesSource, locate
-    from binlog.server.source import connect, server_facts
-    from binlog.server.starts.beginning import beginning
-    from conf.load import load_instance
-    from merge.values.start import parse_shard_start
+    from canal_group.actors.shard.wiring import shard_source
+    from canal_group.binlog.files.files_reader import FilesSource, locate
+    from canal_group.binlog.server.source import connect, server_facts
+    from canal_group.binlog.server.starts.beginning import beginning
+    from canal_group.conf.load import load_instance
+    from canal_group.merge.values.start import parse_shard_start
 
     start = parse_shard_start(at, time.time_ns() // 1000)
     settings = load_instance(config)

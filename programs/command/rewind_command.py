@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
+from canal_group.merge.values.position import GroupPosition
 from canal_group.operator import Operator, calls
-from merge.values.position import GroupPosition
-from programs.command.operator_command import operated
-from programs.command.output import echo
+from canal_group.programs.command.operator_command import operated
+from canal_group.programs.command.output import echo
 
 
 @operated(calls.Rewind)

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from canal_group.merge.errors import UsageError
 from canal_group.operator import Operator, calls
-from merge.errors import UsageError
-from programs.command.json_line import json_line
-from programs.command.operator_command import operated
-from programs.command.output import echo
+from canal_group.programs.command.json_line import json_line
+from canal_group.programs.command.operator_command import operated
+from canal_group.programs.command.output import echo
 
 app = typer.Typer(
     no_args_is_help=True,

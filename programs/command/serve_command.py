@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from actors.process.log import LogFormat, LogLevel
-from merge.errors import ConfigError
-from programs.command.options import log_options
-from programs.command.options.http_options import (
+from canal_group.actors.process.log import LogFormat, LogLevel
+from canal_group.merge.errors import ConfigError
+from canal_group.programs.command.options import log_options
+from canal_group.programs.command.options.http_options import (
     HTTP,
     AuditLog,
     Http,
@@ -27,9 +27,9 @@ from programs.command.options.http_options import (
 )
 
 if TYPE_CHECKING:
-    from actors.http.service import HttpSettings
-    from conf.folder import Found
-    from conf.settings import InstanceSettings
+    from canal_group.actors.http.service import HttpSettings
+    from canal_group.conf.folder import Found
+    from canal_group.conf.settings import InstanceSettings
 
 #: interval at which `serve` checks whether its server is the active one, seconds
 ROLE_EVERY_S = 0.2
@@ -80,9 +80,9 @@ def _serve(
     audit_log: Path | None,
 ) -> None:
     """Serve files until a signal comes; raises as `Server.start` and `HttpService` do."""
-    from actors.driver.server import Server
-    from actors.http.service import HttpService
-    from conf.folder import Found
+    from canal_group.actors.driver.server import Server
+    from canal_group.actors.http.service import HttpService
+    from canal_group.conf.folder import Found
 
     stop = threading.Event()
     # The HTTP service may wait for actors that do not answer: it ends after the groups were handed over.
@@ -113,7 +113,7 @@ class _Files:
     """The instance files that were named, and those in folders that were named."""
 
     def __init__(self, paths: Sequence[Path], address: str | None) -> None:
-        from conf.load import load_instance
+        from canal_group.conf.load import load_instance
 
         self._address = address
         self._folders = [path for path in paths if path.is_dir()]
@@ -122,7 +122,7 @@ class _Files:
 
     def look(self, last: Found) -> Found:
         """Return the current settings of all files; while a folder cannot be read, the previous ones."""
-        from conf.folder import Found, read_file, read_folder
+        from canal_group.conf.folder import Found, read_file, read_folder
 
         found = Found()
         for file in self.fixed:

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.values.skips.skipped_event import SkippedEvent, Unit
+from canal_group.merge.values.start import parse_shard_start
 from canal_group.operator import Operator, Policy, calls
-from merge.errors import ConfigError
-from merge.values.skips.skipped_event import SkippedEvent, Unit
-from merge.values.start import parse_shard_start
-from programs.command.operator_command import operated
-from programs.command.options.exit_code import ExitCode
-from programs.command.output import echo
+from canal_group.programs.command.operator_command import operated
+from canal_group.programs.command.options.exit_code import ExitCode
+from canal_group.programs.command.output import echo
 
 app = typer.Typer(
     no_args_is_help=True, help="Change which shards a running instance has, and which of them it waits for."
@@ -119,7 +119,7 @@ def _definition(config: Path, shard: str, start: str | None) -> dict[str, Any]:
     Raises:
         ConfigError: the file has no such shard, or `start` is none.
     """
-    from conf.load import load_instance
+    from canal_group.conf.load import load_instance
 
     settings = load_instance(config, secrets=())  # the server reads them
     found = next((one for one in settings.shards if one.name == shard), None)

@@ -9,9 +9,9 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from merge.printable import escaped
-from programs.command.json_line import json_line
-from programs.command.status_page import clock
+from canal_group.merge.printable import escaped
+from canal_group.programs.command.json_line import json_line
+from canal_group.programs.command.status_page import clock
 
 
 def print_lines(rows: pa.Table) -> None:

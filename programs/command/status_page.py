@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from merge.printable import printable
-from merge.values.loss import Loss
-from merge.values.skips.skipped_event import SkippedEvent
+from canal_group.merge.printable import printable
+from canal_group.merge.values.loss import Loss
+from canal_group.merge.values.skips.skipped_event import SkippedEvent
 
 _GAP = 2
 _INDENT = 2

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from canal_group.zookeeper.login import ZooKeeperLogin
-from canal_group.zookeeper.stop_mark import StopMark
-from merge.errors import ConfigError
-from merge.well_known import PREFIX
-from programs.command.options.login_options import (
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.well_known import PREFIX
+from canal_group.programs.command.options.login_options import (
     ZookeeperAuthEnv,
     ZookeeperCa,
     ZookeeperCert,
     ZookeeperKey,
     zookeeper_login,
 )
-from programs.command.output import echo
+from canal_group.programs.command.output import echo
+from canal_group.zookeeper.login import ZooKeeperLogin
+from canal_group.zookeeper.stop_mark import StopMark
 
 if TYPE_CHECKING:
-    from actors.coordination.switch import Switch
+    from canal_group.actors.coordination.switch import Switch
 
 Destination = Annotated[str, typer.Argument(help="The logical instance.")]
 Config = Annotated[
@@ -81,10 +81,10 @@ def start(
 def _switch(
     destination: str, config: Path | None, zookeeper: str | None, prefix: str, login: ZooKeeperLogin
 ) -> Switch:
-    from actors.coordination.switch import ZooKeeperSwitch
-    from actors.group import wiring
-    from conf.load import load_instance
-    from conf.secret import Owner
+    from canal_group.actors.coordination.switch import ZooKeeperSwitch
+    from canal_group.actors.group import wiring
+    from canal_group.conf.load import load_instance
+    from canal_group.conf.secret import Owner
 
     if (config is None) == (zookeeper is None):
         raise ConfigError("Pass either --config or --zookeeper: where the destination is coordinated.")

@@ -12,11 +12,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from canal_group.merge.errors import RetryableError
+from canal_group.merge.printable import escaped, printable
 from canal_group.operator import Operator
-from merge.errors import RetryableError
-from merge.printable import escaped, printable
-from programs.command.operator_command import operated
-from programs.command.status_page import clock
+from canal_group.programs.command.operator_command import operated
+from canal_group.programs.command.status_page import clock
 
 
 @operated()

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from canal_group.merge.calls.answers import RowTrace, TransactionTrace
 from canal_group.operator import Operator, calls
-from merge.calls.answers import RowTrace, TransactionTrace
-from programs.command.operator_command import operated
-from programs.command.options.byte_size import parse_size
-from programs.command.output import echo
+from canal_group.programs.command.operator_command import operated
+from canal_group.programs.command.options.byte_size import parse_size
+from canal_group.programs.command.output import echo
 
 
 @operated(calls.Trace, calls.TraceKey)

@@ -65,7 +65,7 @@ class Delivered:
 
         Args:
             batch_id: of the batch.
-            envelope: its rows, see `merge.rows.envelope.ENVELOPE`.
+            envelope: its rows, see `canal_group.merge.rows.envelope.ENVELOPE`.
             arrived_us: when its rows were at hand, microseconds since 1970 UTC.
         """
         count = len(envelope)

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from actors.driver.instance import Instance
-from actors.driver.launch import launch
-from actors.process.log import LogLevel
-from conf.load import build_instance
-from conf.settings import InstanceSettings
-from programs.demo.recorded_shards import RecordedShard
-from programs.demo.tables import WHITE, routes
+from canal_group.actors.driver.instance import Instance
+from canal_group.actors.driver.launch import launch
+from canal_group.actors.process.log import LogLevel
+from canal_group.conf.load import build_instance
+from canal_group.conf.settings import InstanceSettings
+from canal_group.programs.demo.recorded_shards import RecordedShard
+from canal_group.programs.demo.tables import WHITE, routes
 
 DESTINATION = "shop"
 #: where Ray keeps what it writes

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from programs.demo.delivered import IDENTITY
+from canal_group.programs.demo.delivered import IDENTITY
 
 #: what was sent so shortly before the gentle beginning ended may have met the rush, microseconds
 _MARGIN_US = 300_000

@@ -18,9 +18,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from merge.errors import CanalGroupError
-from programs.demo.reading import Reading
-from programs.demo.written import Record
+from canal_group.merge.errors import CanalGroupError
+from canal_group.programs.demo.reading import Reading
+from canal_group.programs.demo.written import Record
 
 _REDRAW_S: Final = 0.5
 _LINE_EVERY_S: Final = 3.0

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from programs.demo.delivered import IDENTITY, Delivered
-from programs.demo.replica import Replica, Rows, compare
-from programs.demo.written import Record
+from canal_group.programs.demo.delivered import IDENTITY, Delivered
+from canal_group.programs.demo.replica import Replica, Rows, compare
+from canal_group.programs.demo.written import Record
 
 _Ints: TypeAlias = NDArray[np.int64]
 #: (shard, gtid, table, op) -> row changes

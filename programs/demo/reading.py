@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from canal_group.client.batch import Batch
 from canal_group.client.consumer import Consumer
-from merge.errors import NotSubscribed, RetryableError, RolledBack, UnknownBatch
-from programs.demo.delivered import Delivered
+from canal_group.merge.errors import NotSubscribed, RetryableError, RolledBack, UnknownBatch
+from canal_group.programs.demo.delivered import Delivered
 
 #: rows of a batch, at most
 BATCH_ROWS = 4_000

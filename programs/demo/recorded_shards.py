@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from programs.demo.replica import Rows
-from programs.demo.written import Change, Record
+from canal_group.programs.demo.replica import Rows
+from canal_group.programs.demo.written import Change, Record
 
 FOLDER: Final = Path(__file__).parent / "recorded"
 RECORD: Final = "record.json"

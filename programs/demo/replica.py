@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from programs.demo.delivered import CELL_END, cell
-from programs.demo.tables import ADDED_COLUMN, ADDED_VALUE
+from canal_group.programs.demo.delivered import CELL_END, cell
+from canal_group.programs.demo.tables import ADDED_COLUMN, ADDED_VALUE
 
 #: (table, key) -> (shard, image); key and image as in `delivered`
 Rows: TypeAlias = dict[tuple[str, str], tuple[str, str]]

@@ -14,19 +14,19 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from actors.driver.instance import Instance
-from actors.process.log import LogLevel
+from canal_group.actors.driver.instance import Instance
+from canal_group.actors.process.log import LogLevel
 from canal_group.client.client import connect
-from merge.well_known import CLIENT_ID
-from programs.demo.instance import DESTINATION, running, settings_for_files
-from programs.demo.interrupts import Interrupts
-from programs.demo.measures import latency_ms, rows_per_s
-from programs.demo.progress import Progress
-from programs.demo.proof import Findings, prove
-from programs.demo.reading import Reading
-from programs.demo.recorded_shards import FOLDER, recorded_shards
-from programs.demo.report import DemoReport
-from programs.demo.written import Record
+from canal_group.merge.well_known import CLIENT_ID
+from canal_group.programs.demo.instance import DESTINATION, running, settings_for_files
+from canal_group.programs.demo.interrupts import Interrupts
+from canal_group.programs.demo.measures import latency_ms, rows_per_s
+from canal_group.programs.demo.progress import Progress
+from canal_group.programs.demo.proof import Findings, prove
+from canal_group.programs.demo.reading import Reading
+from canal_group.programs.demo.recorded_shards import FOLDER, recorded_shards
+from canal_group.programs.demo.report import DemoReport
+from canal_group.programs.demo.written import Record
 
 #: time within which the instance must serve, seconds
 _SERVING_S: Final = 90.0

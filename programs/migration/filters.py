@@ -10,12 +10,12 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from merge.rows.pattern import PatternList
-from merge.rows.pattern_syntax import PatternSyntax
-from merge.rows.table_filter import split_patterns
-from programs.migration.canal_files.properties import Entry
-from programs.migration.canal_files.view import View
-from programs.migration.report import Report
+from canal_group.merge.rows.pattern import PatternList
+from canal_group.merge.rows.pattern_syntax import PatternSyntax
+from canal_group.merge.rows.table_filter import split_patterns
+from canal_group.programs.migration.canal_files.properties import Entry
+from canal_group.programs.migration.canal_files.view import View
+from canal_group.programs.migration.report import Report
 
 _PREFIX = "canal.instance.filter."
 #: patterns that keep every table

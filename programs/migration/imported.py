@@ -12,23 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conf.load import build_instance
-from conf.sentence import config_error, shown
-from conf.settings import InstanceSettings
-from conf.value import default_of, is_name
-from merge.errors import ConfigError
-from programs.migration import keys
-from programs.migration.canal_files.cursor import CanalCursor, read_cursors
-from programs.migration.canal_files.properties import Entry, Properties, read_properties
-from programs.migration.canal_files.view import View
-from programs.migration.filters import filter_of
-from programs.migration.listener import listener_of
-from programs.migration.relay import relay_of
-from programs.migration.report import Answer, Report
-from programs.migration.secrets import Secrets
-from programs.migration.server import server_of
-from programs.migration.shards import Shards
-from programs.migration.stream import stream_of
+from canal_group.conf.load import build_instance
+from canal_group.conf.sentence import config_error, shown
+from canal_group.conf.settings import InstanceSettings
+from canal_group.conf.value import default_of, is_name
+from canal_group.merge.errors import ConfigError
+from canal_group.programs.migration import keys
+from canal_group.programs.migration.canal_files.cursor import CanalCursor, read_cursors
+from canal_group.programs.migration.canal_files.properties import Entry, Properties, read_properties
+from canal_group.programs.migration.canal_files.view import View
+from canal_group.programs.migration.filters import filter_of
+from canal_group.programs.migration.listener import listener_of
+from canal_group.programs.migration.relay import relay_of
+from canal_group.programs.migration.report import Answer, Report
+from canal_group.programs.migration.secrets import Secrets
+from canal_group.programs.migration.server import server_of
+from canal_group.programs.migration.shards import Shards
+from canal_group.programs.migration.stream import stream_of
 
 _SOURCE = re.compile(r"canal\.instance\.master\d*\.address")
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from conf.document import parse_document
-from merge.errors import ConfigError
-from merge.printable import escaped
-from programs.migration.imported import Imported
+from canal_group.conf.document import parse_document
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.printable import escaped
+from canal_group.programs.migration.imported import Imported
 
 _WIDTH = 110
 

@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
-from conf.relay.kafka_settings import KafkaSettings
-from programs.migration.canal_files.properties import Entry
-from programs.migration.canal_files.view import View
-from programs.migration.report import Report
-from programs.migration.secrets import Secrets
+from canal_group.conf.relay.kafka_settings import KafkaSettings
+from canal_group.programs.migration.canal_files.properties import Entry
+from canal_group.programs.migration.canal_files.view import View
+from canal_group.programs.migration.report import Report
+from canal_group.programs.migration.secrets import Secrets
 
 _PREFIX: Final = "kafka."
 _COMPRESSIONS: Final = get_args(KafkaSettings.model_fields["compression"].annotation)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from conf.sentence import nearest
-from programs.migration.filters import LEFT_OUT
-from programs.migration.relay import ROUTE
-from programs.migration.shards import START_KEYS
-from programs.migration.stream import DETECTING, SETTINGS
+from canal_group.conf.sentence import nearest
+from canal_group.programs.migration.filters import LEFT_OUT
+from canal_group.programs.migration.relay import ROUTE
+from canal_group.programs.migration.shards import START_KEYS
+from canal_group.programs.migration.stream import DETECTING, SETTINGS
 
 _NO_NETWORK = "no setting: the system chooses the buffers of a connection"
 _NO_ADMIN = "no setting: there is no admin server; `serve --http` has a page and a REST API for operators"

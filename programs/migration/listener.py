@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from merge.values.reach import is_loopback
-from merge.well_known import CANAL_PORT
-from programs.migration.canal_files.view import View
-from programs.migration.report import Report
-from programs.migration.secrets import Secrets
-from programs.migration.stream import first_of
+from canal_group.merge.values.reach import is_loopback
+from canal_group.merge.well_known import CANAL_PORT
+from canal_group.programs.migration.canal_files.view import View
+from canal_group.programs.migration.report import Report
+from canal_group.programs.migration.secrets import Secrets
+from canal_group.programs.migration.stream import first_of
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - canal's own default
 _DIGEST = re.compile(r"[0-9A-Fa-f]{40}")

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from conf.relay.relay_settings import RelaySettings
-from conf.value import default_of
-from merge.well_known import GATEWAY
-from programs.migration.canal_files.view import View
-from programs.migration.kafka import Kafka
-from programs.migration.report import Report
-from programs.migration.secrets import Secrets
-from programs.migration.stream import first_of
+from canal_group.conf.relay.relay_settings import RelaySettings
+from canal_group.conf.value import default_of
+from canal_group.merge.well_known import GATEWAY
+from canal_group.programs.migration.canal_files.view import View
+from canal_group.programs.migration.kafka import Kafka
+from canal_group.programs.migration.report import Report
+from canal_group.programs.migration.secrets import Secrets
+from canal_group.programs.migration.stream import first_of
 
 _MODES: Final = {"kafka": "kafka", "rabbitmq": "rabbitmq"}
 #: canal's key -> key of `route`

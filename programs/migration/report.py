@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from conf.sentence import shown
-from programs.migration.canal_files.properties import Entry
+from canal_group.conf.sentence import shown
+from canal_group.programs.migration.canal_files.properties import Entry
 
 _SECRET_WORDS = ("passw", "secret", "accesskey", "roletoken", "jaas.config", "publickey")
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from conf.sentence import config_error
-from merge.errors import ConfigError
+from canal_group.conf.sentence import config_error
+from canal_group.merge.errors import ConfigError
 
 _FOLDER_MODE, _FILE_MODE = 0o700, 0o600
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from conf.load import PRESETS
-from conf.sentence import shown
-from merge.well_known import PREFIX
-from programs.migration.canal_files.view import View
-from programs.migration.report import Report
-from programs.migration.stream import first_of
+from canal_group.conf.load import PRESETS
+from canal_group.conf.sentence import shown
+from canal_group.merge.well_known import PREFIX
+from canal_group.programs.migration.canal_files.view import View
+from canal_group.programs.migration.report import Report
+from canal_group.programs.migration.stream import first_of
 
 _ZOOKEEPER_PORT = 2181
 _FLUSH_MS = 1_000

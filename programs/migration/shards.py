@@ -12,18 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from conf.sentence import config_error, shown
-from conf.shard_settings import ShardSettings
-from conf.value import default_of
-from merge.errors import CanalGroupError
-from merge.values.start import parse_shard_start
-from programs.migration.canal_files.cursor import CanalCursor, time_text
-from programs.migration.canal_files.druid import decrypted
-from programs.migration.canal_files.properties import Entry
-from programs.migration.canal_files.view import View
-from programs.migration.report import Report
-from programs.migration.secrets import Secrets
-from programs.migration.ssl import ssl_of
+from canal_group.conf.sentence import config_error, shown
+from canal_group.conf.shard_settings import ShardSettings
+from canal_group.conf.value import default_of
+from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.values.start import parse_shard_start
+from canal_group.programs.migration.canal_files.cursor import CanalCursor, time_text
+from canal_group.programs.migration.canal_files.druid import decrypted
+from canal_group.programs.migration.canal_files.properties import Entry
+from canal_group.programs.migration.canal_files.view import View
+from canal_group.programs.migration.report import Report
+from canal_group.programs.migration.secrets import Secrets
+from canal_group.programs.migration.ssl import ssl_of
 
 _PREFIX = "canal.instance."
 _NUMBERED = re.compile(r"canal\.instance\.master(\d+)\.address")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from conf.sentence import shown
-from programs.migration.canal_files.view import View
-from programs.migration.report import Report
+from canal_group.conf.sentence import shown
+from canal_group.programs.migration.canal_files.view import View
+from canal_group.programs.migration.report import Report
 
 _MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 

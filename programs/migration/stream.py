@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from conf.sentence import shown
-from conf.settings import InstanceSettings
-from conf.value import default_of
-from programs.migration.canal_files.view import View
-from programs.migration.report import Report
+from canal_group.conf.sentence import shown
+from canal_group.conf.settings import InstanceSettings
+from canal_group.conf.value import default_of
+from canal_group.programs.migration.canal_files.view import View
+from canal_group.programs.migration.report import Report
 
 _PREFIX = "canal.instance."
 _DAY_S = 86_400

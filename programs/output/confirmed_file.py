@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-from merge.errors import FencedError, SinkRefused
+from canal_group.merge.errors import FencedError, SinkRefused
 
 #: bytes that are read at once
 _BLOCK_BYTES = 1 << 20

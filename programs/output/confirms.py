@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any
 
-from merge.errors import CanalGroupError, SinkUnavailable
+from canal_group.merge.errors import CanalGroupError, SinkUnavailable
 
 
 class Confirms:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from merge.values.position import GroupPosition
-from programs.output.messages import Messages
+from canal_group.merge.values.position import GroupPosition
+from canal_group.programs.output.messages import Messages
 
 _US = 1_000_000
 

@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from canal_group.client.batch import Batch
 from canal_group.client.consumer import Consumer
+from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.values.position import GroupPosition
+from canal_group.programs.output.messages import Messages
 from canal_group.shapes.maps import tidied
-from merge.errors import CanalGroupError
-from merge.values.position import GroupPosition
-from programs.output.messages import Messages
 
 #: how long one request for changes waits, seconds: a publisher that is told to stop does so within this time
 LOOK_S = 0.5

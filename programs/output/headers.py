@@ -19,14 +19,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from programs.output.routing.router import Routes
+from canal_group.programs.output.routing.router import Routes
 
 
 def headers_of(rows: pa.Table, routes: Routes) -> dict[str, Any]:
     """Return the headers of n changes, each (n,) utf8.
 
     Args:
-        rows: (n,) Table of `merge.rows.envelope.ENVELOPE`.
+        rows: (n,) Table of `canal_group.merge.rows.envelope.ENVELOPE`.
         routes: where they go.
     """
     column = {

@@ -6,9 +6,9 @@ import pkgutil
 from importlib import import_module
 from typing import Any
 
-from conf.value import Settings
-from programs.output import sinks
-from programs.output.sink import Sink
+from canal_group.conf.value import Settings
+from canal_group.programs.output import sinks
+from canal_group.programs.output.sink import Sink
 
 
 def kinds() -> list[str]:

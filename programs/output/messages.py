@@ -22,7 +22,8 @@ class Messages:
     partition: NDArray[np.int32]
     #: (n,) utf8 or binary Array
     value: Any
-    #: name -> (n,) utf8 Array; a message lacks a header that is null. See `programs.output.headers`
+    #: name -> (n,) utf8 Array; a message lacks a header that is null. See
+    #: `canal_group.programs.output.headers`
     headers: Mapping[str, Any]
     #: (n,) utf8 Array; None: messages have no key
     key: Any = None

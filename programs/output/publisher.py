@@ -13,9 +13,9 @@ import pyarrow as pa
 
 import canal_group
 from canal_group.client.consumer import Consumer
-from conf.relay.relay_settings import RelaySettings
-from merge.back_off import BackOff
-from merge.errors import (
+from canal_group.conf.relay.relay_settings import RelaySettings
+from canal_group.merge.back_off import BackOff
+from canal_group.merge.errors import (
     AckOutOfOrder,
     CanalGroupError,
     NotSubscribed,
@@ -25,14 +25,14 @@ from merge.errors import (
     SinkUnavailable,
     UnknownBatch,
 )
-from merge.values.position import GroupPosition
-from programs.output.counters import Counters
-from programs.output.feed import Feed, Piece
-from programs.output.formats import format_of
-from programs.output.kinds import sink_of
-from programs.output.messages import Messages
-from programs.output.routing.router import Router
-from programs.output.sink import Sink
+from canal_group.merge.values.position import GroupPosition
+from canal_group.programs.output.counters import Counters
+from canal_group.programs.output.feed import Feed, Piece
+from canal_group.programs.output.formats import format_of
+from canal_group.programs.output.kinds import sink_of
+from canal_group.programs.output.messages import Messages
+from canal_group.programs.output.routing.router import Router
+from canal_group.programs.output.sink import Sink
 
 #: how long one attempt to become the active consumer lasts, seconds
 _WAIT_S = 2.0

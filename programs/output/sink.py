@@ -10,15 +10,15 @@ Two kinds of outputs:
 - One that keeps the position stores it together with the messages: all of a batch and its position are
   there, or nothing is. So its readers see each change once.
 - Another one receives messages at least once, in order; after a failure it receives those of the last batches
-  again, which headers identify (`programs.output.headers`).
+  again, which headers identify (`canal_group.programs.output.headers`).
 """
 
 from __future__ import annotations
 
 from typing import Any, ClassVar, Protocol
 
-from merge.values.position import GroupPosition
-from programs.output.messages import Messages
+from canal_group.merge.values.position import GroupPosition
+from canal_group.programs.output.messages import Messages
 
 
 class Sink(Protocol):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ssl
 
-from conf.relay.connection_settings import ConnectionSettings
-from merge.errors import SinkRefused
-from merge.tls import TlsFileUnusable, client_context
+from canal_group.conf.relay.connection_settings import ConnectionSettings
+from canal_group.merge.errors import SinkRefused
+from canal_group.merge.tls import TlsFileUnusable, client_context
 
 
 def tls_context(settings: ConnectionSettings, broker: str) -> ssl.SSLContext | None:

@@ -13,9 +13,9 @@ import time
 from itertools import count
 from pathlib import Path
 
+from canal_group.programs.demo.interrupts import Interrupts
 from chaos.play import play
 from chaos.schedule import schedule_of
-from programs.demo.interrupts import Interrupts
 
 
 def main() -> int:

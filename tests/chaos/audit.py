@@ -16,6 +16,10 @@ from typing import Any, Final, Self
 import numpy as np
 import pyarrow as pa
 
+from canal_group.merge.values.position import file_order
+from canal_group.programs.demo.delivered import IDENTITY, Delivered
+from canal_group.programs.demo.proof import prove
+from canal_group.programs.demo.replica import Rows
 from chaos.clocks import S_US
 from chaos.commits import Commits
 from chaos.cursors import CursorWrite, regressions
@@ -25,10 +29,6 @@ from chaos.lateness import Arrival, Oracle
 from chaos.places import Places
 from chaos.ranges import OffsetRange, broken, done_with, not_the_same, rereads
 from chaos.stream import Accepted, double_active, not_durable, stream_of
-from merge.values.position import file_order
-from programs.demo.delivered import IDENTITY, Delivered
-from programs.demo.proof import prove
-from programs.demo.replica import Rows
 
 #: how many faults of each kind are described
 SHOWN_MAX: Final = 5

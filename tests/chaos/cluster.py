@@ -12,10 +12,10 @@ import yaml
 from ray._common.utils import get_default_ray_temp_dir
 from ray.cluster_utils import Cluster
 
-from actors.driver.local_ray import LOOPBACK, loopback_kept
+from canal_group.actors.driver.local_ray import LOOPBACK, loopback_kept
+from canal_group.conf.server_settings import ZookeeperCursorSettings
 from chaos.clocks import Clock
 from chaos.process import Program
-from conf.server_settings import ZookeeperCursorSettings
 
 #: raylets, the head's included
 NODES: Final = 3
@@ -82,7 +82,16 @@ class Server:
         self._write()
         self.port = int(settings["gateway"]["port"])
         self.program = Program(
-            [sys.executable, "-m", "programs.command.cli", "serve", "-c", str(file), "--address", address],
+            [
+                sys.executable,
+                "-m",
+                "canal_group.programs.command.cli",
+                "serve",
+                "-c",
+                str(file),
+                "--address",
+                address,
+            ],
             folder / f"server-{number}.log",
         )
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from merge.values.gtids.gtid import GtidSet, parse_gtid_set
-from programs.demo.written import Change, Record
+from canal_group.merge.values.gtids.gtid import GtidSet, parse_gtid_set
+from canal_group.programs.demo.written import Change, Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from actors.coordination.consumer_nodes import parsed
+from canal_group.actors.coordination.consumer_nodes import parsed
+from canal_group.merge.errors import UsageError
+from canal_group.merge.values.position import GroupPosition, Position
 from canal_group.zookeeper.tree import Tree
 from chaos.history import Entry, IncompleteHistoryError, Kind
-from merge.errors import UsageError
-from merge.values.position import GroupPosition, Position
 
 
 @dataclass(frozen=True, slots=True)

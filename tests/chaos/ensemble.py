@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from actors.coordination.embedded import HOST, _find_jars, _find_java, _serves
+from canal_group.actors.coordination.embedded import HOST, _find_jars, _find_java, _serves
 from playground.database.child_process import free_port, start_child
 
 _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"

@@ -60,7 +60,7 @@ def steps_of(folder: Path) -> list[Step]:
 
 
 def rows_of(folder: Path, step: Step) -> pa.Table:
-    """Return the rows that a step of a consumer keeps, see `merge.rows.envelope.ENVELOPE`."""
+    """Return the rows that a step of a consumer keeps, see `canal_group.merge.rows.envelope.ENVELOPE`."""
     begin, end = step.rows
     with (folder / ROWS).open("rb") as file:
         file.seek(begin)
@@ -105,7 +105,7 @@ class Delivery:
         return bool(self.asked_us and not self.acked_us and not self.refused)
 
     def rows(self) -> pa.Table:
-        """Return its rows, see `merge.rows.envelope.ENVELOPE`."""
+        """Return its rows, see `canal_group.merge.rows.envelope.ENVELOPE`."""
         return rows_of(self.folder, self.step)
 
 

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.values.position import GroupPosition, file_order
 from canal_group.operator import Operator, Policy, calls
 from chaos.clocks import S_US
 from chaos.journal import now_us
@@ -17,8 +19,6 @@ from chaos.lateness import SETTLE_US, Window
 from chaos.schedule import Fault, Happening
 from chaos.sources import Source
 from chaos.world import DESTINATION, World
-from merge.errors import CanalGroupError
-from merge.values.position import GroupPosition, file_order
 
 #: how long consumers, replicas and servers may take to reach the state that an operation needs, seconds
 TIMEOUT_S: Final = 30.0

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from canal_group.merge.values.position import Position, file_order
 from chaos.commits import Commits
-from merge.values.position import Position, file_order
 
 #: the one file name that all transactions of a shard with a failover get
 FILE = "commits.000001"

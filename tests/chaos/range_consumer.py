@@ -26,9 +26,9 @@ import pyarrow as pa
 import canal_group
 from canal_group.client.batch import Batch
 from canal_group.client.range_rows import RangeRows
+from canal_group.merge.values.position import GroupPosition
 from chaos.journal import Step
 from chaos.recorder import BATCH_ROWS, RETRY_S, TAKEN_OVER, Journal
-from merge.values.position import GroupPosition
 
 #: probability that an offset range is read again
 _AGAIN = 0.2

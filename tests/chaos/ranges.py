@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from canal_group.merge.values.position import GroupPosition
 from chaos.journal import Step, rows_of, steps_of
-from merge.values.position import GroupPosition
 
 
 @dataclass(slots=True)

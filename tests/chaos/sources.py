@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from canal_group.merge.values.gtids.gtid import parse_gtid_set
+from canal_group.programs.demo.tables import ORDERS, schema_name
 from chaos.clocks import S_US, Clock
 from chaos.lateness import Dial
 from chaos.proxy import Proxy
-from merge.values.gtids.gtid import parse_gtid_set
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer
 from playground.database.server_process import (
@@ -21,7 +22,6 @@ from playground.database.server_process import (
     DatabaseServer,
     copy_sparse,
 )
-from programs.demo.tables import ORDERS, schema_name
 
 #: in addition to the options of a demo's servers: a replica logs what it replicates, and replicates only when
 #: it is told to

@@ -13,9 +13,9 @@ from operator import attrgetter
 
 import pyarrow as pa
 
+from canal_group.merge.values.position import GroupPosition
 from chaos.cursors import CursorWrite
 from chaos.journal import Delivery
-from merge.values.position import GroupPosition
 
 
 @dataclass(frozen=True, slots=True)

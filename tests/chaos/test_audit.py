@@ -9,6 +9,10 @@ import pyarrow as pa
 import pytest
 from support.rows.written_rows import CLIENT, FILE, SHARD, TREE, row
 
+from canal_group.merge.rows.envelope import ENVELOPE
+from canal_group.merge.values.position import GroupPosition, Position
+from canal_group.programs.demo.delivered import CELL_END, cell
+from canal_group.programs.demo.written import Change as Written
 from chaos.audit import Findings, Truth, audit
 from chaos.clocks import S_US
 from chaos.commits import Commit, Commits
@@ -18,10 +22,6 @@ from chaos.history import Change, Entry, IncompleteHistoryError, Kind
 from chaos.journal import Step, deliveries_of
 from chaos.lateness import Dial, Oracle
 from chaos.recorder import Journal
-from merge.rows.envelope import ENVELOPE
-from merge.values.position import GroupPosition, Position
-from programs.demo.delivered import CELL_END, cell
-from programs.demo.written import Change as Written
 
 SERVER = 101
 

@@ -15,7 +15,11 @@ from typing import Any, Final, Self
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
+from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.values.position import GroupPosition
 from canal_group.operator import Operator
+from canal_group.programs.demo.instance import shard_name
+from canal_group.programs.demo.tables import TABLES, WHITE, routes, schema_name
 from canal_group.zookeeper.tree import Tree
 from chaos.clocks import Clock, compiled
 from chaos.cluster import NODES, RayCluster, Server, cursor_settings
@@ -28,15 +32,11 @@ from chaos.range_consumer import Place
 from chaos.schedule import JOINS_MAX, SESSION_S, SHARDS, cast_of
 from chaos.sources import ClockedMariaDb, ClockedMySql, Source
 from chaos.writer import UNKEPT_TABLE, Writer, workload_of
-from merge.errors import CanalGroupError
-from merge.values.position import GroupPosition
 from playground.database.child_process import free_port
 from playground.database.engine import Engine
 from playground.database.secret_file import secret_file
 from playground.database.server_process import CANAL_PASSWORD, CANAL_USER, DatabaseServer
 from playground.database.servers import start_all
-from programs.demo.instance import shard_name
-from programs.demo.tables import TABLES, WHITE, routes, schema_name
 
 SERVERS: Final = 2
 CONSUMERS: Final = 2

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 import pymysql
 
+from canal_group.programs.demo.tables import schema_name
+from canal_group.programs.demo.written import Change
 from chaos.commits import Commit, Commits
 from chaos.journal import now_us
 from chaos.sources import Source
 from playground.load import writer as demo
 from playground.load.workload import NOW_US, Statement, Transaction, Workload
-from programs.demo.tables import schema_name
-from programs.demo.written import Change
 
 #: rows of the large transaction on the first shard
 BIG_ROWS = 1_500

@@ -8,12 +8,12 @@ from simulation.walk import walk
 from support.group.builders import Source, Tx, World
 from support.soak import first_quick
 
-from merge import events as ev
-from merge.delivery import phase, write_phase
-from merge.delivery.write_phase import WritePhase, WriteStep
-from merge.errors import CoordinatorUnavailable, PositionPurged, UsageError
-from merge.group import PURGED_WAIT_US
-from merge.values.offset_range import OffsetRange
+from canal_group.merge import events as ev
+from canal_group.merge.delivery import phase, write_phase
+from canal_group.merge.delivery.write_phase import WritePhase, WriteStep
+from canal_group.merge.errors import CoordinatorUnavailable, PositionPurged, UsageError
+from canal_group.merge.group import PURGED_WAIT_US
+from canal_group.merge.values.offset_range import OffsetRange
 
 #: walks that bring about everything but `RARE`, and how many `make test` takes
 WALKS, QUICK = 1_500, 100

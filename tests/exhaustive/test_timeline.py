@@ -21,7 +21,7 @@ import pytest
 from support.defaults import timeline_of
 from support.group.builders import Source, Tx
 
-from merge.values.header import Flag
+from canal_group.merge.values.header import Flag
 
 TIMES = (10, 20, 30)
 END = 10**6

@@ -20,7 +20,7 @@ from typing import Any, Self
 from integration.differential import kinds
 from support.soak import patient
 
-from actors.gateway.canal.login import scrambled
+from canal_group.actors.gateway.canal.login import scrambled
 from canal_group.canal_protocol import entry_pb2, packet_pb2
 
 #: seconds that any answer may take

@@ -25,7 +25,7 @@ from support.defaults import address_of
 from support.instance.program import instance_file, offline  # noqa: F401  fixtures
 from support.sources.installed import started
 
-from binlog.server.source import SourceAddress
+from canal_group.binlog.server.source import SourceAddress
 from playground.database.mariadb import MariaDbServer
 
 

@@ -10,7 +10,7 @@ import pytest
 from integration.shop import Shop
 from kazoo.client import KazooClient
 
-from actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
 from playground.database.mariadb import MariaDbServer
 from playground.database.server_process import DatabaseServer, ServerMissingError
 from playground.database.servers import start_all
@@ -20,7 +20,7 @@ from playground.database.servers import start_all
 def one_ray() -> Iterator[None]:
     import ray
 
-    from actors.driver import local_ray
+    from canal_group.actors.driver import local_ray
 
     local_ray.start("canal_group", num_cpus=2)
     # It goes through the logs of every process there ever was, for nobody: they do not come to the driver.

@@ -11,7 +11,7 @@ from integration.group_fixtures import all_started
 from integration.shop import Shop
 from support.security.certificates import Authority
 
-from actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
 from playground.database.mysql import MySqlServer
 from playground.database.server_process import DatabaseServer
 

@@ -22,11 +22,11 @@ from integration.zookeeper_fixtures import eventually
 from kazoo.client import KazooClient
 
 import canal_group
-from actors.coordination.embedded import EmbeddedZooKeeper
-from actors.driver.instance import Instance
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.actors.driver.instance import Instance
 from canal_group.gateway.gateway_client import GatewayClient
+from canal_group.merge.calls.consumers import Status
 from canal_group.zookeeper.tree import Tree
-from merge.calls.consumers import Status
 from playground.database.mariadb import MariaDbServer
 from playground.database.server_process import DatabaseServer
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 from support.soak import patient
 
 import canal_group
-from actors.driver.instance import Instance
-from actors.driver.launch import launch
-from conf.load import build_instance
-from conf.settings import InstanceSettings
+from canal_group.actors.driver.instance import Instance
+from canal_group.actors.driver.launch import launch
+from canal_group.conf.load import build_instance
+from canal_group.conf.settings import InstanceSettings
 from playground.database.secret_file import secret_file
 from playground.database.server_process import DatabaseServer
 

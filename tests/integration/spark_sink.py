@@ -10,7 +10,7 @@ from typing import Any
 
 from integration.shop import DEADLINE_S, Shop
 
-from actors.driver.instance import Instance
+from canal_group.actors.driver.instance import Instance
 
 CLIENT = "pipeline"
 ROOT = Path(__file__).parents[2]

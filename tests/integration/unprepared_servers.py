@@ -6,8 +6,8 @@ import contextlib
 
 import pytest
 
-from binlog.server.source import connect, server_facts
-from binlog.server.starts.start import latest_position
+from canal_group.binlog.server.source import connect, server_facts
+from canal_group.binlog.server.starts.start import latest_position
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer
 from playground.database.server_process import ServerMissingError

@@ -11,11 +11,11 @@ import pytest
 from chaos.proxy import Proxy
 from support.soak import patient
 
-from actors.coordination.embedded import EmbeddedZooKeeper
-from actors.coordination.zookeeper import ZooKeeperCoordinator
-from actors.group.stored.cursors import CURSORS, subscription_of, text_of
-from actors.meta.zookeeper import ZooKeeperStore
-from actors.ports import Key, Subscription
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.actors.coordination.zookeeper import ZooKeeperCoordinator
+from canal_group.actors.group.stored.cursors import CURSORS, subscription_of, text_of
+from canal_group.actors.meta.zookeeper import ZooKeeperStore
+from canal_group.actors.ports import Key, Subscription
 
 #: seconds that anything awaited in these tests may take
 DEADLINE_S = patient(30.0)

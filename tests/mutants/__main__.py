@@ -17,7 +17,7 @@ import pytest
 
 from mutants.campaign import Campaign
 from mutants.survivors import compare, entries, load
-from mutants.targets import PACKAGES, ROOT, files_of, suite_of
+from mutants.targets import IMPORTED, PACKAGES, ROOT, files_of, suite_of
 from mutants.verdict import NOTICED, Fate, not_noticed, score, table
 
 #: required share of the mutants that are run
@@ -51,7 +51,7 @@ def main() -> int:
         )
     only = asked.again and not_noticed(json.loads(asked.again.read_text()))
     listed, begun_s = load(), time.monotonic()
-    campaign = Campaign(ROOT, files, only, asked.sample, asked.seed, 60 * asked.minutes, _say)
+    campaign = Campaign(IMPORTED, files, only, asked.sample, asked.seed, 60 * asked.minutes, _say)
     options = [
         "-qq",
         "--no-summary",
@@ -78,7 +78,7 @@ def main() -> int:
         survived=[each.key for each in verdicts if each.fate in (Fate.SURVIVED, Fate.UNTESTED)],
         killed={each.key for each in verdicts if each.fate in NOTICED},
         possible={mutant.key for mutant in campaign.possible},
-        files={str(file.relative_to(ROOT)) for file in files},
+        files={str(file.relative_to(IMPORTED)) for file in files},
     )
     for title, keys in (
         ("Survived without a reason: kill it, or add a reason to survivors.toml", differences.unlisted),

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+#: where modules are imported from: its links lead to the folders
+IMPORTED = ROOT / "canal_group"
 #: the packages that faults are put into
 PACKAGES = ("merge", "binlog/schema", "binlog/history", "binlog/statements")
 #: folders and files of the tests of the packages that apply DDL
@@ -29,7 +31,7 @@ _ALSO_OF_MERGE = (
 
 
 def files_of(places: Iterable[Path]) -> list[Path]:
-    """Return the files of some files and folders, each once; without any, those of all packages.
+    """Return the files of some files and folders, as they are imported; without any, those of all packages.
 
     Raises:
         ValueError: one is none of the packages, and in none of them.
@@ -38,12 +40,13 @@ def files_of(places: Iterable[Path]) -> list[Path]:
     for place in places:
         if not place.exists() or not any(place.is_relative_to(ROOT / package) for package in PACKAGES):
             raise ValueError(f"{place} is not a file or a folder of {', '.join(PACKAGES)}")
-    return sorted({file for place in places for file in _files_in(place, "*.py")})
+    files = {file for place in places for file in _files_in(place, "*.py")}
+    return sorted(IMPORTED / file.relative_to(ROOT) for file in files)
 
 
 def suite_of(files: Iterable[Path]) -> list[Path]:
     """Return the tests of some files of the packages."""
-    in_merge = {file.is_relative_to(ROOT / "merge") for file in files}
+    in_merge = {file.is_relative_to(IMPORTED / "merge") for file in files}
     found = set(_tests_of_merge()) if True in in_merge else set()
     if False in in_merge:
         found |= {path for place in _OF_DDL for path in _files_in(ROOT / "tests" / place, "test_*.py")}
@@ -63,5 +66,7 @@ def _files_in(place: Path, pattern: str) -> Iterable[Path]:
 
 
 def _is_of_merge(text: str) -> bool:
-    imported = set(re.findall(r"^\s*(?:from|import) (\w+)", text, re.MULTILINE))
-    return bool(imported & {"merge", "builders"}) and not imported & {"actors", "canal_group", "conf"}
+    imported = set(re.findall(r"^\s*(?:from|import) (canal_group(?:\.\w+)?|\w+)", text, re.MULTILINE))
+    ours = {name for name in imported if name.startswith("canal_group")}
+    beside = {f"canal_group.{room}" for room in ("merge", "binlog", "programs")}
+    return bool(imported & {"canal_group.merge", "builders"}) and ours <= beside

@@ -7,7 +7,7 @@ import pytest
 from mutants.fork import Forks
 from mutants.mutant import Key, Module
 from mutants.survivors import compare, entries, load
-from mutants.targets import PACKAGES, ROOT, files_of, suite_of
+from mutants.targets import IMPORTED, PACKAGES, ROOT, files_of, suite_of
 from mutants.verdict import Fate, Verdict, not_noticed, score, table
 
 CODE = '''
@@ -183,7 +183,7 @@ def test_what_was_not_run_does_not_count():
 
 
 def test_without_any_all_packages_are_meant_and_a_folder_means_its_files():
-    (package,) = (ROOT / each for each in PACKAGES if each.endswith("history"))
+    (package,) = (IMPORTED / each for each in PACKAGES if each.endswith("history"))
     assert {*files_of([])} > {*files_of([package])} == {*package.glob("*.py")}
     assert files_of([package, package / "facts.py"]) == files_of([package])
     for other in (ROOT / "conf", ROOT / "merge" / "missing.py"):

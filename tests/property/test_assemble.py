@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rows.random_batches import NAMES, TABLES, as_text, batches
 
-from merge.rows.assemble import ShardRows
-from merge.rows.envelope import ENVELOPE, envelope
-from merge.rows.table_filter import TableFilter
-from merge.rows.typed import TYPED, typed
-from merge.values.chunk import Op, TableName, names_of
-from merge.values.header import Flag, gtid_text
+from canal_group.merge.rows.assemble import ShardRows
+from canal_group.merge.rows.envelope import ENVELOPE, envelope
+from canal_group.merge.rows.table_filter import TableFilter
+from canal_group.merge.rows.typed import TYPED, typed
+from canal_group.merge.values.chunk import Op, TableName, names_of
+from canal_group.merge.values.header import Flag, gtid_text
 
 
 def walk(batch, merged):

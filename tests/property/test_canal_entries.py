@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from support.rows.random_batches import NAMES, TABLES, as_text, batches
 
 from canal_group.canal_protocol import entry_pb2, packet_pb2
-from merge.rows.canal.entries import ENTRIES, entries, messages
-from merge.values.header import Flag, gtid_text
+from canal_group.merge.rows.canal.entries import ENTRIES, entries, messages
+from canal_group.merge.values.header import Flag, gtid_text
 
 #: mysql_type -> java.sql.Types
 SQL_TYPES = {

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.group.builders import Source, Tx, World
 
-from merge.errors import CanalGroupError, RolledBack
-from merge.order.ddl.rule import DdlRule
-from merge.values.ddl_mark import DdlMark
-from merge.values.header import Flag
+from canal_group.merge.errors import CanalGroupError, RolledBack
+from canal_group.merge.order.ddl.rule import DdlRule
+from canal_group.merge.values.ddl_mark import DdlMark
+from canal_group.merge.values.header import Flag
 
 SHARDS, TABLES, CLIENTS = 3, 2, ("c", "d")
 SCRIPT = (7, 8, 7)

@@ -8,9 +8,9 @@ from collections import Counter, defaultdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from merge.order.ddl.rounds import DdlRounds, Shards
-from merge.order.ddl.rule import DdlRule
-from merge.values.ddl_mark import DdlMark
+from canal_group.merge.order.ddl.rounds import DdlRounds, Shards
+from canal_group.merge.order.ddl.rule import DdlRule
+from canal_group.merge.values.ddl_mark import DdlMark
 
 #: statements in the order in which each table has them: the first one comes again
 SCRIPT = (7, 8, 7, 9, 7)

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.soak import cases
 
-from binlog.dump_window.block import BLOCK_OVERHEAD_BYTES, Block
-from binlog.dump_window.idle import Idle
-from binlog.dump_window.readers import Readers
-from binlog.dump_window.window import Place, Uncovered, Window
+from canal_group.binlog.dump_window.block import BLOCK_OVERHEAD_BYTES, Block
+from canal_group.binlog.dump_window.idle import Idle
+from canal_group.binlog.dump_window.readers import Readers
+from canal_group.binlog.dump_window.window import Place, Uncovered, Window
 
 HEAD, MAGIC_SIZE = 19, 4
 LIMIT = 5 * BLOCK_OVERHEAD_BYTES

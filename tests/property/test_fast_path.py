@@ -14,17 +14,17 @@ from support.defaults import chunk_limits
 from support.rows import row_images, rows_corpus
 from support.soak import cases
 
-from binlog.formats.event_types import ROWS, UPDATES, EventType
-from binlog.grammar.binlog_decoder import BinlogDecoder
-from binlog.grammar.chunk_builder import ChunkBuilder
-from binlog.native.accumulator import HEADER_BYTES, Accumulator
-from binlog.native.fast_path import FastPath, checksum_of
-from binlog.native.file_events import FileBuffer
-from binlog.native.packets import PacketBuffer
-from merge.errors import DataError
-from merge.values.chunk import TableName
-from merge.values.header import HEADER, Flag
-from merge.values.position import Position
+from canal_group.binlog.formats.event_types import ROWS, UPDATES, EventType
+from canal_group.binlog.grammar.binlog_decoder import BinlogDecoder
+from canal_group.binlog.grammar.chunk_builder import ChunkBuilder
+from canal_group.binlog.native.accumulator import HEADER_BYTES, Accumulator
+from canal_group.binlog.native.fast_path import FastPath, checksum_of
+from canal_group.binlog.native.file_events import FileBuffer
+from canal_group.binlog.native.packets import PacketBuffer
+from canal_group.merge.errors import DataError
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.header import HEADER, Flag
+from canal_group.merge.values.position import Position
 
 SIZES = bytearray(42)
 for _kind in EventType:

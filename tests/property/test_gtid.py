@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from merge.values.gtids.gtid import NO_GTIDS, MySqlGtidSet, parse_gtid_set
+from canal_group.merge.values.gtids.gtid import NO_GTIDS, MySqlGtidSet, parse_gtid_set
 
 UUIDS = ["3e11fa47-71ca-11e1-9e33-c80aa9429562", "9b3c7f20-0001-11ee-8000-0242ac120002"]
 SOURCES = [*UUIDS, f"{UUIDS[0]}:a", f"{UUIDS[0]}:b", f"{UUIDS[1]}:a"]

@@ -7,8 +7,8 @@ from support.defaults import AHEAD_MAX_US
 from support.group.builders import Source, Tx
 from support.soak import cases
 
-from merge.order.id_timeline import IdTimeline
-from merge.values.header import Flag
+from canal_group.merge.order.id_timeline import IdTimeline
+from canal_group.merge.values.header import Flag
 
 END = 10**9
 SHARDS = 4

@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from support.rows.batch_rows import batch, column, headers, table
 from support.soak import cases
 
-from actors.gateway.joined_schemas import JoinedSchemas
-from merge.errors import SchemaMismatch
-from merge.rows.assemble import BatchRows, ShardRows
-from merge.rows.chosen_types import ChosenTypes
-from merge.rows.joined import Definition
-from merge.values.chunk import Op, TableName
+from canal_group.actors.gateway.joined_schemas import JoinedSchemas
+from canal_group.merge.errors import SchemaMismatch
+from canal_group.merge.rows.assemble import BatchRows, ShardRows
+from canal_group.merge.rows.chosen_types import ChosenTypes
+from canal_group.merge.rows.joined import Definition
+from canal_group.merge.values.chunk import Op, TableName
 
 ORDERS = TableName("shop", "orders")
 SHARDS = 4

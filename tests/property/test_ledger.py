@@ -7,11 +7,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from support.group.builders import run_of
 from support.soak import cases
 
-from merge.calls.batch import Batch
-from merge.delivery.ledger import Ledger
-from merge.errors import AckOutOfOrder, RetryableError, RolledBack, UnknownBatch
-from merge.values.position import GroupPosition
-from merge.values.progress import Progress
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.delivery.ledger import Ledger
+from canal_group.merge.errors import AckOutOfOrder, RetryableError, RolledBack, UnknownBatch
+from canal_group.merge.values.position import GroupPosition
+from canal_group.merge.values.progress import Progress
 
 NOWHERE = Progress.at(GroupPosition())
 

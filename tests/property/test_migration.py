@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from support.soak import cases
 from unit.migration.canal_files import INSTANCE, SERVER, text_of
 
-from conf.document import parse_document
-from conf.load import build_instance
-from merge.errors import ConfigError
-from programs.migration import keys
-from programs.migration.imported import imported
-from programs.migration.instance_text import instance_text
+from canal_group.conf.document import parse_document
+from canal_group.conf.load import build_instance
+from canal_group.merge.errors import ConfigError
+from canal_group.programs.migration import keys
+from canal_group.programs.migration.imported import imported
+from canal_group.programs.migration.instance_text import instance_text
 
 SOURCES = [
     f"canal.instance.{role}{number}.{key}"

@@ -8,10 +8,10 @@ from hypothesis import given
 from support.defaults import batch_limits, group_settings
 from support.group.builders import Source, Tx, World, all_places, places
 
-from merge.calls.batch import Batch
-from merge.errors import CanalGroupError
-from merge.values.header import Flag
-from merge.values.offset_range import OffsetRange
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.offset_range import OffsetRange
 
 transactions = st.builds(
     Tx,

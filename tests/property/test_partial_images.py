@@ -13,13 +13,13 @@ from support.rows.json_model import json_text
 from support.rows.random_rows import JSON, expected, tables
 from support.soak import cases
 
-from binlog.columns.rows import RowsBuilder
-from binlog.columns.types.column import Column
-from binlog.formats.event_types import UPDATES, WRITES, EventType
-from merge.errors import CorruptEvent
-from merge.values.chunk import Op
-from merge.values.rows.absent import absent_in, absent_names
-from merge.values.types.table import ColumnType
+from canal_group.binlog.columns.rows import RowsBuilder
+from canal_group.binlog.columns.types.column import Column
+from canal_group.binlog.formats.event_types import UPDATES, WRITES, EventType
+from canal_group.merge.errors import CorruptEvent
+from canal_group.merge.values.chunk import Op
+from canal_group.merge.values.rows.absent import absent_in, absent_names
+from canal_group.merge.values.types.table import ColumnType
 
 #: absent
 NO = "(absent)"

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from merge.rows.pattern import PatternList
+from canal_group.merge.rows.pattern import PatternList
 
 _CHARS = "abAB_.-19$ÄäЖ["
 _LITERALS = ("a", "B", "ä", "_", r"\_", r"\.", "-", r"\$", r"\x61", r"\u0436", r"\Ж", r"\[")

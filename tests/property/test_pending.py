@@ -4,8 +4,8 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from merge.order.pending import Pending
-from merge.values.header import HEADER
+from canal_group.merge.order.pending import Pending
+from canal_group.merge.values.header import HEADER
 
 #: (shard, steps of its key from header to header), or a watermark
 steps = st.lists(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from merge.rows.ranges import Ranges, ascending, repeated
+from canal_group.merge.rows.ranges import Ranges, ascending, repeated
 
 TEXTS = ["", "a", "größer", "x" * 40, None]
 KINDS = [

@@ -6,8 +6,8 @@ from hypothesis import settings
 from support.group.builders import World
 from support.group.group_machine import GroupMachine
 
-from merge import events as ev
-from merge import instructions as do
+from canal_group.merge import events as ev
+from canal_group.merge import instructions as do
 
 REQUESTS = (ev.Asked, ev.ShardAdded)
 

@@ -11,9 +11,9 @@ from support.defaults import ring_of
 from support.group.builders import Tx, chunk_of, run_of
 from support.soak import cases
 
-from actors.store.ring import RingStore
-from merge.errors import ShardUnavailable, UsageError
-from merge.values.header import Flag
+from canal_group.actors.store.ring import RingStore
+from canal_group.merge.errors import ShardUnavailable, UsageError
+from canal_group.merge.values.header import Flag
 
 JOIN_S = 30.0
 

@@ -13,12 +13,12 @@ from support.rows.json_model import json_text
 from support.rows.random_rows import ASCII, CODECS, JSON, LATIN1, TEXT, UTF8MB3, UTF8MB4, expected, tables
 from support.soak import cases
 
-from binlog.columns.rows import RowsBuilder
-from binlog.columns.types.column import Column
-from binlog.formats.event_types import EventType
-from binlog.native import images
-from merge.errors import CorruptEvent
-from merge.values.types.table import ColumnType
+from canal_group.binlog.columns.rows import RowsBuilder
+from canal_group.binlog.columns.types.column import Column
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.binlog.native import images
+from canal_group.merge.errors import CorruptEvent
+from canal_group.merge.values.types.table import ColumnType
 
 
 def body_of(event_type, columns, rows):

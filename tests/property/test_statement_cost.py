@@ -17,14 +17,14 @@ from hypothesis import given, settings, target
 from hypothesis import strategies as st
 from support.soak import cases, first_quick
 
-from binlog.grammar.ddl_identity import statement_id
-from binlog.schema.catalog import Catalog
-from binlog.schema.clauses.tokens import UnreadableError
-from binlog.schema.clauses.words import Words
-from binlog.schema.named import named_in
-from binlog.schema.statement import ServerVersion, Statement
-from binlog.statements.statement_reader import read_control, read_statement
-from merge.values.chunk import TableName
+from canal_group.binlog.grammar.ddl_identity import statement_id
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.clauses.tokens import UnreadableError
+from canal_group.binlog.schema.clauses.words import Words
+from canal_group.binlog.schema.named import named_in
+from canal_group.binlog.schema.statement import ServerVersion, Statement
+from canal_group.binlog.statements.statement_reader import read_control, read_statement
+from canal_group.merge.values.chunk import TableName
 
 MARIADB, MYSQL = ServerVersion.parse("10.11.6-MariaDB"), ServerVersion.parse("9.7.4")
 UTF8MB4 = 45

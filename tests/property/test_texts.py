@@ -12,7 +12,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from support.soak import cases
 
-from merge.rows.native.text import Values
+from canal_group.merge.rows.native.text import Values
 
 #: kind -> how `struct` reads a value
 NUMBERS = {

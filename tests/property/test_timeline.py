@@ -7,7 +7,7 @@ from support.defaults import timeline_of
 from support.group.builders import Source, Tx
 from support.soak import cases
 
-from merge.values.header import Flag
+from canal_group.merge.values.header import Flag
 
 END = 10**9
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from binlog.server.source import ServerFacts
-from merge.values.gtids.gtid import NO_GTIDS, GtidSet
-from merge.values.header import HEADER, Flag, HeaderRun
-from merge.values.position import Position
+from canal_group.binlog.server.source import ServerFacts
+from canal_group.merge.values.gtids.gtid import NO_GTIDS, GtidSet
+from canal_group.merge.values.header import HEADER, Flag, HeaderRun
+from canal_group.merge.values.position import Position
 
 #: bytes of binlog per transaction, and transactions per file
 STEP, TRANSACTIONS_A_FILE = 100, 5
 FILES_MAX = 60
 END = int(Flag.END)
 
-#: a header of a source without its position: as `merge.values.header.HEADER` up to `key_us`, then origin and
-#: number
+#: a header of a source without its position: as `canal_group.merge.values.header.HEADER` up to `key_us`, then
+#: origin and number
 Written = tuple[int, ...]
 
 
@@ -126,7 +126,7 @@ class Binlog:
         held = self._held(position.gtid_set)
         if not by_gtid:
             at = self.index_after(position)
-            # Continues as `binlog.server.starts.start.past_purged` does.
+            # Continues as `canal_group.binlog.server.starts.start.past_purged` does.
             gone = position.gtid_set and not position.rows_into_transaction
             if at < self.purged and gone and held.issuperset(range(self.purged)):
                 at = self.purged

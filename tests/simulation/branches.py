@@ -166,10 +166,11 @@ class Counts(importlib.abc.MetaPathFinder):
     Args:
         root: the folder of the code.
         places: its files and folders whose branches are counted.
+        prefix: of its modules' names.
     """
 
-    def __init__(self, root: Path, places: Sequence[str]) -> None:
-        self._root, self._places = root, places
+    def __init__(self, root: Path, places: Sequence[str], prefix: str = "") -> None:
+        self._root, self._places, self._prefix = root, places, prefix
         #: by file
         self.branches: dict[str, list[Branch]] = {}
         self._taken: dict[str, list[int]] = {}
@@ -201,7 +202,7 @@ class Counts(importlib.abc.MetaPathFinder):
 
     def count_table(self, file: str, name: str) -> None:
         """Count how often each entry of a module's dictionary is looked up."""
-        module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
+        module = importlib.import_module(self._prefix + file.removesuffix(".py").replace("/", "."))
         table = getattr(module, name)
         lines = (self._root / file).read_text(encoding="utf-8").splitlines()
         line = next(number for number, text in enumerate(lines, 1) if text.startswith(name))

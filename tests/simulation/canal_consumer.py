@@ -10,13 +10,13 @@ import asyncio
 import contextlib
 from typing import Any
 
-from actors.gateway.canal.batch_sender import BatchSender
-from actors.gateway.canal.stream import PeerGone
-from actors.gateway.canal.subscription import Entries, Subscription
-from actors.gateway.canal.unsent_bytes import UnsentBytes
-from merge.calls.batch import Batch
-from merge.calls.call import Call
-from merge.errors import (
+from canal_group.actors.gateway.canal.batch_sender import BatchSender
+from canal_group.actors.gateway.canal.stream import PeerGone
+from canal_group.actors.gateway.canal.subscription import Entries, Subscription
+from canal_group.actors.gateway.canal.unsent_bytes import UnsentBytes
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.calls.call import Call
+from canal_group.merge.errors import (
     AckOutOfOrder,
     CanalGroupError,
     NotSubscribed,

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from merge.calls.batch import Batch
-from merge.calls.call import Call
-from merge.calls.consumers import Ack, Get, Release, Rollback, SubscribeAt, Touch, Unsubscribe
-from merge.calls.resume import Resume
-from merge.errors import (
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.calls.call import Call
+from canal_group.merge.calls.consumers import Ack, Get, Release, Rollback, SubscribeAt, Touch, Unsubscribe
+from canal_group.merge.calls.resume import Resume
+from canal_group.merge.errors import (
     AckOutOfOrder,
     CanalGroupError,
     CorruptEvent,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from merge.calls.batch import Batch
-from merge.values.position import GroupPosition
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.values.position import GroupPosition
 from simulation.source import Reach, ReadPosition
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from actors.ports import Subscription
-from merge.calls.resume import Resume
-from merge.values.header import Flag
-from merge.values.position import GroupPosition
+from canal_group.actors.ports import Subscription
+from canal_group.merge.calls.resume import Resume
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.position import GroupPosition
 from simulation.consumption import Consumption
 from simulation.operator_checks import OperatorChecks
 from simulation.source import Reach, Source

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from merge.errors import CanalGroupError, UsageError
+from canal_group.merge.errors import CanalGroupError, UsageError
 from simulation.loop import MS, Loop
 from simulation.network import Network
 from simulation.process import Process

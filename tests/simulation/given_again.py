@@ -19,17 +19,17 @@ from random import Random
 import numpy as np
 from support.defaults import address_of
 
-from binlog.server.listener import position_after
-from binlog.server.source import ServerFacts
-from binlog.server.starts.identity import Identity
-from binlog.server.starts.logged import Logged
-from binlog.server.starts.start import StartBy, goes_by_gtid
-from merge.errors import DataError, SourceUnavailable
-from merge.values.chunk import Chunk
-from merge.values.gtids.gtid import NO_GTIDS, GtidSet
-from merge.values.header import HEADER, WHOLE, Headers
-from merge.values.offset_range import up_to
-from merge.values.position import Position, furthest, oldest
+from canal_group.binlog.server.listener import position_after
+from canal_group.binlog.server.source import ServerFacts
+from canal_group.binlog.server.starts.identity import Identity
+from canal_group.binlog.server.starts.logged import Logged
+from canal_group.binlog.server.starts.start import StartBy, goes_by_gtid
+from canal_group.merge.errors import DataError, SourceUnavailable
+from canal_group.merge.values.chunk import Chunk
+from canal_group.merge.values.gtids.gtid import NO_GTIDS, GtidSet
+from canal_group.merge.values.header import HEADER, WHOLE, Headers
+from canal_group.merge.values.offset_range import up_to
+from canal_group.merge.values.position import Position, furthest, oldest
 
 _HEAD, _SECOND_US = 4, 1_000_000
 _ADDRESS = address_of("s0", "simulated")

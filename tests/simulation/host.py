@@ -1,4 +1,4 @@
-"""The machine of a simulated process; implements `actors.ports.Host`."""
+"""The machine of a simulated process; implements `canal_group.actors.ports.Host`."""
 
 from __future__ import annotations
 

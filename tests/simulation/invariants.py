@@ -36,7 +36,7 @@ is dead and skipped; and those too when the shard is back.
 
 from __future__ import annotations
 
-from merge.group import Group
+from canal_group.merge.group import Group
 from simulation.cursor_checks import CursorChecks
 from simulation.order_checks import OrderChecks
 from simulation.source import Reach

@@ -13,39 +13,39 @@ from unittest import mock
 
 import numpy as np
 
-import actors.meta.memory
-import merge.order.stream
-from actors.coordination.connection import Connection
-from actors.gateway.canal.subscription import Subscription
-from actors.group.active_group import ActiveGroup
-from merge import events as ev
-from merge import instructions as do
-from merge.calls.batch import Batch
-from merge.calls.call import Call
-from merge.calls.consumers import Ack, Get, GetRange
-from merge.calls.operators import RemoveShard
-from merge.delivery.continuation import Continuation
-from merge.delivery.delivery import Delivery
-from merge.delivery.lease import Lease
-from merge.delivery.ledger import Ledger
-from merge.delivery.subscribers import Subscribers
-from merge.delivery.write_phase import WritePhase
-from merge.group import Group
-from merge.order.membership import Membership
-from merge.order.pending import Pending
-from merge.order.stream import Stream
-from merge.order.timeline import Timeline
-from merge.values.commit_time import END_OF_TIME_US
-from merge.values.epoch import Tenure
-from merge.values.member import Policy
-from merge.values.position import GroupPosition, Position
+import canal_group.actors.meta.memory
+import canal_group.merge.order.stream
+from canal_group.actors.coordination.connection import Connection
+from canal_group.actors.gateway.canal.subscription import Subscription
+from canal_group.actors.group.active_group import ActiveGroup
+from canal_group.merge import events as ev
+from canal_group.merge import instructions as do
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.calls.call import Call
+from canal_group.merge.calls.consumers import Ack, Get, GetRange
+from canal_group.merge.calls.operators import RemoveShard
+from canal_group.merge.delivery.continuation import Continuation
+from canal_group.merge.delivery.delivery import Delivery
+from canal_group.merge.delivery.lease import Lease
+from canal_group.merge.delivery.ledger import Ledger
+from canal_group.merge.delivery.subscribers import Subscribers
+from canal_group.merge.delivery.write_phase import WritePhase
+from canal_group.merge.group import Group
+from canal_group.merge.order.membership import Membership
+from canal_group.merge.order.pending import Pending
+from canal_group.merge.order.stream import Stream
+from canal_group.merge.order.timeline import Timeline
+from canal_group.merge.values.commit_time import END_OF_TIME_US
+from canal_group.merge.values.epoch import Tenure
+from canal_group.merge.values.member import Policy
+from canal_group.merge.values.position import GroupPosition, Position
 from simulation.schedule import FAULTS, Fault
 
 Patch = Callable[..., None]
 
 
 def a_store_takes_any_epoch(patch: Patch) -> None:
-    patch(actors.meta.memory, "refuse_older", lambda *_: None)
+    patch(canal_group.actors.meta.memory, "refuse_older", lambda *_: None)
 
 
 def zookeeper_takes_any_epoch(patch: Patch) -> None:
@@ -325,7 +325,7 @@ def cursors_of_two_servers_are_compared_by_key(patch: Patch) -> None:
     def oldest(positions: Sequence[Position]) -> Position:
         return min(positions, key=lambda position: position.key_us)
 
-    patch(merge.order.stream, "oldest", oldest)
+    patch(canal_group.merge.order.stream, "oldest", oldest)
 
 
 def a_place_is_taken_on_any_server(patch: Patch) -> None:

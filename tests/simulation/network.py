@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from merge.errors import ServerUnavailable
+from canal_group.merge.errors import ServerUnavailable
 from simulation.loop import MS, Future, Loop
 from simulation.process import Process
 

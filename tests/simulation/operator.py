@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from merge.calls.operators import AddShard, GivePolicy, RemoveShard, SkipEvent
-from merge.errors import CanalGroupError, ServerUnavailable, UsageError
-from merge.values.member import Policy, Role
+from canal_group.merge.calls.operators import AddShard, GivePolicy, RemoveShard, SkipEvent
+from canal_group.merge.errors import CanalGroupError, ServerUnavailable, UsageError
+from canal_group.merge.values.member import Policy, Role
 from simulation.loop import MS, Loop
 from simulation.network import Network
 from simulation.process import Process

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from actors.ports import Subscription
-from merge.values.header import Flag
-from merge.values.member import Policy
+from canal_group.actors.ports import Subscription
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.member import Policy
 from simulation.consumption import Consumption
 from simulation.loop import S
 from simulation.record import Record

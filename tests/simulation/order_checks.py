@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from merge.calls.batch import Batch
-from merge.values.header import Flag
-from merge.values.position import GroupPosition
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.position import GroupPosition
 from simulation.consumption import Consumption, Delivery
 from simulation.operator_checks import OperatorChecks
 from simulation.source import Reach, ReadPosition, Source

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from merge.errors import CanalGroupError, ServerUnavailable
+from canal_group.merge.errors import CanalGroupError, ServerUnavailable
 from simulation.event_loop import EventLoop
 from simulation.host import EndedError, Host
 from simulation.loop import Future, Loop

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from merge.calls.call import Call
-from merge.calls.consumers import Ack, GetRange, SubscribeAt, Touch
-from merge.calls.resume import Resume
-from merge.errors import (
+from canal_group.merge.calls.call import Call
+from canal_group.merge.calls.consumers import Ack, GetRange, SubscribeAt, Touch
+from canal_group.merge.calls.resume import Resume
+from canal_group.merge.errors import (
     CanalGroupError,
     CorruptEvent,
     DataError,
@@ -25,8 +25,8 @@ from merge.errors import (
     SubscriptionDropped,
     UsageError,
 )
-from merge.values.offset_range import OffsetRange
-from merge.values.position import GroupPosition
+from canal_group.merge.values.offset_range import OffsetRange
+from canal_group.merge.values.position import GroupPosition
 from simulation.consumer import ANSWER_US, GET_US, RETRY_US, TOUCH_US
 from simulation.invariants import Invariants
 from simulation.loop import Loop

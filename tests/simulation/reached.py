@@ -119,7 +119,7 @@ def _counts() -> Counts:
     for finder in sys.meta_path:
         if isinstance(finder, Counts):
             return finder
-    counts = Counts(ROOT, DECIDES)
+    counts = Counts(ROOT / "canal_group", DECIDES, "canal_group.")
     sys.meta_path.insert(0, counts)
     for file, name in TABLES:
         counts.count_table(file, name)

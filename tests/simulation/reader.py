@@ -1,4 +1,4 @@
-"""A reader of a simulated source's binlog, like `Reader` of `binlog.server.reader`."""
+"""A reader of a simulated source's binlog, like `Reader` of `canal_group.binlog.server.reader`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 
 from support.defaults import address_of
 
-from actors.shard.intake import Intake
-from binlog.columns.read_counts import ReadCounts
-from binlog.server.listener import position_after
-from binlog.server.starts.start import goes_by_gtid
-from merge.errors import CorruptEvent, PositionPurged, RetryableError, ShardUnavailable, SourceUnavailable
-from merge.values.chunk import Chunk
-from merge.values.position import Position
+from canal_group.actors.shard.intake import Intake
+from canal_group.binlog.columns.read_counts import ReadCounts
+from canal_group.binlog.server.listener import position_after
+from canal_group.binlog.server.starts.start import goes_by_gtid
+from canal_group.merge.errors import (
+    CorruptEvent,
+    PositionPurged,
+    RetryableError,
+    ShardUnavailable,
+    SourceUnavailable,
+)
+from canal_group.merge.values.chunk import Chunk
+from canal_group.merge.values.position import Position
 from simulation.binlog import Binlog
 from simulation.loop import MS
 from simulation.source import Source

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from merge.calls.batch import Batch
-from merge.values.position import GroupPosition
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.values.position import GroupPosition
 from simulation.binlog import Binlog
 from simulation.consumption import Consumption, ViolationError
 from simulation.loop import Loop

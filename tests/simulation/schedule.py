@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
 
-from merge.order.dead_shard import WAIT, DeadShard
+from canal_group.merge.order.dead_shard import WAIT, DeadShard
 from simulation.loop import MS, S
 
 #: how long transactions are committed, and how long faults occur

@@ -13,27 +13,27 @@ from typing import Any
 import numpy as np
 from support.defaults import group_settings
 
-from actors.coordination.zookeeper import ZooKeeperCoordinator
-from actors.group.calls import GroupCalls
-from actors.group.candidate import Candidate
-from actors.group.registration import ShardRegistration
-from actors.group.stored.cursors import CURSORS
-from actors.group.wiring import ServerIdentity
-from actors.meta.memory import MemoryStore
-from actors.meta.periodic import PeriodicStore
-from actors.meta.zookeeper import ZooKeeperStore
-from actors.ports import Coordinator, EpochStore, Host
-from actors.shard.report import ShardReport
-from conf.load import build_instance
-from conf.settings import InstanceSettings
-from conf.shard_settings import ShardSettings
-from merge.calls.call import Call
-from merge.calls.consumers import Ack, Confirm, Get, Plan, SubscribeAt
-from merge.calls.operators import GivePolicy, RemoveShard
-from merge.errors import CanalGroupError, ShardUnavailable
-from merge.group import Group, GroupSettings
-from merge.values.member import Role
-from merge.values.position import Position
+from canal_group.actors.coordination.zookeeper import ZooKeeperCoordinator
+from canal_group.actors.group.calls import GroupCalls
+from canal_group.actors.group.candidate import Candidate
+from canal_group.actors.group.registration import ShardRegistration
+from canal_group.actors.group.stored.cursors import CURSORS
+from canal_group.actors.group.wiring import ServerIdentity
+from canal_group.actors.meta.memory import MemoryStore
+from canal_group.actors.meta.periodic import PeriodicStore
+from canal_group.actors.meta.zookeeper import ZooKeeperStore
+from canal_group.actors.ports import Coordinator, EpochStore, Host
+from canal_group.actors.shard.report import ShardReport
+from canal_group.conf.load import build_instance
+from canal_group.conf.settings import InstanceSettings
+from canal_group.conf.shard_settings import ShardSettings
+from canal_group.merge.calls.call import Call
+from canal_group.merge.calls.consumers import Ack, Confirm, Get, Plan, SubscribeAt
+from canal_group.merge.calls.operators import GivePolicy, RemoveShard
+from canal_group.merge.errors import CanalGroupError, ShardUnavailable
+from canal_group.merge.group import Group, GroupSettings
+from canal_group.merge.values.member import Role
+from canal_group.merge.values.position import Position
 from simulation.channel import Channel
 from simulation.invariants import Invariants
 from simulation.loop import MS, Loop
@@ -212,7 +212,7 @@ def shard_settings(name: str) -> ShardSettings:
 
 
 class _Parts:
-    """The parts of a server; implements `actors.group.candidate.Parts`."""
+    """The parts of a server; implements `canal_group.actors.group.candidate.Parts`."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -263,7 +263,7 @@ class _Parts:
 
 
 class _Directory:
-    """Finds shards; implements `actors.shard.ports.ShardDirectory`."""
+    """Finds shards; implements `canal_group.actors.shard.ports.ShardDirectory`."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -276,7 +276,7 @@ class _Directory:
 
 
 class _Channel:
-    """A server's channel to a shard; implements `actors.shard.ports.ShardChannel`."""
+    """A server's channel to a shard; implements `canal_group.actors.shard.ports.ShardChannel`."""
 
     def __init__(self, server: Server, shard: Shard) -> None:
         self._call = partial(server.around.network.call, server, shard)
@@ -304,7 +304,7 @@ class _Channel:
 
 
 class _Line:
-    """An open RPC connection; implements `actors.shard.ports.ShardRpc`."""
+    """An open RPC connection; implements `canal_group.actors.shard.ports.ShardRpc`."""
 
     def __init__(self, call: partial[asyncio.Future[Any]]) -> None:
         self._call = partial(call, line=Line())

@@ -6,12 +6,12 @@ from typing import Any
 
 from support.defaults import files_source, ring_of, shard_wiring
 
-from actors.shard.intake import Intake
-from actors.shard.shard import Shard as RealShard
-from binlog.grammar.skips import Skips
-from conf.stream_settings import FilterSettings
-from merge.errors import CanalGroupError
-from merge.values.position import Position
+from canal_group.actors.shard.intake import Intake
+from canal_group.actors.shard.shard import Shard as RealShard
+from canal_group.binlog.grammar.skips import Skips
+from canal_group.conf.stream_settings import FilterSettings
+from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.values.position import Position
 from simulation.loop import Future, Loop
 from simulation.process import Process
 from simulation.reader import BinlogReader

@@ -16,8 +16,8 @@ from functools import lru_cache
 
 from support.defaults import AHEAD_MAX_US
 
-from merge.values.header import Flag, Headers
-from merge.values.position import ANY_SERVER, Position
+from canal_group.merge.values.header import Flag, Headers
+from canal_group.merge.values.position import ANY_SERVER, Position
 from simulation.binlog import Binlog, Written
 from simulation.loop import BEGIN_US, MS, Future, Loop
 

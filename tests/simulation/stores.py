@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from actors.group.stored.cursors import CURSORS, subscription_of
-from actors.meta.memory import MemoryStore
-from actors.ports import EpochStore, Key, Kind, Subscription
-from merge.errors import CoordinatorUnavailable
+from canal_group.actors.group.stored.cursors import CURSORS, subscription_of
+from canal_group.actors.meta.memory import MemoryStore
+from canal_group.actors.ports import EpochStore, Key, Kind, Subscription
+from canal_group.merge.errors import CoordinatorUnavailable
 from simulation.channel import Channel, NoAnswerError
 from simulation.invariants import Invariants
 from simulation.network import Line
@@ -18,7 +18,7 @@ from simulation.process import Process
 class StoreBeside:
     """A store that learns epochs from the calls that reach it, as a file does.
 
-    Implements `actors.ports.EpochStore`.
+    Implements `canal_group.actors.ports.EpochStore`.
 
     Args:
         medium: what all processes write to.

@@ -6,7 +6,7 @@
 import pytest
 from support.soak import first_quick
 
-from merge.order.dead_shard import DeadShard
+from canal_group.merge.order.dead_shard import DeadShard
 from simulation.loop import MS, S
 from simulation.schedule import Fault, Schedule, commits, happenings
 from simulation.world import World

@@ -3,8 +3,8 @@
 import pytest
 from support.soak import first_quick
 
-from actors.group.stored.skips import StoredSkips
-from merge.event_skips import EventSkips
+from canal_group.actors.group.stored.skips import StoredSkips
+from canal_group.merge.event_skips import EventSkips
 from simulation.loop import MS, S
 from simulation.schedule import FAULTS, Fault, Schedule, commits, happenings
 from simulation.world import World, simulate

@@ -149,7 +149,7 @@ def running() -> Thread:
 
 
 class Lock:
-    """Implements `actors.ports.Lock`; waiters get it in the order in which they came."""
+    """Implements `canal_group.actors.ports.Lock`; waiters get it in the order in which they came."""
 
     def __init__(self) -> None:
         self.taken = False
@@ -170,7 +170,7 @@ class Lock:
 
 
 class Event:
-    """Implements `actors.ports.ThreadEvent`."""
+    """Implements `canal_group.actors.ports.ThreadEvent`."""
 
     def __init__(self) -> None:
         self._is_set = False
@@ -203,7 +203,7 @@ class Event:
 
 
 class Condition:
-    """Implements `actors.ports.Condition`.
+    """Implements `canal_group.actors.ports.Condition`.
 
     Args:
         lock: the lock that guards it.

@@ -13,18 +13,24 @@ from typing import Any
 from support.defaults import batch_limits
 from support.group.builders import Source, Tx, World
 
-from merge import events as ev
-from merge.calls.consumers import Get, OfConsumer, Plan, Release, Rollback, Touch, Unsubscribe
-from merge.calls.resume import Resume
-from merge.errors import CanalGroupError, CoordinatorUnavailable, CorruptEvent, PositionPurged, UsageError
-from merge.order.ddl.rule import DdlRule
-from merge.order.dead_shard import WAIT, DeadShard
-from merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
-from merge.values.ddl_mark import DdlMark
-from merge.values.loss import Purged
-from merge.values.member import Policy
-from merge.values.offset_range import OffsetRange
-from merge.values.position import GroupPosition
+from canal_group.merge import events as ev
+from canal_group.merge.calls.consumers import Get, OfConsumer, Plan, Release, Rollback, Touch, Unsubscribe
+from canal_group.merge.calls.resume import Resume
+from canal_group.merge.errors import (
+    CanalGroupError,
+    CoordinatorUnavailable,
+    CorruptEvent,
+    PositionPurged,
+    UsageError,
+)
+from canal_group.merge.order.ddl.rule import DdlRule
+from canal_group.merge.order.dead_shard import WAIT, DeadShard
+from canal_group.merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
+from canal_group.merge.values.ddl_mark import DdlMark
+from canal_group.merge.values.loss import Purged
+from canal_group.merge.values.member import Policy
+from canal_group.merge.values.offset_range import OffsetRange
+from canal_group.merge.values.position import GroupPosition
 
 CLIENTS = ("one", "two")
 TRANSACTIONS, SHARDS_MAX, STEPS = 8, 3, 120

@@ -11,13 +11,13 @@ from unittest import mock
 
 from support.defaults import batch_limits, group_settings
 
-from actors.meta.memory import MemoryStore
-from merge.errors import CanalGroupError
-from merge.events import Event
-from merge.group import Group, GroupSettings
-from merge.instructions import Instruction
-from merge.order.dead_shard import WAIT
-from merge.values.member import Policy
+from canal_group.actors.meta.memory import MemoryStore
+from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.events import Event
+from canal_group.merge.group import Group, GroupSettings
+from canal_group.merge.instructions import Instruction
+from canal_group.merge.order.dead_shard import WAIT
+from canal_group.merge.values.member import Policy
 from simulation.canal_consumer import CanalConsumer
 from simulation.channel import Channel
 from simulation.consumer import Consumer
@@ -50,7 +50,7 @@ LOOK_US = 400 * MS
 CLOCK_APART_US = 1_000 * S
 
 
-_shell = logging.getLogger("actors")
+_shell = logging.getLogger("canal_group.actors")
 
 
 class _Listening(logging.Handler):

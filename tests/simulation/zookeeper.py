@@ -20,10 +20,10 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 
-from actors.coordination.consumer_nodes import lease_of
-from actors.group.stored.cursors import CURSORS, subscription_of
-from actors.meta.zookeeper import ZooKeeperStore
-from actors.ports import ConsumerLease, Key, Subscription
+from canal_group.actors.coordination.consumer_nodes import lease_of
+from canal_group.actors.group.stored.cursors import CURSORS, subscription_of
+from canal_group.actors.meta.zookeeper import ZooKeeperStore
+from canal_group.actors.ports import ConsumerLease, Key, Subscription
 from canal_group.zookeeper.tree import Tree
 from simulation.channel import Channel
 from simulation.loop import MS, Future, Loop

@@ -1,4 +1,4 @@
-"""A client of the simulated ensemble: what `actors.coordination.connection` uses of kazoo's."""
+"""A client of the simulated ensemble: what `canal_group.actors.coordination.connection` uses of kazoo's."""
 
 from __future__ import annotations
 

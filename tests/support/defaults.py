@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
-from actors.group import wiring as group_wiring
-from actors.shard import wiring
-from actors.shard.shard_wiring import ShardWiring
-from binlog.files.files_reader import FilesSource
-from binlog.grammar.chunk_builder import Limits
-from binlog.grammar.decoding import Decoding
-from binlog.grammar.tables import Select
-from binlog.server.definitions.source_definitions import SourceDefinitions
-from binlog.server.hosts import SourceHosts
-from binlog.server.listener import Listener
-from binlog.server.reader import SourceReader
-from binlog.server.source import SourceAddress
-from binlog.server.starts.read_place import StartChoice
-from conf.load import build_instance
-from conf.stream_settings import MergeSettings, ReaderSettings, StoreSettings
-from merge.delivery.batch_limits import BatchLimits
-from merge.group import GroupSettings
-from merge.order.timeline import Timeline
+from canal_group.actors.group import wiring as group_wiring
+from canal_group.actors.shard import wiring
+from canal_group.actors.shard.shard_wiring import ShardWiring
+from canal_group.binlog.files.files_reader import FilesSource
+from canal_group.binlog.grammar.chunk_builder import Limits
+from canal_group.binlog.grammar.decoding import Decoding
+from canal_group.binlog.grammar.tables import Select
+from canal_group.binlog.server.definitions.source_definitions import SourceDefinitions
+from canal_group.binlog.server.hosts import SourceHosts
+from canal_group.binlog.server.listener import Listener
+from canal_group.binlog.server.reader import SourceReader
+from canal_group.binlog.server.source import SourceAddress
+from canal_group.binlog.server.starts.read_place import StartChoice
+from canal_group.conf.load import build_instance
+from canal_group.conf.stream_settings import MergeSettings, ReaderSettings, StoreSettings
+from canal_group.merge.delivery.batch_limits import BatchLimits
+from canal_group.merge.group import GroupSettings
+from canal_group.merge.order.timeline import Timeline
 
 READER, MERGE = ReaderSettings(), MergeSettings()
 INSTANCE = build_instance(

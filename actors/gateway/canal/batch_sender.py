@@ -6,14 +6,14 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from actors.gateway.canal import packets
-from actors.gateway.canal.service import CanalService
-from actors.gateway.canal.stream import PART_BYTES, PacketStream, PeerGone
-from actors.gateway.canal.subscription import Entries, Subscription
-from actors.gateway.canal.unsent_bytes import Answer
-from actors.process.stranger_log import stranger_log
-from merge.calls.batch import Batch
-from merge.errors import CanalGroupError, RolledBack
+from canal_group.actors.gateway.canal import packets
+from canal_group.actors.gateway.canal.service import CanalService
+from canal_group.actors.gateway.canal.stream import PART_BYTES, PacketStream, PeerGone
+from canal_group.actors.gateway.canal.subscription import Entries, Subscription
+from canal_group.actors.gateway.canal.unsent_bytes import Answer
+from canal_group.actors.process.stranger_log import stranger_log
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.errors import CanalGroupError, RolledBack
 
 _log = stranger_log(__name__)
 

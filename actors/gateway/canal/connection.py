@@ -14,14 +14,14 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from actors.gateway.canal import packets
-from actors.gateway.canal.batch_sender import BatchSender
-from actors.gateway.canal.login import new_seed
-from actors.gateway.canal.service import CanalService
-from actors.gateway.canal.stream import PacketStream, PeerGone
-from actors.gateway.canal.subscription import Subscription
-from actors.process.stranger_log import stranger_log
-from actors.transport.flight_errors import refusal
+from canal_group.actors.gateway.canal import packets
+from canal_group.actors.gateway.canal.batch_sender import BatchSender
+from canal_group.actors.gateway.canal.login import new_seed
+from canal_group.actors.gateway.canal.service import CanalService
+from canal_group.actors.gateway.canal.stream import PacketStream, PeerGone
+from canal_group.actors.gateway.canal.subscription import Subscription
+from canal_group.actors.process.stranger_log import stranger_log
+from canal_group.actors.transport.flight_errors import refusal
 from canal_group.canal_protocol.packet_pb2 import (
     ClientAck,
     ClientAuth,
@@ -30,7 +30,7 @@ from canal_group.canal_protocol.packet_pb2 import (
     Sub,
     Unsub,
 )
-from merge.errors import (
+from canal_group.merge.errors import (
     AccessDenied,
     CanalGroupError,
     FencedError,

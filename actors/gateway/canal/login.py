@@ -9,7 +9,7 @@ from hmac import compare_digest
 from typing import Final, Self
 
 from canal_group.canal_protocol.packet_pb2 import ClientAuth
-from merge.errors import AccessDenied
+from canal_group.merge.errors import AccessDenied
 
 SEED_BYTES: Final = 8
 _DIGEST_BYTES: Final = 20

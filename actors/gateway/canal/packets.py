@@ -34,7 +34,7 @@ from canal_group.canal_protocol.packet_pb2 import (
     Sub,
     Unsub,
 )
-from merge.errors import UsageError
+from canal_group.merge.errors import UsageError
 
 #: the length in front of a packet
 LENGTH = struct.Struct(">i")

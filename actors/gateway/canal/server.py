@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from actors.admission.held_connections import HeldConnections
-from actors.gateway.canal.connection import CanalConnection
-from actors.gateway.canal.service import CanalService
-from actors.gateway.canal.stream import PacketStream
-from actors.gateway.canal.wiring import CanalWiring
-from actors.process.loop_thread import LoopThread
-from actors.process.stranger_log import stranger_log
-from merge.errors import ConfigError
+from canal_group.actors.admission.held_connections import HeldConnections
+from canal_group.actors.gateway.canal.connection import CanalConnection
+from canal_group.actors.gateway.canal.service import CanalService
+from canal_group.actors.gateway.canal.stream import PacketStream
+from canal_group.actors.gateway.canal.wiring import CanalWiring
+from canal_group.actors.process.loop_thread import LoopThread
+from canal_group.actors.process.stranger_log import stranger_log
+from canal_group.merge.errors import ConfigError
 
 _log = stranger_log(__name__)
 

@@ -7,16 +7,16 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from actors.admission.failed_logins import FailedLogins
-from actors.gateway.batch_reader import BatchReader
-from actors.gateway.canal.subscription import Subscription
-from actors.gateway.canal.unsent_bytes import UnsentBytes
-from actors.gateway.canal.wiring import CanalWiring
-from actors.gateway.gateway_counters import GatewayCounters
-from actors.gateway.group_handle import GroupHandle
-from actors.gateway.requests import Requests
-from merge.calls.consumers import Release, Subscribe
-from merge.errors import ConsumerActive, NotSubscribed, RetryableError, UsageError
+from canal_group.actors.admission.failed_logins import FailedLogins
+from canal_group.actors.gateway.batch_reader import BatchReader
+from canal_group.actors.gateway.canal.subscription import Subscription
+from canal_group.actors.gateway.canal.unsent_bytes import UnsentBytes
+from canal_group.actors.gateway.canal.wiring import CanalWiring
+from canal_group.actors.gateway.gateway_counters import GatewayCounters
+from canal_group.actors.gateway.group_handle import GroupHandle
+from canal_group.actors.gateway.requests import Requests
+from canal_group.merge.calls.consumers import Release, Subscribe
+from canal_group.merge.errors import ConsumerActive, NotSubscribed, RetryableError, UsageError
 
 #: threads that make entries, and ask what takes long
 THREADS: Final = 8

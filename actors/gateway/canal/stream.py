@@ -8,8 +8,8 @@ import socket
 import ssl
 from typing import Final
 
-from actors.gateway.canal.packets import LENGTH
-from merge.errors import UsageError
+from canal_group.actors.gateway.canal.packets import LENGTH
+from canal_group.merge.errors import UsageError
 
 #: bytes that are handed to the socket at once; the next ones follow when these are sent
 PART_BYTES: Final = 256 << 10

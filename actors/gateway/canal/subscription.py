@@ -20,12 +20,12 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from actors.gateway.batch_reader import BatchReader
-from actors.gateway.delivery_lease import DeliveryLease
-from merge.calls.batch import Batch, epoch_of
-from merge.calls.call import Call
-from merge.calls.consumers import Ack, Get, Release, Rollback, Touch, Unsubscribe
-from merge.errors import RetryableError, RolledBack, UnknownBatch
+from canal_group.actors.gateway.batch_reader import BatchReader
+from canal_group.actors.gateway.delivery_lease import DeliveryLease
+from canal_group.merge.calls.batch import Batch, epoch_of
+from canal_group.merge.calls.call import Call
+from canal_group.merge.calls.consumers import Ack, Get, Release, Rollback, Touch, Unsubscribe
+from canal_group.merge.errors import RetryableError, RolledBack, UnknownBatch
 
 R = TypeVar("R")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from actors.admission.gateway_tls import GatewayTls
-from actors.gateway.canal.login import CanalLogin
-from conf.listeners.canal_settings import CanalBounds
+from canal_group.actors.admission.gateway_tls import GatewayTls
+from canal_group.actors.gateway.canal.login import CanalLogin
+from canal_group.conf.listeners.canal_settings import CanalBounds
 
 
 @dataclass(frozen=True, slots=True)

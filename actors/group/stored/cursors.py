@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from actors.ports import EpochStore, Host, Key, Kind, Subscription, damaged
-from merge.calls.client_id import checked_client_id
-from merge.errors import UsageError
-from merge.values.loss import from_dicts, to_dicts
-from merge.values.position import GroupPosition
+from canal_group.actors.ports import EpochStore, Host, Key, Kind, Subscription, damaged
+from canal_group.merge.calls.client_id import checked_client_id
+from canal_group.merge.errors import UsageError
+from canal_group.merge.values.loss import from_dicts, to_dicts
+from canal_group.merge.values.position import GroupPosition
 
 CURSORS = Kind(
     "cursors",

@@ -7,11 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, Generic, Protocol, TypeVar
 
-from actors.ports import EpochStore, Host, Key, Kind
-from merge.errors import ConfigError
+from canal_group.actors.ports import EpochStore, Host, Key, Kind
+from canal_group.merge.errors import ConfigError
 
 DOCUMENTS = Kind("documents", "what it says has to be decided again")
-#: the group's decisions on DDL, see `merge.order.ddl.policy`
+#: the group's decisions on DDL, see `canal_group.merge.order.ddl.policy`
 DDL_DECISIONS = Key(DOCUMENTS, "ddl")
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from actors.ports import EpochStore, Host, Key, Kind
-from merge.values.history_text import HistoryText
+from canal_group.actors.ports import EpochStore, Host, Key, Kind
+from canal_group.merge.values.history_text import HistoryText
 
 HISTORIES = Kind("histories", "a new history begins with what the source shows")
 

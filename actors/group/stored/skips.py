@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from actors.group.stored.document import DOCUMENTS, StoredDocument
-from actors.ports import Key
-from merge.event_skips import EventSkips, Stop
-from merge.values.skips.skipped_event import SkippedEvent
+from canal_group.actors.group.stored.document import DOCUMENTS, StoredDocument
+from canal_group.actors.ports import Key
+from canal_group.merge.event_skips import EventSkips, Stop
+from canal_group.merge.values.skips.skipped_event import SkippedEvent
 
 #: events that a status lists, of all shards
 SHOWN_MAX: Final = 20

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from actors.group.stored.document import DOCUMENTS, StoredDocument
-from actors.ports import Key
-from merge.rows.chosen_types import ChosenTypes
-from merge.values.chunk import TableName
+from canal_group.actors.group.stored.document import DOCUMENTS, StoredDocument
+from canal_group.actors.ports import Key
+from canal_group.merge.rows.chosen_types import ChosenTypes
+from canal_group.merge.values.chunk import TableName
 
 
 class StoredTypes(StoredDocument[ChosenTypes]):

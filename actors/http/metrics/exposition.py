@@ -7,7 +7,7 @@ from prometheus_client.exposition import choose_encoder
 from starlette.requests import Request
 from starlette.responses import Response
 
-from actors.http.metrics.families import Families
+from canal_group.actors.http.metrics.families import Families
 
 
 def exposed(request: Request, families: Families) -> Response:

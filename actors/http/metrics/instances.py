@@ -13,10 +13,10 @@ from typing import Any
 
 from prometheus_client.core import HistogramMetricFamily, SummaryMetricFamily
 
-from actors.gateway.gateway_counters import DURATIONS_S
-from actors.http.metrics.families import Families
-from actors.shard.shard_counters import QUANTILES
-from merge.printable import printable
+from canal_group.actors.gateway.gateway_counters import DURATIONS_S
+from canal_group.actors.http.metrics.families import Families
+from canal_group.actors.shard.shard_counters import QUANTILES
+from canal_group.merge.printable import printable
 
 _INSTANCE = ("destination",)
 _SHARD = ("destination", "shard")

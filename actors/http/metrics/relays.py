@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from actors.http.metrics.families import Families
+from canal_group.actors.http.metrics.families import Families
 
 _RELAY = ("destination", "client_id", "output")
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any
 
-from binlog.charsets.charsets import BINARY_COLLATION
-from binlog.native.shapes import ColumnPlan
-from merge.values.types.table import ColumnType
+from canal_group.binlog.charsets.charsets import BINARY_COLLATION
+from canal_group.binlog.native.shapes import ColumnPlan
+from canal_group.merge.values.types.table import ColumnType
 
 
 class Role(StrEnum):
@@ -96,7 +96,8 @@ def fractional(kind: ColumnType, meta: bytes) -> Column:
 class Stored:
     """How values of one type byte are stored, and what they become.
 
-    The module of its family makes it, of the rows in `merge.values.types.table` that have this byte.
+    The module of its family makes it, of the rows in `canal_group.merge.values.types.table` that have this
+    byte.
     """
 
     type: ColumnType

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from binlog.columns.types.column import Extra, Stored, sized
-from binlog.columns.types.strings import LENGTHS
-from merge.values.types.kinds import Storage
-from merge.values.types.table import TABLE, TypeRow
+from canal_group.binlog.columns.types.column import Extra, Stored, sized
+from canal_group.binlog.columns.types.strings import LENGTHS
+from canal_group.merge.values.types.kinds import Storage
+from canal_group.merge.values.types.table import TABLE, TypeRow
 
 #: names of the geometry types, by their number in a table map
 GEOMETRY_NAMES = {row.geometry: row.name for row in reversed(TABLE) if row.geometry is not None}

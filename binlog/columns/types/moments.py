@@ -5,9 +5,9 @@ Old MariaDB stores fractions in the old format too. Their digits are not logged:
 
 from __future__ import annotations
 
-from binlog.columns.types.column import Column, Stored, fractional
-from merge.values.types.kinds import Storage
-from merge.values.types.table import TABLE, TypeRow
+from canal_group.binlog.columns.types.column import Column, Stored, fractional
+from canal_group.merge.values.types.kinds import Storage
+from canal_group.merge.values.types.table import TABLE, TypeRow
 
 _FRACTION_MAX = 6
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from binlog.columns.types.column import Column, Extra, Stored, sized
-from merge.values.types.kinds import Storage
-from merge.values.types.table import TypeRow
+from canal_group.binlog.columns.types.column import Column, Extra, Stored, sized
+from canal_group.merge.values.types.kinds import Storage
+from canal_group.merge.values.types.table import TypeRow
 
 _UNSIGNED = {pa.int8(): pa.uint8(), pa.int16(): pa.uint16(), pa.int32(): pa.uint32(), pa.int64(): pa.uint64()}
 _MEDIUM_SIZE = 3

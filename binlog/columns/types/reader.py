@@ -8,11 +8,11 @@ Layout: `Table_map_event` in MySQL's rows_event.h.
 
 from __future__ import annotations
 
-from binlog.columns.types.column import Column
-from binlog.columns.types.table import TYPES
-from binlog.formats.byte_cursor import ByteCursor
-from merge.errors import CorruptEvent, UnsupportedEvent
-from merge.values.types.table import ColumnType
+from canal_group.binlog.columns.types.column import Column
+from canal_group.binlog.columns.types.table import TYPES
+from canal_group.binlog.formats.byte_cursor import ByteCursor
+from canal_group.merge.errors import CorruptEvent, UnsupportedEvent
+from canal_group.merge.values.types.table import ColumnType
 
 #: element types of a multi-valued index (TYPED_ARRAY) -> bytes of metadata after the type
 _ELEMENT_META_SIZE: dict[int, int] = {

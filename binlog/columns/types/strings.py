@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from binlog.charsets.charsets import charset_of
-from binlog.columns.text import text_rule
-from binlog.columns.types.column import Column, Extra, Stored, sized
-from binlog.native.shapes import ColumnPlan
-from merge.values.types.kinds import Storage
-from merge.values.types.table import TABLE, ColumnType, TypeRow
+from canal_group.binlog.charsets.charsets import charset_of
+from canal_group.binlog.columns.text import text_rule
+from canal_group.binlog.columns.types.column import Column, Extra, Stored, sized
+from canal_group.binlog.native.shapes import ColumnPlan
+from canal_group.merge.values.types.kinds import Storage
+from canal_group.merge.values.types.table import TABLE, ColumnType, TypeRow
 
 #: longest CHAR or VARCHAR, in bytes, whose stored length has one byte
 SHORT_MAX = 255

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from binlog.columns.types import documents, moments, numbers, strings
-from binlog.columns.types.column import Extra, Stored
-from merge.values.types.table import TABLE, ColumnType, TypeRow
+from canal_group.binlog.columns.types import documents, moments, numbers, strings
+from canal_group.binlog.columns.types.column import Extra, Stored
+from canal_group.merge.values.types.table import TABLE, ColumnType, TypeRow
 
 _FAMILIES = numbers.STORED | moments.STORED | strings.STORED | documents.STORED
 

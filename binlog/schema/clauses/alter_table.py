@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from binlog.schema.altered import AlterWords, Dropped, Placed
-from binlog.schema.clauses.charset_words import CharsetClauses, Charsets
-from binlog.schema.clauses.columns import read_column, skip_default
-from binlog.schema.clauses.create_table import keys_of, read_period
-from binlog.schema.clauses.keys import read_key, sees_key
-from binlog.schema.clauses.table_options import read_engine, skip_table_option
-from binlog.schema.clauses.words import CLAUSE, Words
-from binlog.schema.definition import PRIMARY
-from binlog.schema.names import folded
+from canal_group.binlog.schema.altered import AlterWords, Dropped, Placed
+from canal_group.binlog.schema.clauses.charset_words import CharsetClauses, Charsets
+from canal_group.binlog.schema.clauses.columns import read_column, skip_default
+from canal_group.binlog.schema.clauses.create_table import keys_of, read_period
+from canal_group.binlog.schema.clauses.keys import read_key, sees_key
+from canal_group.binlog.schema.clauses.table_options import read_engine, skip_table_option
+from canal_group.binlog.schema.clauses.words import CLAUSE, Words
+from canal_group.binlog.schema.definition import PRIMARY
+from canal_group.binlog.schema.names import folded
 
 _PARTITION_WORDS = (
     "COALESCE",

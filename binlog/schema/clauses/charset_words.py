@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from binlog.charsets.charsets import charset_of
-from binlog.charsets.collations import collation_number, default_collation
-from binlog.schema.clauses.tokens import Kind, UnreadableError
-from binlog.schema.clauses.words import Words
-from binlog.schema.statement import SqlMode, Statement
+from canal_group.binlog.charsets.charsets import charset_of
+from canal_group.binlog.charsets.collations import collation_number, default_collation
+from canal_group.binlog.schema.clauses.tokens import Kind, UnreadableError
+from canal_group.binlog.schema.clauses.words import Words
+from canal_group.binlog.schema.statement import SqlMode, Statement
 
 
 class Charsets:

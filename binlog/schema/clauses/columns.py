@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from binlog.schema.clauses.charset_words import Charsets, read_name
-from binlog.schema.clauses.references import skip_references
-from binlog.schema.clauses.types import read_type
-from binlog.schema.clauses.words import Words
-from binlog.schema.definition import ColumnDefinition, Generated, Visibility
-from binlog.schema.resolving import Type, resolved, with_collation
+from canal_group.binlog.schema.clauses.charset_words import Charsets, read_name
+from canal_group.binlog.schema.clauses.references import skip_references
+from canal_group.binlog.schema.clauses.types import read_type
+from canal_group.binlog.schema.clauses.words import Words
+from canal_group.binlog.schema.definition import ColumnDefinition, Generated, Visibility
+from canal_group.binlog.schema.resolving import Type, resolved, with_collation
 
 #: attributes without a meaning for rows, which a value follows
 _IDLE_ATTRIBUTES = {

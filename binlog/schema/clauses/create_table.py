@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from binlog.schema.clauses.charset_words import CharsetClauses, Charsets
-from binlog.schema.clauses.columns import ColumnWords, read_column
-from binlog.schema.clauses.keys import KeyKind, KeyPart, KeyWords, read_key, sees_key
-from binlog.schema.clauses.table_options import read_engine, skip_table_option
-from binlog.schema.clauses.tokens import UnreadableError
-from binlog.schema.clauses.words import CLAUSE, Words
-from binlog.schema.definition import ColumnDefinition, TableDefinition
-from binlog.schema.draft import Draft
+from canal_group.binlog.schema.clauses.charset_words import CharsetClauses, Charsets
+from canal_group.binlog.schema.clauses.columns import ColumnWords, read_column
+from canal_group.binlog.schema.clauses.keys import KeyKind, KeyPart, KeyWords, read_key, sees_key
+from canal_group.binlog.schema.clauses.table_options import read_engine, skip_table_option
+from canal_group.binlog.schema.clauses.tokens import UnreadableError
+from canal_group.binlog.schema.clauses.words import CLAUSE, Words
+from canal_group.binlog.schema.definition import ColumnDefinition, TableDefinition
+from canal_group.binlog.schema.draft import Draft
 
 #: words that begin a query, or come before one
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "TABLE", "AS", "IGNORE", "REPLACE")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from binlog.schema.clauses.tokens import Kind, UnreadableError
-from binlog.schema.clauses.words import Words
-from binlog.schema.definition import SourceName
+from canal_group.binlog.schema.clauses.tokens import Kind, UnreadableError
+from canal_group.binlog.schema.clauses.words import Words
+from canal_group.binlog.schema.definition import SourceName
 
 OBJECTS_WITHOUT_ROWS = {
     "AGGREGATE",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from binlog.schema.clauses.words import Words
+from canal_group.binlog.schema.clauses.words import Words
 
 #: a key's options that have no meaning for rows, those after which a word comes, and the words of others
 _CHOICES = ("ALGORITHM", "DISTANCE", "LOCK")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from binlog.schema.clauses.words import Words
+from canal_group.binlog.schema.clauses.words import Words
 
 _ACTIONS = (("RESTRICT",), ("CASCADE",), ("SET", "NULL"), ("SET", "DEFAULT"), ("NO", "ACTION"))
 

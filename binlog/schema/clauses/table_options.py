@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from binlog.schema.clauses.words import Words
+from canal_group.binlog.schema.clauses.words import Words
 
 #: options that may come without an equals sign
 _OPTIONS = {

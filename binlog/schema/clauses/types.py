@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from binlog.charsets.charsets import BINARY_COLLATION, charset_of, text_decoder
-from binlog.charsets.statement_text import charset_of_client
-from binlog.schema.clauses.charset_words import Charsets, read_charset, skip_charset_words
-from binlog.schema.clauses.tokens import Kind, UnreadableError
-from binlog.schema.clauses.words import Words
-from binlog.schema.resolving import Type
-from binlog.schema.statement import ServerVersion, SqlMode
-from merge.values.types.kinds import Spelling
-from merge.values.types.table import BY_NAME, BY_WORD, TypeRow
+from canal_group.binlog.charsets.charsets import BINARY_COLLATION, charset_of, text_decoder
+from canal_group.binlog.charsets.statement_text import charset_of_client
+from canal_group.binlog.schema.clauses.charset_words import Charsets, read_charset, skip_charset_words
+from canal_group.binlog.schema.clauses.tokens import Kind, UnreadableError
+from canal_group.binlog.schema.clauses.words import Words
+from canal_group.binlog.schema.resolving import Type
+from canal_group.binlog.schema.statement import ServerVersion, SqlMode
+from canal_group.merge.values.types.kinds import Spelling
+from canal_group.merge.values.types.table import BY_NAME, BY_WORD, TypeRow
 
 #: qualifiers of types: whose meaning of DATE and TIMESTAMP they ask for
 _DIALECTS = ("MARIADB_SCHEMA", "ORACLE_SCHEMA", "MAXDB_SCHEMA")

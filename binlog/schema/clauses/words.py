@@ -7,11 +7,11 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import TypeVar
 
-from binlog.charsets.statement_text import charset_of_client, is_whole
-from binlog.schema.clauses.tokens import Kind, Token, UnreadableError
-from binlog.schema.definition import SourceName
-from binlog.schema.names import folded
-from binlog.schema.statement import Statement
+from canal_group.binlog.charsets.statement_text import charset_of_client, is_whole
+from canal_group.binlog.schema.clauses.tokens import Kind, Token, UnreadableError
+from canal_group.binlog.schema.definition import SourceName
+from canal_group.binlog.schema.names import folded
+from canal_group.binlog.schema.statement import Statement
 
 _Item = TypeVar("_Item")
 #: words of a statement that are recorded as not understood

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from binlog.schema.catalog import Catalog
-from merge.values.position import Position
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.merge.values.position import Position
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ import logging
 import time
 from typing import NamedTuple
 
-from binlog.history.facts import Place
-from binlog.history.history import SchemaHistory
-from binlog.schema.definition import SourceName
-from binlog.schema.held import ShownTable
-from binlog.server.definitions.learning import Learning
-from binlog.server.definitions.present import PresentReader
-from merge.errors import RetryableError
-from merge.values.position import Position, file_order
+from canal_group.binlog.history.facts import Place
+from canal_group.binlog.history.history import SchemaHistory
+from canal_group.binlog.schema.definition import SourceName
+from canal_group.binlog.schema.held import ShownTable
+from canal_group.binlog.server.definitions.learning import Learning
+from canal_group.binlog.server.definitions.present import PresentReader
+from canal_group.merge.errors import RetryableError
+from canal_group.merge.values.position import Position, file_order
 
 _log = logging.getLogger(__name__)
 

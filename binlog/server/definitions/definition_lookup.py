@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from binlog.columns.table_lookup import ColumnFacts
-from binlog.columns.table_map import TableMap
-from binlog.formats.events import Query
-from binlog.history.facts import Change, Place, Present
-from binlog.history.history import SchemaHistory
-from binlog.history.logged import facts_of, reads_of
-from binlog.history.verified import require_agreement
-from binlog.schema.definition import SourceName, TableDefinition, UnknownTable
-from binlog.server.definitions.base import Base
-from binlog.server.definitions.confirming import Confirming
-from binlog.server.definitions.learning import Learning
-from binlog.server.definitions.lost import lost
-from binlog.server.definitions.present import PresentReader
-from merge.errors import UnsupportedEvent
-from merge.values.chunk import Lineage, TableName
-from merge.values.position import Position
+from canal_group.binlog.columns.table_lookup import ColumnFacts
+from canal_group.binlog.columns.table_map import TableMap
+from canal_group.binlog.formats.events import Query
+from canal_group.binlog.history.facts import Change, Place, Present
+from canal_group.binlog.history.history import SchemaHistory
+from canal_group.binlog.history.logged import facts_of, reads_of
+from canal_group.binlog.history.verified import require_agreement
+from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
+from canal_group.binlog.server.definitions.base import Base
+from canal_group.binlog.server.definitions.confirming import Confirming
+from canal_group.binlog.server.definitions.learning import Learning
+from canal_group.binlog.server.definitions.lost import lost
+from canal_group.binlog.server.definitions.present import PresentReader
+from canal_group.merge.errors import UnsupportedEvent
+from canal_group.merge.values.chunk import Lineage, TableName
+from canal_group.merge.values.position import Position
 
 
 class Following(Protocol):

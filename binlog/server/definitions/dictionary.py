@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 import pymysql
 from pymysql.constants import ER
 
-from binlog.charsets.charsets import BINARY_COLLATION
-from binlog.charsets.collations import collation_number
-from binlog.history.facts import Place
-from binlog.schema.catalog import Catalog
-from binlog.schema.definition import SourceName, TableDefinition
-from binlog.schema.held import ShownTable, View
-from binlog.schema.statement import ServerVersion
-from binlog.server.source import ServerFacts, SourceAddress, query, query_one, translated
-from binlog.server.starts.start import latest_position
-from merge.errors import SourceUnavailable
+from canal_group.binlog.charsets.charsets import BINARY_COLLATION
+from canal_group.binlog.charsets.collations import collation_number
+from canal_group.binlog.history.facts import Place
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.definition import SourceName, TableDefinition
+from canal_group.binlog.schema.held import ShownTable, View
+from canal_group.binlog.schema.statement import ServerVersion
+from canal_group.binlog.server.source import ServerFacts, SourceAddress, query, query_one, translated
+from canal_group.binlog.server.starts.start import latest_position
+from canal_group.merge.errors import SourceUnavailable
 
 #: how long an answer may wait for a statement that changes the table, seconds
 ANSWER_S = 5.0

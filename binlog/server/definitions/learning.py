@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import time
 
-from binlog.history.facts import Change, Place
-from binlog.history.history import SchemaHistory
-from binlog.schema.definition import SourceName
-from binlog.schema.held import ShownTable
-from binlog.server.definitions.present import PresentReader
-from merge.errors import RetryableError, SourceUnavailable
-from merge.values.position import Position
+from canal_group.binlog.history.facts import Change, Place
+from canal_group.binlog.history.history import SchemaHistory
+from canal_group.binlog.schema.definition import SourceName
+from canal_group.binlog.schema.held import ShownTable
+from canal_group.binlog.server.definitions.present import PresentReader
+from canal_group.merge.errors import RetryableError, SourceUnavailable
+from canal_group.merge.values.position import Position
 
 _log = logging.getLogger(__name__)
 

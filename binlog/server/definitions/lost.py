@@ -5,11 +5,11 @@ What it defined is not known. Its text is not kept: it may be why it was left ou
 
 from __future__ import annotations
 
-from binlog.formats.events import Query
-from binlog.schema.named import Named, named_in
-from binlog.schema.statement import ServerVersion, Statement
-from binlog.statements.logged_statement import statement_of
-from merge.errors import CorruptEvent
+from canal_group.binlog.formats.events import Query
+from canal_group.binlog.schema.named import Named, named_in
+from canal_group.binlog.schema.statement import ServerVersion, Statement
+from canal_group.binlog.statements.logged_statement import statement_of
+from canal_group.merge.errors import CorruptEvent
 
 
 def lost(query: Query | None, version: ServerVersion) -> Statement | None:

@@ -9,29 +9,29 @@ from typing import Any
 
 import pymysql
 
-from binlog.columns.table_lookup import NoLookup
-from binlog.formats.events import Query
-from binlog.grammar.chunk_builder import SEARCH_LIMITS
-from binlog.grammar.decoding import Decoding
-from binlog.grammar.skips import SkipsOf, no_skips
-from binlog.history.facts import Change, Place
-from binlog.schema.catalog import Catalog
-from binlog.schema.statement import ServerVersion
-from binlog.server.binlog_stream import stream_of
-from binlog.server.clock import clock_of
-from binlog.server.definitions.dictionary import ANSWER_S, Dictionary
-from binlog.server.definitions.lost import lost
-from binlog.server.definitions.scope import Scope
-from binlog.server.low_watermarks import CaughtUp
-from binlog.server.source import (
+from canal_group.binlog.columns.table_lookup import NoLookup
+from canal_group.binlog.formats.events import Query
+from canal_group.binlog.grammar.chunk_builder import SEARCH_LIMITS
+from canal_group.binlog.grammar.decoding import Decoding
+from canal_group.binlog.grammar.skips import SkipsOf, no_skips
+from canal_group.binlog.history.facts import Change, Place
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.statement import ServerVersion
+from canal_group.binlog.server.binlog_stream import stream_of
+from canal_group.binlog.server.clock import clock_of
+from canal_group.binlog.server.definitions.dictionary import ANSWER_S, Dictionary
+from canal_group.binlog.server.definitions.lost import lost
+from canal_group.binlog.server.definitions.scope import Scope
+from canal_group.binlog.server.low_watermarks import CaughtUp
+from canal_group.binlog.server.source import (
     ServerFacts,
     SourceAddress,
     connect,
 )
-from binlog.server.starts.stream_start import AfterGtids, FromPlace
-from merge.errors import UnsupportedEvent
-from merge.values.chunk import TableName
-from merge.values.position import Position, file_order
+from canal_group.binlog.server.starts.stream_start import AfterGtids, FromPlace
+from canal_group.merge.errors import UnsupportedEvent
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.position import Position, file_order
 
 #: statements between a place and now that are held, and characters of them
 CHANGES_MAX = 100_000

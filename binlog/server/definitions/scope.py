@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from binlog.formats.events import Query
-from binlog.grammar.tables import Select
-from binlog.history.facts import Change, Place
-from binlog.history.touches import Touches
-from binlog.schema.definition import SourceName
-from binlog.schema.named import NAMES_MAX, Named, named_in
-from binlog.schema.names import folded
-from binlog.schema.statement import BEGINNING_CHARS, ServerVersion, Statement
-from binlog.statements.logged_statement import statement_of
+from canal_group.binlog.formats.events import Query
+from canal_group.binlog.grammar.tables import Select
+from canal_group.binlog.history.facts import Change, Place
+from canal_group.binlog.history.touches import Touches
+from canal_group.binlog.schema.definition import SourceName
+from canal_group.binlog.schema.named import NAMES_MAX, Named, named_in
+from canal_group.binlog.schema.names import folded
+from canal_group.binlog.schema.statement import BEGINNING_CHARS, ServerVersion, Statement
+from canal_group.binlog.statements.logged_statement import statement_of
 
 
 class Scope:

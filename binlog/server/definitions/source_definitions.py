@@ -6,7 +6,8 @@ A stream that begins at a position needs the definitions there. They come from, 
    position was moved over them or lies before its beginning, are read from the binlog first;
 2. the history of the server that the position is of, if another one answers: what was right at the position
    is right on this one too;
-3. the server's present, see `binlog.history.history`. It is read with the first statement or table map
+3. the server's present, see `canal_group.binlog.history.history`. It is read with the first statement or
+table map
    that needs it.
 
 Facts are handed to whoever stores them before the rows that follow them; see `news`.
@@ -18,22 +19,22 @@ import logging
 import threading
 from collections.abc import Callable
 
-from binlog.grammar.skips import SkipsOf, no_skips
-from binlog.grammar.tables import Select
-from binlog.history.facts import Change, Place
-from binlog.history.histories import Histories
-from binlog.history.history import SchemaHistory
-from binlog.schema.definition import SourceName, TableDefinition, UnknownTable
-from binlog.server.definitions.base import Base
-from binlog.server.definitions.definition_lookup import DefinitionLookup
-from binlog.server.definitions.present import PresentReader
-from binlog.server.definitions.scope import Scope
-from binlog.server.source import ServerFacts, SourceAddress
-from merge.errors import PositionPurged, PositionRefused
-from merge.values.chunk import TableName
-from merge.values.history_text import HistoryText
-from merge.values.position import Position, file_order
-from merge.values.resets.reset import begun_anew
+from canal_group.binlog.grammar.skips import SkipsOf, no_skips
+from canal_group.binlog.grammar.tables import Select
+from canal_group.binlog.history.facts import Change, Place
+from canal_group.binlog.history.histories import Histories
+from canal_group.binlog.history.history import SchemaHistory
+from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
+from canal_group.binlog.server.definitions.base import Base
+from canal_group.binlog.server.definitions.definition_lookup import DefinitionLookup
+from canal_group.binlog.server.definitions.present import PresentReader
+from canal_group.binlog.server.definitions.scope import Scope
+from canal_group.binlog.server.source import ServerFacts, SourceAddress
+from canal_group.merge.errors import PositionPurged, PositionRefused
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.history_text import HistoryText
+from canal_group.merge.values.position import Position, file_order
+from canal_group.merge.values.resets.reset import begun_anew
 
 _log = logging.getLogger(__name__)
 

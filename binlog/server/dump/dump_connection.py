@@ -7,13 +7,20 @@ from typing import Any
 
 import pymysql
 
-from binlog.formats.events import CHECKSUM_CRC32, CHECKSUM_NONE
-from binlog.server.dump.dump_request import DumpRequest, session
-from binlog.server.packets import PacketReader
-from binlog.server.preflight.preflight import register
-from binlog.server.semi_sync.source_side import SESSION
-from binlog.server.semi_sync.wake import Wake
-from binlog.server.source import ServerFacts, SourceAddress, connect, query, server_facts, translated
+from canal_group.binlog.formats.events import CHECKSUM_CRC32, CHECKSUM_NONE
+from canal_group.binlog.server.dump.dump_request import DumpRequest, session
+from canal_group.binlog.server.packets import PacketReader
+from canal_group.binlog.server.preflight.preflight import register
+from canal_group.binlog.server.semi_sync.source_side import SESSION
+from canal_group.binlog.server.semi_sync.wake import Wake
+from canal_group.binlog.server.source import (
+    ServerFacts,
+    SourceAddress,
+    connect,
+    query,
+    server_facts,
+    translated,
+)
 
 
 class DumpConnection:

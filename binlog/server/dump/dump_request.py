@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 from pymysql.constants import COMMAND
 
-from binlog.formats.events import MAGIC
-from binlog.formats.gtid_sets import encode_gtid_set
-from merge.errors import SourceUnfit
-from merge.values.gtids.gtid import GtidSet, MariaDbGtidSet, MySqlGtidSet
+from canal_group.binlog.formats.events import MAGIC
+from canal_group.binlog.formats.gtid_sets import encode_gtid_set
+from canal_group.merge.errors import SourceUnfit
+from canal_group.merge.values.gtids.gtid import GtidSet, MariaDbGtidSet, MySqlGtidSet
 
 #: flag: the request's set of GTIDs is used, not its file and offset
 _THROUGH_GTID = 0x04

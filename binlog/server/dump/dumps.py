@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from binlog.server.dump.own_dump import open_dump
-from binlog.server.dump.packet_source import PacketSource
-from binlog.server.dump_server.access import DumpServerAccess
-from binlog.server.dump_server.shared_dump import SharedDump
-from binlog.server.semi_sync.modes import SemiSync
-from binlog.server.semi_sync.replies import NO_REPLIES, NoReplies
-from binlog.server.source import SourceAddress
-from binlog.server.starts.stream_start import FromPlace
-from merge.errors import CanalGroupError
+from canal_group.binlog.server.dump.own_dump import open_dump
+from canal_group.binlog.server.dump.packet_source import PacketSource
+from canal_group.binlog.server.dump_server.access import DumpServerAccess
+from canal_group.binlog.server.dump_server.shared_dump import SharedDump
+from canal_group.binlog.server.semi_sync.modes import SemiSync
+from canal_group.binlog.server.semi_sync.replies import NO_REPLIES, NoReplies
+from canal_group.binlog.server.source import SourceAddress
+from canal_group.binlog.server.starts.stream_start import FromPlace
+from canal_group.merge.errors import CanalGroupError
 
 
 class OwnDumps:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from binlog.dump_window.idle import Idle
-from binlog.formats.event_types import EventType
-from binlog.formats.events import CHECKSUM_NONE
-from binlog.server.dump.dump_connection import DumpConnection
-from binlog.server.dump.packet_source import OverPackets, Reached
-from binlog.server.packets import PacketReader
-from binlog.server.semi_sync.wake import Wake
-from binlog.server.source import SourceAddress, server_error
-from binlog.server.starts.stream_start import FromPlace
-from binlog.steady_clock import steady_us
-from merge.errors import DataError, SourceUnavailable
+from canal_group.binlog.dump_window.idle import Idle
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.binlog.formats.events import CHECKSUM_NONE
+from canal_group.binlog.server.dump.dump_connection import DumpConnection
+from canal_group.binlog.server.dump.packet_source import OverPackets, Reached
+from canal_group.binlog.server.packets import PacketReader
+from canal_group.binlog.server.semi_sync.wake import Wake
+from canal_group.binlog.server.source import SourceAddress, server_error
+from canal_group.binlog.server.starts.stream_start import FromPlace
+from canal_group.binlog.steady_clock import steady_us
+from canal_group.merge.errors import DataError, SourceUnavailable
 
 _OK, _EOF = 0x00, 0xFE
 _HEARTBEATS = (EventType.HEARTBEAT, EventType.HEARTBEAT_V2)

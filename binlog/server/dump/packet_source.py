@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from binlog.native.receive_buffer import ReceiveBuffer
-from binlog.server.packets import PacketReader
-from merge.values.position import Position
+from canal_group.binlog.native.receive_buffer import ReceiveBuffer
+from canal_group.binlog.server.packets import PacketReader
+from canal_group.merge.values.position import Position
 
 
 class Reached(Protocol):

@@ -17,11 +17,11 @@ import subprocess
 import sys
 import time
 
-from binlog.dump_window.attempts import Attempts
-from binlog.server.dump_server.attachment import Attachment, NotAttached
-from binlog.server.dump_server.wire import address_fields, socket_name
-from binlog.server.source import SourceAddress
-from merge.values.position import Position
+from canal_group.binlog.dump_window.attempts import Attempts
+from canal_group.binlog.server.dump_server.attachment import Attachment, NotAttached
+from canal_group.binlog.server.dump_server.wire import address_fields, socket_name
+from canal_group.binlog.server.source import SourceAddress
+from canal_group.merge.values.position import Position
 
 _log = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class DumpServerAccess:
                 # The process detaches itself: it serves other readers when this one has ended.
                 subprocess.run(  # noqa: S603 - our own interpreter and module
                     # -P: what lies in the working folder is no module of ours.
-                    [sys.executable, "-P", "-m", "binlog.dump_server", str(listener.fileno())],
+                    [sys.executable, "-P", "-m", "canal_group.binlog.dump_server", str(listener.fileno())],
                     input=json.dumps(order).encode(),
                     stdout=subprocess.DEVNULL,
                     env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},

@@ -7,10 +7,10 @@ import json
 import socket
 import time
 
-from binlog.server.dump_server.wire import ANSWER, own_user, packets_of
-from binlog.server.packets import PacketReader
-from merge.errors import SourceUnavailable
-from merge.values.position import Position
+from canal_group.binlog.server.dump_server.wire import ANSWER, own_user, packets_of
+from canal_group.binlog.server.packets import PacketReader
+from canal_group.merge.errors import SourceUnavailable
+from canal_group.merge.values.position import Position
 
 
 class NotAttached(Exception):  # noqa: N818  it is no error: the reader reads the source by itself

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from binlog.formats.events import CHECKSUM_NONE
-from binlog.server.clock import STALE_US
-from binlog.server.dump.packet_source import OverPackets, Reached
-from binlog.server.dump_server.attachment import Attachment
-from binlog.server.dump_server.wire import idle_moment_us, is_notice
-from binlog.steady_clock import steady_us
-from merge.errors import SourceUnavailable
+from canal_group.binlog.formats.events import CHECKSUM_NONE
+from canal_group.binlog.server.clock import STALE_US
+from canal_group.binlog.server.dump.packet_source import OverPackets, Reached
+from canal_group.binlog.server.dump_server.attachment import Attachment
+from canal_group.binlog.server.dump_server.wire import idle_moment_us, is_notice
+from canal_group.binlog.steady_clock import steady_us
+from canal_group.merge.errors import SourceUnavailable
 
 _OK = 0x00
 
@@ -18,7 +18,8 @@ _OK = 0x00
 class SharedDump(OverPackets):
     """The packets of an attachment, which is closed with it.
 
-    Only the dump server knows when the source was idle: it says so in notices, see `binlog.dump_window.idle`.
+    Only the dump server knows when the source was idle: it says so in notices, see
+    `canal_group.binlog.dump_window.idle`.
 
     Args:
         shard: for errors.

@@ -23,7 +23,7 @@ import struct
 from dataclasses import asdict
 from typing import Any
 
-from binlog.server.source import SourceAddress
+from canal_group.binlog.server.source import SourceAddress
 
 NOTICE, ANSWER, ERROR = 0x01, 0x02, 0xFF
 #: the longest request, bytes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from binlog.schema.clauses.tokens import Kind, UnreadableError
-from binlog.schema.clauses.words import Words
-from binlog.schema.statement import ServerVersion, Statement
+from canal_group.binlog.schema.clauses.tokens import Kind, UnreadableError
+from canal_group.binlog.schema.clauses.words import Words
+from canal_group.binlog.schema.statement import ServerVersion, Statement
 
 _EVERYWHERE = ("*", ".", "*")
 

@@ -13,14 +13,21 @@ from typing import Any
 import pymysql
 from pymysql.constants import COMMAND
 
-from binlog.schema.statement import ServerVersion
-from binlog.server.definitions.dictionary import Dictionary
-from binlog.server.preflight.grants import Grant, read_grant
-from binlog.server.preflight.session_formats import formats_found
-from binlog.server.replication import times_found
-from binlog.server.semi_sync.source_side import found_at
-from binlog.server.source import ServerFacts, SourceAddress, connect, query, query_one, server_facts
-from merge.errors import SourceUnfit
+from canal_group.binlog.schema.statement import ServerVersion
+from canal_group.binlog.server.definitions.dictionary import Dictionary
+from canal_group.binlog.server.preflight.grants import Grant, read_grant
+from canal_group.binlog.server.preflight.session_formats import formats_found
+from canal_group.binlog.server.replication import times_found
+from canal_group.binlog.server.semi_sync.source_side import found_at
+from canal_group.binlog.server.source import (
+    ServerFacts,
+    SourceAddress,
+    connect,
+    query,
+    query_one,
+    server_facts,
+)
+from canal_group.merge.errors import SourceUnfit
 
 _MARIADB_MONITOR_SINCE = (10, 5)
 #: privileges that show the definition of a table

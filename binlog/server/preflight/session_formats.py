@@ -11,9 +11,9 @@ from typing import Any
 
 import pymysql
 
-from binlog.server.row import Row
-from binlog.server.source import ServerFacts, SourceAddress, query, query_one
-from merge.errors import SourceUnfit
+from canal_group.binlog.server.row import Row
+from canal_group.binlog.server.source import ServerFacts, SourceAddress, query, query_one
+from canal_group.merge.errors import SourceUnfit
 
 _SHOWN = 3
 _FORMATS = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from binlog.server.dump.own_dump import OwnDump
-from binlog.server.semi_sync.replies import NO_REPLIES, NoReplies, Replies, Ring, unfreed
-from binlog.server.semi_sync.wake import Wake
-from binlog.server.source import SourceAddress
-from binlog.server.starts.stream_start import FromPlace
-from merge.values.position import Position
+from canal_group.binlog.server.dump.own_dump import OwnDump
+from canal_group.binlog.server.semi_sync.replies import NO_REPLIES, NoReplies, Replies, Ring, unfreed
+from canal_group.binlog.server.semi_sync.wake import Wake
+from canal_group.binlog.server.source import SourceAddress
+from canal_group.binlog.server.starts.stream_start import FromPlace
+from canal_group.merge.values.position import Position
 
 
 class SemiSync:

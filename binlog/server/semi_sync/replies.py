@@ -22,8 +22,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from binlog.server.packets import PacketReader
-from merge.values.position import Position
+from canal_group.binlog.server.packets import PacketReader
+from canal_group.merge.values.position import Position
 
 #: first byte of a reply
 _MARK = 0xEF

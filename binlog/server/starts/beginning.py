@@ -1,4 +1,4 @@
-"""Beginning: the position that a start means on a server now; see `merge.values.start`."""
+"""Beginning: the position that a start means on a server now; see `canal_group.merge.values.start`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any, assert_never
 
 import pymysql
 
-from binlog.server.source import ServerFacts, SourceAddress
-from binlog.server.starts.scan import Scan
-from binlog.server.starts.start import earliest_position, latest_position
-from merge.errors import SourceUnfit
-from merge.values.gtids.gtid import MariaDbGtidSet
-from merge.values.position import ANY_SERVER, Position
-from merge.values.start import After, At, Holding, InFile, ShardStart
+from canal_group.binlog.server.source import ServerFacts, SourceAddress
+from canal_group.binlog.server.starts.scan import Scan
+from canal_group.binlog.server.starts.start import earliest_position, latest_position
+from canal_group.merge.errors import SourceUnfit
+from canal_group.merge.values.gtids.gtid import MariaDbGtidSet
+from canal_group.merge.values.position import ANY_SERVER, Position
+from canal_group.merge.values.start import After, At, Holding, InFile, ShardStart
 
 
 def beginning(

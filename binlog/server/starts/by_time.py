@@ -12,15 +12,15 @@ from typing import Any
 
 import pymysql
 
-from binlog.formats.events import MAGIC
-from binlog.server.source import ServerFacts, SourceAddress
-from binlog.server.starts.anchor import AnchorSearch, Logged
-from binlog.server.starts.scan import Scan, until
-from binlog.server.starts.start import earliest_position, latest_position
-from merge.errors import PositionPurged, SourceUnavailable
-from merge.values.chunk import Chunk
-from merge.values.header import Flag, origin_of
-from merge.values.position import Position
+from canal_group.binlog.formats.events import MAGIC
+from canal_group.binlog.server.source import ServerFacts, SourceAddress
+from canal_group.binlog.server.starts.anchor import AnchorSearch, Logged
+from canal_group.binlog.server.starts.scan import Scan, until
+from canal_group.binlog.server.starts.start import earliest_position, latest_position
+from canal_group.merge.errors import PositionPurged, SourceUnavailable
+from canal_group.merge.values.chunk import Chunk
+from canal_group.merge.values.header import Flag, origin_of
+from canal_group.merge.values.position import Position
 
 _SECOND_US = 1_000_000
 

@@ -31,16 +31,16 @@ from typing import NoReturn, Protocol
 
 import numpy as np
 
-from binlog.formats.events import MAGIC
-from binlog.server.dump.dump_request import OFFSET_MAX
-from binlog.server.source import ServerFacts, SourceAddress
-from binlog.server.starts.logged import Logged
-from binlog.server.starts.start import both_sets
-from merge.errors import DataError, PositionRefused, SourceUnfit
-from merge.values.gtids.gtid import GtidSet, MariaDbGtidSet, parse_gtid_set
-from merge.values.position import Position
-from merge.values.resets.last_transaction import LastTransaction
-from merge.values.resets.reset import Absence, absence, created_again
+from canal_group.binlog.formats.events import MAGIC
+from canal_group.binlog.server.dump.dump_request import OFFSET_MAX
+from canal_group.binlog.server.source import ServerFacts, SourceAddress
+from canal_group.binlog.server.starts.logged import Logged
+from canal_group.binlog.server.starts.start import both_sets
+from canal_group.merge.errors import DataError, PositionRefused, SourceUnfit
+from canal_group.merge.values.gtids.gtid import GtidSet, MariaDbGtidSet, parse_gtid_set
+from canal_group.merge.values.position import Position
+from canal_group.merge.values.resets.last_transaction import LastTransaction
+from canal_group.merge.values.resets.reset import Absence, absence, created_again
 
 _log = logging.getLogger(__name__)
 

@@ -8,15 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Self
 
-from binlog.formats.event_types import EventType
-from binlog.formats.events import CHECKSUM_CRC32, CHECKSUM_SIZE, HEADER_SIZE, parse_header, parse_rotate
-from binlog.formats.format_description import parse_format_description
-from binlog.formats.gtid_events import parse_start
-from binlog.server.dump.dump_connection import DumpConnection
-from binlog.server.dump.dump_request import dump_from
-from binlog.server.source import SourceAddress, server_error
-from merge.errors import SourceUnavailable
-from merge.values.header import gtid_text
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.binlog.formats.events import (
+    CHECKSUM_CRC32,
+    CHECKSUM_SIZE,
+    HEADER_SIZE,
+    parse_header,
+    parse_rotate,
+)
+from canal_group.binlog.formats.format_description import parse_format_description
+from canal_group.binlog.formats.gtid_events import parse_start
+from canal_group.binlog.server.dump.dump_connection import DumpConnection
+from canal_group.binlog.server.dump.dump_request import dump_from
+from canal_group.binlog.server.source import SourceAddress, server_error
+from canal_group.merge.errors import SourceUnavailable
+from canal_group.merge.values.header import gtid_text
 
 _OK, _ERROR = 0x00, 0xFF
 _SECOND_US = 1_000_000

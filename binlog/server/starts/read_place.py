@@ -6,19 +6,19 @@ import logging
 import time
 from dataclasses import dataclass, replace
 
-from binlog.server.binlog_stream import BinlogStream
-from binlog.server.hosts import SourceHosts
-from binlog.server.listener import position_after
-from binlog.server.source import ServerFacts, SourceAddress
-from binlog.server.starts.beginning import beginning
-from binlog.server.starts.by_time import continued_by_time
-from binlog.server.starts.server_log import ServerLog
-from binlog.server.starts.start import StartBy, goes_by_gtid, goes_by_time
-from binlog.server.starts.stream_start import AfterGtids, FromPlace, StartAt
-from merge.errors import DataError, ShardUnavailable, SourceUnavailable
-from merge.values.chunk import Chunk
-from merge.values.position import Position
-from merge.values.start import parse_shard_start
+from canal_group.binlog.server.binlog_stream import BinlogStream
+from canal_group.binlog.server.hosts import SourceHosts
+from canal_group.binlog.server.listener import position_after
+from canal_group.binlog.server.source import ServerFacts, SourceAddress
+from canal_group.binlog.server.starts.beginning import beginning
+from canal_group.binlog.server.starts.by_time import continued_by_time
+from canal_group.binlog.server.starts.server_log import ServerLog
+from canal_group.binlog.server.starts.start import StartBy, goes_by_gtid, goes_by_time
+from canal_group.binlog.server.starts.stream_start import AfterGtids, FromPlace, StartAt
+from canal_group.merge.errors import DataError, ShardUnavailable, SourceUnavailable
+from canal_group.merge.values.chunk import Chunk
+from canal_group.merge.values.position import Position
+from canal_group.merge.values.start import parse_shard_start
 
 _log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pymysql
 
-from binlog.server.source import ServerFacts, SourceAddress
-from binlog.server.starts.start import earliest_position, latest_position
-from merge.errors import DataError, Detail, PositionPurged, SourceUnavailable
-from merge.values.position import Position
+from canal_group.binlog.server.source import ServerFacts, SourceAddress
+from canal_group.binlog.server.starts.start import earliest_position, latest_position
+from canal_group.merge.errors import DataError, Detail, PositionPurged, SourceUnavailable
+from canal_group.merge.values.position import Position
 
 
 def with_remaining(

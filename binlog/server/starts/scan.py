@@ -21,20 +21,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from binlog.formats.events import MAGIC
-from binlog.grammar.chunk_builder import SEARCH_LIMITS
-from binlog.grammar.decoding import Decoding
-from binlog.server.binlog_stream import BinlogStream, stream_of
-from binlog.server.clock import clock_of
-from binlog.server.low_watermarks import CaughtUp
-from binlog.server.starts.server_log import ServerLog
-from binlog.server.starts.start import binlog_files, gtids_at, latest_position
-from binlog.server.starts.stream_start import FromPlace
-from merge.errors import DataError, PositionPurged
-from merge.values.chunk import Chunk
-from merge.values.header import Flag
-from merge.values.position import Position, file_order
-from merge.values.progress import gtids_after
+from canal_group.binlog.formats.events import MAGIC
+from canal_group.binlog.grammar.chunk_builder import SEARCH_LIMITS
+from canal_group.binlog.grammar.decoding import Decoding
+from canal_group.binlog.server.binlog_stream import BinlogStream, stream_of
+from canal_group.binlog.server.clock import clock_of
+from canal_group.binlog.server.low_watermarks import CaughtUp
+from canal_group.binlog.server.starts.server_log import ServerLog
+from canal_group.binlog.server.starts.start import binlog_files, gtids_at, latest_position
+from canal_group.binlog.server.starts.stream_start import FromPlace
+from canal_group.merge.errors import DataError, PositionPurged
+from canal_group.merge.values.chunk import Chunk
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.position import Position, file_order
+from canal_group.merge.values.progress import gtids_after
 
 _SECOND_US = 1_000_000
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pymysql
 
-from binlog.formats.events import MAGIC
-from binlog.server.source import ServerFacts, SourceAddress, query
-from binlog.server.starts.logged import LoggedTransactions
-from binlog.server.starts.start import binlog_sizes, executed_gtids, gtids_at
-from merge.values.gtids.gtid import NO_GTIDS, GtidSet, parse_gtid_set
+from canal_group.binlog.formats.events import MAGIC
+from canal_group.binlog.server.source import ServerFacts, SourceAddress, query
+from canal_group.binlog.server.starts.logged import LoggedTransactions
+from canal_group.binlog.server.starts.start import binlog_sizes, executed_gtids, gtids_at
+from canal_group.merge.values.gtids.gtid import NO_GTIDS, GtidSet, parse_gtid_set
 
 #: PREVIOUS_GTIDS is among the first events of a file
 _HEAD_EVENTS = 4

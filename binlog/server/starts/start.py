@@ -21,13 +21,33 @@ from typing import Any, Literal, TypeAlias
 
 import pymysql
 
-from binlog.formats.events import MAGIC
-from binlog.server.dump.dump_request import require_readable
-from binlog.server.source import ServerFacts, SourceAddress, connect, query, query_one, server_facts
-from merge.errors import DataError, Detail, PositionPurged, PositionRefused, SourceUnavailable, SourceUnfit
-from merge.values.gtids.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet, parse_gtid_set
-from merge.values.position import Position
-from merge.values.resets.reset import Absence, absence
+from canal_group.binlog.formats.events import MAGIC
+from canal_group.binlog.server.dump.dump_request import require_readable
+from canal_group.binlog.server.source import (
+    ServerFacts,
+    SourceAddress,
+    connect,
+    query,
+    query_one,
+    server_facts,
+)
+from canal_group.merge.errors import (
+    DataError,
+    Detail,
+    PositionPurged,
+    PositionRefused,
+    SourceUnavailable,
+    SourceUnfit,
+)
+from canal_group.merge.values.gtids.gtid import (
+    NO_GTIDS,
+    GtidSet,
+    MariaDbGtidSet,
+    MySqlGtidSet,
+    parse_gtid_set,
+)
+from canal_group.merge.values.position import Position
+from canal_group.merge.values.resets.reset import Absence, absence
 
 StartBy: TypeAlias = Literal["auto", "gtid", "file", "time"]
 

@@ -16,14 +16,14 @@ from typing import Any, TypeAlias
 
 import pymysql
 
-from binlog.formats.events import MAGIC, parse_header
-from binlog.server.dump.dump_request import OFFSET_MAX, DumpRequest, dump_after, dump_from
-from binlog.server.dump.packet_source import Reached
-from binlog.server.source import ServerFacts, SourceAddress
-from binlog.server.starts.identity import Identity
-from binlog.server.starts.remaining import with_remaining
-from binlog.server.starts.server_log import ServerLog
-from binlog.server.starts.start import (
+from canal_group.binlog.formats.events import MAGIC, parse_header
+from canal_group.binlog.server.dump.dump_request import OFFSET_MAX, DumpRequest, dump_after, dump_from
+from canal_group.binlog.server.dump.packet_source import Reached
+from canal_group.binlog.server.source import ServerFacts, SourceAddress
+from canal_group.binlog.server.starts.identity import Identity
+from canal_group.binlog.server.starts.remaining import with_remaining
+from canal_group.binlog.server.starts.server_log import ServerLog
+from canal_group.binlog.server.starts.start import (
     PURGED_HINT,
     explained_by_gtid,
     oldest_file,
@@ -31,9 +31,9 @@ from binlog.server.starts.start import (
     require_contained,
     require_not_reset,
 )
-from merge.errors import DataError, Detail, PositionPurged, PositionRefused, SourceUnavailable
-from merge.values.position import Position
-from merge.values.resets.reset import tells_reset
+from canal_group.merge.errors import DataError, Detail, PositionPurged, PositionRefused, SourceUnavailable
+from canal_group.merge.values.position import Position
+from canal_group.merge.values.resets.reset import tells_reset
 
 _WRAP = 1 << 32
 
@@ -73,7 +73,7 @@ class FromPlace:
         """Return if the server that answers has what was read before, as far as no file decides that.
 
         Raises:
-            SourceUnavailable, SourceUnfit: see `binlog.server.starts.start.require_contained`.
+            SourceUnavailable, SourceUnfit: see `canal_group.binlog.server.starts.start.require_contained`.
         """
 
     def request(self, server_id: int) -> DumpRequest:

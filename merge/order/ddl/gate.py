@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from merge.instructions import SaveDdl
-from merge.order.ddl.policy import DdlPolicy, Origin, withhold
-from merge.order.ddl.rounds import Shards
-from merge.values.ddl_mark import DdlMark
-from merge.values.header import Flag, HeaderRun, Headers, no_headers
-from merge.values.position import Position
+from canal_group.merge.instructions import SaveDdl
+from canal_group.merge.order.ddl.policy import DdlPolicy, Origin, withhold
+from canal_group.merge.order.ddl.rounds import Shards
+from canal_group.merge.values.ddl_mark import DdlMark
+from canal_group.merge.values.header import Flag, HeaderRun, Headers, no_headers
+from canal_group.merge.values.position import Position
 
 #: what returns the shards' positions before headers, and after them
 Places = Callable[[Headers], tuple[Callable[[str], Position], Callable[[str], Position]]]

@@ -26,14 +26,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from merge.errors import ConfigError, UsageError
-from merge.order.ddl.rounds import DdlRounds, Shards
-from merge.order.ddl.rule import DdlRule
-from merge.values.ddl_mark import ERASE, DdlMark
-from merge.values.header import Flag, Headers, gtid_text
-from merge.values.offset_range import up_to
-from merge.values.position import Position
-from merge.values.resets.reset import begun_anew
+from canal_group.merge.errors import ConfigError, UsageError
+from canal_group.merge.order.ddl.rounds import DdlRounds, Shards
+from canal_group.merge.order.ddl.rule import DdlRule
+from canal_group.merge.values.ddl_mark import ERASE, DdlMark
+from canal_group.merge.values.header import Flag, Headers, gtid_text
+from canal_group.merge.values.offset_range import up_to
+from canal_group.merge.values.position import Position
+from canal_group.merge.values.resets.reset import begun_anew
 
 #: delivered statements that are kept, over all shards
 DELIVERED_MAX = 8_192

@@ -29,8 +29,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from merge.order.ddl.rule import DdlRule
-from merge.values.ddl_mark import CREATE, ERASE, RENAME, DdlMark
+from canal_group.merge.order.ddl.rule import DdlRule
+from canal_group.merge.values.ddl_mark import CREATE, ERASE, RENAME, DdlMark
 
 #: sources that are counted, over all statements
 SOURCES_MAX = 65_536

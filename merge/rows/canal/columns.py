@@ -12,16 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from merge.rows.assemble import images
-from merge.rows.canal.jdbc import jdbc_type, plain_type
-from merge.rows.canal.wire import number, text
-from merge.rows.native.canal import Rows
-from merge.rows.text import values_of
-from merge.values.chunk import PRIMARY_KEY, mysql_type_of
-from merge.values.rows.absent import absent_in
+from canal_group.merge.rows.assemble import images
+from canal_group.merge.rows.canal.jdbc import jdbc_type, plain_type
+from canal_group.merge.rows.canal.wire import number, text
+from canal_group.merge.rows.native.canal import Rows
+from canal_group.merge.rows.text import values_of
+from canal_group.merge.values.chunk import PRIMARY_KEY, mysql_type_of
+from canal_group.merge.values.rows.absent import absent_in
 
 if TYPE_CHECKING:
-    from merge.rows.native.canal import Column
+    from canal_group.merge.rows.native.canal import Column
 
 _Bytes: TypeAlias = NDArray[np.uint8]
 
@@ -35,7 +35,7 @@ def encoded_rows(rows: pa.Table) -> Rows:
     """Return the row changes of one table in one schema version as rows of canal's RowChange.
 
     Args:
-        rows: (n,) see `merge.rows.assemble.ShardTable`.
+        rows: (n,) see `canal_group.merge.rows.assemble.ShardTable`.
     """
     ops = rows.column("_op").to_numpy()
     return Rows(_columns(rows, "before"), _columns(rows, "after"), ops)
@@ -56,7 +56,7 @@ def _columns(rows: pa.Table, side: str) -> Iterator[Column]:
 
 
 class _Constant(NamedTuple):
-    """The bytes of a column that all rows share; see `merge.rows.native.canal.Column`."""
+    """The bytes of a column that all rows share; see `canal_group.merge.rows.native.canal.Column`."""
 
     head: bytes
     wide_head: bytes

@@ -7,7 +7,7 @@ statement, or the end of a transaction. `canal_group.canal_protocol` has the mes
   rows events are unknown here. An entry has at most `ENTRY_BYTES_MAX`, or one row.
 - A transaction of which no row is selected has no entry, unless it is huge: its begin and its end may lie in
   other batches than its rows. A DDL statement stands alone, without begin and end. Statements that canal's
-  parser drops are left out (`merge.rows.canal.parsed`).
+  parser drops are left out (`canal_group.merge.rows.canal.parsed`).
 - File and offset of an entry's header are those at which the transaction begins, for its end those at which
   the next event begins; the length is that of the whole transaction. The prop `shard` names the shard, `row`
   the ordinal of the first row change in its transaction: with file and offset they tell row changes apart.
@@ -23,13 +23,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from merge.rows.assemble import BatchRows, RowNumbers, Runs, gtids
-from merge.rows.canal.columns import encoded_rows
-from merge.rows.canal.parsed import is_parsed
-from merge.rows.canal.wire import number, text
-from merge.rows.native.canal import Rows, encode
-from merge.values.chunk import TableName
-from merge.values.header import Flag, Headers, origin_of
+from canal_group.merge.rows.assemble import BatchRows, RowNumbers, Runs, gtids
+from canal_group.merge.rows.canal.columns import encoded_rows
+from canal_group.merge.rows.canal.parsed import is_parsed
+from canal_group.merge.rows.canal.wire import number, text
+from canal_group.merge.rows.native.canal import Rows, encode
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.header import Flag, Headers, origin_of
 
 Int64s: TypeAlias = NDArray[np.int64]
 _Bytes: TypeAlias = NDArray[np.uint8]

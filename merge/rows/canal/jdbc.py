@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from merge.values.types.kinds import Jdbc
-from merge.values.types.table import row_of
+from canal_group.merge.values.types.kinds import Jdbc
+from canal_group.merge.values.types.table import row_of
 
 #: a column without a type of MySQL's, such as one that a filter computes
 _OF_ARROW: Final = (

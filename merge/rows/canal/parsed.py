@@ -12,14 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merge.values.skips.skip_mark import BEGIN
+from canal_group.merge.values.skips.skip_mark import BEGIN
 
 
 def is_parsed(changes: pa.Table) -> Any:
     """Return which of n changes canal delivers: row changes, and the statements that its parser knows.
 
     Args:
-        changes: (n,) with `tables` and `sql` as in `merge.rows.envelope.ENVELOPE`.
+        changes: (n,) with `tables` and `sql` as in `canal_group.merge.rows.envelope.ENVELOPE`.
 
     Returns:
         (n,) bool.

@@ -1,6 +1,7 @@
 """Fields of a protobuf message, for bytes that are written once and repeated for many rows.
 
-A message of rows is written by `merge.rows.native.canal`; clients read it with the protobuf library.
+A message of rows is written by `canal_group.merge.rows.native.canal`; clients read it with the protobuf
+library.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merge.values.types.kinds import Storage
+from canal_group.merge.values.types.kinds import Storage
 
 #: digits of a DECIMAL, and those after the point
 _DIGITS_MAX: Final = 65

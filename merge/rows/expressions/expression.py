@@ -5,8 +5,9 @@ collation of the column; an expression that depends on a session's settings or o
 refused, by types, before any row is read. Whole numbers are BIGINT, UNSIGNED where one side is; a result that
 does not fit is an error, as at the server. A condition that is NULL is not fulfilled.
 
-`conf.filters.expression_text` makes expressions from text; this module holds their form and meaning,
-`merge.rows.expressions.arithmetic` that of numbers, and `merge.rows.expressions.moment_texts` that of dates.
+`canal_group.conf.filters.expression_text` makes expressions from text; this module holds their form and
+meaning, `canal_group.merge.rows.expressions.arithmetic` that of numbers, and
+`canal_group.merge.rows.expressions.moment_texts` that of dates.
 """
 
 from __future__ import annotations
@@ -21,12 +22,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merge.rows.expressions.arithmetic import ARITHMETIC, as_alike, is_number, number_of, plain_number
-from merge.rows.expressions.moment_texts import moment_of, moment_texts, time_of
-from merge.rows.text import text
-from merge.values.rows.moments import has_odd, is_moment, kept_of, keys_of, nulls_of
-from merge.values.types.kinds import Storage
-from merge.values.types.table import row_of
+from canal_group.merge.rows.expressions.arithmetic import (
+    ARITHMETIC,
+    as_alike,
+    is_number,
+    number_of,
+    plain_number,
+)
+from canal_group.merge.rows.expressions.moment_texts import moment_of, moment_texts, time_of
+from canal_group.merge.rows.text import text
+from canal_group.merge.values.rows.moments import has_odd, is_moment, kept_of, keys_of, nulls_of
+from canal_group.merge.values.types.kinds import Storage
+from canal_group.merge.values.types.table import row_of
 
 #: operators that compare two values
 _COMPARING = frozenset({"=", "<>", "<", "<=", ">", ">=", "<=>", "in", "between"})

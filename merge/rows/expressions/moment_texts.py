@@ -1,4 +1,4 @@
-"""Dates and times as text, with dates that no calendar has, see `merge.values.rows.moments`."""
+"""Dates and times as text, with dates that no calendar has, see `canal_group.merge.values.rows.moments`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merge.rows.text import text
-from merge.values.rows.moments import keys_of, odd_of
+from canal_group.merge.rows.text import text
+from canal_group.merge.values.rows.moments import keys_of, odd_of
 
 _DAY_US: Final = 86_400_000_000
 _TEXT: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?")

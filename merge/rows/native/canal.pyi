@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from merge.rows.native.text import Values
+from canal_group.merge.rows.native.text import Values
 
 _Bytes: TypeAlias = NDArray[np.uint8]
 #: what stands in front of a column's value in each row; the same for a value that needs the wider type; what
@@ -49,8 +49,8 @@ def encode(
     """Return entries one after the other in a block, (e + 1,) where each begins, and where the last one ends.
 
     Args:
-        entries: (e,) `merge.rows.canal.entries.ENTRY`.
-        transactions: (t,) `merge.rows.canal.entries.TRANSACTION`.
+        entries: (e,) `canal_group.merge.rows.canal.entries.ENTRY`.
+        transactions: (t,) `canal_group.merge.rows.canal.entries.TRANSACTION`.
         names: of the binlog files, by index.
         shards: names of the shards, by index.
         gtid_ends: (t + 1,) offsets of the transactions' GTIDs.

@@ -13,7 +13,7 @@ from libc.string cimport memcpy
 
 import numpy as np
 
-from merge.rows.native.text cimport Column, Values, are_alike, is_above, is_null, is_same, write_text
+from canal_group.merge.rows.native.text cimport Column, Values, are_alike, is_above, is_null, is_same, write_text
 
 cdef enum:
     #: most bytes of a number, with its tag

@@ -1,7 +1,7 @@
 """Runs of rows: found in the rows that shards hand out, and copied to their order.
 
 `runs.pyi` describes its interface. A column's memory comes as the addresses of its chunks; which of them a run
-is in, and that it ends in it, the caller has to know (see `merge.rows.ranges`).
+is in, and that it ends in it, the caller has to know (see `canal_group.merge.rows.ranges`).
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

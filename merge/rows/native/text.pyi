@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 class Values:
-    """The values of a column, which are printed as `merge.rows.text` says.
+    """The values of a column, which are printed as `canal_group.merge.rows.text` says.
 
     Args:
         kind: int8 to int64, uint8 to uint64, float, double, decimal (of 128 bits), wide_decimal (of 256),

@@ -10,8 +10,8 @@ from libc.string cimport memcmp, memcpy
 
 import numpy as np
 
-from merge.values.native.digits cimport TENS, write_digits, write_padded, write_pair
-from merge.values.native.doubles cimport DOUBLE_CHARS, write_double, write_float
+from canal_group.merge.values.native.digits cimport TENS, write_digits, write_padded, write_pair
+from canal_group.merge.values.native.doubles cimport DOUBLE_CHARS, write_double, write_float
 
 cdef extern from *:
     """

@@ -24,8 +24,8 @@ from typing import NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from merge.errors import UsageError
-from merge.values.gtids.intervals import Interval, among, common, covers, interval_text, joined
+from canal_group.merge.errors import UsageError
+from canal_group.merge.values.gtids.intervals import Interval, among, common, covers, interval_text, joined
 
 Numbers: TypeAlias = NDArray[np.int64] | Sequence[int]
 #: (uuid, tag), both lower case; the tag may be empty

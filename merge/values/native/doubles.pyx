@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from merge.values.native.digits cimport TENS, write_digits, write_padded
+from canal_group.merge.values.native.digits cimport TENS, write_digits, write_padded
 
 cdef extern from *:
     ctypedef unsigned long long uint128_t "unsigned __int128"

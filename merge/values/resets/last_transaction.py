@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from merge.values.header import gtid_text
+from canal_group.merge.values.header import gtid_text
 
 
 @dataclass(frozen=True, slots=True)

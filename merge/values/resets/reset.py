@@ -2,7 +2,7 @@
 
 After RESET, on a server that was restored from a copy, or on another one under an old id, files have names
 again that were used. What is not known of a file proves nothing. The server is asked whether it lacks GTIDs
-that were read, see `binlog.server.starts.start.require_not_reset`.
+that were read, see `canal_group.binlog.server.starts.start.require_not_reset`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import datetime as dt
 from enum import Enum, auto
 
-from merge.errors import CanalGroupError, DataError
-from merge.values.position import file_order
+from canal_group.merge.errors import CanalGroupError, DataError
+from canal_group.merge.values.position import file_order
 
 
 class Absence(Enum):

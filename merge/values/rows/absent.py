@@ -10,7 +10,7 @@ value. What absent means:
     an INSERT          the statement gave no value: it has its default
 
 A VIRTUAL column says nothing by being absent: MariaDB does not log it with MINIMAL, whatever becomes of it.
-`merge.values.chunk` says how it is stored.
+`canal_group.merge.values.chunk` says how it is stored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from merge.values.chunk import ABSENT
+from canal_group.merge.values.chunk import ABSENT
 
 #: (rows, columns) whether a row's image does not say the column; None: it says all of them, in every row
 Absent: TypeAlias = NDArray[np.bool_] | None
@@ -34,7 +34,7 @@ def absent_in(rows: Any, image: str) -> Absent:
     """Return what the images `before` or `after` of n row changes do not say.
 
     Args:
-        rows: (n,) RecordBatch or Table, see `merge.values.chunk`.
+        rows: (n,) RecordBatch or Table, see `canal_group.merge.values.chunk`.
         image: which of them.
     """
     name = ABSENT[image]

@@ -11,7 +11,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from merge.values.skips.skipped_event import Unit
+from canal_group.merge.values.skips.skipped_event import Unit
 
 #: how the text of a mark begins, and of no other statement
 BEGIN: Final = "DO 0 /* canal-group left out "

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from merge.errors import UsageError
-from merge.values.position import file_order, whole
-from merge.values.resets.reset import created_again
+from canal_group.merge.errors import UsageError
+from canal_group.merge.values.position import file_order, whole
+from canal_group.merge.values.resets.reset import created_again
 
 
 class Unit(StrEnum):

@@ -6,7 +6,7 @@ from enum import IntEnum, StrEnum, auto
 
 
 class Storage(StrEnum):
-    """How values are stored in rows; a module of `binlog.columns.types` reads each."""
+    """How values are stored in rows; a module of `canal_group.binlog.columns.types` reads each."""
 
     INTEGER = auto()
     REAL = auto()
@@ -31,7 +31,7 @@ class Storage(StrEnum):
 
 
 class Spelling(StrEnum):
-    """What follows a type's name in a statement; `binlog.schema.clauses.types` reads it."""
+    """What follows a type's name in a statement; `canal_group.binlog.schema.clauses.types` reads it."""
 
     #: nothing
     BARE = auto()

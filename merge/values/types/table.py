@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from merge.values.types.kinds import Jdbc, Spelling, Storage, Vendor
+from canal_group.merge.values.types.kinds import Jdbc, Spelling, Storage, Vendor
 
 
 class ColumnType(IntEnum):

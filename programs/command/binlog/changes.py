@@ -1,7 +1,7 @@
 """Binlog changes: the changes of each transaction of a chunk, in order, as text to be printed.
 
-Values are canal's text (`merge.rows.text`). Strings of unknown charset are printed as UTF-8 if they are
-valid, otherwise as ISO-8859-1.
+Values are canal's text (`canal_group.merge.rows.text`). Strings of unknown charset are printed as UTF-8 if
+they are valid, otherwise as ISO-8859-1.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merge.rows.text import text
-from merge.values.chunk import Chunk, Op, StatementKind, TableName, mysql_type_of
-from merge.values.rows.absent import absent_in
+from canal_group.merge.rows.text import text
+from canal_group.merge.values.chunk import Chunk, Op, StatementKind, TableName, mysql_type_of
+from canal_group.merge.values.rows.absent import absent_in
 
 #: the operation of a statement that is not DDL and whose rows are in no event
 STATEMENT = "STATEMENT"

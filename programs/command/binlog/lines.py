@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from merge.values.chunk import Chunk
-from merge.values.header import Flag, gtid_text
-from programs.command.binlog.changes import Change
-from programs.command.json_line import json_line
+from canal_group.merge.values.chunk import Chunk
+from canal_group.merge.values.header import Flag, gtid_text
+from canal_group.programs.command.binlog.changes import Change
+from canal_group.programs.command.json_line import json_line
 
 
 class Lines(Protocol):
@@ -23,7 +23,7 @@ class Lines(Protocol):
 
         Args:
             chunk: the chunk that holds it.
-            header: its record of `merge.values.header.HEADER`.
+            header: its record of `canal_group.merge.values.header.HEADER`.
             changes: its changes, in order.
         """
 

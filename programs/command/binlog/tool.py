@@ -5,10 +5,11 @@ counts at the end. With --json: one object a line, for each row change and each 
 
     {"file", "pos", "gtid", "schema", "table", "op", "before": {...}, "after": {...}}
 
-`op` is INSERT, UPDATE or DELETE. `before` and `after` map columns to canal's text values (`merge.rows.text`);
-an image that does not exist is null. An image lacks the columns that the event does not have, see
-`merge.values.rows.absent`. `pos` is where the transaction begins, as in every other output of this project.
-A DDL statement has canal's name of its kind as `op` (CREATE, ALTER, ...), no images, and also `sql`.
+`op` is INSERT, UPDATE or DELETE. `before` and `after` map columns to canal's text values
+(`canal_group.merge.rows.text`); an image that does not exist is null. An image lacks the columns that the
+event does not have, see `canal_group.merge.values.rows.absent`. `pos` is where the transaction begins, as in
+every other output of this project. A DDL statement has canal's name of its kind as `op` (CREATE, ALTER, ...),
+no images, and also `sql`.
 
 Any other statement is printed because its rows are in no event, and has STATEMENT as `op`:
 
@@ -34,20 +35,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from actors.shard.wiring import address_of
-from binlog.columns.table_lookup import NoLookup, TableLookup
-from binlog.files.binlog_files import BinlogFiles, files_in, gap_in
-from binlog.formats.event_types import type_name
-from binlog.server.server_lookup import ServerLookup
-from binlog.server.source import SourceAddress, connect
-from conf.shard_settings import ShardSettings
-from conf.stream_settings import ReaderSettings
-from conf.value import default_of
-from merge.errors import UsageError
-from merge.values.chunk import TableName
-from merge.values.header import Flag
-from programs.command.binlog.changes import transactions
-from programs.command.binlog.lines import JsonLines, Lines, TextLines
+from canal_group.actors.shard.wiring import address_of
+from canal_group.binlog.columns.table_lookup import NoLookup, TableLookup
+from canal_group.binlog.files.binlog_files import BinlogFiles, files_in, gap_in
+from canal_group.binlog.formats.event_types import type_name
+from canal_group.binlog.server.server_lookup import ServerLookup
+from canal_group.binlog.server.source import SourceAddress, connect
+from canal_group.conf.shard_settings import ShardSettings
+from canal_group.conf.stream_settings import ReaderSettings
+from canal_group.conf.value import default_of
+from canal_group.merge.errors import UsageError
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.header import Flag
+from canal_group.programs.command.binlog.changes import transactions
+from canal_group.programs.command.binlog.lines import JsonLines, Lines, TextLines
 
 _SERVER = re.compile(r"(?P<user>[^@]+)@(?P<host>\[[^]]+\]|[^:@\[\]]+)(:(?P<port>\d{1,5}))?")
 

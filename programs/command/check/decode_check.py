@@ -20,18 +20,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from actors.shard.wiring import shard_source
-from actors.sink.route import Route
-from actors.sink.sink import Sink
-from binlog.columns.table_lookup import NoLookup, TableLookup
-from binlog.files.binlog_files import files_in
-from binlog.files.files_reader import FilesSource, listed
-from binlog.second_opinion.comparison import Opinion, second_opinion
-from binlog.second_opinion.tail import tail_of_files, tail_of_server
-from binlog.server.server_lookup import ServerLookup
-from binlog.server.source import SourceAddress, connect
-from conf.settings import InstanceSettings
-from merge.errors import CanalGroupError
+from canal_group.actors.shard.wiring import shard_source
+from canal_group.actors.sink.route import Route
+from canal_group.actors.sink.sink import Sink
+from canal_group.binlog.columns.table_lookup import NoLookup, TableLookup
+from canal_group.binlog.files.binlog_files import files_in
+from canal_group.binlog.files.files_reader import FilesSource, listed
+from canal_group.binlog.second_opinion.comparison import Opinion, second_opinion
+from canal_group.binlog.second_opinion.tail import tail_of_files, tail_of_server
+from canal_group.binlog.server.server_lookup import ServerLookup
+from canal_group.binlog.server.source import SourceAddress, connect
+from canal_group.conf.settings import InstanceSettings
+from canal_group.merge.errors import CanalGroupError
 
 _WIDTH: Final = 80
 #: longest value that is printed, characters

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from rich.markup import escape
 
-from actors.shard.rules import processing_of, view_of
-from actors.sink.sink import Sink
-from actors.sink.table_rule import TableRule
-from binlog.server.described import Described, shown_now
-from binlog.server.preflight.preflight import Check
-from binlog.server.source import SourceAddress
-from conf.stream_settings import FilterSettings
-from merge.errors import DataError
+from canal_group.actors.shard.rules import processing_of, view_of
+from canal_group.actors.sink.sink import Sink
+from canal_group.actors.sink.table_rule import TableRule
+from canal_group.binlog.server.described import Described, shown_now
+from canal_group.binlog.server.preflight.preflight import Check
+from canal_group.binlog.server.source import SourceAddress
+from canal_group.conf.stream_settings import FilterSettings
+from canal_group.merge.errors import DataError
 
 _NAME = "filter.tables"
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from merge.well_known import CLIENT_ID
-from programs.command.options.exit_code import ExitCode
-from programs.command.options.login_options import secret
-from programs.command.output import echo
+from canal_group.merge.well_known import CLIENT_ID
+from canal_group.programs.command.options.exit_code import ExitCode
+from canal_group.programs.command.options.login_options import secret
+from canal_group.programs.command.output import echo
 
 if TYPE_CHECKING:
-    from conf.settings import InstanceSettings
-    from programs.migration.compare.canal_client import CanalServer
+    from canal_group.conf.settings import InstanceSettings
+    from canal_group.programs.migration.compare.canal_client import CanalServer
 
 
 def compare(
@@ -50,12 +50,12 @@ def compare(
     What is read is acknowledged at both, under a client id that nothing else may use: canal gives each change
     to one client only. Use an instance of canal, and a server of ours, that were started for this.
     """
-    from actors.sink.route import Route
-    from actors.sink.sink import Sink
-    from conf.load import load_instance
-    from programs.migration.compare.canal_client import CanalClient
-    from programs.migration.compare.result import result_lines
-    from programs.migration.compare.streams import CanalSource, compare
+    from canal_group.actors.sink.route import Route
+    from canal_group.actors.sink.sink import Sink
+    from canal_group.conf.load import load_instance
+    from canal_group.programs.migration.compare.canal_client import CanalClient
+    from canal_group.programs.migration.compare.result import result_lines
+    from canal_group.programs.migration.compare.streams import CanalSource, compare
 
     if canal_destination is not None and shard is None:
         raise typer.BadParameter("--canal-destination needs --shard.")
@@ -97,7 +97,7 @@ def _own(settings: InstanceSettings, place: str | None, user: str, password: str
 
 
 def _server(place: str, option: str, user: str, password: str) -> CanalServer:
-    from programs.migration.compare.canal_client import CanalServer
+    from canal_group.programs.migration.compare.canal_client import CanalServer
 
     host, _, port = place.rpartition(":")
     if not host or not port.isdecimal():

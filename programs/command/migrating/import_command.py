@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from merge.errors import ConfigError
-from programs.command.output import echo
+from canal_group.merge.errors import ConfigError
+from canal_group.programs.command.output import echo
 
 
 def import_files(
@@ -40,8 +40,8 @@ def import_files(
 
     Several instances become the shards of one stream. What is left to do is a comment in the file.
     """
-    from programs.migration.imported import imported
-    from programs.migration.instance_text import instance_text, relay_text
+    from canal_group.programs.migration.imported import imported
+    from canal_group.programs.migration.instance_text import instance_text, relay_text
 
     found = imported(files, destination=destination, secrets=secrets, cursors=meta or ())
     text = instance_text(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from merge.errors import UsageError
+from canal_group.merge.errors import UsageError
 
 _SIZE: Final = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)?")
 _UNITS: Final = {None: 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from merge.errors import CanalGroupError, RetryableError
+from canal_group.merge.errors import CanalGroupError, RetryableError
 
 
 class ExitCode(IntEnum):

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from merge.errors import ConfigError
-from merge.well_known import HOST, HTTP_PORT
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.well_known import HOST, HTTP_PORT
 
 if TYPE_CHECKING:
-    from actors.http.service import HttpSettings
+    from canal_group.actors.http.service import HttpSettings
 
 #: where the service listens unless told; if the port is taken, on a free one
 HTTP = f"{HOST}:{HTTP_PORT}"
@@ -43,7 +43,7 @@ def http_settings(
     Raises:
         ConfigError: the place is no host and port.
     """
-    from actors.http.service import HttpSettings
+    from canal_group.actors.http.service import HttpSettings
 
     if place == "off":
         return None

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from actors.process.log import LogFormat, LogLevel, LogSettings, set_up_log
-from merge.errors import CanalGroupError
-from programs.command.options.exit_code import exit_code_of
+from canal_group.actors.process.log import LogFormat, LogLevel, LogSettings, set_up_log
+from canal_group.merge.errors import CanalGroupError
+from canal_group.programs.command.options.exit_code import exit_code_of
 
 _log = logging.getLogger(__name__)
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from actors.process.log import LogFormat, LogLevel
-from programs.command.options import log_options
+from canal_group.actors.process.log import LogFormat, LogLevel
+from canal_group.programs.command.options import log_options
 
 if TYPE_CHECKING:
-    from programs.output.publisher import Publisher
+    from canal_group.programs.output.publisher import Publisher
 
 _log = logging.getLogger(__name__)
 
@@ -31,10 +31,10 @@ def relay(
     A batch is acknowledged when the output has confirmed it. A signal ends the relay after the batch that is
     being published.
     """
+    from canal_group.conf.relay.relay_settings import load_relay
     from canal_group.malloc_tuning import tune_malloc
-    from conf.relay.relay_settings import load_relay
-    from programs.output.kinds import settings_of
-    from programs.output.publisher import Publisher
+    from canal_group.programs.output.kinds import settings_of
+    from canal_group.programs.output.publisher import Publisher
 
     tune_malloc()
     with log_options.logged(log_format, log_level):
@@ -54,7 +54,7 @@ def _measured(publisher: Publisher) -> Iterator[None]:
     if settings.metrics is None:
         yield
         return
-    from programs.command.relay.relay_metrics import answered
+    from canal_group.programs.command.relay.relay_metrics import answered
 
     with answered(settings, settings.metrics, publisher.counters) as url:
         _log.info("metrics at %s", url)

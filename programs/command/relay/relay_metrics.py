@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from actors.http.listener import Listener, listening
-from actors.http.metrics.exposition import exposed
-from actors.http.metrics.relays import RelayFamilies
-from conf.relay.relay_settings import MetricsSettings, RelaySettings
-from merge.errors import ConfigError
-from programs.output.counters import Counters
+from canal_group.actors.http.listener import Listener, listening
+from canal_group.actors.http.metrics.exposition import exposed
+from canal_group.actors.http.metrics.relays import RelayFamilies
+from canal_group.conf.relay.relay_settings import MetricsSettings, RelaySettings
+from canal_group.merge.errors import ConfigError
+from canal_group.programs.output.counters import Counters
 
 
 @contextmanager

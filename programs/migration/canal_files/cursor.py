@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conf.sentence import config_error
-from merge.errors import CanalGroupError
-from merge.values.position import file_order
-from merge.values.start import parse_shard_start
-from programs.migration.canal_files.properties import FILE_BYTES_MAX
+from canal_group.conf.sentence import config_error
+from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.values.position import file_order
+from canal_group.merge.values.start import parse_shard_start
+from canal_group.programs.migration.canal_files.properties import FILE_BYTES_MAX
 
 _MS = 1_000
 

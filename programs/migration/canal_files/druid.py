@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from programs.migration.canal_files.properties import Entry
+from canal_group.programs.migration.canal_files.properties import Entry
 
 
 def decrypted(entry: Entry, password: str, public_key: str | None) -> str:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import javaproperties
 
-from conf.sentence import config_error
-from merge.errors import ConfigError
+from canal_group.conf.sentence import config_error
+from canal_group.merge.errors import ConfigError
 
 #: largest file, bytes
 FILE_BYTES_MAX = 1 << 20

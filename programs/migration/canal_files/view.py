@@ -10,8 +10,8 @@ import os
 import re
 from dataclasses import dataclass
 
-from conf.sentence import shown
-from programs.migration.canal_files.properties import Entry, Properties
+from canal_group.conf.sentence import shown
+from canal_group.programs.migration.canal_files.properties import Entry, Properties
 
 #: deepest chain of placeholders
 _DEPTH_MAX = 20

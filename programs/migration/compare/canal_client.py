@@ -15,7 +15,7 @@ from typing import Final, Self, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from canal_group.canal_protocol import packet_pb2 as pb
-from merge.errors import AccessDenied, CorruptEvent, ServerUnavailable
+from canal_group.merge.errors import AccessDenied, CorruptEvent, ServerUnavailable
 
 #: longest packet that is read, bytes
 PACKET_BYTES_MAX: Final = 256 << 20

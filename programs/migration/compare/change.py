@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from merge.values.position import file_order
+from canal_group.merge.values.position import file_order
 
 #: number of a binlog file, and offset in it
 FileOffset: TypeAlias = tuple[int, int]

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final
 
-from programs.migration.compare.change import Change, Column, FileOffset, Item, Mark
-from programs.migration.compare.known import known_difference
+from canal_group.programs.migration.compare.change import Change, Column, FileOffset, Item, Mark
+from canal_group.programs.migration.compare.known import known_difference
 
 #: changes of a stream that wait for the other one; with more, that stream is not read
 WAITING_MAX: Final = 200_000

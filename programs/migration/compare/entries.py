@@ -8,8 +8,8 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from canal_group.canal_protocol import entry_pb2 as pb
-from merge.errors import CorruptEvent
-from programs.migration.compare.change import Change, Column, Item, Mark
+from canal_group.merge.errors import CorruptEvent
+from canal_group.programs.migration.compare.change import Change, Column, Item, Mark
 
 #: prop of our entries: the shard's name
 _SHARD: Final = "shard"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Final
 
-from programs.migration.compare.comparison import Comparison
+from canal_group.programs.migration.compare.comparison import Comparison
 
 _WIDTH: Final = 80
 #: longest value that is printed, characters

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
-from actors.sink.sink import Sink
-from programs.migration.compare.canal_client import CanalClient
-from programs.migration.compare.change import Change, Item
-from programs.migration.compare.comparison import Comparison
-from programs.migration.compare.entries import items_of
+from canal_group.actors.sink.sink import Sink
+from canal_group.programs.migration.compare.canal_client import CanalClient
+from canal_group.programs.migration.compare.change import Change, Item
+from canal_group.programs.migration.compare.comparison import Comparison
+from canal_group.programs.migration.compare.entries import items_of
 
 #: canal's unit of a batch is entries, or KiB
 _BATCH: Final = 1_000

@@ -1,10 +1,10 @@
 """Formats: changes as the messages that consumers of queues expect."""
 
-from programs.output.formats.arrow import arrow
-from programs.output.formats.debezium import debezium
-from programs.output.formats.flat import flat
-from programs.output.formats.format import Format
-from programs.output.formats.protobuf import protobuf, read
+from canal_group.programs.output.formats.arrow import arrow
+from canal_group.programs.output.formats.debezium import debezium
+from canal_group.programs.output.formats.flat import flat
+from canal_group.programs.output.formats.format import Format
+from canal_group.programs.output.formats.protobuf import protobuf, read
 
 #: by the name in the settings
 _FORMATS = {

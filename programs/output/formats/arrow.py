@@ -1,13 +1,13 @@
-"""Changes as Arrow IPC streams of `merge.rows.envelope.ENVELOPE`, one for each run of a partition."""
+"""Arrow IPC streams of `canal_group.merge.rows.envelope.ENVELOPE`, one for each run of a partition."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from merge.rows.envelope import DEFINITION
-from programs.output.formats.format import grouped
-from programs.output.messages import Messages
-from programs.output.routing.router import Routes
+from canal_group.merge.rows.envelope import DEFINITION
+from canal_group.programs.output.formats.format import grouped
+from canal_group.programs.output.messages import Messages
+from canal_group.programs.output.routing.router import Routes
 
 
 def arrow(rows: pa.Table, routes: Routes) -> Messages:

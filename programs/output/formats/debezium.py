@@ -5,11 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from canal_group.programs.output.formats.format import filtered, one_each
+from canal_group.programs.output.messages import Messages
+from canal_group.programs.output.routing.router import Routes
 from canal_group.shapes.debezium import debezium_columns, is_change
 from canal_group.shapes.json_text import NULL, compose, numbers, objects, quoted
-from programs.output.formats.format import filtered, one_each
-from programs.output.messages import Messages
-from programs.output.routing.router import Routes
 
 
 def debezium(rows: pa.Table, routes: Routes) -> Messages:

@@ -6,11 +6,11 @@ import time
 
 import pyarrow as pa
 
+from canal_group.merge.rows.canal.parsed import is_parsed
+from canal_group.programs.output.formats.format import filtered, one_each
+from canal_group.programs.output.messages import Messages
+from canal_group.programs.output.routing.router import Routes
 from canal_group.shapes.flat_message import flat_messages
-from merge.rows.canal.parsed import is_parsed
-from programs.output.formats.format import filtered, one_each
-from programs.output.messages import Messages
-from programs.output.routing.router import Routes
 
 
 def flat(rows: pa.Table, routes: Routes) -> Messages:

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from canal_group.client.batch import Batch
-from programs.output.headers import headers_of
-from programs.output.messages import Messages
-from programs.output.routing.router import Routes
+from canal_group.programs.output.headers import headers_of
+from canal_group.programs.output.messages import Messages
+from canal_group.programs.output.routing.router import Routes
 
 #: changes in one message of a format that puts several into one
 GROUP_ROWS_MAX = 1_000
@@ -31,7 +31,7 @@ class Make(Protocol):
 
 
 def read_envelope(batch: Batch) -> pa.Table:
-    """Return a batch's changes: (n,) Table of `merge.rows.envelope.ENVELOPE` and `definition`."""
+    """Return a batch's changes: (n,) Table of `canal_group.merge.rows.envelope.ENVELOPE` and `definition`."""
     return batch.envelope(definitions=True)
 
 

@@ -8,11 +8,11 @@ import pyarrow as pa
 from canal_group.canal_protocol.packet_pb2 import Messages as Body
 from canal_group.canal_protocol.packet_pb2 import Packet, PacketType
 from canal_group.client.batch import Batch
-from merge.rows.canal.entries import ROWS
-from merge.rows.canal.parsed import is_parsed
-from programs.output.formats.format import grouped, read_envelope
-from programs.output.messages import Messages
-from programs.output.routing.router import Routes
+from canal_group.merge.rows.canal.entries import ROWS
+from canal_group.merge.rows.canal.parsed import is_parsed
+from canal_group.programs.output.formats.format import grouped, read_envelope
+from canal_group.programs.output.messages import Messages
+from canal_group.programs.output.routing.router import Routes
 
 _ENTRY = "entry"
 

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from merge.errors import CanalGroupError, FencedError, SinkRefused, SinkUnavailable
+from canal_group.merge.errors import CanalGroupError, FencedError, SinkRefused, SinkUnavailable
 
 _FENCED: Final = frozenset(
     {

@@ -19,10 +19,10 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from conf.relay.kafka_settings import KafkaSettings
-from merge.errors import SinkRefused, UsageError
-from merge.values.position import GroupPosition
-from programs.output.kafka.failures import Failures
+from canal_group.conf.relay.kafka_settings import KafkaSettings
+from canal_group.merge.errors import SinkRefused, UsageError
+from canal_group.merge.values.position import GroupPosition
+from canal_group.programs.output.kafka.failures import Failures
 
 #: how long one call to librdkafka waits before deadlines are looked at again, seconds
 _SLICE_S: Final = 0.2

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Self
 
-from merge.errors import ConfigError
-from merge.rows.pattern import PatternList
-from merge.rows.pattern_syntax import PatternSyntax
-from merge.rows.table_filter import refused
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.rows.pattern import PatternList
+from canal_group.merge.rows.pattern_syntax import PatternSyntax
+from canal_group.merge.rows.table_filter import refused
 
 #: what stands before the first colon of a rule is a topic if it looks like one: `(?:a|b)` has a colon as well
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from merge.errors import ConfigError
-from programs.output.routing.name_rule import NameRule
+from canal_group.merge.errors import ConfigError
+from canal_group.programs.output.routing.name_rule import NameRule
 
 #: stands for the columns of the primary key
 _PRIMARY_KEY = "$pk$"

@@ -28,13 +28,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from canal_group.conf.relay.relay_settings import RouteSettings
+from canal_group.merge.rows.table_filter import TableFilter
+from canal_group.merge.values.chunk import TableName, names_of
+from canal_group.programs.output.routing.java_hash import java_hash, java_modulus
+from canal_group.programs.output.routing.name_rule import TopicRule, split_rules
+from canal_group.programs.output.routing.partition_rule import CountRule, PartitionRule
 from canal_group.shapes.maps import value_of
-from conf.relay.relay_settings import RouteSettings
-from merge.rows.table_filter import TableFilter
-from merge.values.chunk import TableName, names_of
-from programs.output.routing.java_hash import java_hash, java_modulus
-from programs.output.routing.name_rule import TopicRule, split_rules
-from programs.output.routing.partition_rule import CountRule, PartitionRule
 
 #: tables whose routes are remembered
 _TABLES_KEPT = 65_536
@@ -98,7 +98,8 @@ class Router:
         """Return where changes go.
 
         Args:
-            rows: (n,) Table of `merge.rows.envelope.ENVELOPE` with tidy maps (`canal_group.shapes.maps`).
+            rows: (n,) Table of `canal_group.merge.rows.envelope.ENVELOPE` with tidy maps
+                (`canal_group.shapes.maps`).
         """
         count = len(rows)
         topics: dict[str, int] = {}

@@ -19,12 +19,12 @@ from typing import Any, ClassVar, Final
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from conf.relay.kafka_settings import KafkaSettings
-from merge.values.position import GroupPosition
-from programs.output.kafka.failures import Failures
-from programs.output.kafka.position_topic import PositionTopic
-from programs.output.messages import Messages
-from programs.output.tls import tls_context
+from canal_group.conf.relay.kafka_settings import KafkaSettings
+from canal_group.merge.values.position import GroupPosition
+from canal_group.programs.output.kafka.failures import Failures
+from canal_group.programs.output.kafka.position_topic import PositionTopic
+from canal_group.programs.output.messages import Messages
+from canal_group.programs.output.tls import tls_context
 
 #: how long one call to librdkafka waits before signals and deadlines are looked at again, seconds
 _SLICE_S: Final = 0.2
@@ -34,7 +34,7 @@ _QUEUED_KIB_MAX: Final = 64 << 10
 
 
 class Kafka:
-    """A transactional producer; see the module and `programs.output.sink`."""
+    """A transactional producer; see the module and `canal_group.programs.output.sink`."""
 
     keeps_position: ClassVar[bool] = True
 

@@ -18,12 +18,12 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from canal_group.conf.value import AnchoredPath, Settings
+from canal_group.merge.errors import SinkRefused, SinkUnavailable, UsageError
+from canal_group.merge.values.position import GroupPosition, whole
+from canal_group.programs.output.confirmed_file import ConfirmedFile, Part
+from canal_group.programs.output.messages import Messages
 from canal_group.shapes.json_text import NULL, compose, numbers, quoted
-from conf.value import AnchoredPath, Settings
-from merge.errors import SinkRefused, SinkUnavailable, UsageError
-from merge.values.position import GroupPosition, whole
-from programs.output.confirmed_file import ConfirmedFile, Part
-from programs.output.messages import Messages
 
 
 class LinesSettings(Settings):
@@ -35,7 +35,10 @@ class LinesSettings(Settings):
 
 
 class Lines:
-    """A file that one publisher at a time appends to; see the module and `programs.output.sink`."""
+    """A file that one publisher at a time appends to.
+
+    See the module and `canal_group.programs.output.sink`.
+    """
 
     keeps_position: ClassVar[bool] = True
 

@@ -20,12 +20,12 @@ from typing import Any, ClassVar
 import pika
 import pika.exceptions
 
-from conf.relay.rabbitmq_settings import RabbitSettings
-from merge.errors import CanalGroupError, SinkRefused, SinkUnavailable
-from merge.values.position import GroupPosition
-from programs.output.confirms import Confirms
-from programs.output.messages import Messages
-from programs.output.tls import tls_context
+from canal_group.conf.relay.rabbitmq_settings import RabbitSettings
+from canal_group.merge.errors import CanalGroupError, SinkRefused, SinkUnavailable
+from canal_group.merge.values.position import GroupPosition
+from canal_group.programs.output.confirms import Confirms
+from canal_group.programs.output.messages import Messages
+from canal_group.programs.output.tls import tls_context
 
 #: messages that are handed to the connection's thread at once
 _HANDED = 256
@@ -44,7 +44,7 @@ logging.getLogger("pika").setLevel(logging.CRITICAL + 1)
 
 
 class Rabbit:
-    """A channel with confirms; see the module and `programs.output.sink`."""
+    """A channel with confirms; see the module and `canal_group.programs.output.sink`."""
 
     keeps_position: ClassVar[bool] = False
 

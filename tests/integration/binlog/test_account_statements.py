@@ -6,9 +6,9 @@ import pytest
 from support.deadline import await_true
 from support.sources.recorder import reading
 
-from actors.sink.processing import Processing
-from actors.sink.sink import Sink
-from actors.sink.table_rule import KEPT, TableRule
+from canal_group.actors.sink.processing import Processing
+from canal_group.actors.sink.sink import Sink
+from canal_group.actors.sink.table_rule import KEPT, TableRule
 
 PASSWORD = "Kept-from-Consumers-1"
 ACCOUNTS = (

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from support.ddl.ddl_sequences import EXPLORES, MODES, Author
 from support.ddl.twin import Twin
 
-from binlog.charsets.collations import default_collation
-from binlog.columns.table_map import parse_table_map
-from binlog.formats.event_types import EventType
-from binlog.history.verified import require_agreement
-from binlog.schema.statement import ServerVersion
+from canal_group.binlog.charsets.collations import default_collation
+from canal_group.binlog.columns.table_map import parse_table_map
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.binlog.history.verified import require_agreement
+from canal_group.binlog.schema.statement import ServerVersion
 
 STATEMENTS = 15
 

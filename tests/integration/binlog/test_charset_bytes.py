@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from binlog.charsets import charsets
-from binlog.charsets.charset_codecs import PREFIX, characters_of
+from canal_group.binlog.charsets import charsets
+from canal_group.binlog.charsets.charset_codecs import PREFIX, characters_of
 
 #: sequences in one query
 AT_ONCE = 2000

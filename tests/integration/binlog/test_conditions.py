@@ -16,13 +16,13 @@ import pymysql
 import pytest
 from support.soak import first_quick
 
-from binlog.files.binlog_files import BinlogFiles, files_in
-from binlog.server.server_lookup import ServerLookup
-from binlog.server.source import connect
-from conf.filters.expression_text import parse_expression
-from merge.rows.expressions.expression import columns_of, fulfilled
-from merge.values.chunk import TableName, mysql_type_of
-from merge.values.rows.moments import kept_of
+from canal_group.binlog.files.binlog_files import BinlogFiles, files_in
+from canal_group.binlog.server.server_lookup import ServerLookup
+from canal_group.binlog.server.source import connect
+from canal_group.conf.filters.expression_text import parse_expression
+from canal_group.merge.rows.expressions.expression import columns_of, fulfilled
+from canal_group.merge.values.chunk import TableName, mysql_type_of
+from canal_group.merge.values.rows.moments import kept_of
 
 #: the server's error of a number that does not fit
 _OUT_OF_RANGE = 1690

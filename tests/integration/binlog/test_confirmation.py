@@ -16,9 +16,9 @@ from support.deadline import await_true
 from support.defaults import definitions_of
 from support.sources.recorder import await_rows, of_app, reading
 
-from binlog.schema.catalog import Catalog
-from binlog.server.definitions.confirming import Confirming
-from merge.errors import DefinitionContradicted
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.server.definitions.confirming import Confirming
+from canal_group.merge.errors import DefinitionContradicted
 
 SAID = "ALTER TABLE app.t ADD COLUMN c INT AFTER a"
 READ = "ALTER TABLE app.t ADD COLUMN c INT AFTER b"

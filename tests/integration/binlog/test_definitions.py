@@ -17,12 +17,12 @@ from support.deadline import await_true
 from support.defaults import definitions_of
 from support.sources.recorder import reading
 
-from actors.sink.consumer_view import ConsumerView, History
-from binlog.formats.byte_cursor import ByteCursor
-from binlog.formats.event_types import EventType
-from binlog.formats.events import CHECKSUM_SIZE, HEADER_SIZE, header_of, parse_query
-from binlog.formats.query_status import FLAGS, VARIABLES, QueryStatus
-from merge.values.chunk import TableName
+from canal_group.actors.sink.consumer_view import ConsumerView, History
+from canal_group.binlog.formats.byte_cursor import ByteCursor
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.binlog.formats.events import CHECKSUM_SIZE, HEADER_SIZE, header_of, parse_query
+from canal_group.binlog.formats.query_status import FLAGS, VARIABLES, QueryStatus
+from canal_group.merge.values.chunk import TableName
 
 COLUMNS = (
     "SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"

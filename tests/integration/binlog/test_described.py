@@ -8,9 +8,9 @@ from integration.unprepared_servers import end_of
 from support.defaults import definitions_of
 from support.sources.recorder import await_rows, of_app, reading
 
-from actors.sink.consumer_view import ConsumerView, History
-from binlog.server.described import described, shown_now
-from merge.values.chunk import TableName
+from canal_group.actors.sink.consumer_view import ConsumerView, History
+from canal_group.binlog.server.described import described, shown_now
+from canal_group.merge.values.chunk import TableName
 
 EXPLICIT = """id INT PRIMARY KEY, a INT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START,
     e TIMESTAMP(6) GENERATED ALWAYS AS ROW END INVISIBLE, b INT, PERIOD FOR SYSTEM_TIME (s, e)"""

@@ -19,13 +19,13 @@ from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 from support.rows.random_table import Table
 
-from binlog.charsets import charsets
-from binlog.charsets.charsets import charset_of, text_decoder
-from binlog.files.binlog_files import BinlogFiles, files_in
-from binlog.server.server_lookup import ServerLookup
-from binlog.server.source import connect
-from merge.rows.text import text
-from merge.values.chunk import MYSQL_TYPE, Op, TableName
+from canal_group.binlog.charsets import charsets
+from canal_group.binlog.charsets.charsets import charset_of, text_decoder
+from canal_group.binlog.files.binlog_files import BinlogFiles, files_in
+from canal_group.binlog.server.server_lookup import ServerLookup
+from canal_group.binlog.server.source import connect
+from canal_group.merge.rows.text import text
+from canal_group.merge.values.chunk import MYSQL_TYPE, Op, TableName
 
 SEEDS = int(os.environ.get("CANAL_GROUP_SEEDS", "2"))
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from support.rows.all_types import ALL_TYPES, ROW_1
 from support.sources.recorder import await_rows, reading
 
-from binlog.files.binlog_files import BinlogFiles, files_in
-from binlog.server.server_lookup import ServerLookup
-from binlog.server.source import connect
-from merge.values.chunk import TableName
-from merge.values.position import Position
-from programs.command.binlog.tool import server_at, show
+from canal_group.binlog.files.binlog_files import BinlogFiles, files_in
+from canal_group.binlog.server.server_lookup import ServerLookup
+from canal_group.binlog.server.source import connect
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.position import Position
+from canal_group.programs.command.binlog.tool import server_at, show
 
 
 def rows_of(files, **options):

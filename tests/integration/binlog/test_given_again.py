@@ -27,10 +27,10 @@ from support.sources.replication import (
     servers,
 )
 
-from binlog.server.listener import position_after
-from binlog.server.source import connect, server_facts
-from binlog.server.starts.logged import LoggedTransactions
-from merge.errors import DataError, PositionRefused
+from canal_group.binlog.server.listener import position_after
+from canal_group.binlog.server.source import connect, server_facts
+from canal_group.binlog.server.starts.logged import LoggedTransactions
+from canal_group.merge.errors import DataError, PositionRefused
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer
 

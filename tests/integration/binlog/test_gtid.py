@@ -20,12 +20,12 @@ from support.sources.replication import (
     servers,
 )
 
-from binlog.formats.gtid_sets import encode_gtid_set
-from binlog.server.listener import position_after
-from binlog.server.preflight.preflight import preflight
-from merge.errors import PositionPurged, PositionRefused, ShardUnavailable, SourceUnfit
-from merge.values.gtids.gtid import NO_GTIDS, parse_gtid_set
-from merge.values.position import Position
+from canal_group.binlog.formats.gtid_sets import encode_gtid_set
+from canal_group.binlog.server.listener import position_after
+from canal_group.binlog.server.preflight.preflight import preflight
+from canal_group.merge.errors import PositionPurged, PositionRefused, ShardUnavailable, SourceUnfit
+from canal_group.merge.values.gtids.gtid import NO_GTIDS, parse_gtid_set
+from canal_group.merge.values.position import Position
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer
 

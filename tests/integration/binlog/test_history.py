@@ -11,11 +11,11 @@ from support.sources.purged_logs import NO_GTID_MODE, files_of, read_from, reset
 from support.sources.recorder import await_rows, reading
 from support.sources.replication import MAKES, gtids, ids_of, insert, servers
 
-from binlog.server.reader import SourceReader
-from binlog.server.source import connect, server_facts
-from binlog.server.starts.start import gtids_at, latest_position
-from merge.errors import DataError, PositionPurged, SourceUnavailable
-from merge.values.gtids.gtid import NO_GTIDS
+from canal_group.binlog.server.reader import SourceReader
+from canal_group.binlog.server.source import connect, server_facts
+from canal_group.binlog.server.starts.start import gtids_at, latest_position
+from canal_group.merge.errors import DataError, PositionPurged, SourceUnavailable
+from canal_group.merge.values.gtids.gtid import NO_GTIDS
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer
 

@@ -20,7 +20,7 @@ from support.sources.replication import (
     servers,
 )
 
-from merge.errors import DataError, SourceUnavailable, SourceUnfit
+from canal_group.merge.errors import DataError, SourceUnavailable, SourceUnfit
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer
 

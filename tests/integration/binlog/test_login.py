@@ -9,8 +9,8 @@ import pytest
 from support.security.certificates import Authority
 from support.sources.installed import started
 
-from binlog.server.source import connect, query
-from merge.errors import SourceUnfit
+from canal_group.binlog.server.source import connect, query
+from canal_group.merge.errors import SourceUnfit
 
 BLIND = {"ca": None, "cert": None, "key": None, "verify": False}
 

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 from support.sources.recorder import await_rows, reading
 
-from binlog.server.server_lookup import ServerLookup
-from binlog.server.source import connect
-from merge.values.position import Position
+from canal_group.binlog.server.server_lookup import ServerLookup
+from canal_group.binlog.server.source import connect
+from canal_group.merge.values.position import Position
 
 ASKS = "SELECT COUNT(*) FROM mysql.general_log WHERE argument LIKE 'SHOW CREATE TABLE%`t`'"
 #: stored with zeros at their ends, which a binlog does not hold

@@ -8,12 +8,12 @@ from integration.unprepared_servers import end_of
 from support.defaults import definitions_of
 from support.sources.recorder import await_rows, of_app, reading
 
-from actors.shard.rules import processing_of
-from actors.sink.consumer_view import ConsumerView, History
-from binlog.server.described import shown_now
-from conf.stream_settings import FilterSettings
-from merge.errors import UnsupportedEvent
-from programs.command.check.filter_check import check_filter
+from canal_group.actors.shard.rules import processing_of
+from canal_group.actors.sink.consumer_view import ConsumerView, History
+from canal_group.binlog.server.described import shown_now
+from canal_group.conf.stream_settings import FilterSettings
+from canal_group.merge.errors import UnsupportedEvent
+from canal_group.programs.command.check.filter_check import check_filter
 
 SECRET = "secret@example.org"
 FILTER = FilterSettings(

@@ -14,8 +14,8 @@ from support.deadline import await_true
 from support.defaults import definitions_of
 from support.sources.recorder import await_rows, of_app, reading
 
-from merge.errors import DefinitionContradicted, UnsupportedEvent
-from merge.values.position import Position
+from canal_group.merge.errors import DefinitionContradicted, UnsupportedEvent
+from canal_group.merge.values.position import Position
 
 
 def after(recorder, table):
@@ -155,7 +155,7 @@ def test_an_account_that_sees_no_table_is_told_before_it_reads(unprepared, sourc
         "CREATE USER blind@'%' IDENTIFIED BY 'x'",
         "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO blind@'%'",
     )
-    from binlog.server.preflight.preflight import preflight
+    from canal_group.binlog.server.preflight.preflight import preflight
 
     checks = {each.name: each for each in preflight(source_address(unprepared, user="blind", password="x"))}
     found = checks["SELECT or REFERENCES"]
@@ -166,7 +166,7 @@ def test_an_account_that_sees_no_table_is_told_before_it_reads(unprepared, sourc
 
 def test_a_definition_that_contradicts_the_rows_is_refused(unprepared, source_address, monkeypatch):
     """A statement that the catalog would read wrong: here, a type that is not followed."""
-    from binlog.schema.catalog import Catalog
+    from canal_group.binlog.schema.catalog import Catalog
 
     start = end_of(unprepared, source_address)
     unprepared.execute(

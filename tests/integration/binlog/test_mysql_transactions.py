@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.sources.recorder import await_rows, reading
 
-from binlog.server.binlog_stream import resume_after
+from canal_group.binlog.server.binlog_stream import resume_after
 
 
 @pytest.fixture

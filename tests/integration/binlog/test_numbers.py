@@ -15,9 +15,9 @@ import pytest
 from support.rows.number_texts import DOUBLES
 from support.soak import first_quick
 
-from binlog.files.binlog_files import files_in
+from canal_group.binlog.files.binlog_files import files_in
+from canal_group.programs.command.binlog.tool import server_at, show
 from playground.database.server_process import DatabaseServer
-from programs.command.binlog.tool import server_at, show
 
 #: how JSON may be written that is stored as it is written
 TEXTS = ('{"b" : 1.00, "a":1E+2,"a":-0}', "1e-05", "[1.0,1e20 ,0.10]", "100000000000000000000000")

@@ -17,10 +17,10 @@ import pymysql
 import pytest
 from support.deadline import await_true
 
-from binlog.server.clock import SourceClock
-from binlog.server.preflight.preflight import preflight, register, require
-from binlog.server.source import connect, server_facts
-from merge.errors import SourceUnavailable, SourceUnfit
+from canal_group.binlog.server.clock import SourceClock
+from canal_group.binlog.server.preflight.preflight import preflight, register, require
+from canal_group.binlog.server.source import connect, server_facts
+from canal_group.merge.errors import SourceUnavailable, SourceUnfit
 from playground.database import mariadb as mariadb_programs
 from playground.database.child_process import free_port
 from playground.database.mariadb import MariaDbServer

@@ -23,10 +23,10 @@ from support.deadline import await_true
 from support.defaults import definitions_of
 from support.sources.recorder import reading
 
-from binlog.schema.definition import TableDefinition
-from binlog.server.definitions.present import PresentReader
-from binlog.server.source import connect, server_facts
-from merge.values.chunk import TableName
+from canal_group.binlog.schema.definition import TableDefinition
+from canal_group.binlog.server.definitions.present import PresentReader
+from canal_group.binlog.server.source import connect, server_facts
+from canal_group.merge.values.chunk import TableName
 
 STATEMENTS = 30
 #: positions at which another process goes on

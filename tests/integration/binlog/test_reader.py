@@ -15,16 +15,16 @@ from support.defaults import chunk_limits, source_reader
 from support.rows.all_types import ALL_TYPES, ROW_1
 from support.sources.recorder import Recorder, await_rows, of_app, reading
 
-from binlog.server.binlog_stream import resume_after
-from merge.errors import (
+from canal_group.binlog.server.binlog_stream import resume_after
+from canal_group.merge.errors import (
     PositionPurged,
     PositionRefused,
     SourceUnavailable,
     UnsupportedEvent,
 )
-from merge.values.chunk import Op, TableName
-from merge.values.header import WHOLE, Flag
-from merge.values.position import Position
+from canal_group.merge.values.chunk import Op, TableName
+from canal_group.merge.values.header import WHOLE, Flag
+from canal_group.merge.values.position import Position
 
 
 def test_all_types_round_trip(mariadb, source_address):

@@ -10,7 +10,7 @@ from support.sources.purged_logs import read_from, reset, rotate_and_purge
 from support.sources.recorder import await_rows, reading
 from support.sources.replication import MAKES, gtids, insert, servers
 
-from merge.errors import DataError, PositionPurged
+from canal_group.merge.errors import DataError, PositionPurged
 
 
 def refusal(address, position):

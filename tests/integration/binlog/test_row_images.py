@@ -7,9 +7,9 @@ import itertools
 import pytest
 from support.sources.recorder import await_rows, reading
 
-from binlog.server.preflight.preflight import preflight
-from merge.errors import UnsupportedEvent
-from merge.values.rows.absent import absent_in, absent_names
+from canal_group.binlog.server.preflight.preflight import preflight
+from canal_group.merge.errors import UnsupportedEvent
+from canal_group.merge.values.rows.absent import absent_in, absent_names
 
 #: absent
 NO = "(absent)"

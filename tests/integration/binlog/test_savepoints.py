@@ -13,9 +13,9 @@ from support.defaults import chunk_limits
 from support.soak import first_quick
 from support.sources.recorder import reading
 
-from binlog.server.binlog_stream import resume_after
-from merge.errors import UnsupportedEvent
-from merge.values.chunk import Op
+from canal_group.binlog.server.binlog_stream import resume_after
+from canal_group.merge.errors import UnsupportedEvent
+from canal_group.merge.values.chunk import Op
 
 TRANSACTIONS = 60
 NAMES = ("a", "A", "`ä`", "`a `", "b", "`we``ird`")

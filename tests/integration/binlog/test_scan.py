@@ -11,19 +11,19 @@ import pytest
 from support.defaults import chunk_limits
 from support.sources.recorder import await_rows, reading
 
-from binlog.files.beginning import beginning as beginning_in_files
-from binlog.files.binlog_files import files_in
-from binlog.grammar.decoding import Decoding
-from binlog.server.binlog_stream import stream_of
-from binlog.server.clock import SourceClock
-from binlog.server.low_watermarks import CaughtUp
-from binlog.server.source import connect, server_facts
-from binlog.server.starts.beginning import beginning
-from binlog.server.starts.start import binlog_files, earliest_position, latest_position
-from binlog.server.starts.stream_start import FromPlace
-from merge.errors import DataError, PositionPurged, SourceUnfit
-from merge.values.gtids.gtid import parse_gtid_set
-from merge.values.start import After, At, Holding, InFile
+from canal_group.binlog.files.beginning import beginning as beginning_in_files
+from canal_group.binlog.files.binlog_files import files_in
+from canal_group.binlog.grammar.decoding import Decoding
+from canal_group.binlog.server.binlog_stream import stream_of
+from canal_group.binlog.server.clock import SourceClock
+from canal_group.binlog.server.low_watermarks import CaughtUp
+from canal_group.binlog.server.source import connect, server_facts
+from canal_group.binlog.server.starts.beginning import beginning
+from canal_group.binlog.server.starts.start import binlog_files, earliest_position, latest_position
+from canal_group.binlog.server.starts.stream_start import FromPlace
+from canal_group.merge.errors import DataError, PositionPurged, SourceUnfit
+from canal_group.merge.values.gtids.gtid import parse_gtid_set
+from canal_group.merge.values.start import After, At, Holding, InFile
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer
 from playground.database.server_process import ServerMissingError

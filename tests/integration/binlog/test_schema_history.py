@@ -16,9 +16,9 @@ from support.soak import first_quick
 from support.sources.recorder import await_rows, of_app, reading
 from support.sources.replication import replicate
 
-from binlog.server.definitions import learning
-from binlog.server.source import connect, server_facts
-from merge.errors import DataError, UnsupportedEvent
+from canal_group.binlog.server.definitions import learning
+from canal_group.binlog.server.source import connect, server_facts
+from canal_group.merge.errors import DataError, UnsupportedEvent
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer
 from playground.database.server_process import ServerMissingError

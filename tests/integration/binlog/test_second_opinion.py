@@ -12,13 +12,13 @@ import pytest
 from integration.differential import kinds
 from support.rows.random_table import Table
 
-from binlog.second_opinion.tail import tail_of_server
-from binlog.server.dump.dump_request import dump_from
-from binlog.server.preflight.preflight import register
-from binlog.server.source import connect
+from canal_group.binlog.second_opinion.tail import tail_of_server
+from canal_group.binlog.server.dump.dump_request import dump_from
+from canal_group.binlog.server.preflight.preflight import register
+from canal_group.binlog.server.source import connect
 from playground.database.secret_file import secret_file
 
-PROGRAM = [sys.executable, "-m", "programs.command.cli"]
+PROGRAM = [sys.executable, "-m", "canal_group.programs.command.cli"]
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from support.deadline import await_true
 from support.defaults import chunk_limits, source_reader
 from support.sources.recorder import Recorder, await_rows, of_app, reading
 
-from actors.store.ring import RingStore
-from binlog.server.preflight.preflight import preflight
-from conf.stream_settings import StoreSettings
-from merge.errors import SourceUnfit
+from canal_group.actors.store.ring import RingStore
+from canal_group.binlog.server.preflight.preflight import preflight
+from canal_group.conf.stream_settings import StoreSettings
+from canal_group.merge.errors import SourceUnfit
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer
 from playground.database.server_process import ServerMissingError

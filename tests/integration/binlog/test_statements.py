@@ -11,11 +11,11 @@ from support.defaults import definitions_of
 from support.soak import first_quick
 from support.sources.recorder import of_app, reading
 
-from binlog.files.binlog_files import BinlogFiles
-from binlog.statements.beginnings import BEGINNINGS
-from binlog.statements.native_functions import NATIVE, NO_CALL
-from merge.errors import UnsupportedEvent
-from merge.values.chunk import StatementKind
+from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.binlog.statements.beginnings import BEGINNINGS
+from canal_group.binlog.statements.native_functions import NATIVE, NO_CALL
+from canal_group.merge.errors import UnsupportedEvent
+from canal_group.merge.values.chunk import StatementKind
 
 TABLES = (
     "CREATE TABLE app.t (id INT, v INT)",

@@ -26,9 +26,9 @@ from support.ddl.ddl_sequences import SCHEMAS, comparable
 from support.ddl.sql_suites import statements
 from support.ddl.twin import COLUMNS_OF, Twin, different, flat
 
-from binlog.schema.catalog import Catalog
-from binlog.schema.definition import Generated, SourceName, TableDefinition, UnknownTable
-from binlog.schema.statement import Statement
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.definition import Generated, SourceName, TableDefinition, UnknownTable
+from canal_group.binlog.schema.statement import Statement
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer
 

@@ -8,11 +8,11 @@ from support.deadline import await_true
 from support.defaults import chunk_limits
 from support.sources.recorder import await_rows, reading
 
-from binlog.server.binlog_stream import resume_after
-from merge.errors import PositionPurged
-from merge.values.chunk import Op
-from merge.values.header import WHOLE, Flag
-from merge.values.position import Position
+from canal_group.binlog.server.binlog_stream import resume_after
+from canal_group.merge.errors import PositionPurged
+from canal_group.merge.values.chunk import Op
+from canal_group.merge.values.header import WHOLE, Flag
+from canal_group.merge.values.position import Position
 
 
 def test_compressed_rows_and_statements(own_mariadb, source_address):

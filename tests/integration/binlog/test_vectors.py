@@ -6,7 +6,7 @@ import json
 
 from support.rows.vectors import LARGE, SMALL, named, row, written
 
-from programs.command.binlog.tool import server_at, show
+from canal_group.programs.command.binlog.tool import server_at, show
 
 
 def test_vectors_are_printed_as_lists_of_floats(two_mysqls, tmp_path):

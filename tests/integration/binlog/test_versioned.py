@@ -13,12 +13,12 @@ import pytest
 from integration.unprepared_servers import end_of
 from support.sources.recorder import await_rows, reading
 
-from actors.shard.row_search import changes_of
-from actors.sink.consumer_view import ConsumerView, History
-from merge.errors import UnsupportedEvent
-from merge.rows.row_key import RowKey
-from merge.values.chunk import Op, TableName
-from merge.values.rows.absent import absent_in
+from canal_group.actors.shard.row_search import changes_of
+from canal_group.actors.sink.consumer_view import ConsumerView, History
+from canal_group.merge.errors import UnsupportedEvent
+from canal_group.merge.rows.row_key import RowKey
+from canal_group.merge.values.chunk import Op, TableName
+from canal_group.merge.values.rows.absent import absent_in
 
 EXPLICIT = """id INT PRIMARY KEY, a INT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START,
     e TIMESTAMP(6) GENERATED ALWAYS AS ROW END, b TEXT, PERIOD FOR SYSTEM_TIME (s, e)"""

@@ -22,7 +22,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 import canal_group
-from actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
 from canal_group.zookeeper.tree import Tree
 
 pytestmark = pytest.mark.soak

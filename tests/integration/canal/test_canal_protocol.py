@@ -11,7 +11,7 @@ from integration.shop import DEADLINE_S
 from integration.zookeeper_fixtures import eventually
 
 from canal_group.canal_protocol import entry_pb2, packet_pb2
-from merge.calls.consumers import Release
+from canal_group.merge.calls.consumers import Release
 
 CANAL = "1001"
 

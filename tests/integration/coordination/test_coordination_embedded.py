@@ -8,13 +8,13 @@ import pytest
 from integration.zookeeper_fixtures import eventually
 from kazoo.client import KazooClient
 
-from actors.coordination.embedded import EmbeddedZooKeeper
-from merge.errors import ConfigError
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.merge.errors import ConfigError
 
 OWNER = """
 import sys, threading
 from pathlib import Path
-from actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
 server = EmbeddedZooKeeper(folder=Path(sys.argv[1]))
 starter = threading.Thread(target=server.start)  # a thread that ends long before its process
 starter.start()

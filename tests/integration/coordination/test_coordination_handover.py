@@ -8,10 +8,10 @@ import pytest
 from integration.zookeeper_fixtures import Campaign, coordinate, destination, eventually, zookeeper
 from kazoo.client import KazooClient
 
-from actors.coordination.switch import ZooKeeperSwitch
+from canal_group.actors.coordination.switch import ZooKeeperSwitch
 from canal_group.gateway.discovery import Directory
+from canal_group.merge.errors import ConsumerActive, CoordinatorUnavailable, FencedError
 from canal_group.zookeeper.stop_mark import StopMark
-from merge.errors import ConsumerActive, CoordinatorUnavailable, FencedError
 
 MARK = StopMark("ops@host", "2026-01-01T00:00:00+00:00", "moving house")
 

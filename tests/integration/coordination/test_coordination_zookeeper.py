@@ -25,12 +25,12 @@ from integration.zookeeper_fixtures import (
 )
 from kazoo.client import KazooClient
 
-from actors.coordination.embedded import EmbeddedZooKeeper
-from actors.coordination.zookeeper import ZooKeeperCoordinator
-from actors.ports import ConsumerLease, Subscription
-from actors.process.clock import clock_s
-from merge.errors import ConfigError, CoordinatorUnavailable, FencedError, UsageError
-from merge.values.position import GroupPosition, Position
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.actors.coordination.zookeeper import ZooKeeperCoordinator
+from canal_group.actors.ports import ConsumerLease, Subscription
+from canal_group.actors.process.clock import clock_s
+from canal_group.merge.errors import ConfigError, CoordinatorUnavailable, FencedError, UsageError
+from canal_group.merge.values.position import GroupPosition, Position
 
 OLD = Subscription("1001", "", GroupPosition({"s0": Position("mysql-bin.000001", 4)}, sequence=1))
 NEW = Subscription("1001", "", GroupPosition({"s0": Position("mysql-bin.000001", 9)}, sequence=2))
@@ -321,8 +321,8 @@ def test_cut_off_for_good_it_stops_serving_before_another_one_can_win(coordinate
 
 HOLDER = """
 import sys
-from actors.coordination.zookeeper import ZooKeeperCoordinator
-from merge.errors import CanalGroupError
+from canal_group.actors.coordination.zookeeper import ZooKeeperCoordinator
+from canal_group.merge.errors import CanalGroupError
 hosts, destination = sys.argv[1:]
 server = ZooKeeperCoordinator(hosts, destination, "paused:11111", "paused", session_timeout_s=2.0)
 print(server.campaign(), flush=True)

@@ -16,11 +16,11 @@ from kazoo.client import KazooClient
 from support.instance.program import run
 
 import canal_group
-from actors.coordination.embedded import EmbeddedZooKeeper
-from actors.driver.instance import Instance
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.actors.driver.instance import Instance
+from canal_group.merge.calls.call import Call
+from canal_group.merge.calls.consumers import Ack
 from canal_group.zookeeper.tree import Tree
-from merge.calls.call import Call
-from merge.calls.consumers import Ack
 
 
 def connect(shop: Shop, *instances: Instance, **options: Any) -> canal_group.Consumer:

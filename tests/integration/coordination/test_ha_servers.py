@@ -26,13 +26,13 @@ from kazoo.client import KazooClient
 from support.instance.program import PROGRAM, run
 
 import canal_group
-from actors.coordination.embedded import EmbeddedZooKeeper
-from actors.driver.instance import Instance
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.actors.driver.instance import Instance
 from canal_group.gateway.gateway_client import GatewayClient
+from canal_group.merge.calls.call import Call
+from canal_group.merge.calls.consumers import Ack, Get, LeaseState, Subscribe
 from canal_group.operator import Operator
 from canal_group.zookeeper.tree import Tree
-from merge.calls.call import Call
-from merge.calls.consumers import Ack, Get, LeaseState, Subscribe
 
 
 @pytest.fixture

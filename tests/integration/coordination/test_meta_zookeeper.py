@@ -8,12 +8,12 @@ import pytest
 from integration.zookeeper_fixtures import Cursors, coordinate, destination, zookeeper
 from unit.meta.conformance import TEXT, StoreConformance, text_of
 
-from actors.meta.zookeeper import ZooKeeperStore
-from actors.meta.zookeeper_texts import BYTES_MAX
-from actors.ports import Subscription
-from merge.errors import ConfigError, FencedError
-from merge.values.gtids.gtid import parse_gtid_set
-from merge.values.position import GroupPosition, Position
+from canal_group.actors.meta.zookeeper import ZooKeeperStore
+from canal_group.actors.meta.zookeeper_texts import BYTES_MAX
+from canal_group.actors.ports import Subscription
+from canal_group.merge.errors import ConfigError, FencedError
+from canal_group.merge.values.gtids.gtid import parse_gtid_set
+from canal_group.merge.values.position import GroupPosition, Position
 
 
 def at(offset):

@@ -10,7 +10,7 @@ import pytest
 from support.soak import first_quick
 from support.sources.dumped_source import Source, dump_server_pids
 
-from binlog.server.source import SourceAddress
+from canal_group.binlog.server.source import SourceAddress
 
 
 @pytest.fixture(params=first_quick(1, ["mariadb", "mysql"]))

@@ -13,7 +13,7 @@ from support.soak import first_quick
 from support.sources.dumped_source import Source, ids, only
 from support.sources.recorder import await_rows, reading
 
-from merge.errors import DataError
+from canal_group.merge.errors import DataError
 
 TABLES = "abc"
 

@@ -13,11 +13,11 @@ from integration.zookeeper_fixtures import eventually
 from support.sources.dumped_source import dump_server_pids
 
 import canal_group
-from actors.driver.launch import launch
-from actors.shard.wiring import source_address
+from canal_group.actors.driver.launch import launch
+from canal_group.actors.shard.wiring import source_address
+from canal_group.conf.settings import InstanceSettings
 from canal_group.gateway.gateway_client import GatewayClient
-from conf.settings import InstanceSettings
-from merge.calls.consumers import Status
+from canal_group.merge.calls.consumers import Status
 
 _DUMPS = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'"
 

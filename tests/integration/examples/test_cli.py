@@ -130,7 +130,7 @@ def two_nodes() -> Iterator[str]:
     """A Ray cluster of two nodes that runs already; its address."""
     from ray.cluster_utils import Cluster
 
-    from actors.driver.local_ray import loopback_kept
+    from canal_group.actors.driver.local_ray import loopback_kept
 
     with loopback_kept():
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})

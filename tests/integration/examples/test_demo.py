@@ -19,6 +19,7 @@ import pytest
 from support.soak import patient
 from support.sources.installed import require
 
+from canal_group.programs.demo.recorded_shards import recorded_shards
 from playground.database.engine import Engine
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer, Programs
@@ -26,7 +27,6 @@ from playground.database.server_process import CANAL_USER, ServerMissingError
 from playground.load.held import read_tables
 from playground.load.workload import Workload
 from playground.load.writer import Writer, prepare
-from programs.demo.recorded_shards import recorded_shards
 
 DEADLINE_S = patient(120.0)
 KEYS = [
@@ -241,7 +241,7 @@ def test_the_demo_proves_its_stream_and_leaves_nothing_behind(demo, folder, tmp_
 def test_the_demo_of_recorded_files_needs_no_server(demo, folder, tmp_path, monkeypatch):
     """No program of a database or of Java is found; what is read was written by both makes of servers."""
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent) + ":/bin")
-    process = demo("--json", "--files", command=("programs.command.cli", "demo"))
+    process = demo("--json", "--files", command=("canal_group.programs.command.cli", "demo"))
     watch = Watch(process)
     output, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0, (tmp_path / "stderr").read_text()
@@ -281,7 +281,7 @@ def test_ctrl_c_ends_all_of_it(demo, folder, tmp_path, phase):
 
 def test_a_missing_server_is_a_sentence(monkeypatch):
     monkeypatch.setattr("playground.database.mariadb.shutil.which", lambda *_, **__: None)
-    from merge.errors import ConfigError
+    from canal_group.merge.errors import ConfigError
     from playground.options import DemoOptions
     from playground.run import run_servers
 

@@ -27,7 +27,7 @@ from support.security.certificates import Authority
 from support.security.rogue_server import rogue
 from support.soak import patient
 
-from actors.driver.instance import Instance
+from canal_group.actors.driver.instance import Instance
 
 pytestmark = pytest.mark.timeout(patient(180))
 

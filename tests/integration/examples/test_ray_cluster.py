@@ -65,7 +65,7 @@ class Cluster:
 def three_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     from ray.cluster_utils import Cluster as RayCluster
 
-    from actors.driver.local_ray import loopback_kept
+    from canal_group.actors.driver.local_ray import loopback_kept
 
     storage = tmp_path / "gcs"
     storage.mkdir()

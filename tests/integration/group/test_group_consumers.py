@@ -12,7 +12,7 @@ from integration.shared_servers import SharedShop
 from integration.shop import CLIENT, Reading, in_background
 
 import canal_group
-from merge.calls.consumers import Get, Release
+from canal_group.merge.calls.consumers import Get, Release
 
 
 def test_a_batch_without_an_answer_is_delivered_again(served: SharedShop):

@@ -16,11 +16,11 @@ from support.deadline import await_true
 from typer.testing import CliRunner
 
 import canal_group
+from canal_group.merge.rows.canal.entries import EVENTS
 from canal_group.operator import Operator, calls
+from canal_group.programs.command.cli import app
 from canal_group.shapes.flat_message import flat_messages
 from canal_group.shapes.maps import tidied
-from merge.rows.canal.entries import EVENTS
-from programs.command.cli import app
 
 
 def until_rolled_back(consumer: canal_group.Consumer) -> None:

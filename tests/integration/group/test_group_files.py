@@ -8,10 +8,10 @@ from integration.shop import DEADLINE_S, Shop, kill
 from support.deadline import await_true
 
 import canal_group
-from actors.driver.launch import launch
-from conf.load import build_instance
+from canal_group.actors.driver.launch import launch
+from canal_group.conf.load import build_instance
+from canal_group.programs.demo.recorded_shards import recorded_shards
 from playground.database.secret_file import secret_file
-from programs.demo.recorded_shards import recorded_shards
 
 
 def test_files_are_a_shard_beside_a_server(shop: Shop, tmp_path):

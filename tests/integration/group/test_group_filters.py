@@ -15,9 +15,9 @@ import pytest
 from integration.shop import DEADLINE_S, Shop
 from integration.zookeeper_fixtures import eventually
 
-from actors.driver.instance import Instance
-from actors.shard.wiring import source_address
-from programs.command.check.filter_check import check_filter
+from canal_group.actors.driver.instance import Instance
+from canal_group.actors.shard.wiring import source_address
+from canal_group.programs.command.check.filter_check import check_filter
 
 #: the server puts the first one together from the second: no other process gets it from us
 SECRET, TERCES = b"marker-of-a-dropped-value", "eulav-deppord-a-fo-rekram"

@@ -13,7 +13,7 @@ from support.instance.shard_hosts import FAST, Pair, same
 from support.soak import first_quick
 from support.sources.replication import replicate
 
-from actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer
 from playground.database.server_process import ServerMissingError

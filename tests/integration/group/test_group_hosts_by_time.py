@@ -14,7 +14,7 @@ from support.instance.inserted_rows import rows_until
 from support.instance.shard_hosts import FAST, Pair, same
 
 import canal_group
-from actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
 from playground.database.mysql import MySqlServer
 from playground.database.server_process import ServerMissingError
 from playground.database.servers import start_all

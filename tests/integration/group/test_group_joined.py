@@ -14,8 +14,8 @@ from integration.zookeeper_fixtures import eventually
 from support.instance.schema_command import command
 
 import canal_group
+from canal_group.merge.errors import SchemaMismatch, UsageError
 from canal_group.operator import Operator, calls
-from merge.errors import SchemaMismatch, UsageError
 from playground.database.server_process import DatabaseServer
 
 TABLE = "shop.orders"

@@ -12,7 +12,7 @@ from integration.zookeeper_fixtures import eventually
 from support.sources.purged_logs import purge_all_but_the_last
 
 import canal_group
-from programs.command.status_page import print_status
+from canal_group.programs.command.status_page import print_status
 
 
 @pytest.fixture

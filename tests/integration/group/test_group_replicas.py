@@ -15,11 +15,11 @@ from support.soak import first_quick
 from support.sources.replication import replicate
 
 import canal_group
-from actors.coordination.embedded import EmbeddedZooKeeper
-from actors.shard.wiring import shard_source
-from binlog.server.preflight.preflight import preflight
-from binlog.server.source import SourceAddress, connect, server_facts
-from binlog.server.starts.scan import Scan
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.actors.shard.wiring import shard_source
+from canal_group.binlog.server.preflight.preflight import preflight
+from canal_group.binlog.server.source import SourceAddress, connect, server_facts
+from canal_group.binlog.server.starts.scan import Scan
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer
 from playground.database.server_process import ServerMissingError

@@ -13,8 +13,8 @@ from support.instance.inserted_rows import rows_until
 from support.instance.schema_command import command
 from support.soak import first_quick
 
+from canal_group.merge.errors import UsageError
 from canal_group.operator import Operator, calls
-from merge.errors import UsageError
 
 
 @pytest.mark.parametrize("kept", first_quick(1, ["file", "zookeeper"]))

@@ -13,9 +13,9 @@ from integration.zookeeper_fixtures import eventually
 from typer.testing import CliRunner
 
 import canal_group
-from actors.driver.instance import Instance
+from canal_group.actors.driver.instance import Instance
 from canal_group.operator import Operator, calls
-from programs.command.cli import app
+from canal_group.programs.command.cli import app
 
 
 def definitions(shop: Shop) -> list[dict[str, Any]]:

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import canal_group
 from canal_group.operator import Operator, calls
+from canal_group.programs.command.cli import app
 from playground.database.secret_file import secret_file
-from programs.command.cli import app
 
 pytestmark = pytest.mark.usefixtures("served")
 

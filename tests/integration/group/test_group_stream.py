@@ -13,9 +13,9 @@ from integration.shop import DEADLINE_S, Reading, Shop
 from typer.testing import CliRunner
 
 import canal_group
-from actors.driver.instance import Instance
+from canal_group.actors.driver.instance import Instance
+from canal_group.programs.command.cli import app
 from canal_group.shared_memory.rows import SharedMemoryRows
-from programs.command.cli import app
 
 
 def test_shards_become_one_ordered_stream(served: SharedShop):

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import canal_group
 from canal_group.operator import Operator, calls
-from programs.command.cli import app
-from programs.command.trace_command import key_lines, lines
+from canal_group.programs.command.cli import app
+from canal_group.programs.command.trace_command import key_lines, lines
 
 
 def last_gtid(shop: SharedShop, shard: int) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import ray
 
-from actors.driver import launch
+from canal_group.actors.driver import launch
 
 
 def test_a_gateway_that_ends_while_it_starts_is_awaited_again(one_ray: None, tmp_path: Path):

@@ -9,8 +9,8 @@ from integration.shared_servers import SharedShop
 from integration.shop import Reading, Shop, in_background
 from support.defaults import address_of
 
-from binlog.server.source import SourceAddress, connect, query
-from merge.errors import SourceUnfit
+from canal_group.binlog.server.source import SourceAddress, connect, query
+from canal_group.merge.errors import SourceUnfit
 from playground.database.server_process import DatabaseServer
 
 SECOND_US = 1_000_000

@@ -14,7 +14,7 @@ from integration.zookeeper_fixtures import eventually
 from support.sources.purged_logs import purge_all_but_the_last
 
 from canal_group.gateway.gateway_client import GatewayClient
-from merge.calls.consumers import Status
+from canal_group.merge.calls.consumers import Status
 
 QUIET = {"consumer": {"quiet_s": 0.3}}
 

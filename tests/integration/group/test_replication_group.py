@@ -11,7 +11,7 @@ from support.deadline import await_true
 from support.instance.inserted_rows import rows_until
 from support.instance.shard_hosts import FAST, Pair
 
-from actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
 from playground.database.mysql import MySqlServer
 from playground.database.server_process import ServerMissingError, free_port
 from playground.database.servers import start_all

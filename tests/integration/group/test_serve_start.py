@@ -8,10 +8,10 @@ import pytest
 import ray
 from support.deadline import await_true
 
-from actors.driver import launch
-from programs.command import cli
-from programs.command.options.exit_code import ExitCode
-from programs.demo.recorded_shards import recorded_shards
+from canal_group.actors.driver import launch
+from canal_group.programs.command import cli
+from canal_group.programs.command.options.exit_code import ExitCode
+from canal_group.programs.demo.recorded_shards import recorded_shards
 
 
 def test_a_ray_that_is_too_slow_is_a_sentence_and_leaves_nothing(

@@ -13,7 +13,7 @@ from integration.shop import CLIENT, DEADLINE_S, Reading, Shop
 from support.instance.program import run
 
 import canal_group
-from actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
 from canal_group.operator import Operator
 
 

@@ -16,8 +16,8 @@ from integration.shared_servers import SharedShop
 from integration.zookeeper_fixtures import eventually
 from support.instance.http_service import Http, listening
 
-from actors.admission.calls import QUESTIONS_MAX
-from actors.http.body_limit import BODY_BYTES_MAX
+from canal_group.actors.admission.calls import QUESTIONS_MAX
+from canal_group.actors.http.body_limit import BODY_BYTES_MAX
 from canal_group.operator import Operator, calls
 
 

@@ -18,9 +18,9 @@ from selenium.webdriver.common.by import By
 from support.instance.http_service import Http, listening
 from support.instance.page import CHROMIUM, DRIVER, Page
 
-from conf.document import parse_document
-from conf.load import build_instance
-from merge.errors import ConfigError
+from canal_group.conf.document import parse_document
+from canal_group.conf.load import build_instance
+from canal_group.merge.errors import ConfigError
 
 #: a folder for screenshots; those in docs/ were made with `CANAL_GROUP_SCREENSHOTS=docs make test ARGS=...`
 SCREENSHOTS = "CANAL_GROUP_SCREENSHOTS"
@@ -186,7 +186,7 @@ def test_nothing_shifts_on_narrow_screens_and_keys_reach_everything(called: Http
 def test_the_log_is_shown_while_it_is_open_and_markup_in_it_is_text(
     served: SharedShop, called: Http, page: Page
 ):
-    log = logging.getLogger("actors.shard.intake")
+    log = logging.getLogger("canal_group.actors.shard.intake")
     log.error("<b>stopped</b>", extra={"destination": served.destination, "shard": "s1"})
     page.open(called.service.url)
     page.until_text("#role", "active on")

@@ -21,9 +21,9 @@ ROOMS = ("actors", "binlog", "canal_group", "conf", "merge", "programs")
 #: what the library asks for
 LIBRARY = ("kazoo", "numpy", "pyarrow")
 #: what is installed of ours, by its name in site-packages
-OURS = {*ROOMS}
+OURS = {"canal_group"}
 #: modules that a user has beside a script, with names that everybody uses
-OF_THE_USER = ("conf",)
+OF_THE_USER = ("actors", "binlog", "conf", "merge", "programs")
 #: makes a wheel of what is compiled already
 BUILD = """
 import runpy
@@ -53,7 +53,7 @@ print(canal_group.__file__)
 
 
 def in_wheel(path):
-    return path.relative_to(ROOT).as_posix()
+    return f"canal_group/{path.relative_to(ROOT).as_posix().removeprefix('canal_group/')}"
 
 
 def ran(*command, status=0, **options):

@@ -12,7 +12,7 @@ from integration.shop import Shop
 from support.soak import first_quick
 from typer.testing import CliRunner
 
-from programs.command.cli import app
+from canal_group.programs.command.cli import app
 
 LISTENER = {"canal": {"port": 0}}
 

@@ -10,10 +10,10 @@ from integration.shop import Reading, Shop
 from typer.testing import CliRunner
 from unit.migration.canal_files import Conf
 
-from actors.driver.launch import launch
-from conf.load import load_instance
+from canal_group.actors.driver.launch import launch
+from canal_group.conf.load import load_instance
+from canal_group.programs.command.cli import app
 from playground.database.server_process import DatabaseServer
-from programs.command.cli import app
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from merge.errors import FencedError, SinkRefused, SinkUnavailable
-from merge.values.position import GroupPosition
-from programs.output.messages import Messages
-from programs.output.sink import Sink
+from canal_group.merge.errors import FencedError, SinkRefused, SinkUnavailable
+from canal_group.merge.values.position import GroupPosition
+from canal_group.programs.output.messages import Messages
+from canal_group.programs.output.sink import Sink
 
 
 class Target(ABC):

@@ -21,11 +21,11 @@ from integration.zookeeper_fixtures import eventually
 from support.instance.program import PROGRAM
 from support.soak import patient
 
-from actors.coordination.embedded import EmbeddedZooKeeper
 from benchmarks._brokers import Broker
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
 from canal_group.gateway.gateway_client import GatewayClient
-from merge.calls.consumers import Status
-from merge.errors import CanalGroupError
+from canal_group.merge.calls.consumers import Status
+from canal_group.merge.errors import CanalGroupError
 
 #: a broker that is killed has to start again meanwhile
 RECOVERED_S = patient(120.0)

@@ -18,9 +18,9 @@ from integration.shop import DEADLINE_S
 
 from benchmarks._kafka_broker import KafkaBroker
 from benchmarks._rabbit_broker import RabbitBroker
-from conf.relay.relay_settings import RelaySettings, build_relay
-from programs.output.kinds import settings_of
-from programs.output.publisher import Publisher
+from canal_group.conf.relay.relay_settings import RelaySettings, build_relay
+from canal_group.programs.output.kinds import settings_of
+from canal_group.programs.output.publisher import Publisher
 
 
 @dataclass(frozen=True, slots=True)

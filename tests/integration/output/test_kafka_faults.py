@@ -13,8 +13,8 @@ from integration.output.relay_values import PARTITIONS, partitioned_values
 from integration.shared_servers import SharedShop
 from support.soak import first_quick, patient
 
-from actors.coordination.embedded import EmbeddedZooKeeper
 from benchmarks._kafka_broker import KafkaBroker
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
 
 
 @pytest.mark.timeout(patient(600))

@@ -23,8 +23,8 @@ from benchmarks._kafka_broker import KafkaBroker
 from benchmarks._rabbit_broker import RabbitBroker
 from canal_group.canal_protocol.entry_pb2 import Entry, EventType, RowChange
 from canal_group.canal_protocol.packet_pb2 import Messages, Packet, PacketType
+from canal_group.merge.errors import SinkRefused
 from canal_group.operator import Operator, calls
-from merge.errors import SinkRefused
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

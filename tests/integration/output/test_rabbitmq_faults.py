@@ -12,8 +12,8 @@ from integration.output.relay_values import PARTITIONS, partitioned_values
 from integration.shared_servers import SharedShop
 from support.soak import first_quick, patient
 
-from actors.coordination.embedded import EmbeddedZooKeeper
 from benchmarks._rabbit_broker import RabbitBroker
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
 
 
 @pytest.fixture(scope="module")

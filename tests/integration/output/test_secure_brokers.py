@@ -21,10 +21,10 @@ from integration.shop import DEADLINE_S
 from support.security.certificates import Authority, Pair
 
 from benchmarks._brokers import PASSWORD, USER
-from merge.errors import SinkRefused, SinkUnavailable
+from canal_group.merge.errors import SinkRefused, SinkUnavailable
+from canal_group.programs.output.kinds import settings_of, sink_of
+from canal_group.programs.output.sink import Sink
 from playground.database.secret_file import secret_file
-from programs.output.kinds import settings_of, sink_of
-from programs.output.sink import Sink
 
 pytestmark = pytest.mark.soak  # each broker starts for this file alone
 #: no wrong login or certificate is waited for as long as this

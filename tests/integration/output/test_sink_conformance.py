@@ -16,12 +16,12 @@ from integration.output.published import Queue, in_kafka, in_lines
 
 from benchmarks._kafka_broker import KafkaBroker
 from benchmarks._rabbit_broker import RabbitBroker
-from conf.relay.kafka_settings import KafkaSettings
-from conf.relay.rabbitmq_settings import RabbitSettings
-from merge.errors import SinkRefused
-from programs.output.kinds import kinds, sink_of
-from programs.output.sink import Sink
-from programs.output.sinks.lines import LinesSettings
+from canal_group.conf.relay.kafka_settings import KafkaSettings
+from canal_group.conf.relay.rabbitmq_settings import RabbitSettings
+from canal_group.merge.errors import SinkRefused
+from canal_group.programs.output.kinds import kinds, sink_of
+from canal_group.programs.output.sink import Sink
+from canal_group.programs.output.sinks.lines import LinesSettings
 
 
 class LinesTarget(Target):

@@ -16,21 +16,21 @@ from typing import Any
 import pytest
 from support.security.second_user import as_nobody, folder_for_all
 
-import conf
+import canal_group
 
 START_S = 120
 
 _OURS = """
 import json, sys
 import ray
-from actors.driver import local_ray
+from canal_group.actors.driver import local_ray
 local_ray.start("test", 1)
 node = ray._private.worker._global_node
 
 @ray.remote
 def loaded():
-    import conf, sys
-    return {"path": sys.path, "conf": conf.__path__[0]}
+    import canal_group, sys
+    return {"path": sys.path, "ours": canal_group.__path__[0]}
 
 said = {"address": node.gcs_address, "session": node.get_session_dir_path()}
 print(json.dumps({**said, "worker": ray.get(loaded.remote())}), flush=True)
@@ -39,7 +39,7 @@ ray.shutdown()
 """
 _JOIN = """
 import sys
-from actors.driver import local_ray
+from canal_group.actors.driver import local_ray
 local_ray.join(sys.argv[1], "test")
 print("joined")
 """
@@ -50,7 +50,7 @@ _CALL = "import socket\nsocket.socket(socket.AF_UNIX).connect(sys.argv[1])\nprin
 
 @dataclass(frozen=True)
 class Ours:
-    """A Ray that `actors.driver.local_ray` started."""
+    """A Ray that `canal_group.actors.driver.local_ray` started."""
 
     address: str
     session: Path
@@ -60,7 +60,7 @@ class Ours:
     temporary: Path
     #: where it was started
     working: Path
-    #: what a worker has on its path, and where it has `conf` from
+    #: what a worker has on its path, and where it has our package from
     worker: dict[str, Any]
 
     @property
@@ -85,7 +85,7 @@ def ours() -> Iterator[Ours]:
         for folder, allowed in ((home, 0o755), (temporary, 0o1777), (working, 0o1777)):
             folder.mkdir()
             folder.chmod(allowed)
-        (working / "conf.py").write_text("raise SystemExit('taken for ours')")
+        (working / "canal_group.py").write_text("raise SystemExit('taken for ours')")
         with subprocess.Popen(
             [sys.executable, "-P", "-c", _OURS],
             env=environment(home, temporary),
@@ -118,7 +118,7 @@ def test_its_folder_and_its_token_are_its_user_s_alone(ours: Ours):
 def test_workers_import_nothing_from_the_working_folder(ours: Ours):
     """Whoever may write there would run code beside the sources' passwords."""
     assert str(ours.working) not in ours.worker["path"]
-    assert Path(ours.worker["conf"]).is_relative_to(Path(conf.__path__[0]))
+    assert Path(ours.worker["ours"]).is_relative_to(Path(canal_group.__path__[0]))
 
 
 def test_another_user_reads_nothing_and_comes_to_no_socket(ours: Ours):

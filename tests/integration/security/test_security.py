@@ -26,17 +26,23 @@ from support.instance.secured_gateway import SECRETS, gateway_of
 from support.security.certificates import Authority
 
 import canal_group
-from actors.coordination.embedded import EmbeddedZooKeeper, _config, _find_jars, _find_java, _free_port
-from actors.coordination.switch import ZooKeeperSwitch
-from actors.coordination.zookeeper import ZooKeeperCoordinator
+from canal_group.actors.coordination.embedded import (
+    EmbeddedZooKeeper,
+    _config,
+    _find_jars,
+    _find_java,
+    _free_port,
+)
+from canal_group.actors.coordination.switch import ZooKeeperSwitch
+from canal_group.actors.coordination.zookeeper import ZooKeeperCoordinator
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.tls import Tls
+from canal_group.merge.calls.call import Call, inside
+from canal_group.merge.calls.operators import AddShard, GivePolicy, RemoveShard
+from canal_group.merge.errors import AccessDenied, ConfigError, CoordinatorUnavailable, UsageError
+from canal_group.merge.values.member import Policy
 from canal_group.zookeeper.login import ZooKeeperLogin
 from canal_group.zookeeper.stop_mark import StopMark
-from merge.calls.call import Call, inside
-from merge.calls.operators import AddShard, GivePolicy, RemoveShard
-from merge.errors import AccessDenied, ConfigError, CoordinatorUnavailable, UsageError
-from merge.values.member import Policy
 
 
 @inside

@@ -13,13 +13,12 @@ from support.security.certificates import Authority
 from support.security.rogue_server import PUBLIC_KEY, RogueServer, Trick, Wire, rogue
 from support.security.rogue_server import login as let_in
 
-from actors.driver.instance import Instance
+from canal_group.actors.driver.instance import Instance
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.operator_token import find_token
 from canal_group.gateway.tls import Tls
-from canal_group.operator import Operator, calls
-from merge.calls.consumers import Status
-from merge.calls.operators import (
+from canal_group.merge.calls.consumers import Status
+from canal_group.merge.calls.operators import (
     AddShard,
     GivePolicy,
     RebuildSchema,
@@ -29,8 +28,9 @@ from merge.calls.operators import (
     ShowSchema,
     SkipEvent,
 )
-from merge.errors import AccessDenied, ConfigError
-from merge.values.member import Policy
+from canal_group.merge.errors import AccessDenied, ConfigError
+from canal_group.merge.values.member import Policy
+from canal_group.operator import Operator, calls
 
 OPERATIONS = (
     RemoveShard("s1"),

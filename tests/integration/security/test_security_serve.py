@@ -21,7 +21,7 @@ from support.instance.secured_gateway import SECRETS, gateway_of
 from support.security.certificates import Authority
 
 import canal_group
-from actors.process.log_line import FIELDS
+from canal_group.actors.process.log_line import FIELDS
 from playground.database.mariadb import MariaDbServer
 
 #: of shards that are added, and cannot log in
@@ -155,7 +155,7 @@ def test_all_processes_log_json_lines_once_with_their_shard(served: Served):
         (of, "s1"),
     ]
     (active,) = told("active")
-    assert (active["destination"], active["logger"]) == (of, "actors.group.candidate")
+    assert (active["destination"], active["logger"]) == (of, "canal_group.actors.group.candidate")
     assert active["epoch"] > 0
     files = [file.read_text(errors="replace") for file in served.session.glob("logs/worker-*.err")]
     assert sum(line == active for text in files for line in _objects(text)) == 1

@@ -13,13 +13,13 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.security import make_digest_acl
 
-from actors.coordination.embedded import EmbeddedZooKeeper
-from actors.coordination.zookeeper import ZooKeeperCoordinator
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.actors.coordination.zookeeper import ZooKeeperCoordinator
 from canal_group.gateway.discovery import Directory
 from canal_group.gateway.gateway_client import GatewayClient
+from canal_group.merge.calls.consumers import Status
+from canal_group.merge.errors import ConfigError, ServerUnavailable
 from canal_group.zookeeper.login import ZooKeeperLogin
-from merge.calls.consumers import Status
-from merge.errors import ConfigError, ServerUnavailable
 
 OURS = ZooKeeperLogin("canal", "s3cret")
 THEIRS = [make_digest_acl("stranger", "guessed", all=True)]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyarrow import flight
 
-from merge.values.position import GroupPosition
+from canal_group.merge.values.position import GroupPosition
 
 TOKEN = "spark-s3cret-1"
 ROOT = Path(__file__).parents[3]

@@ -11,7 +11,7 @@ from integration.spark_sink import CLIENT, options, show_a_row
 from support.soak import patient
 
 from canal_group.client.client import Consumer
-from merge.values.position import GroupPosition
+from canal_group.merge.values.position import GroupPosition
 
 pytestmark = pytest.mark.timeout(patient(180))
 #: transactions that the ring of a shard holds

@@ -12,9 +12,9 @@ from integration.spark_sink import CLIENT, Sink, options, run, serving, show_a_r
 from pyspark.sql.types import StringType, StructField, StructType
 from support.soak import patient
 
+from canal_group.merge.errors import SchemaMismatch
 from canal_group.spark import run_evolving
 from canal_group.spark.shapes import CHANGE
-from merge.errors import SchemaMismatch
 
 pytestmark = pytest.mark.timeout(patient(180))
 

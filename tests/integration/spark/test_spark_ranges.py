@@ -12,9 +12,9 @@ from integration.shop import Shop
 from integration.spark_sink import Sink, options, serving
 from support.soak import patient
 
-from actors.coordination.embedded import EmbeddedZooKeeper
-from actors.driver.instance import Instance
-from merge.values.position import GroupPosition
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.actors.driver.instance import Instance
+from canal_group.merge.values.position import GroupPosition
 from playground.database.mariadb import MariaDbServer
 
 pytestmark = pytest.mark.timeout(patient(180))

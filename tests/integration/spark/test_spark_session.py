@@ -12,13 +12,13 @@ from integration.spark_sink import options
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from canal_group.client.range_rows import RangeRows
+from canal_group.merge.errors import RolledBack, SchemaGrown
+from canal_group.merge.values.offset_range import reaches_back, same_places
+from canal_group.merge.values.position import GroupPosition
 from canal_group.spark import CanalGroupDataSource
 from canal_group.spark.options import Options
 from canal_group.spark.session import Session
 from canal_group.spark.source import StreamReader
-from merge.errors import RolledBack, SchemaGrown
-from merge.values.offset_range import reaches_back, same_places
-from merge.values.position import GroupPosition
 
 ROWS_MAX, BYTES_MAX = 7, 1 << 20
 

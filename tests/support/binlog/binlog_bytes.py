@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 
-from binlog.formats.event_types import EventType
+from canal_group.binlog.formats.event_types import EventType
 
 MAGIC = b"\xfebin"
 #: sizes of the fixed parts of MySQL 5.1's event types, from type 1 on (START_V3 to INCIDENT)

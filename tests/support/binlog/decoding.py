@@ -8,11 +8,11 @@ from pathlib import Path
 
 from support.defaults import chunk_limits
 
-from binlog.formats.event_types import EventType
-from binlog.grammar.binlog_decoder import BinlogDecoder
-from binlog.grammar.chunk_builder import ChunkBuilder
-from merge.values.chunk import TableName
-from merge.values.position import Position
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.binlog.grammar.binlog_decoder import BinlogDecoder
+from canal_group.binlog.grammar.chunk_builder import ChunkBuilder
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.position import Position
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "mysql-9.7.4"
 FILE = "mysql-bin.000001"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from binlog.files.binlog_files import BinlogFiles
-from merge.values.chunk import Op, TableName
+from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.merge.values.chunk import Op, TableName
 
 J = ("CREATE", "fx.j")
 

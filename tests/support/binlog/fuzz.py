@@ -23,10 +23,10 @@ from pathlib import Path
 from support.binlog.binlog_bytes import events_of
 from support.defaults import chunk_limits
 
-from binlog.files.binlog_files import BinlogFiles
-from binlog.formats.event_types import EventType
-from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
-from merge.values.chunk import TableName
+from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
+from canal_group.merge.values.chunk import TableName
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 #: larger files would take as long as many small ones

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 
-from binlog.files.binlog_files import BinlogFiles
-from merge.errors import DataError
-from merge.values.chunk import TableName
-from merge.values.types.table import ColumnType
+from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.merge.errors import DataError
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.types.table import ColumnType
 
 INT = [(ColumnType.LONG, b"")]
 IN_USE, RELAY = 0x01, 0x40

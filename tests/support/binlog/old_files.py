@@ -6,8 +6,8 @@ from __future__ import annotations
 import datetime as dt
 import struct
 
-from binlog.columns.table_lookup import NoLookup
-from merge.values.types.table import ColumnType
+from canal_group.binlog.columns.table_lookup import NoLookup
+from canal_group.merge.values.types.table import ColumnType
 
 #: INT, VARCHAR(20), CHAR(5), TIMESTAMP, DATETIME, TIME, DATE, YEAR, ENUM of one byte, BLOB, DECIMAL(5,2)
 COLUMNS = [

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyarrow import flight
 
-from merge.values.position import GroupPosition
+from canal_group.merge.values.position import GroupPosition
 
 CURSOR = GroupPosition().to_json()
 SUBSCRIBED = {"epoch": 1, "lease_s": 30, "cursor": CURSOR}

@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from binlog.schema.catalog import Catalog
-from binlog.schema.definition import Generated, TableDefinition
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.definition import Generated, TableDefinition
 
 NAMES = ["a", "b", "C", "d", "id", "1x", "key", "é", "row_end2", "Id2"]
 TABLES = ["t", "u", "_t_gho", "_t_new", "_t_old", "t2"]

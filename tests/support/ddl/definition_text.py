@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from binlog.schema.catalog import Catalog
-from binlog.schema.definition import ColumnDefinition, Key, TableDefinition, UnknownTable
-from binlog.schema.statement import ServerVersion, Statement
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.definition import ColumnDefinition, Key, TableDefinition, UnknownTable
+from canal_group.binlog.schema.statement import ServerVersion, Statement
 
 MYSQL = ServerVersion.parse("9.7.4")
 MARIADB = ServerVersion.parse("10.11.6-MariaDB")

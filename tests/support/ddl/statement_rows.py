@@ -17,7 +17,7 @@ def statement_row(
     tables: tuple[tuple[str, str, str, bool], ...] | None = None,
     at: str = "_header",
 ) -> dict[str, Any]:
-    """Return a row of `merge.values.chunk.STATEMENTS`.
+    """Return a row of `canal_group.merge.values.chunk.STATEMENTS`.
 
     Args:
         header: index of its header, or its header's sequence in the ring.

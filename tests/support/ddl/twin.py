@@ -9,14 +9,14 @@ from pathlib import Path
 import pymysql
 from support.ddl.ddl_sequences import SCHEMAS, comparable
 
-from binlog.columns.table_map import parse_table_map
-from binlog.formats.event_types import EventType
-from binlog.formats.events import HEADER_SIZE, parse_header, parse_query
-from binlog.history.verified import require_agreement
-from binlog.schema.catalog import Catalog
-from binlog.schema.definition import Generated, TableDefinition, Visibility
-from binlog.schema.statement import ServerVersion, Statement
-from binlog.statements.logged_statement import statement_of
+from canal_group.binlog.columns.table_map import parse_table_map
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.binlog.formats.events import HEADER_SIZE, parse_header, parse_query
+from canal_group.binlog.history.verified import require_agreement
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.definition import Generated, TableDefinition, Visibility
+from canal_group.binlog.schema.statement import ServerVersion, Statement
+from canal_group.binlog.statements.logged_statement import statement_of
 
 COLUMN = (
     "COLUMN_NAME, LOWER(DATA_TYPE), COLUMN_TYPE, CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE,"
@@ -39,7 +39,7 @@ KEYS = (
 )
 #: what nobody writes, and the servers have strange rules for, makes a table unknown
 UNKNOWN = re.compile(
-    "is no text in the new charset"
+    "is not a text in the new charset"
     "|is defined while its table is converted"
     "|is converted to a charset, and has another default"
     # MariaDB does not say it of a CREATE that it logs for one like a temporary table.

@@ -13,20 +13,20 @@ from typing import Any, assert_never
 import numpy as np
 from support.defaults import group_settings
 
-from merge import events as ev
-from merge import instructions as do
-from merge.calls.batch import Batch
-from merge.calls.consumers import Ack, Get, GetRange, Rollback, SubscribeAt
-from merge.calls.operators import GivePolicy, RemoveShard
-from merge.calls.resume import Resume
-from merge.errors import CanalGroupError
-from merge.group import Group, GroupSettings
-from merge.values.chunk import Chunk
-from merge.values.ddl_mark import DdlMark
-from merge.values.header import HEADER, Flag, HeaderRun, Headers
-from merge.values.member import Policy
-from merge.values.offset_range import OffsetRange
-from merge.values.position import GroupPosition, Position
+from canal_group.merge import events as ev
+from canal_group.merge import instructions as do
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.calls.consumers import Ack, Get, GetRange, Rollback, SubscribeAt
+from canal_group.merge.calls.operators import GivePolicy, RemoveShard
+from canal_group.merge.calls.resume import Resume
+from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.group import Group, GroupSettings
+from canal_group.merge.values.chunk import Chunk
+from canal_group.merge.values.ddl_mark import DdlMark
+from canal_group.merge.values.header import HEADER, Flag, HeaderRun, Headers
+from canal_group.merge.values.member import Policy
+from canal_group.merge.values.offset_range import OffsetRange
+from canal_group.merge.values.position import GroupPosition, Position
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 #: bytes of binlog that each transaction takes, and transactions of one binlog file

@@ -9,10 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.defaults import batch_limits, group_settings
 from support.group.builders import Source, Tx, World, all_places, places
 
-from merge import events as ev
-from merge.calls.consumers import Get, Unsubscribe
-from merge.delivery.cursor_writes import OWN_CALL
-from merge.errors import (
+from canal_group.merge import events as ev
+from canal_group.merge.calls.consumers import Get, Unsubscribe
+from canal_group.merge.delivery.cursor_writes import OWN_CALL
+from canal_group.merge.errors import (
     AckOutOfOrder,
     CanalGroupError,
     ConsumerActive,
@@ -24,10 +24,10 @@ from merge.errors import (
     UnknownBatch,
     UsageError,
 )
-from merge.order.dead_shard import WAIT, DeadShard
-from merge.values.header import Flag
-from merge.values.member import Policy
-from merge.values.position import GroupPosition
+from canal_group.merge.order.dead_shard import WAIT, DeadShard
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.member import Policy
+from canal_group.merge.values.position import GroupPosition
 
 CLIENTS = ("one", "two")
 RING_SIZE = 4

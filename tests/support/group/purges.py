@@ -2,10 +2,10 @@
 
 from support.group.builders import Source, Tx, World
 
-from merge import events as ev
-from merge.calls.consumers import Touch
-from merge.errors import PositionPurged
-from merge.group import PURGED_WAIT_US
+from canal_group.merge import events as ev
+from canal_group.merge.calls.consumers import Touch
+from canal_group.merge.errors import PositionPurged
+from canal_group.merge.group import PURGED_WAIT_US
 
 TRANSACTIONS = 8
 #: the oldest transaction that the source still has

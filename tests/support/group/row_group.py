@@ -13,20 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from actors.gateway.canal.server import CanalServer
-from actors.gateway.canal.service import CanalService
-from actors.gateway.canal.wiring import CanalWiring
-from actors.gateway.gateway_counters import GatewayCounters
+from canal_group.actors.gateway.canal.server import CanalServer
+from canal_group.actors.gateway.canal.service import CanalService
+from canal_group.actors.gateway.canal.wiring import CanalWiring
+from canal_group.actors.gateway.gateway_counters import GatewayCounters
 from canal_group.canal_protocol import entry_pb2, packet_pb2
-from conf.listeners.canal_settings import CanalBounds
-from merge.calls.batch import Batch
-from merge.calls.call import Call
-from merge.calls.consumers import Ack, Get, Release, Rollback, Touch, Unsubscribe
-from merge.delivery.ledger import Ledger
-from merge.errors import ServerUnavailable
-from merge.values.header import HEADER
-from merge.values.position import GroupPosition
-from merge.values.progress import Progress
+from canal_group.conf.listeners.canal_settings import CanalBounds
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.calls.call import Call
+from canal_group.merge.calls.consumers import Ack, Get, Release, Rollback, Touch, Unsubscribe
+from canal_group.merge.delivery.ledger import Ledger
+from canal_group.merge.errors import ServerUnavailable
+from canal_group.merge.values.header import HEADER
+from canal_group.merge.values.position import GroupPosition
+from canal_group.merge.values.progress import Progress
 
 OUTSTANDING_MAX = 8
 LOST = ServerUnavailable("No answer came.", retry_after_s=0.0)

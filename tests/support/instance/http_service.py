@@ -12,7 +12,7 @@ import requests
 from integration.shared_servers import SharedShop
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.http.service import HttpService, HttpSettings
+from canal_group.actors.http.service import HttpService, HttpSettings
 
 
 class Http:

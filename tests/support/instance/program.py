@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from integration.shop import DEADLINE_S, Shop
 
-from actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
 from playground.database.mariadb import MariaDbServer
 
-PROGRAM = [sys.executable, "-m", "programs.command.cli"]
+PROGRAM = [sys.executable, "-m", "canal_group.programs.command.cli"]
 
 
 def run(*arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typer.testing import CliRunner
 
-from actors.driver.instance import Instance
-from programs.command.cli import app
+from canal_group.actors.driver.instance import Instance
+from canal_group.programs.command.cli import app
 
 
 def command(instance: Instance, destination: str, *words: str, said: str = "", code: int = 0) -> str:

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pyarrow as pa
 
-from merge.rows.assemble import BatchRows, ShardRows, ShardTable
-from merge.values.chunk import MYSQL_TYPE, rows_schema
-from merge.values.header import HEADER, WHOLE
+from canal_group.merge.rows.assemble import BatchRows, ShardRows, ShardTable
+from canal_group.merge.values.chunk import MYSQL_TYPE, rows_schema
+from canal_group.merge.values.header import HEADER, WHOLE
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 NAMES = ("bin.000001", UUID, "mysql-bin.000007", "0-2", f"{UUID}:tag")

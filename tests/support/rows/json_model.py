@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 from support.rows.number_texts import json_double_text
 
-from merge.errors import CorruptEvent
-from merge.values.types.table import ColumnType
+from canal_group.merge.errors import CorruptEvent
+from canal_group.merge.values.types.table import ColumnType
 
 #: MySQL breaks base64 after 76 characters
 _LINE_BYTES, _LINE_BREAK = 57, "\\n"

@@ -7,8 +7,8 @@ import json
 import pyarrow as pa
 from support.rows.batch_rows import batch, column, headers
 
-from merge.rows.assemble import ShardRows, ShardTable
-from merge.values.chunk import Op, TableName, partial_schema, rows_schema
+from canal_group.merge.rows.assemble import ShardRows, ShardTable
+from canal_group.merge.values.chunk import Op, TableName, partial_schema, rows_schema
 
 ORDERS = TableName("shop", "orders")
 COLUMNS = [column(name, pa.int32()) for name in ("id", "a", "b")]

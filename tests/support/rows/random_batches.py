@@ -9,9 +9,9 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from support.ddl.statement_rows import statement_row
 
-from merge.rows.assemble import BatchRows, ShardRows, ShardTable
-from merge.values.chunk import MYSQL_TYPE, STATEMENTS, Op, TableName, rows_schema
-from merge.values.header import HEADER, Flag
+from canal_group.merge.rows.assemble import BatchRows, ShardRows, ShardTable
+from canal_group.merge.values.chunk import MYSQL_TYPE, STATEMENTS, Op, TableName, rows_schema
+from canal_group.merge.values.header import HEADER, Flag
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 NAMES = ("bin.000001", "bin.000002", UUID, f"{UUID}:tag", "0-12")

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from support.rows import row_images
 from support.rows.json_model import json_text
 
-from binlog.columns.types.column import Column
-from binlog.formats.event_types import ROWS, UPDATES, WRITES
-from merge.values.types.table import ColumnType
+from canal_group.binlog.columns.types.column import Column
+from canal_group.binlog.formats.event_types import ROWS, UPDATES, WRITES
+from canal_group.merge.values.types.table import ColumnType
 
 LATIN1, ASCII, GBK, UTF16, LATIN2, UTF8MB3, UTF8MB4 = 8, 11, 28, 54, 2, 33, 255
 CODECS = {

@@ -9,12 +9,12 @@ from __future__ import annotations
 import datetime as dt
 import struct
 
-from binlog.columns.columns import Losses, TableSchema
-from binlog.columns.rows import RowsBuilder
-from binlog.columns.table_map import TableMap
-from binlog.columns.types.column import Column
-from binlog.formats.event_types import UPDATES, WRITES, EventType
-from merge.values.chunk import TableName
+from canal_group.binlog.columns.columns import Losses, TableSchema
+from canal_group.binlog.columns.rows import RowsBuilder
+from canal_group.binlog.columns.table_map import TableMap
+from canal_group.binlog.columns.types.column import Column
+from canal_group.binlog.formats.event_types import UPDATES, WRITES, EventType
+from canal_group.merge.values.chunk import TableName
 
 #: operations of JSON differences
 REPLACE, INSERT, REMOVE = range(3)

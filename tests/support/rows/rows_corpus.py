@@ -12,12 +12,12 @@ import struct
 import sys
 from pathlib import Path
 
-from binlog.columns.columns import Losses, TableSchema
-from binlog.columns.rows import RowsBuilder
-from binlog.columns.table_map import parse_table_map, table_id
-from binlog.formats.event_types import ROWS, EventType
-from merge.errors import CorruptEvent, UnsupportedEvent
-from merge.values.chunk import TableName
+from canal_group.binlog.columns.columns import Losses, TableSchema
+from canal_group.binlog.columns.rows import RowsBuilder
+from canal_group.binlog.columns.table_map import parse_table_map, table_id
+from canal_group.binlog.formats.event_types import ROWS, EventType
+from canal_group.merge.errors import CorruptEvent, UnsupportedEvent
+from canal_group.merge.values.chunk import TableName
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "mysql-9.7.4"
 #: longer events are damaged at every n-th byte

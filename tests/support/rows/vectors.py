@@ -6,7 +6,7 @@ import struct
 
 from support.binlog.binlog_bytes import File
 
-from merge.values.types.table import ColumnType
+from canal_group.merge.values.types.table import ColumnType
 
 SMALL, LARGE = (1.0, -2.5, 0.5), tuple(float(n) for n in range(100))
 #: INT, VECTOR(3), VECTOR(100), VARBINARY(12), as MariaDB's table maps have them

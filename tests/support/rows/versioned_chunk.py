@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pyarrow as pa
 
-from merge.values.chunk import Chunk, Op, SpecialColumns, TableName, TableRows, rows_schema
-from merge.values.header import HEADER, WHOLE
+from canal_group.merge.values.chunk import Chunk, Op, SpecialColumns, TableName, TableRows, rows_schema
+from canal_group.merge.values.header import HEADER, WHOLE
 
 NAME, SOURCE = TableName("shop", "orders"), TableName("shop_0", "orders")
 MOMENT = pa.timestamp("us", tz="UTC")

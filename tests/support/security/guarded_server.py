@@ -12,11 +12,11 @@ from typing import Any
 from pyarrow import flight
 from support.security.certificates import Pair
 
-from actors.admission.access import Grant, Grants
-from actors.admission.connection_guard import ConnectionGuard
-from actors.admission.gateway_tls import GatewayTls
-from actors.admission.token_middleware import TokenMiddleware, grant_of
-from conf.listeners.connection_bounds import ConnectionBounds
+from canal_group.actors.admission.access import Grant, Grants
+from canal_group.actors.admission.connection_guard import ConnectionGuard
+from canal_group.actors.admission.gateway_tls import GatewayTls
+from canal_group.actors.admission.token_middleware import TokenMiddleware, grant_of
+from canal_group.conf.listeners.connection_bounds import ConnectionBounds
 
 DEADLINE_S = 20.0
 

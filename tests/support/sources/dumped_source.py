@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from binlog.server.dump_server.wire import socket_name
-from binlog.server.source import SourceAddress, connect, server_facts
-from merge.values.chunk import TableName
+from canal_group.binlog.server.dump_server.wire import socket_name
+from canal_group.binlog.server.source import SourceAddress, connect, server_facts
+from canal_group.merge.values.chunk import TableName
 from playground.database.server_process import DatabaseServer
 
 #: window of the dump servers of tests, unless they say otherwise, bytes

@@ -8,8 +8,8 @@ import threading
 from support.deadline import await_true
 from support.defaults import chunk_limits, source_reader
 
-from merge.values.chunk import TableName
-from merge.values.header import Flag
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.header import Flag
 
 
 def of_app(schema, table):

@@ -7,9 +7,9 @@ import contextlib
 import pytest
 from support.sources.recorder import await_rows, reading
 
-from binlog.server.listener import position_after
-from binlog.server.source import connect, server_facts
-from merge.values.gtids.gtid import parse_gtid_set
+from canal_group.binlog.server.listener import position_after
+from canal_group.binlog.server.source import connect, server_facts
+from canal_group.merge.values.gtids.gtid import parse_gtid_set
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer
 from playground.database.server_process import ServerMissingError

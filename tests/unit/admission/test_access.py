@@ -5,8 +5,8 @@ import pickle
 
 import pytest
 
-from actors.admission.access import READER, Grant, Grants, token_digest
-from merge.errors import AccessDenied
+from canal_group.actors.admission.access import READER, Grant, Grants, token_digest
+from canal_group.merge.errors import AccessDenied
 
 BILLING = Grant("billing", frozenset({"shop"}), frozenset({"1001", "mirror"}))
 

@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from actors.admission import audit_log
-from actors.admission.audit_log import VALUE_CHARS_MAX, AuditLog, audited
-from merge.calls.call import CALLS, Right, operate
-from merge.calls.operators import AddShard, Operation, RemoveShard
-from merge.errors import ServerUnavailable, UsageError
+from canal_group.actors.admission import audit_log
+from canal_group.actors.admission.audit_log import VALUE_CHARS_MAX, AuditLog, audited
+from canal_group.merge.calls.call import CALLS, Right, operate
+from canal_group.merge.calls.operators import AddShard, Operation, RemoveShard
+from canal_group.merge.errors import ServerUnavailable, UsageError
 
 
 @pytest.fixture

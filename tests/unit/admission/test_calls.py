@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from actors.admission.calls import Calls
-from merge.errors import ServerUnavailable
+from canal_group.actors.admission.calls import Calls
+from canal_group.merge.errors import ServerUnavailable
 
 
 def test_one_caller_leaves_some_to_others_until_all_have_all():

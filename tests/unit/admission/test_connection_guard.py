@@ -28,18 +28,18 @@ from support.security.guarded_server import (
     until,
 )
 
-from actors.admission.gateway_tls import GatewayTls
-from actors.transport.row_server import BOUNDS, RowServer
-from conf.listeners.connection_bounds import ConnectionBounds
+from canal_group.actors.admission.gateway_tls import GatewayTls
+from canal_group.actors.transport.row_server import BOUNDS, RowServer
+from canal_group.conf.listeners.connection_bounds import ConnectionBounds
 
 MIB = 1 << 20
 
 
 _GATEWAY = """
-from actors.gateway import group_handle
-from conf.listeners.gateway_settings import GatewayBounds
-from actors.gateway.gateway import GatewayServer, GatewayWiring
-from actors.admission.access import Grant, Grants
+from canal_group.actors.gateway import group_handle
+from canal_group.conf.listeners.gateway_settings import GatewayBounds
+from canal_group.actors.gateway.gateway import GatewayServer, GatewayWiring
+from canal_group.actors.admission.access import Grant, Grants
 import logging, sys
 logging.disable()
 group_handle.ray.get_actor = lambda _: object()

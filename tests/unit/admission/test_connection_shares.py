@@ -26,12 +26,12 @@ from support.security.guarded_server import (
     until,
 )
 
-from actors.admission.access import Grant, Grants, token_digest
-from actors.admission.connection_guard import ConnectionGuard
-from actors.admission.gateway_tls import GatewayTls
-from actors.gateway import group_handle
-from actors.gateway.gateway import GatewayServer, GatewayWiring
-from conf.listeners.gateway_settings import GatewayBounds
+from canal_group.actors.admission.access import Grant, Grants, token_digest
+from canal_group.actors.admission.connection_guard import ConnectionGuard
+from canal_group.actors.admission.gateway_tls import GatewayTls
+from canal_group.actors.gateway import group_handle
+from canal_group.actors.gateway.gateway import GatewayServer, GatewayWiring
+from canal_group.conf.listeners.gateway_settings import GatewayBounds
 
 TWO = Grants.of([("of-a", Grant("a")), ("of-b", Grant("b"))])
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from actors.admission.failed_logins import ADDRESSES_MAX, FIRST_S, FORGET_S, MAX_S, FailedLogins
+from canal_group.actors.admission.failed_logins import ADDRESSES_MAX, FIRST_S, FORGET_S, MAX_S, FailedLogins
 
 
 class Clock:

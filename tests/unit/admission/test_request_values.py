@@ -16,27 +16,27 @@ from ray.exceptions import RayActorError, RayTaskError
 from support.group.builders import Source, Tx, World
 from support.security.guarded_server import own_connection
 
-from actors.admission.access import READER, Grants
-from actors.gateway import group_handle
-from actors.gateway.batch_reader import BatchReader, Part
-from actors.gateway.delivery_lease import DeliveryLease
-from actors.gateway.gateway import GatewayServer, GatewayWiring
-from actors.gateway.joined_schemas import JoinedSchemas
-from actors.gateway.operator_requests import OperatorRequests
-from actors.gateway.requests import Requests
-from actors.store.rows import Payload
-from actors.transport.flight_errors import our_error
-from actors.transport.ray_errors import translated
-from actors.transport.row_server import RowServer
-from actors.transport.row_ticket import RowTicket
-from actors.transport.shared_memory_server import Offer, SharedMemoryServer
+from canal_group.actors.admission.access import READER, Grants
+from canal_group.actors.gateway import group_handle
+from canal_group.actors.gateway.batch_reader import BatchReader, Part
+from canal_group.actors.gateway.delivery_lease import DeliveryLease
+from canal_group.actors.gateway.gateway import GatewayServer, GatewayWiring
+from canal_group.actors.gateway.joined_schemas import JoinedSchemas
+from canal_group.actors.gateway.operator_requests import OperatorRequests
+from canal_group.actors.gateway.requests import Requests
+from canal_group.actors.store.rows import Payload
+from canal_group.actors.transport.flight_errors import our_error
+from canal_group.actors.transport.ray_errors import translated
+from canal_group.actors.transport.row_server import RowServer
+from canal_group.actors.transport.row_ticket import RowTicket
+from canal_group.actors.transport.shared_memory_server import Offer, SharedMemoryServer
+from canal_group.conf.listeners.gateway_settings import GatewayBounds
+from canal_group.merge.calls.body import call_of
+from canal_group.merge.calls.call import CALLS, Call
+from canal_group.merge.errors import CanalGroupError, ConfigError, RetryableError, RolledBack, UsageError
+from canal_group.merge.rows.chosen_types import ChosenTypes
+from canal_group.merge.values.position import GroupPosition
 from canal_group.shared_memory.client import SharedMemoryClient
-from conf.listeners.gateway_settings import GatewayBounds
-from merge.calls.body import call_of
-from merge.calls.call import CALLS, Call
-from merge.errors import CanalGroupError, ConfigError, RetryableError, RolledBack, UsageError
-from merge.rows.chosen_types import ChosenTypes
-from merge.values.position import GroupPosition
 
 #: numbers that JSON can bring, and Python makes strange things of
 STRANGE = (math.nan, math.inf, -math.inf, 10**400, -1, True, "1", [1], {}, 0.5)

@@ -11,16 +11,16 @@ from pyarrow import flight
 from support.security.certificates import Authority
 
 import canal_group
-from actors.admission.access import READER, Grant, Grants, token_digest
-from actors.admission.gateway_tls import GatewayTls
-from actors.admission.token_middleware import TokenMiddleware, grant_of
+from canal_group.actors.admission.access import READER, Grant, Grants, token_digest
+from canal_group.actors.admission.gateway_tls import GatewayTls
+from canal_group.actors.admission.token_middleware import TokenMiddleware, grant_of
+from canal_group.conf.listeners.gateway_settings import GatewayBounds
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.tls import Tls
+from canal_group.merge.calls.consumers import Status
+from canal_group.merge.errors import AccessDenied, ConfigError, ServerUnavailable
 from canal_group.operator import Operator, Policy, calls
 from canal_group.spark.options import Options
-from conf.listeners.gateway_settings import GatewayBounds
-from merge.calls.consumers import Status
-from merge.errors import AccessDenied, ConfigError, ServerUnavailable
 
 
 class Gateway(flight.FlightServerBase):

@@ -9,8 +9,8 @@ from pyarrow import flight
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.gateway_uri import gateway_uri, is_endpoint, split_uris
 from canal_group.gateway.retry import PAUSE_MAX_S, keep_trying
-from merge.calls.consumers import Status, Touch
-from merge.errors import ConfigError, CoordinatorUnavailable, NotSubscribed, ServerUnavailable
+from canal_group.merge.calls.consumers import Status, Touch
+from canal_group.merge.errors import ConfigError, CoordinatorUnavailable, NotSubscribed, ServerUnavailable
 
 
 class Gateway(flight.FlightServerBase):

@@ -14,12 +14,12 @@ from pyarrow import flight
 
 from canal_group.client.consumer import Consumer
 from canal_group.gateway.gateway_client import GatewayClient
-from merge.calls.batch import Batch
-from merge.delivery.ledger import Ledger
-from merge.errors import CanalGroupError, RetryableError, RolledBack
-from merge.values.header import HEADER
-from merge.values.position import GroupPosition, Position
-from merge.values.progress import Progress
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.delivery.ledger import Ledger
+from canal_group.merge.errors import CanalGroupError, RetryableError, RolledBack
+from canal_group.merge.values.header import HEADER
+from canal_group.merge.values.position import GroupPosition, Position
+from canal_group.merge.values.progress import Progress
 
 ROWS = 6
 HEADERS = np.zeros(1, HEADER)

@@ -12,13 +12,12 @@ from pyarrow import flight
 from support.clients.odd_gateway import CURSOR, SUBSCRIBED, Gateway
 from typer.testing import CliRunner
 
-from actors.transport.flight_errors import our_error
+from canal_group.actors.transport.flight_errors import our_error
 from canal_group.client.consumer import Consumer
 from canal_group.client.range_rows import RangeRows
 from canal_group.gateway.discovery import _address
 from canal_group.gateway.gateway_client import GatewayClient
-from canal_group.operator import Operator, Policy, calls
-from merge.errors import (
+from canal_group.merge.errors import (
     CanalGroupError,
     RetryableError,
     ServerUnavailable,
@@ -26,8 +25,9 @@ from merge.errors import (
     error_from_dict,
     error_from_json,
 )
-from merge.values.position import GroupPosition
-from programs.command.cli import app
+from canal_group.merge.values.position import GroupPosition
+from canal_group.operator import Operator, Policy, calls
+from canal_group.programs.command.cli import app
 
 NESTED = "[" * 100_000
 BATCH = {"batch_id": 1, "rows": 0, "start": CURSOR, "ack": CURSOR, "end": CURSOR, "order": ""}

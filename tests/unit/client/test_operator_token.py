@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from support.security.second_user import NOBODY
 
-from actors.gateway.address import GatewayAddress
+from canal_group.actors.gateway.address import GatewayAddress
+from canal_group.conf.listeners.gateway_settings import GatewaySettings
 from canal_group.gateway import operator_token
 from canal_group.gateway.operator_token import OperatorToken, find_token
-from conf.listeners.gateway_settings import GatewaySettings
-from merge.errors import ConfigError
+from canal_group.merge.errors import ConfigError
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 

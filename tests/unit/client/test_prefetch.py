@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from canal_group.client.prefetch import Prefetch
-from merge.errors import NotSubscribed, RetryableError, RolledBack, ServerUnavailable
+from canal_group.merge.errors import NotSubscribed, RetryableError, RolledBack, ServerUnavailable
 
 
 @dataclass

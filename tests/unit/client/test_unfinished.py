@@ -1,5 +1,5 @@
 from canal_group.client.unfinished import Unfinished
-from merge.values.position import GroupPosition, Position
+from canal_group.merge.values.position import GroupPosition, Position
 
 
 def at(sequence, *offsets):

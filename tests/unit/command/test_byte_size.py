@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from merge.errors import UsageError
-from programs.command.options.byte_size import parse_size
+from canal_group.merge.errors import UsageError
+from canal_group.programs.command.options.byte_size import parse_size
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from click.testing import Result
 from support.clients.odd_gateway import Gateway
 from typer.testing import CliRunner
 
+from canal_group.merge.calls.call import CALLS, operate, operator_calls
+from canal_group.merge.calls.values import Flag, Named, Policing, ShardName, Whole
 from canal_group.operator import calls
-from merge.calls.call import CALLS, operate, operator_calls
-from merge.calls.values import Flag, Named, Policing, ShardName, Whole
-from programs.command.call_commands import add_commands
-from programs.command.cli import GROUPS, app
-from programs.command.operator_command import COMMANDED
+from canal_group.programs.command.call_commands import add_commands
+from canal_group.programs.command.cli import GROUPS, app
+from canal_group.programs.command.operator_command import COMMANDED
 
 
 @pytest.fixture

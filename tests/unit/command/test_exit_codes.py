@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from merge import errors
-from merge.errors import CanalGroupError, RetryableError
-from programs.command.cli import main
-from programs.command.options.exit_code import ExitCode, exit_code_of
+from canal_group.merge import errors
+from canal_group.merge.errors import CanalGroupError, RetryableError
+from canal_group.programs.command.cli import main
+from canal_group.programs.command.options.exit_code import ExitCode, exit_code_of
 
 OPERATING = Path(__file__).parents[3] / "docs" / "operating.md"
 CLASSES = [
@@ -67,5 +67,5 @@ def test_ctrl_c_has_a_code(monkeypatch, shop):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("conf.load.load_instance", interrupted)
+    monkeypatch.setattr("canal_group.conf.load.load_instance", interrupted)
     assert ended(monkeypatch, "position", "-c", shop, "--at", "latest") == ExitCode.INTERRUPTED

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-import programs.command
-from programs.command import cli
-from programs.command.json_line import json_line
-from programs.command.output import echo, labelled
+import canal_group.programs.command
+from canal_group.programs.command import cli
+from canal_group.programs.command.json_line import json_line
+from canal_group.programs.command.output import echo, labelled
 
 EVIL = "x\x1b[1A\x1b[2K\x9b2J\nok    shop.yaml: [red]all is well[/red]\u202e"
-COMMANDS = Path(programs.command.__file__).parent
+COMMANDS = Path(canal_group.programs.command.__file__).parent
 
 
 def test_a_line_stays_one_line_and_steers_no_terminal(capsys: pytest.CaptureFixture[str]):

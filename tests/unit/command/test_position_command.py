@@ -8,8 +8,8 @@ import time
 import pytest
 from typer.testing import CliRunner
 
-from programs.command.cli import app
-from programs.demo.recorded_shards import recorded_shards
+from canal_group.programs.command.cli import app
+from canal_group.programs.demo.recorded_shards import recorded_shards
 
 
 @pytest.fixture

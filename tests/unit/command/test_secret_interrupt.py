@@ -32,7 +32,7 @@ def test_an_interrupt_while_a_secret_is_read_leaves_no_traceback(command: str, i
     # A shell's job in the background ignores Ctrl-C, and so would its children.
     heard = ["env", "--default-signal=INT"]
     process = subprocess.Popen(
-        [*heard, sys.executable, "-m", "programs.command.cli", *command.split(), "-c", str(file)],
+        [*heard, sys.executable, "-m", "canal_group.programs.command.cli", *command.split(), "-c", str(file)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from programs.command.status_page import print_status
+from canal_group.programs.command.status_page import print_status
 
 #: 2026-01-02 03:04:05.678 UTC
 NOW_US = 1_767_323_045_678_000

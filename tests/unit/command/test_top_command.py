@@ -6,7 +6,7 @@ import copy
 
 from rich.console import Console
 
-from programs.command.top_command import frame
+from canal_group.programs.command.top_command import frame
 
 STATE = {
     "destination": "shop",

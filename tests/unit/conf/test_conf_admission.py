@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from conf.changes import added_shard, is_same_shard
-from conf.load import build_instance
-from merge.errors import ConfigError
+from canal_group.conf.changes import added_shard, is_same_shard
+from canal_group.conf.load import build_instance
+from canal_group.merge.errors import ConfigError
 
 SECRET = "hunter2-hunter2"
 LISTED = "b.db.example.com"

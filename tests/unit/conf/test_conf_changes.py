@@ -2,9 +2,9 @@
 
 import pytest
 
-from conf.changes import added_shard, shard_changes
-from conf.load import build_instance
-from merge.errors import ConfigError
+from canal_group.conf.changes import added_shard, shard_changes
+from canal_group.conf.load import build_instance
+from canal_group.merge.errors import ConfigError
 
 
 def instance(*names, **values):

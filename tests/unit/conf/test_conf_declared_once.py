@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-import conf
-from conf.load import PRESETS, load_preset
-from conf.value import Settings
+from canal_group import conf
+from canal_group.conf.load import PRESETS, load_preset
+from canal_group.conf.value import Settings
 
 ROOT = Path(__file__).parents[3]
 ROOMS = ("actors", "binlog", "canal_group", "merge", "programs")
@@ -27,7 +27,7 @@ OTHER_NAMES = {
 }
 UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 #: defaults of both a consumer, which imports no settings, and of `conf`
-SHARED = "merge.well_known"
+SHARED = "canal_group.merge.well_known"
 #: parameters that are named as a setting and are none, with the reason
 OTHERS = {
     ("actors/transport/rpc_server.py", "host"): "of a server that only this machine reaches",
@@ -40,11 +40,11 @@ OTHERS = {
 
 
 def settings_classes(base: type[Settings] = Settings) -> Iterator[type[Settings]]:
-    for module in pkgutil.walk_packages(conf.__path__, "conf."):
+    for module in pkgutil.walk_packages(conf.__path__, "canal_group.conf."):
         importlib.import_module(module.name)
     for each in base.__subclasses__():
         # An output declares its own settings beside itself.
-        if each.__module__.startswith("conf."):
+        if each.__module__.startswith("canal_group.conf."):
             yield each
         yield from settings_classes(each)
 
@@ -204,11 +204,14 @@ def test_no_default_is_declared_twice():
         "def read(heartbeat_s: float = 0.1): ...",
         "async def store(size=1 << 14): ...",
         "MODE = 'memory'\ndef store(mode=MODE): ...",
-        "from merge.values.loss import Purged\ndef begin(purged=Purged.FAIL): ...",
+        "from canal_group.merge.values.loss import Purged\ndef begin(purged=Purged.FAIL): ...",
         "def connect(*, flush_s=1): ...",
         "_SECOND_US = 1_000_000\nFALLBACK_US = 60 * _SECOND_US\ndef read(*, fallback_us=FALLBACK_US): ...",
         "def connect(*, verify: bool = True): ...",
-        "from binlog.grammar.xa import XA_BYTES_MAX\nBYTES = 16 << 20\ndef batch(bytes_max=BYTES): ...",
+        (
+            "from canal_group.binlog.grammar.xa import XA_BYTES_MAX\nBYTES = 16 << 20\n"
+            "def batch(bytes_max=BYTES): ..."
+        ),
     ],
 )
 def test_a_planted_default_is_found(planted: str, tmp_path: Path):
@@ -223,7 +226,7 @@ def test_a_planted_default_is_found(planted: str, tmp_path: Path):
         "def read(*, heartbeat_ms: int): ...",
         "def read(*, heartbeat_ms: int = 0): ...",
         "def read(heartbeat_ms: int | None = None): ...",
-        "from merge.well_known import PREFIX\ndef connect(prefix=PREFIX): ...",
+        "from canal_group.merge.well_known import PREFIX\ndef connect(prefix=PREFIX): ...",
         "def poll(lease_s=1.5): ...",
     ],
 )

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from conf.load import build_instance, load_instance
-from merge.errors import ConfigError
-from merge.values.start import SHARD_STARTS
+from canal_group.conf.load import build_instance, load_instance
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.values.start import SHARD_STARTS
 
 GOOD = """\
 preset: group

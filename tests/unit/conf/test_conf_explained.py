@@ -7,14 +7,14 @@ import pytest
 import yaml
 from pydantic_core import PydanticUndefined
 
-from conf.load import PRESETS, load_preset
-from conf.sentence import models_of
-from conf.settings import InstanceSettings
+from canal_group.conf.load import PRESETS, load_preset
+from canal_group.conf.sentence import models_of
+from canal_group.conf.settings import InstanceSettings
 
 
 def preset_lines(preset):
     """A preset's lines, with the keys it does not set (`#key: value`) set."""
-    text = files("conf").joinpath(f"{preset}.yaml").read_text(encoding="utf-8")
+    text = files("canal_group.conf").joinpath(f"{preset}.yaml").read_text(encoding="utf-8")
     return [re.sub(r"^( *)#(?=\S)", r"\1", line) for line in text.splitlines()]
 
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from conf.folder import Found, changes, read_folder
-from merge.errors import ConfigError
+from canal_group.conf.folder import Found, changes, read_folder
+from canal_group.merge.errors import ConfigError
 
 
 def write(folder: Path, name: str, destination: str, **more: str) -> Path:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from conf.description import describe
-from conf.load import PRESETS, build_instance, load_instance, load_preset, merge_over
-from conf.server_settings import (
+from canal_group.conf.description import describe
+from canal_group.conf.load import PRESETS, build_instance, load_instance, load_preset, merge_over
+from canal_group.conf.server_settings import (
     EmbeddedSettings,
     FileCursorSettings,
     LocalSettings,
@@ -16,10 +16,10 @@ from conf.server_settings import (
     ZookeeperCursorSettings,
     ZookeeperSettings,
 )
-from conf.shard_settings import derive_server_id
-from conf.stream_settings import FilterSettings, MergeSettings, ReaderSettings
-from merge.errors import ConfigError
-from merge.order.dead_shard import WAIT, DeadShard
+from canal_group.conf.shard_settings import derive_server_id
+from canal_group.conf.stream_settings import FilterSettings, MergeSettings, ReaderSettings
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.order.dead_shard import WAIT, DeadShard
 
 CONF = Path(__file__).parents[3] / "conf"
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from conf.relay.relay_settings import (
+from canal_group.conf.relay.relay_settings import (
     BatchSettings,
     MetricsSettings,
     ReadSettings,
@@ -19,13 +19,13 @@ from conf.relay.relay_settings import (
     RouteSettings,
     load_relay,
 )
-from merge.errors import ConfigError
-from programs.output.formats import format_of
-from programs.output.kinds import kinds, settings_of
-from programs.output.routing.router import Router
+from canal_group.merge.errors import ConfigError
+from canal_group.programs.output.formats import format_of
+from canal_group.programs.output.kinds import kinds, settings_of
+from canal_group.programs.output.routing.router import Router
 
 ROOT = Path(__file__).parents[3]
-SHIPPED = files("conf").joinpath("relay.yaml").read_text(encoding="utf-8")
+SHIPPED = files("canal_group.conf").joinpath("relay.yaml").read_text(encoding="utf-8")
 GOOD = """\
 destination: shop
 read: {gateway: 'grpc://127.0.0.1:11113'}

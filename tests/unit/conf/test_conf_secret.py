@@ -5,12 +5,12 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from conf.description import describe
-from conf.listeners.gateway_settings import GatewaySettings
-from conf.load import build_instance, load_instance
-from conf.secret import Owner
-from conf.shard_settings import ShardSettings
-from merge.errors import ConfigError
+from canal_group.conf.description import describe
+from canal_group.conf.listeners.gateway_settings import GatewaySettings
+from canal_group.conf.load import build_instance, load_instance
+from canal_group.conf.secret import Owner
+from canal_group.conf.shard_settings import ShardSettings
+from canal_group.merge.errors import ConfigError
 
 SECRET = "hunter2-hunter2"
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from actors.admission.access import Grant
-from actors.admission.gateway_tls import GatewayTls
-from actors.group import wiring
+from canal_group.actors.admission.access import Grant
+from canal_group.actors.admission.gateway_tls import GatewayTls
+from canal_group.actors.group import wiring
+from canal_group.conf.cautions import cautions
+from canal_group.conf.load import build_instance
+from canal_group.merge.errors import AccessDenied, ConfigError
 from canal_group.zookeeper.login import ZooKeeperLogin
-from conf.cautions import cautions
-from conf.load import build_instance
-from merge.errors import AccessDenied, ConfigError
 
 SECRET = "hunter2-hunter2"
 SHARD = {"name": "a", "host": "db", "user": "canal"}

@@ -2,9 +2,9 @@ import socket
 
 import pytest
 
-from actors.coordination import embedded
-from actors.coordination.embedded import EmbeddedZooKeeper
-from merge.errors import ConfigError
+from canal_group.actors.coordination import embedded
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.merge.errors import ConfigError
 
 
 def test_a_missing_java_names_the_package(monkeypatch, tmp_path):

@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from actors.coordination.local import EPOCH_ZERO_S, LocalCoordinator
-from actors.ports import ConsumerLease
-from merge.errors import ConfigError, CoordinatorUnavailable, FencedError, UsageError
+from canal_group.actors.coordination.local import EPOCH_ZERO_S, LocalCoordinator
+from canal_group.actors.ports import ConsumerLease
+from canal_group.merge.errors import ConfigError, CoordinatorUnavailable, FencedError, UsageError
 
 DEADLINE_S = 20
 
@@ -60,7 +60,7 @@ def test_a_second_server_waits_until_the_first_closes(tmp_path):
 
 def test_a_killed_server_gives_way(tmp_path):
     script = (
-        "import sys, pathlib; from actors.coordination.local import LocalCoordinator\n"
+        "import sys, pathlib; from canal_group.actors.coordination.local import LocalCoordinator\n"
         "print(LocalCoordinator('shop', pathlib.Path(sys.argv[1])).campaign(), flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

@@ -1,7 +1,7 @@
 import pytest
 
-from merge.errors import CoordinatorUnavailable, FencedError
-from merge.values.epoch import Tenure, refuse_older
+from canal_group.merge.errors import CoordinatorUnavailable, FencedError
+from canal_group.merge.values.epoch import Tenure, refuse_older
 
 
 def test_serves_until_the_lease_of_the_last_question_runs_out():

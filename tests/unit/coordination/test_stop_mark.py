@@ -1,9 +1,9 @@
 import pytest
 
-from actors.coordination.local import LocalCoordinator
-from actors.coordination.switch import LocalSwitch
+from canal_group.actors.coordination.local import LocalCoordinator
+from canal_group.actors.coordination.switch import LocalSwitch
+from canal_group.merge.errors import FencedError
 from canal_group.zookeeper.stop_mark import StopMark
-from merge.errors import FencedError
 
 MARK = StopMark("ops@host", "2026-01-01T00:00:00+00:00", "moving house")
 

@@ -1,8 +1,8 @@
 import pytest
 
+from canal_group.merge.calls.client_id import RESERVED
+from canal_group.merge.errors import ConfigError, UsageError
 from canal_group.zookeeper.tree import Tree
-from merge.calls.client_id import RESERVED
-from merge.errors import ConfigError, UsageError
 
 
 def test_paths_are_canals():

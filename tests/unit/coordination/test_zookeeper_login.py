@@ -2,8 +2,8 @@
 
 import pytest
 
+from canal_group.merge.errors import ConfigError
 from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
-from merge.errors import ConfigError
 
 
 def test_no_login_sends_nothing():

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from programs.demo.interrupts import Interrupts
+from canal_group.programs.demo.interrupts import Interrupts
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

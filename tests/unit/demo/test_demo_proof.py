@@ -13,13 +13,13 @@ import itertools
 import pyarrow as pa
 import pytest
 
-from merge.rows.envelope import ENVELOPE
-from programs.demo.delivered import CELL_END, Delivered
-from programs.demo.measures import latency_ms, rows_per_s
-from programs.demo.proof import prove
-from programs.demo.report import DemoReport
-from programs.demo.tables import ADDED_COLUMN
-from programs.demo.written import Change, Record
+from canal_group.merge.rows.envelope import ENVELOPE
+from canal_group.programs.demo.delivered import CELL_END, Delivered
+from canal_group.programs.demo.measures import latency_ms, rows_per_s
+from canal_group.programs.demo.proof import prove
+from canal_group.programs.demo.report import DemoReport
+from canal_group.programs.demo.tables import ADDED_COLUMN
+from canal_group.programs.demo.written import Change, Record
 
 
 def order(number, state, **more):

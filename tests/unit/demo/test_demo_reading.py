@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from merge.errors import AckOutOfOrder, NotSubscribed, RolledBack, ServerUnavailable, UnknownBatch
-from merge.rows.envelope import ENVELOPE
-from programs.demo.reading import Reading
+from canal_group.merge.errors import AckOutOfOrder, NotSubscribed, RolledBack, ServerUnavailable, UnknownBatch
+from canal_group.merge.rows.envelope import ENVELOPE
+from canal_group.programs.demo.reading import Reading
 
 
 @dataclass

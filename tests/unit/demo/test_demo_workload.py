@@ -2,9 +2,9 @@
 
 import pytest
 
+from canal_group.programs.demo.tables import ADDED_COLUMN
 from playground.load.workload import NOW_US, Workload
 from playground.options import DemoOptions
-from programs.demo.tables import ADDED_COLUMN
 
 
 def workload(**changes):

@@ -17,13 +17,13 @@ import typer
 import yaml
 from support.instance.prometheus import ROOT
 
-from actors.http.app import App
-from actors.http.recent_log import RecentLog
-from conf.listeners.gateway_settings import GatewaySettings
-from conf.load import build_instance
-from merge.well_known import GATEWAY
-from programs.command.cli import app
-from programs.command.options.http_options import HTTP
+from canal_group.actors.http.app import App
+from canal_group.actors.http.recent_log import RecentLog
+from canal_group.conf.listeners.gateway_settings import GatewaySettings
+from canal_group.conf.load import build_instance
+from canal_group.merge.well_known import GATEWAY
+from canal_group.programs.command.cli import app
+from canal_group.programs.command.options.http_options import HTTP
 
 DEPLOY = ROOT / "deploy"
 COMPOSE = DEPLOY / "docker" / "compose.yaml"

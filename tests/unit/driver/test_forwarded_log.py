@@ -5,8 +5,8 @@ import logging
 import pytest
 from ray._private import worker
 
-from actors.driver.forwarded_log import forward_log
-from actors.process.log import ActorLog, LineFormatter, LogFormat, LogLevel
+from canal_group.actors.driver.forwarded_log import forward_log
+from canal_group.actors.process.log import ActorLog, LineFormatter, LogFormat, LogLevel
 
 SHARD = ActorLog(LogLevel.DEBUG, "shop", "s1")
 
@@ -43,14 +43,14 @@ def line(logger, level, message, **fields):
 
 
 def test_a_log_line_is_logged_again_as_it_was(forward, caplog):
-    forward(printed(line("actors.shard.intake", logging.WARNING, "100 %s")), ignore_prefix=False)
-    assert told(caplog) == [("WARNING", "actors.shard.intake", "shop", "s1", "100 %s")]
+    forward(printed(line("canal_group.actors.shard.intake", logging.WARNING, "100 %s")), ignore_prefix=False)
+    assert told(caplog) == [("WARNING", "canal_group.actors.shard.intake", "shop", "s1", "100 %s")]
 
 
 def test_lines_that_resemble_each_other_are_all_logged(forward, caplog):
     """Ray leaves out what differs in numbers only."""
     for number in range(3):
-        forward(printed(line("actors.a", logging.INFO, f"try {number}")), ignore_prefix=False)
+        forward(printed(line("canal_group.actors.a", logging.INFO, f"try {number}")), ignore_prefix=False)
     assert [one[-1] for one in told(caplog)] == ["try 0", "try 1", "try 2"]
 
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from actors.driver import launch
-from merge.errors import ConfigError
+from canal_group.actors.driver import launch
+from canal_group.merge.errors import ConfigError
 
 OWN = SimpleNamespace(ray=SimpleNamespace(address=None, namespace="n", num_cpus=1))
 

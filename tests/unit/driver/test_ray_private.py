@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from actors.driver import ray_private
-from actors.driver.ray_private import private_folder, require_token
+from canal_group.actors.driver import ray_private
+from canal_group.actors.driver.ray_private import private_folder, require_token
 
 #: the user id of "nobody", everywhere
 NOBODY = 65_534

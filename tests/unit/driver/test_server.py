@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.driver.server import Server
-from conf.folder import Found
-from conf.load import build_instance
-from merge.errors import CanalGroupError, ServerUnavailable, UsageError
+from canal_group.actors.driver.server import Server
+from canal_group.conf.folder import Found
+from canal_group.conf.load import build_instance
+from canal_group.merge.errors import CanalGroupError, ServerUnavailable, UsageError
 
 FILE = Path("shop.yaml")
 
@@ -52,7 +52,7 @@ class World:
 
 @pytest.fixture
 def world(caplog):
-    caplog.set_level("INFO", "actors.driver.server")
+    caplog.set_level("INFO", "canal_group.actors.driver.server")
     return World(caplog)
 
 

@@ -12,19 +12,19 @@ from support.ddl.statement_rows import statement_row
 from support.defaults import ring_of
 from support.group.builders import Source, Tx, World
 
-from actors.gateway.batch_reader import BatchReader
-from actors.gateway.joined_schemas import JoinedSchemas
-from actors.store.ring import RingStore
-from actors.store.rows import Payload, Selection, gather, message, opened, read_message
-from actors.transport.row_server import RowAddress, RowServer
-from actors.transport.row_ticket import RowTicket
-from merge.calls.batch import Batch
-from merge.rows.assemble import BatchRows, ShardRows
-from merge.rows.chosen_types import ChosenTypes
-from merge.rows.envelope import envelope
-from merge.rows.table_filter import TableFilter
-from merge.values.chunk import STATEMENTS, Chunk, Op, TableName, TableRows, rows_schema
-from merge.values.header import HEADER, WHOLE, Flag
+from canal_group.actors.gateway.batch_reader import BatchReader
+from canal_group.actors.gateway.joined_schemas import JoinedSchemas
+from canal_group.actors.store.ring import RingStore
+from canal_group.actors.store.rows import Payload, Selection, gather, message, opened, read_message
+from canal_group.actors.transport.row_server import RowAddress, RowServer
+from canal_group.actors.transport.row_ticket import RowTicket
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.rows.assemble import BatchRows, ShardRows
+from canal_group.merge.rows.chosen_types import ChosenTypes
+from canal_group.merge.rows.envelope import envelope
+from canal_group.merge.rows.table_filter import TableFilter
+from canal_group.merge.values.chunk import STATEMENTS, Chunk, Op, TableName, TableRows, rows_schema
+from canal_group.merge.values.header import HEADER, WHOLE, Flag
 
 ORDERS, NOTES = TableName("shop", "orders"), TableName("shop", "notes")
 SHARDS = ("s0", "s1")

@@ -10,9 +10,9 @@ import pytest
 from integration.canal_clients import RawClient, Refused
 from support.group.row_group import LOST, RowGroup, canal_server, rows_of
 
-from actors.gateway.canal.login import CanalLogin
+from canal_group.actors.gateway.canal.login import CanalLogin
 from canal_group.canal_protocol import packet_pb2
-from merge.errors import RolledBack, ShardUnavailable
+from canal_group.merge.errors import RolledBack, ShardUnavailable
 
 ROWS = 300
 
@@ -129,7 +129,7 @@ def test_a_refused_client_reads_the_reason_and_the_end(what, more, caplog):
 
 
 def test_wrong_logins_wait_longer_each_time_and_their_lines_are_bounded(caplog):
-    caplog.set_level(logging.INFO, "actors")
+    caplog.set_level(logging.INFO, "canal_group.actors")
     address = canal_server(RowGroup(1), CanalLogin.of("canal", "secret"))
     began_s = time.monotonic()
     for _ in range(4):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.gateway.canal import packets
-from actors.gateway.canal.login import CanalLogin, new_seed, scrambled
+from canal_group.actors.gateway.canal import packets
+from canal_group.actors.gateway.canal.login import CanalLogin, new_seed, scrambled
 from canal_group.canal_protocol import entry_pb2, packet_pb2
-from merge.errors import AccessDenied, UsageError
+from canal_group.merge.errors import AccessDenied, UsageError
 
 PROTOCOL = Path(packet_pb2.__file__).parent
 

@@ -1,8 +1,8 @@
 import pytest
 
-from actors.gateway import delivery_lease
-from actors.gateway.delivery_lease import DELIVERY_LEASE_S, DeliveryLease
-from merge.errors import RolledBack, ServerUnavailable
+from canal_group.actors.gateway import delivery_lease
+from canal_group.actors.gateway.delivery_lease import DELIVERY_LEASE_S, DeliveryLease
+from canal_group.merge.errors import RolledBack, ServerUnavailable
 
 
 class Group:

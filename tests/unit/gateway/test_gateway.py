@@ -12,24 +12,24 @@ from pyarrow import flight
 from ray.exceptions import RayActorError
 from support.security.guarded_server import own_connection
 
-from actors.admission.access import READER, Grant, Grants
-from actors.admission.calls import QUESTIONS_MAX
-from actors.gateway import group_handle
-from actors.gateway.address import GatewayAddress
-from actors.gateway.gateway import GatewayServer, GatewayWiring
-from actors.group.wiring import grants as wired_grants
+from canal_group.actors.admission.access import READER, Grant, Grants
+from canal_group.actors.admission.calls import QUESTIONS_MAX
+from canal_group.actors.gateway import group_handle
+from canal_group.actors.gateway.address import GatewayAddress
+from canal_group.actors.gateway.gateway import GatewayServer, GatewayWiring
+from canal_group.actors.group.wiring import grants as wired_grants
+from canal_group.conf.listeners.gateway_settings import GatewayBounds, GatewaySettings
+from canal_group.conf.load import build_instance
 from canal_group.gateway.gateway_client import GatewayClient
+from canal_group.merge.calls.call import Call, inside
+from canal_group.merge.calls.consumers import Locate, OpenSharedMemory, Status, Subscribe
+from canal_group.merge.calls.operators import AddShard, GivePolicy, RemoveShard, Trace
+from canal_group.merge.errors import AccessDenied, CanalGroupError, ServerUnavailable, UsageError
+from canal_group.merge.values.member import Policy
+from canal_group.merge.values.position import GroupPosition
 from canal_group.operator import Operator, calls
 from canal_group.shared_memory.client import SharedMemoryClient
 from canal_group.shared_memory.wire import SharedMemoryAddress
-from conf.listeners.gateway_settings import GatewayBounds, GatewaySettings
-from conf.load import build_instance
-from merge.calls.call import Call, inside
-from merge.calls.consumers import Locate, OpenSharedMemory, Status, Subscribe
-from merge.calls.operators import AddShard, GivePolicy, RemoveShard, Trace
-from merge.errors import AccessDenied, CanalGroupError, ServerUnavailable, UsageError
-from merge.values.member import Policy
-from merge.values.position import GroupPosition
 
 
 class NoGroup:

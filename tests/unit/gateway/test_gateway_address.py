@@ -5,9 +5,9 @@ import socket
 import pytest
 from pyarrow import flight
 
-from actors.gateway.address import GatewayAddress
-from conf.listeners.gateway_settings import GatewaySettings
-from merge.errors import ConfigError
+from canal_group.actors.gateway.address import GatewayAddress
+from canal_group.conf.listeners.gateway_settings import GatewaySettings
+from canal_group.merge.errors import ConfigError
 
 
 def test_a_gateway_keeps_its_port_while_it_restarts():

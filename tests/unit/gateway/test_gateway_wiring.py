@@ -9,12 +9,12 @@ from pyarrow import flight
 from ray.exceptions import RayActorError
 from support.security.guarded_server import DEADLINE_S, own_connection
 
-from actors.driver.launch import gateway_wiring
-from actors.gateway import group_handle
-from actors.gateway.address import GatewayAddress
-from actors.gateway.gateway import GatewayServer
-from conf.listeners.gateway_settings import GatewayBounds
-from conf.load import build_instance
+from canal_group.actors.driver.launch import gateway_wiring
+from canal_group.actors.gateway import group_handle
+from canal_group.actors.gateway.address import GatewayAddress
+from canal_group.actors.gateway.gateway import GatewayServer
+from canal_group.conf.listeners.gateway_settings import GatewayBounds
+from canal_group.conf.load import build_instance
 
 BOUNDS = {
     "connections_max": 1_023,

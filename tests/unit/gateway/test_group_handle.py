@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from actors.gateway.group_handle import GroupHandle
-from merge.calls.consumers import Touch
+from canal_group.actors.gateway.group_handle import GroupHandle
+from canal_group.merge.calls.consumers import Touch
 
 
 def test_a_cancellation_that_comes_with_the_answer_is_not_lost():

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from actors.gateway.canal.stream import PART_BYTES, PacketStream, PeerGone
+from canal_group.actors.gateway.canal.stream import PART_BYTES, PacketStream, PeerGone
 
 #: bytes that the server's socket buffers
 BUFFER_BYTES = 8 << 10

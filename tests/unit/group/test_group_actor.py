@@ -15,21 +15,21 @@ import threading
 
 import pytest
 
-from actors.coordination.local import LocalCoordinator
-from actors.group import wiring
-from actors.group.active_group import TICK_LATE_US
-from actors.group.group import GroupActor
-from actors.group.stored.document import DDL_DECISIONS
-from actors.meta.memory import MemoryStore
-from actors.ports import Subscription
-from actors.process.log import ActorLog, LogLevel
-from actors.shard import channel as shard_channel
-from actors.shard import shard as shard_module
-from actors.shard.shard import Shard
-from actors.shard.wiring import shard_wiring
-from actors.transport.rpc_wire import LOOPBACK
-from conf.load import build_instance
-from merge.calls.consumers import (
+from canal_group.actors.coordination.local import LocalCoordinator
+from canal_group.actors.group import wiring
+from canal_group.actors.group.active_group import TICK_LATE_US
+from canal_group.actors.group.group import GroupActor
+from canal_group.actors.group.stored.document import DDL_DECISIONS
+from canal_group.actors.meta.memory import MemoryStore
+from canal_group.actors.ports import Subscription
+from canal_group.actors.process.log import ActorLog, LogLevel
+from canal_group.actors.shard import channel as shard_channel
+from canal_group.actors.shard import shard as shard_module
+from canal_group.actors.shard.shard import Shard
+from canal_group.actors.shard.wiring import shard_wiring
+from canal_group.actors.transport.rpc_wire import LOOPBACK
+from canal_group.conf.load import build_instance
+from canal_group.merge.calls.consumers import (
     Ack,
     Confirm,
     Get,
@@ -42,12 +42,12 @@ from merge.calls.consumers import (
     Touch,
     Unsubscribe,
 )
-from merge.calls.operators import AddShard, ChooseType, GivePolicy, RemoveShard
-from merge.errors import CoordinatorUnavailable, ServerUnavailable, UsageError
-from merge.values.member import Policy
-from merge.values.offset_range import OffsetRange
-from merge.values.position import GroupPosition, Position
-from programs.demo.recorded_shards import recorded_shards
+from canal_group.merge.calls.operators import AddShard, ChooseType, GivePolicy, RemoveShard
+from canal_group.merge.errors import CoordinatorUnavailable, ServerUnavailable, UsageError
+from canal_group.merge.values.member import Policy
+from canal_group.merge.values.offset_range import OffsetRange
+from canal_group.merge.values.position import GroupPosition, Position
+from canal_group.programs.demo.recorded_shards import recorded_shards
 
 DEADLINE_S = 20.0
 CLIENT = "reader"

@@ -1,8 +1,8 @@
 """The group's settings are those of the instance."""
 
-from actors.group.wiring import group_settings
-from conf.load import build_instance
-from conf.stream_settings import BatchSettings
+from canal_group.actors.group.wiring import group_settings
+from canal_group.conf.load import build_instance
+from canal_group.conf.stream_settings import BatchSettings
 
 SHARDS = [{"name": "a", "host": "a", "user": "canal"}]
 

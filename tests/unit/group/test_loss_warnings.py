@@ -1,9 +1,9 @@
 """A loss is logged once: when it is stored, and not by the next server."""
 
-from actors.group.loss_warnings import LossWarnings
-from actors.ports import Subscription
-from merge.values.loss import with_loss
-from merge.values.position import Position
+from canal_group.actors.group.loss_warnings import LossWarnings
+from canal_group.actors.ports import Subscription
+from canal_group.merge.values.loss import with_loss
+from canal_group.merge.values.position import Position
 
 ONE = with_loss((), "s0", Position("bin.000001", 4), Position("bin.000002", 4), 1)
 TWO = with_loss(ONE, "s0", Position("bin.000003", 9), Position("bin.000005", 4), 2)

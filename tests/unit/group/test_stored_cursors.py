@@ -7,19 +7,19 @@ from dataclasses import replace
 import pytest
 from unit.meta.nodes import Nodes
 
-from actors.group.stored.cursors import CURSORS, StoredCursors
-from actors.meta.file import FileStore
-from actors.meta.memory import MemoryStore
-from actors.meta.periodic import PeriodicStore
-from actors.meta.zookeeper import ZooKeeperStore
-from actors.meta.zookeeper_texts import BYTES_MAX
-from actors.ports import Subscription
-from actors.process.host import OsHost
+from canal_group.actors.group.stored.cursors import CURSORS, StoredCursors
+from canal_group.actors.meta.file import FileStore
+from canal_group.actors.meta.memory import MemoryStore
+from canal_group.actors.meta.periodic import PeriodicStore
+from canal_group.actors.meta.zookeeper import ZooKeeperStore
+from canal_group.actors.meta.zookeeper_texts import BYTES_MAX
+from canal_group.actors.ports import Subscription
+from canal_group.actors.process.host import OsHost
+from canal_group.merge.errors import CoordinatorUnavailable, FencedError
+from canal_group.merge.values.gtids.gtid import parse_gtid_set
+from canal_group.merge.values.loss import to_dicts, with_loss
+from canal_group.merge.values.position import GroupPosition, Position
 from canal_group.zookeeper.tree import Tree
-from merge.errors import CoordinatorUnavailable, FencedError
-from merge.values.gtids.gtid import parse_gtid_set
-from merge.values.loss import to_dicts, with_loss
-from merge.values.position import GroupPosition, Position
 
 TREE = Tree("shop")
 CURSOR = GroupPosition(

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from actors.group.stored.skips import StoredSkips
-from actors.group.stored.types import StoredTypes
-from actors.meta.memory import MemoryStore
-from actors.process.host import OsHost
-from merge.errors import ConfigError, CoordinatorUnavailable, FencedError
-from merge.values.chunk import TableName
+from canal_group.actors.group.stored.skips import StoredSkips
+from canal_group.actors.group.stored.types import StoredTypes
+from canal_group.actors.meta.memory import MemoryStore
+from canal_group.actors.process.host import OsHost
+from canal_group.merge.errors import ConfigError, CoordinatorUnavailable, FencedError
+from canal_group.merge.values.chunk import TableName
 
 ORDERS = TableName("shop", "orders")
 

@@ -12,14 +12,14 @@ from typing import Any, Self
 import pytest
 import requests
 
-from actors.admission.access import Grant, Grants
-from actors.admission.audit_log import AuditLog
-from actors.http.app import App
-from actors.http.callers import Callers
-from actors.http.listener import Listener, listening
-from actors.http.recent_log import RecentLog
-from merge.calls.call import CALLS, Call, operate, operator_calls
-from merge.calls.operators import (
+from canal_group.actors.admission.access import Grant, Grants
+from canal_group.actors.admission.audit_log import AuditLog
+from canal_group.actors.http.app import App
+from canal_group.actors.http.callers import Callers
+from canal_group.actors.http.listener import Listener, listening
+from canal_group.actors.http.recent_log import RecentLog
+from canal_group.merge.calls.call import CALLS, Call, operate, operator_calls
+from canal_group.merge.calls.operators import (
     AddShard,
     GivePolicy,
     Operation,
@@ -35,10 +35,10 @@ from merge.calls.operators import (
     Trace,
     TraceKey,
 )
-from merge.calls.values import ShardName
-from merge.errors import UsageError
-from merge.values.member import Policy
-from merge.values.position import Position
+from canal_group.merge.calls.values import ShardName
+from canal_group.merge.errors import UsageError
+from canal_group.merge.values.member import Policy
+from canal_group.merge.values.position import Position
 
 DEADLINE_S = 60.0
 BASE = "/api/instances/shop"

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from actors.http.instance_files import HIDDEN, _shown
+from canal_group.actors.http.instance_files import HIDDEN, _shown
 
 
 @pytest.mark.parametrize(

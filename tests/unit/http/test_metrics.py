@@ -9,14 +9,14 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.gateway.gateway_counters import DURATIONS_S, UNKNOWN, GatewayCounters
-from actors.http.metrics.families import PREFIX
-from actors.http.metrics.instances import InstanceFamilies
-from actors.shard.shard_counters import ShardCounters
-from actors.store.ring import RingStore
-from binlog.columns.read_counts import ReadCounts
-from conf.stream_settings import StoreSettings
-from merge.errors import DefinitionContradicted, UnsupportedEvent
+from canal_group.actors.gateway.gateway_counters import DURATIONS_S, UNKNOWN, GatewayCounters
+from canal_group.actors.http.metrics.families import PREFIX
+from canal_group.actors.http.metrics.instances import InstanceFamilies
+from canal_group.actors.shard.shard_counters import ShardCounters
+from canal_group.actors.store.ring import RingStore
+from canal_group.binlog.columns.read_counts import ReadCounts
+from canal_group.conf.stream_settings import StoreSettings
+from canal_group.merge.errors import DefinitionContradicted, UnsupportedEvent
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
 

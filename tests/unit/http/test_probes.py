@@ -15,21 +15,21 @@ import pytest
 import requests
 from support.security.guarded_server import open_still, until
 
-from actors.admission.access import Grant, Grants
-from actors.admission.calls import QUESTIONS_MAX
-from actors.driver.server import Server
-from actors.gateway.requests import seen_by
-from actors.http.app import App
-from actors.http.callers import Callers
-from actors.http.listener import Listener, listening
-from actors.http.recent_log import RecentLog
-from actors.http.service import HttpService, HttpSettings
-from conf.folder import Found
-from conf.settings import InstanceSettings
-from merge.calls.call import Call
-from merge.calls.operators import Trace
-from merge.errors import ConfigError
-from merge.values.position import GroupPosition
+from canal_group.actors.admission.access import Grant, Grants
+from canal_group.actors.admission.calls import QUESTIONS_MAX
+from canal_group.actors.driver.server import Server
+from canal_group.actors.gateway.requests import seen_by
+from canal_group.actors.http.app import App
+from canal_group.actors.http.callers import Callers
+from canal_group.actors.http.listener import Listener, listening
+from canal_group.actors.http.recent_log import RecentLog
+from canal_group.actors.http.service import HttpService, HttpSettings
+from canal_group.conf.folder import Found
+from canal_group.conf.settings import InstanceSettings
+from canal_group.merge.calls.call import Call
+from canal_group.merge.calls.operators import Trace
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.values.position import GroupPosition
 
 #: more than either test leaves to others
 MANY = 40

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from actors.http.recent_log import RecentLog, RecentLogLimits
+from canal_group.actors.http.recent_log import RecentLog, RecentLogLimits
 
 
 def log_with(**limits):
@@ -20,7 +20,7 @@ def log():
 
 
 def record(message, **fields):
-    made = logging.LogRecord("actors.a", logging.INFO, "", 0, message, None, None)
+    made = logging.LogRecord("canal_group.actors.a", logging.INFO, "", 0, message, None, None)
     vars(made).update(fields)
     return made
 

@@ -11,11 +11,11 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.http.metrics.families import PREFIX
-from actors.http.metrics.relays import RelayFamilies
-from merge.values.position import GroupPosition, Position
-from programs.output.counters import Counters
-from programs.output.messages import Messages
+from canal_group.actors.http.metrics.families import PREFIX
+from canal_group.actors.http.metrics.relays import RelayFamilies
+from canal_group.merge.values.position import GroupPosition, Position
+from canal_group.programs.output.counters import Counters
+from canal_group.programs.output.messages import Messages
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
 OF = ("shop", "to-kafka", "kafka")

@@ -6,10 +6,10 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from actors.http.app import App
-from actors.http.ascii_json import AsciiJson
-from actors.http.metrics.instances import InstanceFamilies
-from actors.http.recent_log import RecentLog
+from canal_group.actors.http.app import App
+from canal_group.actors.http.ascii_json import AsciiJson
+from canal_group.actors.http.metrics.instances import InstanceFamilies
+from canal_group.actors.http.recent_log import RecentLog
 
 EVIL = "\udcff\x1b[2K"
 STATE: dict[str, Any] = {

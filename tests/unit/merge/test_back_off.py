@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from merge.back_off import BackOff
+from canal_group.merge.back_off import BackOff
 
 FIRST_S, MAX_S = 0.1, 10.0
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from merge import errors
-from merge.errors import (
+from canal_group.merge import errors
+from canal_group.merge.errors import (
     RETRY_AFTER_MAX_S,
     CanalGroupError,
     DataError,
@@ -23,7 +23,7 @@ def tree(cls):
     return [cls, *(found for sub in cls.__subclasses__() for found in tree(sub))]
 
 
-EVERY = [cls for cls in tree(CanalGroupError) if cls.__module__ == "merge.errors"]
+EVERY = [cls for cls in tree(CanalGroupError) if cls.__module__ == "canal_group.merge.errors"]
 
 
 @pytest.mark.parametrize("cls", EVERY)
@@ -68,7 +68,7 @@ def test_the_drawn_tree_is_the_real_one():
 
 
 def test_the_operators_page_says_what_every_error_asks_for():
-    page = Path(errors.__file__).parents[1] / "docs" / "operating.md"
+    page = Path(__file__).parents[3] / "docs" / "operating.md"
     section = page.read_text().split("## What errors ask for")[1].split("\n## ")[0]
     first = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     assert [cls.__name__ for cls in EVERY[1:] if not any(f"`{cls.__name__}`" in each for each in first)] == []

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from merge.errors import CorruptEvent, DefinitionContradicted, UsageError
-from merge.event_skips import SKIPS_MAX, EventSkips, Stop
-from merge.rows.canal.parsed import is_parsed
-from merge.values.skips.skip_mark import SkipMark
-from merge.values.skips.skipped_event import SkippedEvent, Unit, parse_place
+from canal_group.merge.errors import CorruptEvent, DefinitionContradicted, UsageError
+from canal_group.merge.event_skips import SKIPS_MAX, EventSkips, Stop
+from canal_group.merge.rows.canal.parsed import is_parsed
+from canal_group.merge.values.skips.skip_mark import SkipMark
+from canal_group.merge.values.skips.skipped_event import SkippedEvent, Unit, parse_place
 
 TABLES = pa.list_(pa.struct([("table", pa.utf8())]))
 FILE, AT = "mysql-bin.000007", 4711

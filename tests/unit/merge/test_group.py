@@ -4,10 +4,19 @@ import pytest
 from support.defaults import batch_limits
 from support.group.builders import Source, Tx, World, places
 
-from merge import events as ev
-from merge import instructions as do
-from merge.calls.consumers import Ack, Get, Plan, Release, Rollback, SubscribeAt, Touch, Unsubscribe
-from merge.errors import (
+from canal_group.merge import events as ev
+from canal_group.merge import instructions as do
+from canal_group.merge.calls.consumers import (
+    Ack,
+    Get,
+    Plan,
+    Release,
+    Rollback,
+    SubscribeAt,
+    Touch,
+    Unsubscribe,
+)
+from canal_group.merge.errors import (
     AckOutOfOrder,
     ConfigError,
     ConsumerActive,
@@ -20,9 +29,9 @@ from merge.errors import (
     UnknownBatch,
     UnsupportedEvent,
 )
-from merge.order.dead_shard import DeadShard
-from merge.values.commit_time import END_OF_TIME_US
-from merge.values.header import Flag
+from canal_group.merge.order.dead_shard import DeadShard
+from canal_group.merge.values.commit_time import END_OF_TIME_US
+from canal_group.merge.values.header import Flag
 
 SECOND = 1_000_000
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from support.group.builders import Source, Tx, World
 
-from merge.errors import UsageError
-from merge.values.header import Flag
-from merge.values.offset_range import OffsetRange, arrange
-from merge.values.position import GroupPosition
+from canal_group.merge.errors import UsageError
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.offset_range import OffsetRange, arrange
+from canal_group.merge.values.position import GroupPosition
 
 WITHIN_US = 10
 

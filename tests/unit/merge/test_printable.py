@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from merge.printable import escaped, printable
+from canal_group.merge.printable import escaped, printable
 
 
 def test_no_category_of_control_is_left_and_every_letter_is():

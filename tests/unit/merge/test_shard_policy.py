@@ -3,12 +3,12 @@
 import pytest
 from support.group.builders import Source, Tx, World, places
 
-from merge import events as ev
-from merge.errors import CorruptEvent, UsageError
-from merge.order.dead_shard import SILENCE_MAX_US, WAIT, DeadShard
-from merge.values.commit_time import END_OF_TIME_US
-from merge.values.header import Flag
-from merge.values.member import CAUGHT_UP_US, Policy
+from canal_group.merge import events as ev
+from canal_group.merge.errors import CorruptEvent, UsageError
+from canal_group.merge.order.dead_shard import SILENCE_MAX_US, WAIT, DeadShard
+from canal_group.merge.values.commit_time import END_OF_TIME_US
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.member import CAUGHT_UP_US, Policy
 
 SECOND = 1_000_000
 

@@ -10,7 +10,7 @@ import threading
 import pytest
 from support.security.certificates import Authority
 
-from merge.tls import TlsFileUnusable, client_context, server_context
+from canal_group.merge.tls import TlsFileUnusable, client_context, server_context
 
 
 @pytest.fixture

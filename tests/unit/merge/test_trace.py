@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from support.group.builders import Source, Tx, World
 
-from merge import events as ev
-from merge.errors import UsageError
-from merge.trace import single
-from merge.values.chunk import TableName
-from merge.values.gtids.gtid import parse_gtid_set
+from canal_group.merge import events as ev
+from canal_group.merge.errors import UsageError
+from canal_group.merge.trace import single
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.gtids.gtid import parse_gtid_set
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 

@@ -8,11 +8,11 @@ import random
 
 import pytest
 
-from actors.group.stored.cursors import CURSORS
-from actors.group.stored.document import DOCUMENTS
-from actors.group.stored.histories import HISTORIES
-from actors.ports import Key
-from merge.errors import ConfigError, FencedError, UsageError
+from canal_group.actors.group.stored.cursors import CURSORS
+from canal_group.actors.group.stored.document import DOCUMENTS
+from canal_group.actors.group.stored.histories import HISTORIES
+from canal_group.actors.ports import Key
+from canal_group.merge.errors import ConfigError, FencedError, UsageError
 
 TEXT = Key(HISTORIES, "s0")
 OTHER = Key(HISTORIES, "s1")

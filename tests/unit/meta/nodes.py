@@ -1,8 +1,8 @@
 """ZooKeeper's nodes as a store sees them, in a dictionary."""
 
-from actors.meta import zookeeper_texts
-from merge.errors import CoordinatorUnavailable
-from merge.values.epoch import fenced
+from canal_group.actors.meta import zookeeper_texts
+from canal_group.merge.errors import CoordinatorUnavailable
+from canal_group.merge.values.epoch import fenced
 
 
 class Nodes:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from unit.meta.conformance import MEMBERS, TEXT, StoreConformance
 
-from actors.group.stored.cursors import CURSORS
-from actors.group.stored.histories import HISTORIES
-from actors.meta.file import FileStore
-from actors.ports import Key
-from merge.errors import ConfigError, CoordinatorUnavailable, FencedError
+from canal_group.actors.group.stored.cursors import CURSORS
+from canal_group.actors.group.stored.histories import HISTORIES
+from canal_group.actors.meta.file import FileStore
+from canal_group.actors.ports import Key
+from canal_group.merge.errors import ConfigError, CoordinatorUnavailable, FencedError
 
 
 @pytest.fixture
@@ -256,10 +256,10 @@ def test_data_reaches_the_disk_before_its_name_and_that_before_the_answer(
 def test_writers_of_several_processes_lose_nothing(store, tmp_path):
     script = """
 import pathlib, sys
-from actors.group.stored.cursors import CURSORS
-from actors.group.stored.histories import HISTORIES
-from actors.meta.file import FileStore
-from actors.ports import Key
+from canal_group.actors.group.stored.cursors import CURSORS
+from canal_group.actors.group.stored.histories import HISTORIES
+from canal_group.actors.meta.file import FileStore
+from canal_group.actors.ports import Key
 store = FileStore("shop", pathlib.Path(sys.argv[1]))
 for number in range(40):
     store.put(Key(CURSORS, f"{sys.argv[2]}-{number}"), "{}\\n", 1)

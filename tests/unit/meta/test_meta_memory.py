@@ -5,7 +5,7 @@ import itertools
 import pytest
 from unit.meta.conformance import StoreConformance
 
-from actors.meta.memory import MemoryStore
+from canal_group.actors.meta.memory import MemoryStore
 
 
 class TestMemory(StoreConformance):

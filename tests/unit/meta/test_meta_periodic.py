@@ -6,11 +6,11 @@ import threading
 import pytest
 from unit.meta.conformance import MEMBERS, TEXT, StoreConformance
 
-from actors.group.stored.cursors import CURSORS
-from actors.meta.memory import MemoryStore
-from actors.meta.periodic import OVERDUE_FLUSHES, PeriodicStore
-from actors.ports import Key
-from merge.errors import CoordinatorUnavailable, FencedError
+from canal_group.actors.group.stored.cursors import CURSORS
+from canal_group.actors.meta.memory import MemoryStore
+from canal_group.actors.meta.periodic import OVERDUE_FLUSHES, PeriodicStore
+from canal_group.actors.ports import Key
+from canal_group.merge.errors import CoordinatorUnavailable, FencedError
 
 NEVER_S = 3_600
 

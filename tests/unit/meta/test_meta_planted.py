@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from unit.meta.nodes import Nodes
 
-from actors.coordination.consumer_nodes import parsed
-from actors.coordination.local import LocalCoordinator
-from actors.group.stored.cursors import CURSORS, StoredCursors
-from actors.meta.file import FileStore
-from actors.meta.zookeeper import UNPACKED_BYTES_MAX, ZooKeeperStore
-from actors.ports import EpochStore, Key, Subscription
-from actors.process.host import OsHost
+from canal_group.actors.coordination.consumer_nodes import parsed
+from canal_group.actors.coordination.local import LocalCoordinator
+from canal_group.actors.group.stored.cursors import CURSORS, StoredCursors
+from canal_group.actors.meta.file import FileStore
+from canal_group.actors.meta.zookeeper import UNPACKED_BYTES_MAX, ZooKeeperStore
+from canal_group.actors.ports import EpochStore, Key, Subscription
+from canal_group.actors.process.host import OsHost
+from canal_group.merge.errors import ConfigError
 from canal_group.zookeeper.tree import Tree
-from merge.errors import ConfigError
 
 TREE = Tree("shop")
 #: Python reads no JSON that is nested so deep, and says so by an error of its own

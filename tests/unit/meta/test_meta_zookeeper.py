@@ -4,12 +4,12 @@ import pytest
 from unit.meta.conformance import MEMBERS, TEXT, StoreConformance, members, text_of
 from unit.meta.nodes import Nodes
 
-from actors.group.stored.cursors import CURSORS
-from actors.meta.zookeeper import COMPRESSED_FROM, ZooKeeperStore
-from actors.meta.zookeeper_texts import BYTES_MAX
-from actors.ports import Key
+from canal_group.actors.group.stored.cursors import CURSORS
+from canal_group.actors.meta.zookeeper import COMPRESSED_FROM, ZooKeeperStore
+from canal_group.actors.meta.zookeeper_texts import BYTES_MAX
+from canal_group.actors.ports import Key
+from canal_group.merge.errors import ConfigError, CoordinatorUnavailable, UsageError
 from canal_group.zookeeper.tree import Tree
-from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
 
 TREE = Tree("shop")
 HISTORIES = f"{TREE.destination}/stored/histories"

@@ -5,10 +5,10 @@ import json
 import pytest
 from unit.migration.canal_files import Conf
 
-from conf.load import build_instance
-from merge.errors import ConfigError
-from programs.migration.canal_files.cursor import read_cursors
-from programs.migration.imported import imported
+from canal_group.conf.load import build_instance
+from canal_group.merge.errors import ConfigError
+from canal_group.programs.migration.canal_files.cursor import read_cursors
+from canal_group.programs.migration.imported import imported
 
 GTIDS = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"
 

@@ -7,8 +7,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from unit.migration.canal_files import Conf
 
-from merge.errors import ConfigError
-from programs.migration.imported import imported
+from canal_group.merge.errors import ConfigError
+from canal_group.programs.migration.imported import imported
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,11 @@ import pytest
 import yaml
 from unit.migration.canal_files import Conf
 
-from conf.load import load_instance
-from merge.errors import ConfigError
-from programs.migration.imported import imported
-from programs.migration.instance_text import instance_text
-from programs.migration.report import Kind
+from canal_group.conf.load import load_instance
+from canal_group.merge.errors import ConfigError
+from canal_group.programs.migration.imported import imported
+from canal_group.programs.migration.instance_text import instance_text
+from canal_group.programs.migration.report import Kind
 
 #: what canal delivers of statements by default
 AS_CANAL = {"match": ".*", "keep": ["insert", "update", "delete", "ddl"]}
@@ -602,6 +602,6 @@ def test_two_shards_of_one_source_are_refused_as_everywhere(conf):
 
 
 def test_times_are_utc_with_milliseconds():
-    from programs.migration.canal_files.cursor import time_text
+    from canal_group.programs.migration.canal_files.cursor import time_text
 
     assert dt.datetime.fromisoformat(time_text(1_700_000_000_123)).timestamp() == 1_700_000_000.123

@@ -2,8 +2,8 @@
 
 import pytest
 
-from merge.errors import ConfigError
-from programs.migration.canal_files.properties import FILE_BYTES_MAX, read_properties
+from canal_group.merge.errors import ConfigError
+from canal_group.programs.migration.canal_files.properties import FILE_BYTES_MAX, read_properties
 
 
 def read(tmp_path, text):

@@ -5,12 +5,12 @@ import yaml
 from typer.testing import CliRunner
 from unit.migration.canal_files import Conf
 
-from conf.relay.relay_settings import build_relay
-from merge.errors import ConfigError
-from programs.command.cli import app
-from programs.migration.imported import imported
-from programs.migration.report import Kind
-from programs.output.kinds import settings_of
+from canal_group.conf.relay.relay_settings import build_relay
+from canal_group.merge.errors import ConfigError
+from canal_group.programs.command.cli import app
+from canal_group.programs.migration.imported import imported
+from canal_group.programs.migration.report import Kind
+from canal_group.programs.output.kinds import settings_of
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 import pytest
 
-from merge.errors import ConfigError
-from programs.migration.canal_files.properties import read_properties
-from programs.migration.canal_files.view import View
+from canal_group.merge.errors import ConfigError
+from canal_group.programs.migration.canal_files.properties import read_properties
+from canal_group.programs.migration.canal_files.view import View
 
 
 @pytest.fixture

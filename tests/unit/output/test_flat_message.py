@@ -8,13 +8,13 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from canal_group.conf.relay.relay_settings import RouteSettings
+from canal_group.merge.rows.envelope import DEFINITION, ENVELOPE, MAP
+from canal_group.programs.output.formats import format_of
+from canal_group.programs.output.routing.router import Router
 from canal_group.shapes.changed import changed
 from canal_group.shapes.flat_message import flat_messages
 from canal_group.shapes.maps import tidied
-from conf.relay.relay_settings import RouteSettings
-from merge.rows.envelope import DEFINITION, ENVELOPE, MAP
-from programs.output.formats import format_of
-from programs.output.routing.router import Router
 
 #: as the gateway writes it: name, type, JDBC type, that of large values, and what large is
 COLUMNS = [

@@ -11,24 +11,24 @@ import pyarrow as pa
 import pytest
 from support.rows.number_texts import NUMBERS
 
-from actors.sink.mask import Mask, MaskKind
+from canal_group.actors.sink.mask import Mask, MaskKind
 from canal_group.canal_protocol.entry_pb2 import Entry, RowChange
 from canal_group.canal_protocol.packet_pb2 import Messages, Packet
+from canal_group.conf.relay.relay_settings import RouteSettings
+from canal_group.merge.rows.assemble import BatchRows, ShardRows, ShardTable
+from canal_group.merge.rows.canal.entries import ROWS, entries
+from canal_group.merge.rows.envelope import envelope
+from canal_group.merge.rows.expressions.expression import Call, Column, Constant, value_of
+from canal_group.merge.rows.row_key import RowKey
+from canal_group.merge.rows.typed import typed
+from canal_group.merge.values.chunk import MYSQL_TYPE, Chunk, Op, TableName, TableRows, rows_schema
+from canal_group.merge.values.header import HEADER, WHOLE
+from canal_group.programs.command.binlog.changes import transactions
+from canal_group.programs.command.show import print_lines, print_table
+from canal_group.programs.output.formats import format_of
+from canal_group.programs.output.routing.router import Router
 from canal_group.shapes.maps import tidied
 from canal_group.spark.shapes import FIXED, envelope_rows, spark_fields, typed_rows
-from conf.relay.relay_settings import RouteSettings
-from merge.rows.assemble import BatchRows, ShardRows, ShardTable
-from merge.rows.canal.entries import ROWS, entries
-from merge.rows.envelope import envelope
-from merge.rows.expressions.expression import Call, Column, Constant, value_of
-from merge.rows.row_key import RowKey
-from merge.rows.typed import typed
-from merge.values.chunk import MYSQL_TYPE, Chunk, Op, TableName, TableRows, rows_schema
-from merge.values.header import HEADER, WHOLE
-from programs.command.binlog.changes import transactions
-from programs.command.show import print_lines, print_table
-from programs.output.formats import format_of
-from programs.output.routing.router import Router
 
 NAME = TableName("shop", "numbers")
 

@@ -8,9 +8,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from support.security.certificates import Authority
 
-from conf.relay.connection_settings import ConnectionSettings
-from merge.errors import SinkRefused
-from programs.output.tls import tls_context
+from canal_group.conf.relay.connection_settings import ConnectionSettings
+from canal_group.merge.errors import SinkRefused
+from canal_group.programs.output.tls import tls_context
 
 
 @pytest.fixture

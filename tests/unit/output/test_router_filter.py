@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from conf.relay.relay_settings import RouteSettings
-from merge.rows.envelope import ENVELOPE
-from programs.output.routing.router import Router
+from canal_group.conf.relay.relay_settings import RouteSettings
+from canal_group.merge.rows.envelope import ENVELOPE
+from canal_group.programs.output.routing.router import Router
 
 
 def test_a_statement_without_a_table_goes_to_a_one_table_relays_topic():

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from support.security.second_user import NOBODY, as_nobody, folder_for_all
 
-from actors.coordination import embedded
-from actors.coordination.embedded import EmbeddedZooKeeper, _Started
-from actors.coordination.local import LocalCoordinator, stop_file
-from actors.coordination.switch import LocalSwitch
-from actors.group.stored.cursors import CURSORS
-from actors.meta.file import FileStore
-from actors.ports import Key
-from actors.process.durable import replace_file
+from canal_group.actors.coordination import embedded
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper, _Started
+from canal_group.actors.coordination.local import LocalCoordinator, stop_file
+from canal_group.actors.coordination.switch import LocalSwitch
+from canal_group.actors.group.stored.cursors import CURSORS
+from canal_group.actors.meta.file import FileStore
+from canal_group.actors.ports import Key
+from canal_group.actors.process.durable import replace_file
+from canal_group.merge.errors import ConfigError, CoordinatorUnavailable
 from canal_group.zookeeper.stop_mark import StopMark
-from merge.errors import ConfigError, CoordinatorUnavailable
 
 READ = "print(open(sys.argv[1]).read())"
 HOLD = "fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB); print('held')"

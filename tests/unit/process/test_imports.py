@@ -20,19 +20,19 @@ def _printed(*lines: str) -> list[str]:
 #: what costs an actor's process time at its start, or brings in what does
 _HEAVY = (
     *("cryptography", "kazoo", "pandas", "pydantic", "pymysql", "pyspark", "sqlglot"),
-    *("binlog", "actors.admission.self_signed", "actors.shard.shard"),
+    *("canal_group.binlog", "canal_group.actors.admission.self_signed", "canal_group.actors.shard.shard"),
 )
 
 
 @pytest.mark.parametrize(
     ("module", "needed"),
     [
-        ("actors.group.group", {"kazoo", "pydantic"}),
-        ("actors.gateway.gateway", {"pydantic"}),
+        ("canal_group.actors.group.group", {"kazoo", "pydantic"}),
+        ("canal_group.actors.gateway.gateway", {"pydantic"}),
         # pymysql imports cryptography itself, for a server's RSA key.
         (
-            "actors.shard.shard",
-            {"binlog", "actors.shard.shard", "cryptography", "pydantic", "pymysql"},
+            "canal_group.actors.shard.shard",
+            {"canal_group.binlog", "canal_group.actors.shard.shard", "cryptography", "pydantic", "pymysql"},
         ),
     ],
 )
@@ -42,14 +42,15 @@ def test_an_actor_imports_what_it_needs(module: str, needed: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["actors.driver.launch", "actors.gateway.gateway", "canal_group.client.client"]
+    "module",
+    ["canal_group.actors.driver.launch", "canal_group.actors.gateway.gateway", "canal_group.client.client"],
 )
 def test_importing_a_module_does_not_import_pandas(module: str) -> None:
     assert _printed(f"import {module}", _LOOK) == ["False"]
 
 
 def test_a_consumer_needs_no_engine_for_patterns() -> None:
-    filtered = "import merge.rows.table_filter as t; t.TableFilter().matches(('a', 'b'))"
+    filtered = "import canal_group.merge.rows.table_filter as t; t.TableFilter().matches(('a', 'b'))"
     imported = "import canal_group.client.client, sys"
     assert _printed(f"{filtered}; {imported}", "print('re2' in sys.modules)") == ["False"]
 
@@ -57,13 +58,13 @@ def test_a_consumer_needs_no_engine_for_patterns() -> None:
 def test_pyarrow_makes_arrays_without_pandas() -> None:
     make = "import pyarrow; pyarrow.array([1, None]); pyarrow.array(['a'])"
     assert _printed(make, _LOOK) == ["True"], "pyarrow has changed: the rest is not needed"
-    leave = "from actors.process.imports import leave_pandas_out; leave_pandas_out()"
+    leave = "from canal_group.actors.process.imports import leave_pandas_out; leave_pandas_out()"
     assert _printed(leave, make, _LOOK) == ["False"]
 
 
 def test_importing_pandas_explicitly_works() -> None:
     assert _printed(
-        "from actors.process.imports import leave_pandas_out; leave_pandas_out()",
+        "from canal_group.actors.process.imports import leave_pandas_out; leave_pandas_out()",
         "import pandas, pyarrow",
         "print(pyarrow.array([1, 2]).to_pandas().sum())",
         "leave_pandas_out(); print(pandas.Series([3]).sum())",

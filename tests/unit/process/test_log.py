@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from actors.process.log import ActorLog, LineFormatter, LogFormat, LogLevel, origin_of
-from actors.process.log_line import EXCEPTION_CHARS_MAX, MESSAGE_CHARS_MAX, record_of
+from canal_group.actors.process.log import ActorLog, LineFormatter, LogFormat, LogLevel, origin_of
+from canal_group.actors.process.log_line import EXCEPTION_CHARS_MAX, MESSAGE_CHARS_MAX, record_of
 
 TIME_S = datetime(2026, 1, 31, 12, 0, 0, 123_456, UTC).timestamp()
 
@@ -18,7 +18,9 @@ TIME_S = datetime(2026, 1, 31, 12, 0, 0, 123_456, UTC).timestamp()
 def made(message, *arguments, level=logging.INFO, error=None, **fields):
     """Return a record."""
     exc_info = (type(error), error, error.__traceback__) if error is not None else None
-    record = logging.LogRecord("actors.shard.intake", level, "intake.py", 1, message, arguments, exc_info)
+    record = logging.LogRecord(
+        "canal_group.actors.shard.intake", level, "intake.py", 1, message, arguments, exc_info
+    )
     record.created = TIME_S
     vars(record).update(fields)
     return record
@@ -42,7 +44,7 @@ def test_a_json_line_has_every_field_that_applies_and_no_other():
     assert json.loads(line(record, destination="shop")) == {
         "time": "2026-01-31T12:00:00.123456Z",
         "level": "INFO",
-        "logger": "actors.shard.intake",
+        "logger": "canal_group.actors.shard.intake",
         "message": "connected to 10.0.0.1:3306",
         "destination": "shop",
         "shard": "s1",
@@ -59,7 +61,8 @@ def test_a_record_says_more_than_its_process():
 def test_a_text_line_names_what_it_is_about_before_the_message():
     record = made("lost", level=logging.WARNING, client="1001")
     assert line(record, LogFormat.TEXT, destination="shop") == (
-        "2026-01-31T12:00:00.123456Z WARNING actors.shard.intake destination=shop client=1001: lost"
+        "2026-01-31T12:00:00.123456Z WARNING canal_group.actors.shard.intake"
+        " destination=shop client=1001: lost"
     )
 
 
@@ -127,14 +130,14 @@ def test_an_actors_origin_can_be_had_back_from_its_text():
 #: what a process logs, and how it ends
 PROGRAM = """
 import logging, sys, threading, warnings
-from actors.process.log import *
+from canal_group.actors.process.log import *
 set_up_log(LogSettings(LogFormat.JSON, LogLevel(sys.argv[1])), destination="shop")
 set_up_log(LogSettings(LogFormat.JSON, LogLevel(sys.argv[1])), destination="shop")
-for name in ("actors.a", "pymysql.a"):
+for name in ("canal_group.actors.a", "pymysql.a"):
     for level in ("debug", "info", "warning", "error"):
         getattr(logging.getLogger(name), level)("%s of %s", level, name)
-logging.getLogger("actors.loud").setLevel(logging.DEBUG)
-logging.getLogger("actors.loud").debug("loud")
+logging.getLogger("canal_group.actors.loud").setLevel(logging.DEBUG)
+logging.getLogger("canal_group.actors.loud").debug("loud")
 warnings.warn("old")
 thread = threading.Thread(target=lambda: 1 / 0, name="worker")
 thread.start()
@@ -154,9 +157,9 @@ def test_every_output_of_a_process_is_a_line_written_once():
     """Ours from the chosen level on, others' warnings, Python's, and the ends of threads and process."""
     records = run("info")
     assert [one["message"] for one in records[:5]] == [
-        "info of actors.a",
-        "warning of actors.a",
-        "error of actors.a",
+        "info of canal_group.actors.a",
+        "warning of canal_group.actors.a",
+        "error of canal_group.actors.a",
         "warning of pymysql.a",
         "error of pymysql.a",
     ]
@@ -170,8 +173,8 @@ def test_every_output_of_a_process_is_a_line_written_once():
 
 def test_the_level_applies_to_ours_and_no_logger_goes_below_it():
     debug, error = ([one["message"] for one in run(level)] for level in ("debug", "error"))
-    assert "debug of actors.a" in debug
+    assert "debug of canal_group.actors.a" in debug
     assert "debug of pymysql.a" not in debug, "a driver's debug lines may have what it sends"
     assert "info of pymysql.a" not in debug
-    assert error[:2] == ["error of actors.a", "error of pymysql.a"]
+    assert error[:2] == ["error of canal_group.actors.a", "error of pymysql.a"]
     assert "loud" not in error

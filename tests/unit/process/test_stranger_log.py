@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from actors.process.stranger_log import CHARS_MAX, LINES_MAX, PERIOD_S, stranger_log
+from canal_group.actors.process.stranger_log import CHARS_MAX, LINES_MAX, PERIOD_S, stranger_log
 
 
 class Clock:
@@ -33,7 +33,8 @@ def test_lines_are_bounded_in_number_and_length(caplog):
 @pytest.mark.parametrize("name", ["asyncio", "uvicorn.error"])
 def test_libraries_that_log_what_strangers_send_are_bounded(name):
     script = (
-        "import logging; from actors.process.log import LogSettings, set_up_log; set_up_log(LogSettings());"
+        "import logging; from canal_group.actors.process.log import LogSettings, set_up_log;"
+        " set_up_log(LogSettings());"
         f"[logging.getLogger('{name}').warning('Invalid HTTP request received.') for _ in range(50)]"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -9,12 +9,12 @@ import pytest
 from setuptools import find_packages
 from typer.testing import CliRunner
 
-from merge.errors import UsageError
-from programs.command.cli import app
-from programs.demo.recorded_shards import FOLDER
+from canal_group.merge.errors import UsageError
+from canal_group.programs.command.cli import app
+from canal_group.programs.demo.recorded_shards import FOLDER
 
 ROOT = Path(__file__).parents[3]
-ROOMS = {"actors", "binlog", "canal_group", "conf", "merge", "programs"}
+ROOMS = {"actors", "binlog", "conf", "merge", "programs"}
 
 
 @pytest.fixture
@@ -24,13 +24,14 @@ def settings():
 
 def test_the_rooms_are_installed_and_nothing_that_tests_use(settings):
     packages = find_packages(str(ROOT), **settings["packages"]["find"])
-    assert {name.partition(".")[0] for name in packages} == ROOMS
-    assert {"programs.demo", "programs.command"} <= set(packages)
+    assert {name.partition(".")[0] for name in packages} == {"canal_group"}
+    assert {f"canal_group.{room}" for room in ROOMS} <= set(packages)
+    assert {"canal_group.programs.demo", "canal_group.programs.command"} <= set(packages)
 
 
 def test_the_recorded_binlogs_are_installed(settings):
-    (pattern,) = settings["package-data"]["programs"]
-    shipped = set((ROOT / "programs").glob(pattern))
+    (pattern,) = settings["package-data"]["canal_group.programs"]
+    shipped = set((ROOT / "canal_group/programs").glob(pattern))
     assert shipped == {path for path in FOLDER.rglob("*") if path.is_file()} != set()
 
 

@@ -32,7 +32,8 @@ _REQUIRED = [
     [
         # The first Ray that asks who calls for a token.
         ("ray", "2.51.2"),
-        # It is asked for a password before `binlog.server.login` could look whether TLS is spoken.
+        # It is asked for a password before `canal_group.binlog.server.login` could look whether TLS is
+        # spoken.
         ("pymysql", "1.2.3"),
         # Its methods that the login guards may be others.
         ("pymysql", "1.3.0"),

@@ -14,9 +14,9 @@ from support.rows.versioned_chunk import (
     schema_of,
 )
 
-from actors.sink.consumer_view import ConsumerView, History
-from merge.errors import DataError
-from merge.values.chunk import (
+from canal_group.actors.sink.consumer_view import ConsumerView, History
+from canal_group.merge.errors import DataError
+from canal_group.merge.values.chunk import (
     ABSENT,
     PRIMARY_KEY,
     Chunk,
@@ -25,7 +25,7 @@ from merge.values.chunk import (
     TableRows,
     partial_schema,
 )
-from merge.values.rows.absent import absent_in
+from canal_group.merge.values.rows.absent import absent_in
 
 EXPLICIT = SpecialColumns(row_end="end")
 

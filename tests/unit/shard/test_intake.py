@@ -7,10 +7,10 @@ import logging
 import pytest
 from support.defaults import ring_of
 
-from actors.shard.intake import Intake, IntakeState
-from actors.store.ring import RingStore
-from binlog.columns.read_counts import ReadCounts
-from merge.errors import DataError
+from canal_group.actors.shard.intake import Intake, IntakeState
+from canal_group.actors.store.ring import RingStore
+from canal_group.binlog.columns.read_counts import ReadCounts
+from canal_group.merge.errors import DataError
 
 
 class Failing:

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from support.group.builders import Tx, chunk_of
 
-from actors.shard.order_ids import OrderIds
-from merge.errors import DataError
-from merge.order.id_timeline import ID_MAX
-from merge.values.chunk import Chunk, Op, TableName, TableRows, partial_schema, rows_schema
+from canal_group.actors.shard.order_ids import OrderIds
+from canal_group.merge.errors import DataError
+from canal_group.merge.order.id_timeline import ID_MAX
+from canal_group.merge.values.chunk import Chunk, Op, TableName, TableRows, partial_schema, rows_schema
 
 NEW, SET, GONE = Op.INSERT, Op.UPDATE, Op.DELETE
 #: an image in which the column is not logged

@@ -11,18 +11,18 @@ import pytest
 from support.binlog.binlog_bytes import File
 from support.defaults import files_source, ring_of, shard_wiring
 
-from actors.gateway.shard_actors import ShardActors
-from actors.group.follower import Follower
-from actors.process.host import OS_HOST
-from actors.shard.intervals import ShardIntervals
-from actors.shard.report import ShardReport
-from actors.shard.shard import Shard
-from binlog.columns.table_lookup import NoLookup
-from binlog.files.binlog_files import BinlogFiles
-from binlog.files.files_reader import FilesReader
-from merge.errors import ShardUnavailable
-from merge.values.chunk import TableName
-from programs.command.status_page import print_status
+from canal_group.actors.gateway.shard_actors import ShardActors
+from canal_group.actors.group.follower import Follower
+from canal_group.actors.process.host import OS_HOST
+from canal_group.actors.shard.intervals import ShardIntervals
+from canal_group.actors.shard.report import ShardReport
+from canal_group.actors.shard.shard import Shard
+from canal_group.binlog.columns.table_lookup import NoLookup
+from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.binlog.files.files_reader import FilesReader
+from canal_group.merge.errors import ShardUnavailable
+from canal_group.merge.values.chunk import TableName
+from canal_group.programs.command.status_page import print_status
 
 DEADLINE_S = 20.0
 NAME = "mysql-bin.000001"

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from support.group.builders import Tx, chunk_of
 
-from actors.store.ring import RingStore
-from conf.stream_settings import StoreSettings
-from merge.errors import ShardUnavailable, UsageError
-from merge.values.ddl_mark import DdlMark
+from canal_group.actors.store.ring import RingStore
+from canal_group.conf.stream_settings import StoreSettings
+from canal_group.merge.errors import ShardUnavailable, UsageError
+from canal_group.merge.values.ddl_mark import DdlMark
 
 JOIN_S = 30.0
 #: longer than any test waits

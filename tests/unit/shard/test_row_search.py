@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from support.defaults import files_source
 
-from actors.shard.row_search import changes_of
-from actors.sink.consumer_view import ConsumerView, History
-from actors.sink.processing import Processing
-from actors.sink.table_rule import KEPT, TableRule
-from conf.filters.expression_text import parse_expression
-from merge.rows.row_key import RowKey
-from merge.values.chunk import TableName
-from programs.command.trace_command import key_lines
+from canal_group.actors.shard.row_search import changes_of
+from canal_group.actors.sink.consumer_view import ConsumerView, History
+from canal_group.actors.sink.processing import Processing
+from canal_group.actors.sink.table_rule import KEPT, TableRule
+from canal_group.conf.filters.expression_text import parse_expression
+from canal_group.merge.rows.row_key import RowKey
+from canal_group.merge.values.chunk import TableName
+from canal_group.programs.command.trace_command import key_lines
 
 FILE = Path(__file__).parents[2] / "fixtures/mysql-9.7.4/foreign_key_cascade.binlog"
 

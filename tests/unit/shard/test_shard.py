@@ -11,14 +11,14 @@ import time
 import pytest
 from support.defaults import files_source, ring_of, shard_wiring
 
-from actors.shard.intervals import INTERVALS, ShardIntervals
-from actors.shard.shard import Shard
-from actors.store.ring import RingStore
-from actors.store.rows import Selection
-from actors.transport.row_ticket import RowTicket
-from merge.errors import FencedError, ShardUnavailable
-from merge.order.timeline import END_OF_TIME_US
-from programs.demo.recorded_shards import recorded_shards
+from canal_group.actors.shard.intervals import INTERVALS, ShardIntervals
+from canal_group.actors.shard.shard import Shard
+from canal_group.actors.store.ring import RingStore
+from canal_group.actors.store.rows import Selection
+from canal_group.actors.transport.row_ticket import RowTicket
+from canal_group.merge.errors import FencedError, ShardUnavailable
+from canal_group.merge.order.timeline import END_OF_TIME_US
+from canal_group.programs.demo.recorded_shards import recorded_shards
 
 DEADLINE_S = 20.0
 OLD, NEW = (1, 7), (2, 1)

@@ -7,11 +7,11 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.shard.shard_counters import CHUNKS_MAX, OTHER, QUANTILES, ShardCounters
-from binlog.columns.read_counts import ReadCounts
-from merge.errors import UnsupportedEvent
-from merge.values.chunk import Chunk, Op, TableName, TableRows
-from merge.values.header import HEADER, WHOLE, Flag
+from canal_group.actors.shard.shard_counters import CHUNKS_MAX, OTHER, QUANTILES, ShardCounters
+from canal_group.binlog.columns.read_counts import ReadCounts
+from canal_group.merge.errors import UnsupportedEvent
+from canal_group.merge.values.chunk import Chunk, Op, TableName, TableRows
+from canal_group.merge.values.header import HEADER, WHOLE, Flag
 
 NOW_US = 10_000_000
 

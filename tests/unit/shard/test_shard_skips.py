@@ -6,16 +6,16 @@ import pytest
 from support.binlog.binlog_bytes import File
 from support.defaults import files_source, ring_of, shard_wiring
 
-from actors.shard.shard import Shard
-from actors.store.rows import Selection
-from actors.transport.row_ticket import RowTicket
-from binlog.formats.events import Query
-from binlog.schema.statement import ServerVersion
-from binlog.server.definitions.lost import lost
-from conf.stream_settings import FilterSettings
-from merge.event_skips import EventSkips, Stop
-from merge.values.chunk import TableName
-from merge.values.skips.skip_mark import SkipMark
+from canal_group.actors.shard.shard import Shard
+from canal_group.actors.store.rows import Selection
+from canal_group.actors.transport.row_ticket import RowTicket
+from canal_group.binlog.formats.events import Query
+from canal_group.binlog.schema.statement import ServerVersion
+from canal_group.binlog.server.definitions.lost import lost
+from canal_group.conf.stream_settings import FilterSettings
+from canal_group.merge.event_skips import EventSkips, Stop
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.skips.skip_mark import SkipMark
 
 DEADLINE_S = 20.0
 TERM = (1, 1)

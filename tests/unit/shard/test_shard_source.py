@@ -8,10 +8,10 @@ import pytest
 from support.defaults import files_source, ring_of, shard_wiring
 from support.rows.versioned_chunk import IMPLICIT, NEVER, PAST, chunk
 
-from actors.shard.shard_source import ShardSource
-from conf.stream_settings import FilterSettings, MergeSettings
-from merge.errors import DataError, SourceUnfit, UsageError
-from programs.demo.recorded_shards import recorded_shards
+from canal_group.actors.shard.shard_source import ShardSource
+from canal_group.conf.stream_settings import FilterSettings, MergeSettings
+from canal_group.merge.errors import DataError, SourceUnfit, UsageError
+from canal_group.programs.demo.recorded_shards import recorded_shards
 
 BY_ID = MergeSettings(order_by={".*": "id"}, commit_within_s=1.0)
 

@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 
-from actors.sink.route import Route
-from actors.sink.sink import TABLES_MAX, Sink
-from merge.errors import ConfigError
-from merge.rows.table_filter import TableFilter, split_patterns
-from merge.values.chunk import TableName
+from canal_group.actors.sink.route import Route
+from canal_group.actors.sink.sink import TABLES_MAX, Sink
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.rows.table_filter import TableFilter, split_patterns
+from canal_group.merge.values.chunk import TableName
 
 
 @pytest.mark.parametrize(

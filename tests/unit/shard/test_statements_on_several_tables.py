@@ -9,25 +9,25 @@ import pytest
 from support.binlog.binlog_bytes import SIZES_5_1, File, events_of
 from support.defaults import chunk_limits, ring_of
 
-from actors.sink.processing import Processing
-from actors.sink.route import Route
-from actors.sink.sink import Sink
-from actors.sink.table_rule import KEPT, TableRule
-from actors.store.ring import RingStore
-from actors.store.rows import Selection, gather, message, opened, read_message
-from binlog.grammar.binlog_decoder import BinlogDecoder
-from binlog.grammar.chunk_builder import ChunkBuilder
+from canal_group.actors.sink.processing import Processing
+from canal_group.actors.sink.route import Route
+from canal_group.actors.sink.sink import Sink
+from canal_group.actors.sink.table_rule import KEPT, TableRule
+from canal_group.actors.store.ring import RingStore
+from canal_group.actors.store.rows import Selection, gather, message, opened, read_message
+from canal_group.binlog.grammar.binlog_decoder import BinlogDecoder
+from canal_group.binlog.grammar.chunk_builder import ChunkBuilder
 from canal_group.canal_protocol import entry_pb2
+from canal_group.conf.relay.relay_settings import RouteSettings
+from canal_group.merge.rows.assemble import BatchRows
+from canal_group.merge.rows.canal.entries import entries
+from canal_group.merge.rows.envelope import envelope
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.position import Position
+from canal_group.programs.output.formats import format_of
+from canal_group.programs.output.routing.router import Router
 from canal_group.shapes.maps import tidied
 from canal_group.spark.shapes import FIXED, envelope_rows
-from conf.relay.relay_settings import RouteSettings
-from merge.rows.assemble import BatchRows
-from merge.rows.canal.entries import entries
-from merge.rows.envelope import envelope
-from merge.values.header import Flag
-from merge.values.position import Position
-from programs.output.formats import format_of
-from programs.output.routing.router import Router
 
 SWAP = "RENAME TABLE a TO tmp, b TO a, tmp TO b"
 ACCOUNTS = [

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.ddl.statement_rows import statement_row
 
-from actors.sink.keyed_hash import keyed_hashes
-from actors.sink.mask import Mask, MaskKind
-from actors.sink.processing import Processing
-from actors.sink.table_rule import KEPT, TableRule
-from conf.filters.expression_text import ExpressionError, parse_expression
-from merge.errors import DataError
-from merge.rows.expressions.expression import fulfilled, value_of
-from merge.values.chunk import (
+from canal_group.actors.sink.keyed_hash import keyed_hashes
+from canal_group.actors.sink.mask import Mask, MaskKind
+from canal_group.actors.sink.processing import Processing
+from canal_group.actors.sink.table_rule import KEPT, TableRule
+from canal_group.conf.filters.expression_text import ExpressionError, parse_expression
+from canal_group.merge.errors import DataError
+from canal_group.merge.rows.expressions.expression import fulfilled, value_of
+from canal_group.merge.values.chunk import (
     ABSENT,
     MYSQL_TYPE,
     PRIMARY_KEY,
@@ -34,10 +34,10 @@ from merge.values.chunk import (
     partial_schema,
     rows_schema,
 )
-from merge.values.ddl_mark import DdlMark
-from merge.values.header import HEADER, WHOLE, Flag
-from merge.values.rows.absent import absent_in
-from merge.values.rows.moments import filtered, kept_of
+from canal_group.merge.values.ddl_mark import DdlMark
+from canal_group.merge.values.header import HEADER, WHOLE, Flag
+from canal_group.merge.values.rows.absent import absent_in
+from canal_group.merge.values.rows.moments import filtered, kept_of
 
 SOURCE = TableName("shop_0", "orders")
 SCHEMA = rows_schema(

@@ -9,16 +9,17 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from canal_group.merge.errors import ConfigError, SchemaMismatch, UsageError
 from canal_group.spark import RESTARTS_MAX, run_evolving
 from canal_group.spark.evolving import widened
-from merge.errors import ConfigError, SchemaMismatch, UsageError
 
 GIVEN = {"gateway": "grpc://h:1", "destination": "shop", "client": "c", "table": "shop.orders"}
 #: how Spark tells what the source raised
 GROWN = StreamingQueryException(
     "[STREAM_FAILED] Query [id = 7] terminated with exception: [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR]"
     " Failed when Python streaming data source performs latestOffset: Traceback (most recent call last):\n"
-    "merge.errors.SchemaGrown: shop.orders has a column colour that the query's schema does not have.\n"
+    "canal_group.merge.errors.SchemaGrown: shop.orders has a column colour that the query's schema does not"
+    " have.\n"
 )
 
 
@@ -118,7 +119,9 @@ def test_a_query_restarts_with_each_new_column_until_it_ends():
 
 
 def test_any_other_error_is_raised_as_it_is():
-    error = StreamingQueryException("merge.errors.SchemaMismatch: Column price of shop.orders does not fit")
+    error = StreamingQueryException(
+        "canal_group.merge.errors.SchemaMismatch: Column price of shop.orders does not fit"
+    )
     runs, start = starting(Query(error))
     with pytest.raises(StreamingQueryException) as caught:
         run_evolving(Spark([schema("id"), schema("id", "colour")]), GIVEN, start)

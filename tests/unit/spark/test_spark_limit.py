@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
+from canal_group.merge.values.gtids.gtid import parse_gtid_set
+from canal_group.merge.values.position import GroupPosition, Position
 from canal_group.spark.limit import crossed, reached, within
-from merge.values.gtids.gtid import parse_gtid_set
-from merge.values.position import GroupPosition, Position
 
 
 def group(**shards):

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from canal_group.merge.errors import ServerUnavailable
+from canal_group.merge.values.position import GroupPosition, Position
 from canal_group.spark.session import Session
-from merge.errors import ServerUnavailable
-from merge.values.position import GroupPosition, Position
 
 
 def at(row: int) -> GroupPosition:

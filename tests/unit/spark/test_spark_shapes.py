@@ -7,6 +7,10 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from canal_group.merge.errors import ConfigError, SchemaGrown, SchemaMismatch, UsageError
+from canal_group.merge.rows.envelope import ENVELOPE
+from canal_group.merge.rows.typed import BEFORE, TYPED
+from canal_group.merge.values.position import GroupPosition, Position
 from canal_group.spark.options import Options, as_offset, first_of, from_offset, moment_us
 from canal_group.spark.shapes import (
     CHANGE,
@@ -18,10 +22,6 @@ from canal_group.spark.shapes import (
     table_schema,
     typed_rows,
 )
-from merge.errors import ConfigError, SchemaGrown, SchemaMismatch, UsageError
-from merge.rows.envelope import ENVELOPE
-from merge.rows.typed import BEFORE, TYPED
-from merge.values.position import GroupPosition, Position
 
 GIVEN = {"gateway": "grpc://h:1", "destination": "shop", "client": "c"}
 

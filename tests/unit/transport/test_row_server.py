@@ -12,17 +12,17 @@ from support.ddl.statement_rows import statement_row
 from support.defaults import ring_of
 from support.security.guarded_server import own_connection
 
-from actors.store.ring import RingStore
-from actors.store.rows import Selection, gather, message, opened, read_message
-from actors.transport.bind_address import certificate_where_reached
-from actors.transport.row_client import RowClient
-from actors.transport.row_server import RowServer
-from actors.transport.row_ticket import RowTicket
+from canal_group.actors.store.ring import RingStore
+from canal_group.actors.store.rows import Selection, gather, message, opened, read_message
+from canal_group.actors.transport.bind_address import certificate_where_reached
+from canal_group.actors.transport.row_client import RowClient
+from canal_group.actors.transport.row_server import RowServer
+from canal_group.actors.transport.row_ticket import RowTicket
+from canal_group.merge.errors import ConfigError, ShardUnavailable, UsageError
+from canal_group.merge.rows.assemble import ShardRows
+from canal_group.merge.values.chunk import STATEMENTS, Chunk, Op, TableName, TableRows, rows_schema
+from canal_group.merge.values.header import HEADER, WHOLE
 from canal_group.shared_memory.wire import new_name
-from merge.errors import ConfigError, ShardUnavailable, UsageError
-from merge.rows.assemble import ShardRows
-from merge.values.chunk import STATEMENTS, Chunk, Op, TableName, TableRows, rows_schema
-from merge.values.header import HEADER, WHOLE
 
 ORDERS, ITEMS = TableName("shop", "orders"), TableName("shop", "items")
 

@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from actors.admission.held_connections import HeldConnections
-from actors.transport import rpc_wire
-from actors.transport.bind_address import certificate_where_reached
-from actors.transport.rpc_client import KeptRpcClient, RpcClient
-from actors.transport.rpc_server import CONNECTIONS_MAX, UNAUTHENTICATED_MAX, RpcServer
-from actors.transport.rpc_wire import RpcAddress
+from canal_group.actors.admission.held_connections import HeldConnections
+from canal_group.actors.transport import rpc_wire
+from canal_group.actors.transport.bind_address import certificate_where_reached
+from canal_group.actors.transport.rpc_client import KeptRpcClient, RpcClient
+from canal_group.actors.transport.rpc_server import CONNECTIONS_MAX, UNAUTHENTICATED_MAX, RpcServer
+from canal_group.actors.transport.rpc_wire import RpcAddress
+from canal_group.merge.errors import RolledBack, ServerUnavailable
 from canal_group.shared_memory import handshake
-from merge.errors import RolledBack, ServerUnavailable
 
 DEADLINE_S = 20.0
 

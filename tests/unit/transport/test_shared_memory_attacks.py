@@ -16,14 +16,14 @@ import pytest
 from support.descriptors import open_files
 from support.security.second_user import as_nobody
 
-from actors.store.rows import Payload
-from actors.store.segments import Segment
-from actors.transport.shared_memory_server import Offer, SharedMemoryServer
+from canal_group.actors.store.rows import Payload
+from canal_group.actors.store.segments import Segment
+from canal_group.actors.transport.shared_memory_server import Offer, SharedMemoryServer
+from canal_group.merge.errors import ServerUnavailable
 from canal_group.shared_memory import handshake, wire
 from canal_group.shared_memory.client import SharedMemoryClient
 from canal_group.shared_memory.rows import SharedMemoryRows
 from canal_group.shared_memory.wire import SharedMemoryAddress
-from merge.errors import ServerUnavailable
 
 DEADLINE_S = 20.0
 #: a peer's time limit in place of a minute, and the interval at which a slow peer sends a byte, seconds

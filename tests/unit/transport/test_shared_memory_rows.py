@@ -9,15 +9,15 @@ import pytest
 from pyarrow import flight
 
 import canal_group
-from actors.store.rows import Payload
-from actors.store.segments import SIZE_MIN_BYTES
-from actors.transport.shared_memory_server import Offer, SharedMemoryServer
+from canal_group.actors.store.rows import Payload
+from canal_group.actors.store.segments import SIZE_MIN_BYTES
+from canal_group.actors.transport.shared_memory_server import Offer, SharedMemoryServer
 from canal_group.client.consumer import Consumer
 from canal_group.gateway.gateway_client import GatewayClient
+from canal_group.merge.errors import RolledBack, ServerUnavailable
 from canal_group.shared_memory.rows import SharedMemoryRows
 from canal_group.shared_memory.wire import new_name
 from canal_group.spark.options import Options
-from merge.errors import RolledBack, ServerUnavailable
 
 DEADLINE_S = 20.0
 

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.descriptors import open_files
 
-from actors.store.rows import Payload, opened
-from actors.store.segments import SIZE_MIN_BYTES, Segments
-from actors.transport.shared_memory_server import CONNECTIONS_MAX, Offer, SharedMemoryServer
+from canal_group.actors.store.rows import Payload, opened
+from canal_group.actors.store.segments import SIZE_MIN_BYTES, Segments
+from canal_group.actors.transport.shared_memory_server import CONNECTIONS_MAX, Offer, SharedMemoryServer
+from canal_group.merge.errors import ShardUnavailable
+from canal_group.merge.values.chunk import TableName
 from canal_group.shared_memory import handshake, wire
 from canal_group.shared_memory.client import SharedMemoryClient
-from merge.errors import ShardUnavailable
-from merge.values.chunk import TableName
 
 DEADLINE_S = 20.0
 ORDERS = TableName("shop", "orders")
@@ -133,7 +133,7 @@ def test_what_is_more_than_may_be_lent_is_sent(client):
 
 def test_where_the_kernel_gives_no_such_memory_rows_are_sent(client, monkeypatch):
     """An older kernel refuses a seal that it does not know."""
-    monkeypatch.setattr("actors.store.segments._SEALS", 1 << 20)
+    monkeypatch.setattr("canal_group.actors.store.segments._SEALS", 1 << 20)
     before = open_segments()
     for number in range(3):
         assert ids(borrow(client, (number, 2))) == [[number, number + 1]]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from binlog.charsets import charsets
-from binlog.charsets.charset_codecs import PREFIX
-from binlog.charsets.charsets import BINARY_COLLATION, charset_of, text_decoder
-from merge.errors import UnsupportedEvent
+from canal_group.binlog.charsets import charsets
+from canal_group.binlog.charsets.charset_codecs import PREFIX
+from canal_group.binlog.charsets.charsets import BINARY_COLLATION, charset_of, text_decoder
+from canal_group.merge.errors import UnsupportedEvent
 
 PAGE = Path(__file__).parents[4] / "docs" / "charsets.md"
 EVERY = sorted(set(charsets._CHARSETS) - {"binary"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from binlog.charsets.statement_text import statement_text
+from canal_group.binlog.charsets.statement_text import statement_text
 
 LATIN1, GBK, SWE7, UTF8MB4 = 8, 28, 10, 45
 #: what follows the name

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from binlog.charsets.statement_text import is_whole, printable, statement_text
-from binlog.schema.catalog import Catalog
-from binlog.schema.definition import TableDefinition, UnknownTable
-from binlog.schema.statement import ServerVersion, Statement
+from canal_group.binlog.charsets.statement_text import is_whole, printable, statement_text
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.definition import TableDefinition, UnknownTable
+from canal_group.binlog.schema.statement import ServerVersion, Statement
 
 BIG5, LATIN1, SWE7, ASCII, UJIS, SJIS, GBK, ARMSCII8, UTF8MB4, BINARY = 1, 8, 10, 11, 12, 13, 28, 32, 45, 63
 MYSQL = ServerVersion.parse("9.7.4")

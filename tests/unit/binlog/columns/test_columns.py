@@ -14,14 +14,14 @@ from support.rows import row_images
 from support.rows.json_model import decimal_text, json_text
 from support.rows.row_images import integer, sized
 
-from binlog.charsets.charsets import charset_of
-from binlog.columns.columns import field_of, plan_of
-from binlog.columns.table_map import parse_table_map
-from binlog.columns.types.column import Column
-from binlog.native import images
-from merge.errors import CorruptEvent, UnsupportedEvent
-from merge.values.chunk import MYSQL_TYPE
-from merge.values.types.table import ColumnType
+from canal_group.binlog.charsets.charsets import charset_of
+from canal_group.binlog.columns.columns import field_of, plan_of
+from canal_group.binlog.columns.table_map import parse_table_map
+from canal_group.binlog.columns.types.column import Column
+from canal_group.binlog.native import images
+from canal_group.merge.errors import CorruptEvent, UnsupportedEvent
+from canal_group.merge.values.chunk import MYSQL_TYPE
+from canal_group.merge.values.types.table import ColumnType
 
 LATIN1, UTF8MB4 = 8, 255
 

@@ -21,14 +21,14 @@ from support.rows.row_images import (
     sized,
 )
 
-from binlog.columns.rows import RowsBuilder
-from binlog.columns.types.column import Column
-from binlog.files.binlog_files import BinlogFiles
-from binlog.formats.event_types import EventType
-from merge.errors import CorruptEvent, UnsupportedEvent
-from merge.values.chunk import TableName
-from merge.values.rows.absent import absent_in, absent_names
-from merge.values.types.table import ColumnType
+from canal_group.binlog.columns.rows import RowsBuilder
+from canal_group.binlog.columns.types.column import Column
+from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.merge.errors import CorruptEvent, UnsupportedEvent
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.rows.absent import absent_in, absent_names
+from canal_group.merge.values.types.table import ColumnType
 
 INT, TEXT = Column(ColumnType.LONG), Column(ColumnType.VARCHAR, size=200, collation=255)
 VECTOR, JSON = Column(ColumnType.VECTOR, size=4), Column(ColumnType.JSON, size=4)

@@ -12,14 +12,14 @@ from pymysqlreplication.packet import BinLogPacketWrapper
 from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateRowsEvent, WriteRowsEvent
 from support.rows import row_images, rows_corpus
 
-from binlog.columns.rows import RowsBuilder
-from binlog.columns.table_map import table_id
-from binlog.columns.types.column import Column
-from binlog.formats.event_types import UPDATES, WRITES, EventType
-from binlog.native import images
-from merge.errors import CorruptEvent, UnsupportedEvent
-from merge.values.chunk import Op
-from merge.values.types.table import ColumnType
+from canal_group.binlog.columns.rows import RowsBuilder
+from canal_group.binlog.columns.table_map import table_id
+from canal_group.binlog.columns.types.column import Column
+from canal_group.binlog.formats.event_types import UPDATES, WRITES, EventType
+from canal_group.binlog.native import images
+from canal_group.merge.errors import CorruptEvent, UnsupportedEvent
+from canal_group.merge.values.chunk import Op
+from canal_group.merge.values.types.table import ColumnType
 
 #: what mysql-replication does not read, or reads wrongly
 UNREAD_BY_THE_ORACLE = {

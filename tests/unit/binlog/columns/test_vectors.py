@@ -6,11 +6,11 @@ import pytest
 from support.binlog.old_files import Known
 from support.rows.vectors import LARGE, SMALL, named, packed, row, written
 
-from binlog.columns.table_lookup import ColumnFacts
-from binlog.files.binlog_files import BinlogFiles
-from merge.errors import CorruptEvent
-from merge.rows.text import text
-from merge.values.chunk import MYSQL_TYPE, TableName
+from canal_group.binlog.columns.table_lookup import ColumnFacts
+from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.merge.errors import CorruptEvent
+from canal_group.merge.rows.text import text
+from canal_group.merge.values.chunk import MYSQL_TYPE, TableName
 
 FACTS = [
     ColumnFacts("id", unsigned=False, collation=63, values=(), key_ordinal=1, type="int"),

@@ -7,14 +7,18 @@ import logging
 
 import pytest
 
-from actors.process.log_line import record_of
-from binlog.dump_server.log import CHARS_MAX, LineFormatter
+from canal_group.actors.process.log_line import record_of
+from canal_group.binlog.dump_server.log import CHARS_MAX, LineFormatter
 
-FORGED = json.dumps({"time": "2026-01-01T00:00:00Z", "level": "CRITICAL", "logger": "actors", "message": "x"})
+FORGED = json.dumps(
+    {"time": "2026-01-01T00:00:00Z", "level": "CRITICAL", "logger": "canal_group.actors", "message": "x"}
+)
 
 
 def line_of(message: str, *arguments: object, **more: object) -> str:
-    record = logging.LogRecord("binlog.dump_server", logging.WARNING, "", 0, message, arguments, None)
+    record = logging.LogRecord(
+        "canal_group.binlog.dump_server", logging.WARNING, "", 0, message, arguments, None
+    )
     record.__dict__.update(more)
     return LineFormatter().format(record)
 
@@ -25,7 +29,7 @@ def test_a_line_is_one_record_of_the_dump_server(said: str):
     assert len(line.splitlines()) == 1
     record = record_of(line)
     assert record is not None
-    assert (record.name, record.levelname) == ("binlog.dump_server", "WARNING")
+    assert (record.name, record.levelname) == ("canal_group.binlog.dump_server", "WARNING")
     assert record.getMessage() == f"The dump server ends: {said}"
 
 

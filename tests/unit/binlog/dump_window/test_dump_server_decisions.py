@@ -4,12 +4,12 @@ import struct
 
 import pytest
 
-from binlog.dump_window.attempts import INTERVAL_S, PAUSE_MAX_S, STABLE_S, Attempts
-from binlog.dump_window.begin import begin_at
-from binlog.dump_window.block import BLOCK_OVERHEAD_BYTES, Block, split_at
-from binlog.dump_window.readers import Readers
-from binlog.dump_window.window import Place, Uncovered, Window
-from merge.errors import UsageError
+from canal_group.binlog.dump_window.attempts import INTERVAL_S, PAUSE_MAX_S, STABLE_S, Attempts
+from canal_group.binlog.dump_window.begin import begin_at
+from canal_group.binlog.dump_window.block import BLOCK_OVERHEAD_BYTES, Block, split_at
+from canal_group.binlog.dump_window.readers import Readers
+from canal_group.binlog.dump_window.window import Place, Uncovered, Window
+from canal_group.merge.errors import UsageError
 
 FULL = 0xFFFFFF
 FILES = [("bin.000007", 5_000), ("bin.000008", 900), ("bin.000009", 300)]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from actors.sink.consumer_view import ConsumerView, History
-from binlog.charsets.charsets import BINARY_COLLATION
-from binlog.columns.columns import TableSchema
-from binlog.columns.table_lookup import ColumnFacts, NoLookup
-from binlog.columns.table_map import TableMap
-from binlog.columns.types.column import Column
-from binlog.columns.unnamed_tables import completed
-from binlog.files.file_lookup import FileLookup
-from binlog.formats.events import Query
-from merge.values.chunk import TableName
-from merge.values.types.table import ColumnType
+from canal_group.actors.sink.consumer_view import ConsumerView, History
+from canal_group.binlog.charsets.charsets import BINARY_COLLATION
+from canal_group.binlog.columns.columns import TableSchema
+from canal_group.binlog.columns.table_lookup import ColumnFacts, NoLookup
+from canal_group.binlog.columns.table_map import TableMap
+from canal_group.binlog.columns.types.column import Column
+from canal_group.binlog.columns.unnamed_tables import completed
+from canal_group.binlog.files.file_lookup import FileLookup
+from canal_group.binlog.formats.events import Query
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.types.table import ColumnType
 
 BIG, TEXT = Column(ColumnType.LONGLONG, unsigned=True), Column(ColumnType.BLOB, size=2)
 

@@ -9,9 +9,9 @@ from support.binlog.binlog_bytes import File, events_of
 from support.binlog.decoding import FIXTURES
 from support.binlog.number_files import IN_USE, RELAY, read, rows_of
 
-from binlog.files.binlog_files import BinlogFiles
-from merge.errors import CorruptEvent, DataError
-from merge.values.chunk import TableName
+from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.merge.errors import CorruptEvent, DataError
+from canal_group.merge.values.chunk import TableName
 
 #: where an event's header says its length, and how many bytes that has
 LENGTH_AT, LENGTH_BYTES = 9, 4

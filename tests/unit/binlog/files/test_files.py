@@ -12,12 +12,12 @@ from support.binlog.fixture_changes import J, changes_of, id_only, inserts
 from support.binlog.number_files import IN_USE, INT, RELAY, read, rows_of
 from support.defaults import chunk_limits
 
-from binlog.files.binlog_files import BinlogFiles, files_in
-from binlog.formats.event_types import EventType
-from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent, UsageError
-from merge.values.chunk import TableName
-from merge.values.header import Flag
-from merge.values.position import Position
+from canal_group.binlog.files.binlog_files import BinlogFiles, files_in
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent, UsageError
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.position import Position
 
 
 def rotate(file, name):

@@ -8,13 +8,13 @@ import shutil
 import numpy as np
 import pytest
 
-from binlog.files.beginning import beginning
-from binlog.files.binlog_files import BinlogFiles, files_in
-from merge.errors import CorruptEvent, PositionPurged, SourceUnfit
-from merge.values.chunk import TableName
-from merge.values.header import Flag
-from merge.values.start import After, At, InFile, parse_shard_start
-from programs.demo.recorded_shards import recorded_shards
+from canal_group.binlog.files.beginning import beginning
+from canal_group.binlog.files.binlog_files import BinlogFiles, files_in
+from canal_group.merge.errors import CorruptEvent, PositionPurged, SourceUnfit
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.start import After, At, InFile, parse_shard_start
+from canal_group.programs.demo.recorded_shards import recorded_shards
 
 SHARDS = {each.record.gtid_source[-1]: each for each in recorded_shards()[:2]}
 SECOND_US = 1_000_000

@@ -13,14 +13,14 @@ import pytest
 from support.binlog.binlog_bytes import events_of
 from support.defaults import chunk_limits, files_source
 
-from binlog.files.files_reader import FilesReader
-from binlog.server.listener import position_after
-from merge.errors import CanalGroupError, CorruptEvent, PositionPurged, SourceUnfit
-from merge.values.chunk import TableName
-from merge.values.commit_time import END_OF_TIME_US
-from merge.values.header import Flag
-from merge.values.position import Position
-from programs.demo.recorded_shards import recorded_shards
+from canal_group.binlog.files.files_reader import FilesReader
+from canal_group.binlog.server.listener import position_after
+from canal_group.merge.errors import CanalGroupError, CorruptEvent, PositionPurged, SourceUnfit
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.commit_time import END_OF_TIME_US
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.position import Position
+from canal_group.programs.demo.recorded_shards import recorded_shards
 
 DEADLINE_S = 20.0
 #: low byte of a format description's flags while its server writes the file

@@ -7,12 +7,12 @@ from support.binlog.binlog_bytes import SIZES_5_1, File
 from support.binlog.fixture_changes import changes_of
 from support.binlog.old_files import COLUMNS, ROW, VALUES, Known, transaction
 
-from binlog.columns.table_lookup import ColumnFacts
-from binlog.files.binlog_files import BinlogFiles
-from binlog.formats.event_types import EventType
-from merge.errors import CorruptEvent, UnsupportedEvent
-from merge.values.chunk import TableName
-from merge.values.types.table import ColumnType
+from canal_group.binlog.columns.table_lookup import ColumnFacts
+from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.merge.errors import CorruptEvent, UnsupportedEvent
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.types.table import ColumnType
 
 
 @pytest.mark.parametrize(

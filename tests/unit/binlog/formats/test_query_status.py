@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog.formats.byte_cursor import ByteCursor
-from binlog.formats.query_status import FLAGS, VARIABLES, QueryStatus, parse_status
-from merge.errors import CorruptEvent
+from canal_group.binlog.formats.byte_cursor import ByteCursor
+from canal_group.binlog.formats.query_status import FLAGS, VARIABLES, QueryStatus, parse_status
+from canal_group.merge.errors import CorruptEvent
 
 #: as MariaDB 10.11 wrote it, with `explicit_defaults_for_timestamp` on and `sql_mode` ANSI_QUOTES
 MARIADB = bytes.fromhex("00000000010104000000000000000603737464042d002d002d00811800000000000000")

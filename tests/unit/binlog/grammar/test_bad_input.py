@@ -12,11 +12,11 @@ from support.binlog.binlog_bytes import events_of
 from support.binlog.decoding import FILE, FIXTURES, Reading, with_checksum
 from support.soak import first_quick
 
-from binlog.formats.compression import unpack
-from binlog.formats.event_types import EventType
-from binlog.formats.payload import EVENTS_FREE, EVENTS_PER_BYTE, PAYLOAD_BYTES_MAX, parse_payload
-from binlog.formats.serialization import Fields
-from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
+from canal_group.binlog.formats.compression import unpack
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.binlog.formats.payload import EVENTS_FREE, EVENTS_PER_BYTE, PAYLOAD_BYTES_MAX, parse_payload
+from canal_group.binlog.formats.serialization import Fields
+from canal_group.merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
 
 FILES = {
     path.stem: path

@@ -15,13 +15,13 @@ from support.binlog.binlog_bytes import events_of as hand_made
 from support.binlog.decoding import BIG, FILE, Reading, events_of, read, with_checksum
 from support.defaults import chunk_limits
 
-from binlog.formats.event_types import REFUSED, SKIPPED, EventType
-from binlog.formats.event_types import type_name as name_of
-from binlog.formats.gtid_events import parse_start
-from merge.errors import CorruptEvent, UnsupportedEvent
-from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, Op, TableName
-from merge.values.header import WHOLE, Flag
-from merge.values.position import Position
+from canal_group.binlog.formats.event_types import REFUSED, SKIPPED, EventType
+from canal_group.binlog.formats.event_types import type_name as name_of
+from canal_group.binlog.formats.gtid_events import parse_start
+from canal_group.merge.errors import CorruptEvent, UnsupportedEvent
+from canal_group.merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, Op, TableName
+from canal_group.merge.values.header import WHOLE, Flag
+from canal_group.merge.values.position import Position
 
 
 def test_all_types_are_read_exactly():

@@ -7,13 +7,13 @@ import re
 import pytest
 from support.binlog.binlog_bytes import File
 
-from binlog.columns.table_lookup import NoLookup
-from binlog.files.binlog_files import BinlogFiles
-from binlog.grammar.ddl_identity import statement_id
-from binlog.schema.statement import ServerVersion, SqlMode, Statement
-from binlog.statements.statement_reader import read_statement
-from merge.values.chunk import TableName
-from merge.values.header import Flag
+from canal_group.binlog.columns.table_lookup import NoLookup
+from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.binlog.grammar.ddl_identity import statement_id
+from canal_group.binlog.schema.statement import ServerVersion, SqlMode, Statement
+from canal_group.binlog.statements.statement_reader import read_statement
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.header import Flag
 
 MARIADB, MYSQL = ServerVersion(True, 10, 11, 6), ServerVersion(False, 9, 7, 4)
 

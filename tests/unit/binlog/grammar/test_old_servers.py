@@ -11,11 +11,11 @@ import pytest
 from support.binlog.decoding import FIXTURES
 from support.binlog.fixture_changes import changes_of, deletes, inserts, updates
 
-from binlog.columns.table_lookup import ColumnFacts, NoLookup
-from binlog.files.binlog_files import BinlogFiles
-from merge.errors import CorruptEvent, UnsupportedEvent
-from merge.values.chunk import TableName
-from programs.command.binlog.tool import show
+from canal_group.binlog.columns.table_lookup import ColumnFacts, NoLookup
+from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.merge.errors import CorruptEvent, UnsupportedEvent
+from canal_group.merge.values.chunk import TableName
+from canal_group.programs.command.binlog.tool import show
 
 OLD = [FIXTURES.parent / name for name in ("mysql-5.5.9", "mariadb-10.2.11")]
 old = pytest.mark.parametrize("folder", OLD, ids=lambda folder: folder.name)

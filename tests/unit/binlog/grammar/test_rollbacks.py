@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from support.binlog.binlog_bytes import File
 
-from binlog.files.binlog_files import BinlogFiles
-from binlog.formats.events import IN_USE_FLAG
-from merge.errors import UnsupportedEvent
-from merge.values.chunk import TableName
+from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.binlog.formats.events import IN_USE_FLAG
+from canal_group.merge.errors import UnsupportedEvent
+from canal_group.merge.values.chunk import TableName
 
 COLUMNS = ((3, b""),)
 MARIADB, MYSQL_5_1 = "10.11.6-MariaDB-log", "5.1.73-log"

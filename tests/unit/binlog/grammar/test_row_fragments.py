@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from support.binlog.binlog_bytes import SIZES_5_1, File, events_of
 from support.defaults import chunk_limits
 
-from binlog.files.binlog_files import BinlogFiles
-from binlog.formats.event_types import EventType
-from binlog.formats.row_fragments import RowFragments
-from binlog.grammar.binlog_decoder import BinlogDecoder
-from binlog.grammar.chunk_builder import ChunkBuilder
-from binlog.native.packets import PacketBuffer
-from merge.errors import CorruptEvent, DataError, UnsupportedEvent
-from merge.values.chunk import TableName
-from merge.values.position import Position
-from merge.values.types.table import ColumnType
+from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.binlog.formats.row_fragments import RowFragments
+from canal_group.binlog.grammar.binlog_decoder import BinlogDecoder
+from canal_group.binlog.grammar.chunk_builder import ChunkBuilder
+from canal_group.binlog.native.packets import PacketBuffer
+from canal_group.merge.errors import CorruptEvent, DataError, UnsupportedEvent
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.position import Position
+from canal_group.merge.values.types.table import ColumnType
 
 NAME = "mysql-bin.000001"
 COLUMNS = [(ColumnType.LONG, b"")]

@@ -11,17 +11,17 @@ from support.binlog.binlog_bytes import MAGIC, File, events_of
 from support.defaults import chunk_limits
 from support.soak import first_quick
 
-from binlog.columns.table_lookup import NoLookup
-from binlog.files.binlog_files import BinlogFiles
-from binlog.formats.event_types import EventType, type_name
-from binlog.grammar import transactions
-from binlog.grammar.lead_in import BEGINS
-from binlog.grammar.skips import Skips
-from merge.errors import CorruptEvent, DataError, UnsupportedEvent
-from merge.values.chunk import TableName
-from merge.values.header import Flag, gtid_text
-from merge.values.skips.skip_mark import SkipMark
-from merge.values.skips.skipped_event import SkippedEvent, Unit
+from canal_group.binlog.columns.table_lookup import NoLookup
+from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.binlog.formats.event_types import EventType, type_name
+from canal_group.binlog.grammar import transactions
+from canal_group.binlog.grammar.lead_in import BEGINS
+from canal_group.binlog.grammar.skips import Skips
+from canal_group.merge.errors import CorruptEvent, DataError, UnsupportedEvent
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.header import Flag, gtid_text
+from canal_group.merge.values.skips.skip_mark import SkipMark
+from canal_group.merge.values.skips.skipped_event import SkippedEvent, Unit
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 INT, BAD_TYPE = (3, b""), (77, b"")

@@ -13,14 +13,14 @@ from support.binlog.binlog_bytes import SIZES_5_1, File, events_of
 from support.binlog.fixture_changes import changes_of, inserts
 from support.binlog.old_files import COLUMNS, ROW, VALUES
 
-from binlog.files.binlog_files import BinlogFiles
-from binlog.formats.event_types import EventType
-from binlog.formats.format_description import parse_format_description
-from merge.errors import CorruptEvent
-from merge.values.chunk import TableName
-from merge.values.header import gtid_text
-from merge.values.types.table import ColumnType
-from programs.command.binlog.tool import show
+from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.binlog.formats.format_description import parse_format_description
+from canal_group.merge.errors import CorruptEvent
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.header import gtid_text
+from canal_group.merge.values.types.table import ColumnType
+from canal_group.programs.command.binlog.tool import show
 
 #: HEARTBEAT, IGNORABLE, ROWS_QUERY, rows of version 2, GTID, ANONYMOUS_GTID, PREVIOUS_GTIDS
 SIZES_5_6 = SIZES_5_1 + bytes([0, 0, 0, 10, 10, 10, 25, 25, 0])

@@ -8,9 +8,9 @@ import sys
 import pytest
 from support.binlog.decoding import FILE, Reading, events_of, read, with_checksum
 
-from binlog.formats.event_types import EventType
-from binlog.formats.gtid_events import Alter, parse_mariadb_gtid
-from binlog.grammar.xa import (
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.binlog.formats.gtid_events import Alter, parse_mariadb_gtid
+from canal_group.binlog.grammar.xa import (
     XA_EVENT_BYTES,
     RowsEvent,
     XaTransactions,
@@ -18,9 +18,9 @@ from binlog.grammar.xa import (
     parse_xa_prepare,
     parse_xa_statement,
 )
-from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
-from merge.values.header import WHOLE
-from merge.values.position import Position
+from canal_group.merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
+from canal_group.merge.values.header import WHOLE
+from canal_group.merge.values.position import Position
 
 #: the file that the fixture's rotate event names
 NEXT = "mysql-bin.000019"

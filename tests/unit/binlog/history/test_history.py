@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from binlog.history.facts import Change, Place, Present
-from binlog.history.histories import SERVERS_MAX, Histories
-from binlog.history.history import SchemaHistory
-from binlog.schema.catalog import Catalog
-from binlog.schema.definition import SourceName, TableDefinition, UnknownTable
-from binlog.schema.held import ShownTable, View
-from binlog.schema.statement import ServerVersion, Statement
-from merge.errors import DataError, DefinitionContradicted
+from canal_group.binlog.history.facts import Change, Place, Present
+from canal_group.binlog.history.histories import SERVERS_MAX, Histories
+from canal_group.binlog.history.history import SchemaHistory
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
+from canal_group.binlog.schema.held import ShownTable, View
+from canal_group.binlog.schema.statement import ServerVersion, Statement
+from canal_group.merge.errors import DataError, DefinitionContradicted
 
 MARIADB = ServerVersion.parse("10.11.6-MariaDB")
 UTF8MB4 = 45

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from support.ddl.definition_text import MARIADB, played, text_of
 
-from binlog.history.facts import Change, Place, Present
-from binlog.history.histories import Histories
-from binlog.history.history import SchemaHistory
-from binlog.schema.catalog import Catalog
-from binlog.schema.definition import SourceName
-from binlog.schema.held import ShownTable
-from binlog.schema.statement import Statement
-from merge.values.position import Position
+from canal_group.binlog.history.facts import Change, Place, Present
+from canal_group.binlog.history.histories import Histories
+from canal_group.binlog.history.history import SchemaHistory
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.definition import SourceName
+from canal_group.binlog.schema.held import ShownTable
+from canal_group.binlog.schema.statement import Statement
+from canal_group.merge.values.position import Position
 
 UTF8MB4 = 45
 T, U = SourceName("app", "t"), SourceName("app", "u")

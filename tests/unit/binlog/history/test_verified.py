@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from support.ddl.definition_text import MARIADB, MYSQL, played
 
-from binlog.columns.table_map import TableMap
-from binlog.columns.types.column import Column, Role
-from binlog.history.logged import table_of
-from binlog.history.verified import require_agreement
-from binlog.schema.definition import ColumnDefinition, TableDefinition
-from merge.errors import CorruptEvent, UnsupportedEvent
-from merge.values.types.table import ColumnType
+from canal_group.binlog.columns.table_map import TableMap
+from canal_group.binlog.columns.types.column import Column, Role
+from canal_group.binlog.history.logged import table_of
+from canal_group.binlog.history.verified import require_agreement
+from canal_group.binlog.schema.definition import ColumnDefinition, TableDefinition
+from canal_group.merge.errors import CorruptEvent, UnsupportedEvent
+from canal_group.merge.values.types.table import ColumnType
 
 
 def listed(count):

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog.schema.catalog import Catalog
-from binlog.schema.definition import SourceName, TableDefinition, UnknownTable
-from binlog.schema.held import ShownTable, held_from_json
-from binlog.schema.statement import ServerVersion, SqlMode, Statement
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
+from canal_group.binlog.schema.held import ShownTable, held_from_json
+from canal_group.binlog.schema.statement import ServerVersion, SqlMode, Statement
 
 MYSQL = ServerVersion.parse("9.7.4")
 MARIADB = ServerVersion.parse("10.11.6-MariaDB")

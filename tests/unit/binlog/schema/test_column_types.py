@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from support.ddl.definition_text import cases, text_after
 
-from binlog.charsets.charsets import shown_bytes
-from binlog.schema.statement import ServerVersion, SqlMode
+from canal_group.binlog.charsets.charsets import shown_bytes
+from canal_group.binlog.schema.statement import ServerVersion, SqlMode
 
 TYPES = """
 CREATE TABLE t (a NATIONAL CHAR(3))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog.schema.definition import ColumnDefinition, Generated, Key, TableDefinition, Visibility
+from canal_group.binlog.schema.definition import ColumnDefinition, Generated, Key, TableDefinition, Visibility
 
 names = st.text(min_size=1, max_size=5)
 columns = st.builds(

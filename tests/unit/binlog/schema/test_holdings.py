@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from support.ddl.definition_text import MARIADB, MYSQL, cases, played, text_of
 
-from binlog.schema.catalog import Catalog
-from binlog.schema.definition import SourceName, UnknownTable
-from binlog.schema.held import NoTable, View
-from binlog.schema.statement import ServerVersion, Statement
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.definition import SourceName, UnknownTable
+from canal_group.binlog.schema.held import NoTable, View
+from canal_group.binlog.schema.statement import ServerVersion, Statement
 
 LATIN1, LATIN1_BIN, UTF8MB4 = 8, 47, 45
 

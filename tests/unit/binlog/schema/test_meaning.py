@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from binlog.schema.catalog import Catalog
-from binlog.schema.definition import TableDefinition, UnknownTable
-from binlog.schema.names import folded
-from binlog.schema.statement import ServerVersion, SqlMode, Statement
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.definition import TableDefinition, UnknownTable
+from canal_group.binlog.schema.names import folded
+from canal_group.binlog.schema.statement import ServerVersion, SqlMode, Statement
 
 MYSQL = ServerVersion.parse("9.7.4")
 MARIADB = ServerVersion.parse("10.11.6-MariaDB")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from binlog.schema.catalog import Catalog
-from binlog.schema.definition import SourceName
-from binlog.schema.holdings import ORIGINS_MAX
-from binlog.schema.statement import ServerVersion, Statement
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.definition import SourceName
+from canal_group.binlog.schema.holdings import ORIGINS_MAX
+from canal_group.binlog.schema.statement import ServerVersion, Statement
 
 SERVERS = {each: ServerVersion.parse(each) for each in ("9.7.4", "10.11.6-MariaDB")}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from binlog.schema.statement import ServerVersion, SqlMode, Statement
+from canal_group.binlog.schema.statement import ServerVersion, SqlMode, Statement
 
 
 def statement(version="9.7.4", sql="", **session):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from binlog.schema.clauses.tokens import Kind, UnreadableError, tokens_of
-from binlog.schema.statement import ServerVersion, SqlMode, Statement
+from canal_group.binlog.schema.clauses.tokens import Kind, UnreadableError, tokens_of
+from canal_group.binlog.schema.statement import ServerVersion, SqlMode, Statement
 
 MYSQL = ServerVersion.parse("9.7.4")
 MARIADB = ServerVersion.parse("10.11.6-MariaDB-log")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from binlog.columns.table_lookup import NoLookup
-from binlog.second_opinion.comparison import second_opinion
-from binlog.second_opinion.tail import tail_of_files
-from binlog.second_opinion.witness import XA, Row, Witness
-from merge.errors import UsageError
-from merge.values.chunk import TableName
+from canal_group.binlog.columns.table_lookup import NoLookup
+from canal_group.binlog.second_opinion.comparison import second_opinion
+from canal_group.binlog.second_opinion.tail import tail_of_files
+from canal_group.binlog.second_opinion.witness import XA, Row, Witness
+from canal_group.merge.errors import UsageError
+from canal_group.merge.values.chunk import TableName
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 #: MariaDB's times of the old format need a lookup, without which our decoder refuses them

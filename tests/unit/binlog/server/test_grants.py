@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from binlog.schema.statement import ServerVersion
-from binlog.server.preflight.grants import read_grant
+from canal_group.binlog.schema.statement import ServerVersion
+from canal_group.binlog.server.preflight.grants import read_grant
 
 MARIADB, MYSQL = ServerVersion(True, 10, 11, 6), ServerVersion(False, 8, 4, 0)
 

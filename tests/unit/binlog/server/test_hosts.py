@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from support.defaults import address_of
 
-from binlog.server.hosts import SourceHosts
-from conf.stream_settings import DetectingSettings
+from canal_group.binlog.server.hosts import SourceHosts
+from canal_group.conf.stream_settings import DetectingSettings
 
 
 def addresses(count):

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 import pytest
 from support.defaults import address_of
 
-from binlog.server.source import ServerFacts
-from binlog.server.starts.identity import Identity
-from binlog.server.starts.logged import Logged
-from merge.errors import DataError, PositionRefused, SourceUnavailable, SourceUnfit
-from merge.values.gtids.gtid import NO_GTIDS, parse_gtid_set
-from merge.values.position import Position
-from merge.values.resets.last_transaction import LastTransaction
+from canal_group.binlog.server.source import ServerFacts
+from canal_group.binlog.server.starts.identity import Identity
+from canal_group.binlog.server.starts.logged import Logged
+from canal_group.merge.errors import DataError, PositionRefused, SourceUnavailable, SourceUnfit
+from canal_group.merge.values.gtids.gtid import NO_GTIDS, parse_gtid_set
+from canal_group.merge.values.position import Position
+from canal_group.merge.values.resets.last_transaction import LastTransaction
 
 ADDRESS = address_of("s1", "db0", server_id=7)
 S_US = 1_000_000

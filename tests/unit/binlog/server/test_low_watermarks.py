@@ -16,21 +16,21 @@ from types import SimpleNamespace
 import pytest
 from support.defaults import address_of, chunk_limits
 
-from binlog.formats.event_types import EventType
-from binlog.formats.events import CHECKSUM_CRC32
-from binlog.grammar.decoding import Decoding
-from binlog.server import binlog_stream
-from binlog.server.binlog_stream import BinlogStream
-from binlog.server.clock import AGE_MAX_US, STALE_US, SourceClock
-from binlog.server.dump.own_dump import OwnDump
-from binlog.server.dump_server.shared_dump import SharedDump
-from binlog.server.dump_server.wire import notice
-from binlog.server.low_watermarks import CaughtUp, LowWatermarks
-from binlog.server.packets import PacketReader
-from binlog.server.starts.stream_start import AfterGtids, FromPlace
-from merge.errors import SourceUnavailable
-from merge.values.chunk import Chunk, TableName
-from merge.values.position import Position
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.binlog.formats.events import CHECKSUM_CRC32
+from canal_group.binlog.grammar.decoding import Decoding
+from canal_group.binlog.server import binlog_stream
+from canal_group.binlog.server.binlog_stream import BinlogStream
+from canal_group.binlog.server.clock import AGE_MAX_US, STALE_US, SourceClock
+from canal_group.binlog.server.dump.own_dump import OwnDump
+from canal_group.binlog.server.dump_server.shared_dump import SharedDump
+from canal_group.binlog.server.dump_server.wire import notice
+from canal_group.binlog.server.low_watermarks import CaughtUp, LowWatermarks
+from canal_group.binlog.server.packets import PacketReader
+from canal_group.binlog.server.starts.stream_start import AfterGtids, FromPlace
+from canal_group.merge.errors import SourceUnavailable
+from canal_group.merge.values.chunk import Chunk, TableName
+from canal_group.merge.values.position import Position
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "mysql-9.7.4" / "all_types.binlog"
 FILE = "mysql-bin.000003"

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from binlog.native.packets import PacketBuffer
-from binlog.server.packets import PacketReader
-from merge.errors import SourceUnavailable
+from canal_group.binlog.native.packets import PacketBuffer
+from canal_group.binlog.server.packets import PacketReader
+from canal_group.merge.errors import SourceUnavailable
 
 FULL = 0xFFFFFF
 

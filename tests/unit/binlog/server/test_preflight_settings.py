@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from binlog.server.preflight.preflight import _setting, require
-from binlog.server.source import ServerFacts
-from merge.errors import SourceUnfit
+from canal_group.binlog.server.preflight.preflight import _setting, require
+from canal_group.binlog.server.source import ServerFacts
+from canal_group.merge.errors import SourceUnfit
 
 
 def check(**variables):

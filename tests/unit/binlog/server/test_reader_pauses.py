@@ -6,7 +6,7 @@ import socket
 
 from support.defaults import address_of, chunk_limits, source_reader
 
-from merge.errors import SourceUnavailable
+from canal_group.merge.errors import SourceUnavailable
 
 ATTEMPTS = 4
 

@@ -6,10 +6,10 @@ import pymysql
 import pytest
 from support.defaults import address_of
 
-from binlog.server.replication import Withheld, replicates, times_found
-from binlog.server.source import ServerFacts
-from merge.errors import SourceUnavailable
-from merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
+from canal_group.binlog.server.replication import Withheld, replicates, times_found
+from canal_group.binlog.server.source import ServerFacts
+from canal_group.merge.errors import SourceUnavailable
+from canal_group.merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
 
 MYSQL, MYSQL_5_7, MARIADB = "9.7.4", "5.7.44-log", "10.11.6-MariaDB-log"
 DENIED = pymysql.err.OperationalError(1227, "Access denied")

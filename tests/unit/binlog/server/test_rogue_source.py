@@ -16,13 +16,13 @@ from support.security.certificates import Authority
 from support.security.rogue_server import OK, PUBLIC_KEY, SALT, Wire, rogue
 from support.security.rogue_server import login as let_in
 
-from binlog.server import login
-from binlog.server.preflight.preflight import preflight
-from binlog.server.row import Row
-from binlog.server.server_lookup import ServerLookup
-from binlog.server.source import SourceAddress, connect, query, query_one
-from merge.errors import CanalGroupError, SourceUnfit
-from programs.command.binlog.tool import server_at
+from canal_group.binlog.server import login
+from canal_group.binlog.server.preflight.preflight import preflight
+from canal_group.binlog.server.row import Row
+from canal_group.binlog.server.server_lookup import ServerLookup
+from canal_group.binlog.server.source import SourceAddress, connect, query, query_one
+from canal_group.merge.errors import CanalGroupError, SourceUnfit
+from canal_group.programs.command.binlog.tool import server_at
 
 PASSWORD = "hunter2-hunter2"
 DENIED = b"\xff\x15\x04#28000Access denied"
@@ -42,7 +42,7 @@ def authority(tmp_path):
 @pytest.fixture
 def far(monkeypatch):
     """Loopback is taken for another machine."""
-    monkeypatch.setattr("binlog.server.login.is_loopback", lambda _: False)
+    monkeypatch.setattr("canal_group.binlog.server.login.is_loopback", lambda _: False)
 
 
 # ---- tricks: each learns the password of a client that plays along

@@ -6,17 +6,17 @@ import json
 
 import pytest
 
-from binlog.formats.events import Query
-from binlog.history.facts import Change, Place, Present, fact_from_json
-from binlog.history.history import SchemaHistory
-from binlog.schema import applying
-from binlog.schema.catalog import Catalog
-from binlog.schema.clauses import words
-from binlog.schema.definition import SourceName, TableDefinition, UnknownTable
-from binlog.schema.named import NAMES_MAX
-from binlog.schema.statement import ServerVersion
-from binlog.server.definitions.scope import Scope
-from merge.values.chunk import TableName
+from canal_group.binlog.formats.events import Query
+from canal_group.binlog.history.facts import Change, Place, Present, fact_from_json
+from canal_group.binlog.history.history import SchemaHistory
+from canal_group.binlog.schema import applying
+from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.clauses import words
+from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
+from canal_group.binlog.schema.named import NAMES_MAX
+from canal_group.binlog.schema.statement import ServerVersion
+from canal_group.binlog.server.definitions.scope import Scope
+from canal_group.merge.values.chunk import TableName
 
 MARIADB = ServerVersion.parse("10.11.6-MariaDB")
 UTF8MB4 = 45

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from support.defaults import address_of
 
-from binlog.formats.gtid_sets import decode_gtid_set, encode_gtid_set
-from binlog.server.dump.dump_request import dump_after, dump_from
-from binlog.server.source import ServerFacts
-from binlog.server.starts.start import goes_by_gtid
-from merge.errors import SourceUnfit
-from merge.values.gtids.gtid import NO_GTIDS, parse_gtid_set
-from merge.values.position import Position
+from canal_group.binlog.formats.gtid_sets import decode_gtid_set, encode_gtid_set
+from canal_group.binlog.server.dump.dump_request import dump_after, dump_from
+from canal_group.binlog.server.source import ServerFacts
+from canal_group.binlog.server.starts.start import goes_by_gtid
+from canal_group.merge.errors import SourceUnfit
+from canal_group.merge.values.gtids.gtid import NO_GTIDS, parse_gtid_set
+from canal_group.merge.values.position import Position
 
 UUID = "00010203-0405-0607-0809-0a0b0c0d0e0f"
 UUID_BYTES = bytes(range(16))

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from binlog.schema.statement import ServerVersion, SqlMode, Statement
-from binlog.statements.beginnings import BEGINNINGS, Kind
-from binlog.statements.statement_reader import (
+from canal_group.binlog.schema.statement import ServerVersion, SqlMode, Statement
+from canal_group.binlog.statements.beginnings import BEGINNINGS, Kind
+from canal_group.binlog.statements.statement_reader import (
     Change,
     read_control,
     read_statement,

@@ -13,7 +13,7 @@ from support.binlog.decoding import FIXTURES, with_checksum
 from support.binlog.number_files import IN_USE, INT, rows_of
 from support.binlog.old_files import transaction
 
-from programs.command import cli
+from canal_group.programs.command import cli
 
 MARIADB = FIXTURES.parent / "mariadb-10.11" / "transactions.binlog"
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from binlog.second_opinion.comparison import Difference, Opinion
-from binlog.second_opinion.witness import EventPosition
-from conf.load import load_instance
-from programs.command.check import decode_check
+from canal_group.binlog.second_opinion.comparison import Difference, Opinion
+from canal_group.binlog.second_opinion.witness import EventPosition
+from canal_group.conf.load import load_instance
+from canal_group.programs.command.check import decode_check
 
 
 @pytest.fixture

@@ -6,12 +6,19 @@ from typing import Any
 
 import pytest
 
-from merge.calls.answer_type import answer_type, read_answer, schema_of
-from merge.calls.answers import ShardState
-from merge.calls.call import OperatorCall, operator_calls
-from merge.calls.operators import GivePolicy, RemoveShard, Rewind, ShowJoined, ShowSchema, SkipEvent
-from merge.values.member import Policy, Role
-from merge.values.skips.skipped_event import Unit
+from canal_group.merge.calls.answer_type import answer_type, read_answer, schema_of
+from canal_group.merge.calls.answers import ShardState
+from canal_group.merge.calls.call import OperatorCall, operator_calls
+from canal_group.merge.calls.operators import (
+    GivePolicy,
+    RemoveShard,
+    Rewind,
+    ShowJoined,
+    ShowSchema,
+    SkipEvent,
+)
+from canal_group.merge.values.member import Policy, Role
+from canal_group.merge.values.skips.skipped_event import Unit
 
 COLUMN = {"name": "note", "type": None, "chosen": None, "shards": {"s0": "text"}}
 EVENT = {

@@ -8,18 +8,18 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from merge.calls import consumers, operators
-from merge.calls.body import body_of, call_of
-from merge.calls.call import CALLS, Call, OperatorCall, Right, operate, operator_calls, read
-from merge.calls.call_field import fields_of
-from merge.calls.docstring import docstring_of
-from merge.calls.operators import GivePolicy, Resolve, SkipEvent, Trace, TraceKey
-from merge.calls.resume import Resume
-from merge.calls.values import ADMITTED, KEY_MAX, NAMED_MAX, SEARCH_BYTES_MAX
-from merge.errors import UsageError
-from merge.values.member import Policy
-from merge.values.offset_range import OffsetRange
-from merge.values.position import GroupPosition, Position
+from canal_group.merge.calls import consumers, operators
+from canal_group.merge.calls.body import body_of, call_of
+from canal_group.merge.calls.call import CALLS, Call, OperatorCall, Right, operate, operator_calls, read
+from canal_group.merge.calls.call_field import fields_of
+from canal_group.merge.calls.docstring import docstring_of
+from canal_group.merge.calls.operators import GivePolicy, Resolve, SkipEvent, Trace, TraceKey
+from canal_group.merge.calls.resume import Resume
+from canal_group.merge.calls.values import ADMITTED, KEY_MAX, NAMED_MAX, SEARCH_BYTES_MAX
+from canal_group.merge.errors import UsageError
+from canal_group.merge.values.member import Policy
+from canal_group.merge.values.offset_range import OffsetRange
+from canal_group.merge.values.position import GroupPosition, Position
 
 #: a value of each type that a field has
 VALUES: dict[Any, Any] = {

@@ -10,12 +10,12 @@ from support.group.purges import (
     numbers,
 )
 
-from merge import events as ev
-from merge.calls.consumers import Release, Unsubscribe
-from merge.calls.resume import Resume
-from merge.errors import RolledBack, UsageError
-from merge.values.offset_range import OffsetRange
-from merge.values.position import GroupPosition
+from canal_group.merge import events as ev
+from canal_group.merge.calls.consumers import Release, Unsubscribe
+from canal_group.merge.calls.resume import Resume
+from canal_group.merge.errors import RolledBack, UsageError
+from canal_group.merge.values.offset_range import OffsetRange
+from canal_group.merge.values.position import GroupPosition
 
 HOUR_US = 3_600_000_000
 

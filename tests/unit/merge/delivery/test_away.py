@@ -3,10 +3,10 @@
 import pytest
 from support.group.builders import Source, Tx, World, places
 
-from merge import events as ev
-from merge.calls.consumers import Release, Touch
-from merge.calls.resume import Resume
-from merge.errors import NotSubscribed, RolledBack, SubscriptionDropped
+from canal_group.merge import events as ev
+from canal_group.merge.calls.consumers import Release, Touch
+from canal_group.merge.calls.resume import Resume
+from canal_group.merge.errors import NotSubscribed, RolledBack, SubscriptionDropped
 
 SECOND = 1_000_000
 LEASE = 100 * SECOND

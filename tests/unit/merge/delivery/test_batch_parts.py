@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.gateway.batch_reader import Part
-from merge.values.header import HEADER, Flag
+from canal_group.actors.gateway.batch_reader import Part
+from canal_group.merge.values.header import HEADER, Flag
 
 
 def headers(*transactions):

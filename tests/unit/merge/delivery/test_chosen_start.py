@@ -3,11 +3,18 @@
 import pytest
 from support.group.builders import Source, Tx, World
 
-from merge import events as ev
-from merge.calls.consumers import Release, Touch
-from merge.errors import AccessDenied, ConsumerActive, PositionPurged, RetryableError, RolledBack, UsageError
-from merge.group import PURGED_WAIT_US
-from merge.values.position import GroupPosition
+from canal_group.merge import events as ev
+from canal_group.merge.calls.consumers import Release, Touch
+from canal_group.merge.errors import (
+    AccessDenied,
+    ConsumerActive,
+    PositionPurged,
+    RetryableError,
+    RolledBack,
+    UsageError,
+)
+from canal_group.merge.group import PURGED_WAIT_US
+from canal_group.merge.values.position import GroupPosition
 
 SECOND = 1_000_000
 #: of each of two shards, commit times of one source alternate with those of the other

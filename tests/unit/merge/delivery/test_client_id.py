@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 from support.group.builders import Source, Tx, World
 
-from actors.group.stored.cursors import CURSORS, StoredCursors
-from actors.http.call_paths import well_formed
-from actors.http.errors import Malformed
-from actors.meta.file import FileStore
-from actors.ports import Key, Subscription
-from actors.process.host import OsHost
+from canal_group.actors.group.stored.cursors import CURSORS, StoredCursors
+from canal_group.actors.http.call_paths import well_formed
+from canal_group.actors.http.errors import Malformed
+from canal_group.actors.meta.file import FileStore
+from canal_group.actors.ports import Key, Subscription
+from canal_group.actors.process.host import OsHost
+from canal_group.merge import events as ev
+from canal_group.merge.calls import values
+from canal_group.merge.calls.body import call_of
+from canal_group.merge.calls.client_id import RESERVED, checked_client_id, is_client_id
+from canal_group.merge.calls.consumers import Unsubscribe
+from canal_group.merge.calls.operators import RollBackClient
+from canal_group.merge.errors import CanalGroupError, ConfigError, UsageError
 from canal_group.zookeeper.tree import Tree
-from merge import events as ev
-from merge.calls import values
-from merge.calls.body import call_of
-from merge.calls.client_id import RESERVED, checked_client_id, is_client_id
-from merge.calls.consumers import Unsubscribe
-from merge.calls.operators import RollBackClient
-from merge.errors import CanalGroupError, ConfigError, UsageError
 
 STRANGE = [
     "",

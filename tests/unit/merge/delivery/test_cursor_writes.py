@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from merge.delivery import write_phase
-from merge.delivery.cursor_writes import OWN_CALL, CursorWrites
-from merge.delivery.write_phase import WritePhase, WriteStep, after
-from merge.errors import RetryableError
+from canal_group.merge.delivery import write_phase
+from canal_group.merge.delivery.cursor_writes import OWN_CALL, CursorWrites
+from canal_group.merge.delivery.write_phase import WritePhase, WriteStep, after
+from canal_group.merge.errors import RetryableError
 
 CALL, BATCH = 7, SimpleNamespace(batch_id=1)
 

@@ -3,8 +3,8 @@
 import pytest
 from support.group.builders import Tx, run_of
 
-from merge.delivery import cut as cutting
-from merge.values.header import no_headers
+from canal_group.merge.delivery import cut as cutting
+from canal_group.merge.values.header import no_headers
 
 
 def headers(*rows, bytes_each=100, ddl=()):

@@ -3,10 +3,10 @@
 import pytest
 from support.group.builders import Source, Tx, World
 
-from merge.calls.consumers import Unsubscribe
-from merge.errors import AccessDenied
-from merge.events import Asked
-from merge.values.position import GroupPosition
+from canal_group.merge.calls.consumers import Unsubscribe
+from canal_group.merge.errors import AccessDenied
+from canal_group.merge.events import Asked
+from canal_group.merge.values.position import GroupPosition
 
 TIMES = ((10, 30, 50), (20, 40, 60))
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from merge.delivery.lease import Lease
-from merge.errors import ConsumerActive, FencedError, NotSubscribed
+from canal_group.merge.delivery.lease import Lease
+from canal_group.merge.errors import ConsumerActive, FencedError, NotSubscribed
 
 
 def test_a_new_lease_has_no_holder():

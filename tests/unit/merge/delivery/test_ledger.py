@@ -3,8 +3,8 @@
 import pytest
 from support.group.builders import Source, Tx, World
 
-from merge.delivery.ledger import Ledger
-from merge.errors import AckOutOfOrder, RolledBack, UnknownBatch
+from canal_group.merge.delivery.ledger import Ledger
+from canal_group.merge.errors import AckOutOfOrder, RolledBack, UnknownBatch
 
 EPOCH = 3
 

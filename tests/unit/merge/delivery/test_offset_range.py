@@ -6,12 +6,12 @@ import pytest
 from support.defaults import batch_limits
 from support.group.builders import Source, Tx, World, places
 
-from merge import events as ev
-from merge.calls.consumers import Release
-from merge.errors import DataError, PositionPurged, RolledBack, UsageError
-from merge.values.gtids.gtid import NO_GTIDS, parse_gtid_set
-from merge.values.header import Flag
-from merge.values.offset_range import (
+from canal_group.merge import events as ev
+from canal_group.merge.calls.consumers import Release
+from canal_group.merge.errors import DataError, PositionPurged, RolledBack, UsageError
+from canal_group.merge.values.gtids.gtid import NO_GTIDS, parse_gtid_set
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.offset_range import (
     OffsetRange,
     arrange,
     covered,
@@ -20,7 +20,7 @@ from merge.values.offset_range import (
     same_places,
     up_to,
 )
-from merge.values.position import GroupPosition, Position
+from canal_group.merge.values.position import GroupPosition, Position
 
 
 def reading(*sources, **settings):

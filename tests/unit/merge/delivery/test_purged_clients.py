@@ -16,13 +16,13 @@ from support.group.purges import (
     subscribe,
 )
 
-from merge import events as ev
-from merge.calls.consumers import Unsubscribe
-from merge.calls.resume import Resume
-from merge.errors import PositionPurged, PositionRefused, SubscriptionDropped
-from merge.group import PURGED_WAIT_US
-from merge.values.offset_range import OffsetRange
-from merge.values.position import GroupPosition
+from canal_group.merge import events as ev
+from canal_group.merge.calls.consumers import Unsubscribe
+from canal_group.merge.calls.resume import Resume
+from canal_group.merge.errors import PositionPurged, PositionRefused, SubscriptionDropped
+from canal_group.merge.group import PURGED_WAIT_US
+from canal_group.merge.values.offset_range import OffsetRange
+from canal_group.merge.values.position import GroupPosition
 
 pytestmark = pytest.mark.usefixtures("opened_first")
 

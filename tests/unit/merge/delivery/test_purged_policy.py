@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from support.group.builders import Source, Tx, World
 from support.group.purges import TRANSACTIONS, committing, numbers, phase, subscribe
 
-from merge import events as ev
-from merge.calls.consumers import Touch
-from merge.delivery.continuation import MOVES_MAX
-from merge.errors import PositionPurged, PositionRefused, RetryableError
-from merge.group import PURGED_WAIT_US
-from merge.values.loss import Purged
-from merge.values.position import GroupPosition
+from canal_group.merge import events as ev
+from canal_group.merge.calls.consumers import Touch
+from canal_group.merge.delivery.continuation import MOVES_MAX
+from canal_group.merge.errors import PositionPurged, PositionRefused, RetryableError
+from canal_group.merge.group import PURGED_WAIT_US
+from canal_group.merge.values.loss import Purged
+from canal_group.merge.values.position import GroupPosition
 
 FOUND_US = 1_700_000_000_000_000
 

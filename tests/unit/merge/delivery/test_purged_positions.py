@@ -13,12 +13,12 @@ from support.group.purges import (
     subscribe,
 )
 
-from merge import events as ev
-from merge.calls.consumers import Unsubscribe
-from merge.errors import CorruptEvent, PositionPurged
-from merge.group import PURGED_WAIT_US
-from merge.values.gtids.gtid import parse_gtid_set
-from merge.values.position import GroupPosition, Position
+from canal_group.merge import events as ev
+from canal_group.merge.calls.consumers import Unsubscribe
+from canal_group.merge.errors import CorruptEvent, PositionPurged
+from canal_group.merge.group import PURGED_WAIT_US
+from canal_group.merge.values.gtids.gtid import parse_gtid_set
+from canal_group.merge.values.position import GroupPosition, Position
 
 pytestmark = pytest.mark.usefixtures("opened_first")
 

@@ -6,10 +6,10 @@ import pytest
 from support.defaults import batch_limits
 from support.group.builders import Source, Tx, World, places
 
-from merge.errors import CoordinatorUnavailable, RolledBack
-from merge.events import ShardReported
-from merge.instructions import OpenShard
-from merge.values.offset_range import OffsetRange
+from canal_group.merge.errors import CoordinatorUnavailable, RolledBack
+from canal_group.merge.events import ShardReported
+from canal_group.merge.instructions import OpenShard
+from canal_group.merge.values.offset_range import OffsetRange
 
 QUIET_US = 5_000_000
 #: a transaction of tables that the filter leaves out

@@ -3,11 +3,11 @@
 import pytest
 from support.group.builders import Source, Tx, World
 
-from merge import events as ev
-from merge.calls.consumers import Release
-from merge.calls.resume import Resume
-from merge.values.offset_range import OffsetRange
-from merge.values.position import GroupPosition
+from canal_group.merge import events as ev
+from canal_group.merge.calls.consumers import Release
+from canal_group.merge.calls.resume import Resume
+from canal_group.merge.values.offset_range import OffsetRange
+from canal_group.merge.values.position import GroupPosition
 
 
 @pytest.mark.parametrize("merging", [True, False])

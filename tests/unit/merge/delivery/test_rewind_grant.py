@@ -5,19 +5,26 @@ from dataclasses import replace
 import pytest
 from support.group.builders import Source, Tx, World
 
-from actors.admission.access import READER, Grant
-from actors.gateway.operator_requests import OperatorRequests
-from actors.gateway.requests import Requests
-from merge import events as ev
-from merge.calls.batch import Batch
-from merge.calls.body import call_of
-from merge.calls.consumers import GetRange, Release, Subscribe, SubscribeAt
-from merge.calls.resume import Resume
-from merge.errors import AccessDenied, ConfigError, PositionRefused, RetryableError, RolledBack, UsageError
-from merge.group import PURGED_WAIT_US
-from merge.instructions import ReleaseConsumer
-from merge.values.offset_range import OffsetRange
-from merge.values.position import GroupPosition
+from canal_group.actors.admission.access import READER, Grant
+from canal_group.actors.gateway.operator_requests import OperatorRequests
+from canal_group.actors.gateway.requests import Requests
+from canal_group.merge import events as ev
+from canal_group.merge.calls.batch import Batch
+from canal_group.merge.calls.body import call_of
+from canal_group.merge.calls.consumers import GetRange, Release, Subscribe, SubscribeAt
+from canal_group.merge.calls.resume import Resume
+from canal_group.merge.errors import (
+    AccessDenied,
+    ConfigError,
+    PositionRefused,
+    RetryableError,
+    RolledBack,
+    UsageError,
+)
+from canal_group.merge.group import PURGED_WAIT_US
+from canal_group.merge.instructions import ReleaseConsumer
+from canal_group.merge.values.offset_range import OffsetRange
+from canal_group.merge.values.position import GroupPosition
 
 SECOND = 1_000_000
 

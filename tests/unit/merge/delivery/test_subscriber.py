@@ -5,13 +5,13 @@ import pytest
 from support.defaults import batch_limits
 from support.group.builders import Source, Tx, World, places
 
-from merge import events as ev
-from merge.delivery.read_position import HEADERS_MAX
-from merge.errors import RetryableError
-from merge.values.gtids.gtid import parse_gtid_set
-from merge.values.header import Flag
-from merge.values.offset_range import OffsetRange
-from merge.values.position import GroupPosition, Position
+from canal_group.merge import events as ev
+from canal_group.merge.delivery.read_position import HEADERS_MAX
+from canal_group.merge.errors import RetryableError
+from canal_group.merge.values.gtids.gtid import parse_gtid_set
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.offset_range import OffsetRange
+from canal_group.merge.values.position import GroupPosition, Position
 
 
 def running(*transactions, **limits):

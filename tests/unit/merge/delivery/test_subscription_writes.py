@@ -6,12 +6,12 @@ import pytest
 from support.defaults import batch_limits
 from support.group.builders import Source, Tx, World
 
-from merge import events as ev
-from merge import instructions as do
-from merge.calls.consumers import Get, Release, Rollback, SubscribeAt, Unsubscribe
-from merge.calls.resume import Resume
-from merge.delivery.read_position import HEADERS_MAX
-from merge.errors import (
+from canal_group.merge import events as ev
+from canal_group.merge import instructions as do
+from canal_group.merge.calls.consumers import Get, Release, Rollback, SubscribeAt, Unsubscribe
+from canal_group.merge.calls.resume import Resume
+from canal_group.merge.delivery.read_position import HEADERS_MAX
+from canal_group.merge.errors import (
     ConfigError,
     CoordinatorUnavailable,
     CorruptEvent,
@@ -21,11 +21,11 @@ from merge.errors import (
     SubscriptionDropped,
     UsageError,
 )
-from merge.order.dead_shard import DeadShard
-from merge.values.commit_time import END_OF_TIME_US
-from merge.values.member import Policy
-from merge.values.offset_range import OffsetRange
-from merge.values.position import GroupPosition, Position
+from canal_group.merge.order.dead_shard import DeadShard
+from canal_group.merge.values.commit_time import END_OF_TIME_US
+from canal_group.merge.values.member import Policy
+from canal_group.merge.values.offset_range import OffsetRange
+from canal_group.merge.values.position import GroupPosition, Position
 
 SECOND = 1_000_000
 

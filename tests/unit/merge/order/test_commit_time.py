@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.group.builders import Source, Tx, World
 
-from merge.order.dead_shard import DeadShard
-from merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
-from merge.values.member import CAUGHT_UP_US
+from canal_group.merge.order.dead_shard import DeadShard
+from canal_group.merge.values.commit_time import OF_THE_SERVER_READ, CommitTimes
+from canal_group.merge.values.member import CAUGHT_UP_US
 
 SECOND = 1_000_000
 LAG_US = 60 * SECOND

@@ -2,7 +2,7 @@
 
 import pytest
 
-from merge.order.dead_shard import SILENCE_MAX_US, WAIT, DeadShard
+from canal_group.merge.order.dead_shard import SILENCE_MAX_US, WAIT, DeadShard
 
 SECOND = 1_000_000
 AFTER = DeadShard("skip_after", SECOND)

@@ -5,10 +5,10 @@ import pytest
 from support.defaults import AHEAD_MAX_US, timeline_of
 from support.group.builders import Source, Tx, World, run_of
 
-from merge import events as ev
-from merge.order.timeline import END_OF_TIME_US
-from merge.values.header import Flag
-from merge.values.offset_range import OffsetRange
+from canal_group.merge import events as ev
+from canal_group.merge.order.timeline import END_OF_TIME_US
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.offset_range import OffsetRange
 
 S = 1_000_000
 #: a commit time of a session that said SET TIMESTAMP, and the source's clock

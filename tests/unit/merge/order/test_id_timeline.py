@@ -4,9 +4,9 @@ import pytest
 from support.defaults import AHEAD_MAX_US
 from support.group.builders import Source, Tx, run_of
 
-from merge.order.id_timeline import IdTimeline
-from merge.values.commit_time import END_OF_TIME_US
-from merge.values.header import Flag
+from canal_group.merge.order.id_timeline import IdTimeline
+from canal_group.merge.values.commit_time import END_OF_TIME_US
+from canal_group.merge.values.header import Flag
 
 #: D of these tests
 WITHIN_US = 10

@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from merge.order.ids_seen import STEPS, IdsSeen
+from canal_group.merge.order.ids_seen import STEPS, IdsSeen
 
 
 def add(seen, *pairs):

@@ -4,16 +4,16 @@ import pytest
 from support.defaults import group_settings
 from support.group.builders import Source, Tx, World, places
 
-from merge import events as ev
-from merge import instructions as do
-from merge.calls.operators import RemoveShard
-from merge.delivery.cursor_writes import OWN_CALL
-from merge.errors import ConfigError, CoordinatorUnavailable, RolledBack, UsageError
-from merge.order.membership import MEMBERS_MAX, Membership
-from merge.values.commit_time import END_OF_TIME_US
-from merge.values.header import Flag
-from merge.values.member import CAUGHT_UP_US, Policy
-from merge.values.position import GroupPosition
+from canal_group.merge import events as ev
+from canal_group.merge import instructions as do
+from canal_group.merge.calls.operators import RemoveShard
+from canal_group.merge.delivery.cursor_writes import OWN_CALL
+from canal_group.merge.errors import ConfigError, CoordinatorUnavailable, RolledBack, UsageError
+from canal_group.merge.order.membership import MEMBERS_MAX, Membership
+from canal_group.merge.values.commit_time import END_OF_TIME_US
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.member import CAUGHT_UP_US, Policy
+from canal_group.merge.values.position import GroupPosition
 
 SECOND = 1_000_000
 

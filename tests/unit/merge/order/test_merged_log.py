@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from merge.order.merged_log import MergedLog
-from merge.values.header import HEADER
+from canal_group.merge.order.merged_log import MergedLog
+from canal_group.merge.values.header import HEADER
 
 
 def numbered(begin, end):

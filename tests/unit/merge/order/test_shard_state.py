@@ -1,6 +1,6 @@
 """What is known of a shard in one generation."""
 
-from merge.order.shard_state import ShardState
+from canal_group.merge.order.shard_state import ShardState
 
 
 def test_the_greatest_clock_reading_counts_until_the_shard_catches_up():

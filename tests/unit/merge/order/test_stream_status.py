@@ -2,10 +2,10 @@
 
 from support.group.builders import Source, Tx, World
 
-from merge import events as ev
-from merge.errors import CorruptEvent
-from merge.order.timeline import END_OF_TIME_US
-from merge.values.position import GroupPosition
+from canal_group.merge import events as ev
+from canal_group.merge.errors import CorruptEvent
+from canal_group.merge.order.timeline import END_OF_TIME_US
+from canal_group.merge.values.position import GroupPosition
 
 SECOND = 1_000_000
 

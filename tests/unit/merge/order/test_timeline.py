@@ -7,8 +7,8 @@ import pytest
 from support.defaults import timeline_of
 from support.group.builders import Source, Tx, brief, run_of
 
-from merge.values.commit_time import END_OF_TIME_US
-from merge.values.header import Flag, HeaderRun, no_headers
+from canal_group.merge.values.commit_time import END_OF_TIME_US
+from canal_group.merge.values.header import Flag, HeaderRun, no_headers
 
 
 def late(headers):

@@ -7,11 +7,11 @@ import pytest
 from support.rows.batch_rows import batch, column, headers, one_shard
 from support.rows.partial_batch import BATCH, CHANGES, COLUMNS, ORDERS, partial_table
 
-from merge.rows.assemble import ShardRows, ShardTable
-from merge.rows.envelope import ENVELOPE, envelope
-from merge.rows.typed import TYPED, typed
-from merge.values.chunk import Op, rows_schema
-from merge.values.rows.absent import absent_in, absent_names
+from canal_group.merge.rows.assemble import ShardRows, ShardTable
+from canal_group.merge.rows.envelope import ENVELOPE, envelope
+from canal_group.merge.rows.typed import TYPED, typed
+from canal_group.merge.values.chunk import Op, rows_schema
+from canal_group.merge.values.rows.absent import absent_in, absent_names
 
 
 def test_a_record_batch_tells_what_is_absent_as_a_table_does():

@@ -7,12 +7,12 @@ import pytest
 from support.ddl.statement_rows import statement_row
 from support.rows.batch_rows import UUID, batch, column, headers, one_shard, table
 
-from merge.errors import SchemaMismatch
-from merge.rows.assemble import BatchRows, RowNumbers, ShardRows, ShardTable
-from merge.rows.envelope import ENVELOPE, envelope
-from merge.rows.typed import TYPED, typed
-from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, STATEMENTS, Op, TableName
-from merge.values.header import WHOLE, Flag, no_headers
+from canal_group.merge.errors import SchemaMismatch
+from canal_group.merge.rows.assemble import BatchRows, RowNumbers, ShardRows, ShardTable
+from canal_group.merge.rows.envelope import ENVELOPE, envelope
+from canal_group.merge.rows.typed import TYPED, typed
+from canal_group.merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, STATEMENTS, Op, TableName
+from canal_group.merge.values.header import WHOLE, Flag, no_headers
 
 ORDERS, ITEMS = TableName("shop", "orders"), TableName("shop", "items")
 

@@ -7,9 +7,9 @@ import json
 import pyarrow as pa
 import pytest
 
-from merge.errors import UsageError
-from merge.rows.chosen_types import COLUMNS_MAX, ChosenTypes, parse_type
-from merge.values.chunk import TableName
+from canal_group.merge.errors import UsageError
+from canal_group.merge.rows.chosen_types import COLUMNS_MAX, ChosenTypes, parse_type
+from canal_group.merge.values.chunk import TableName
 
 ORDERS = TableName("shop", "orders")
 

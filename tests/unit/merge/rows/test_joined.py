@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from support.rows.batch_rows import batch, column, headers, table
 
-from merge.errors import SchemaMismatch
-from merge.rows.assemble import BatchRows, ShardRows
-from merge.rows.joined import Definition, conflicts, joined, types_by_shard
-from merge.rows.typed import typed
-from merge.values.chunk import Op, TableName
+from canal_group.merge.errors import SchemaMismatch
+from canal_group.merge.rows.assemble import BatchRows, ShardRows
+from canal_group.merge.rows.joined import Definition, conflicts, joined, types_by_shard
+from canal_group.merge.rows.typed import typed
+from canal_group.merge.values.chunk import Op, TableName
 
 ORDERS = TableName("shop", "orders")
 

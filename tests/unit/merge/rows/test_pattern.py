@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from actors.sink.route import Route
-from merge.errors import ConfigError
-from merge.rows.pattern import Pattern, PatternList, check_pattern
-from merge.rows.pattern_syntax import PatternSyntax
-from merge.rows.table_filter import READERS_FILTER_MAX, TableFilter
-from merge.values.chunk import TableName
+from canal_group.actors.sink.route import Route
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.rows.pattern import Pattern, PatternList, check_pattern
+from canal_group.merge.rows.pattern_syntax import PatternSyntax
+from canal_group.merge.rows.table_filter import READERS_FILTER_MAX, TableFilter
+from canal_group.merge.values.chunk import TableName
 
 #: seconds of processor time; an engine that tries one way after the other needs hours for most of these
 AT_ONCE_S = 2.0

@@ -8,9 +8,9 @@ import json
 import pyarrow as pa
 import pytest
 
-from merge.errors import UsageError
-from merge.rows.row_key import RowKey
-from merge.values.chunk import MYSQL_TYPE, TableName, rows_schema
+from canal_group.merge.errors import UsageError
+from canal_group.merge.rows.row_key import RowKey
+from canal_group.merge.values.chunk import MYSQL_TYPE, TableName, rows_schema
 
 
 def rows(key, images, **columns):

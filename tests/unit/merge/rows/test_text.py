@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rows.number_texts import NUMBERS, double_text
 
-from merge.rows.text import text
+from canal_group.merge.rows.text import text
 
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - DATETIME has no zone
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from merge.rows.native.text import Values
-from merge.rows.text import text
+from canal_group.merge.rows.native.text import Values
+from canal_group.merge.rows.text import text
 
 FIXED = {
     "int8": 1,

@@ -5,8 +5,8 @@ import pickle
 import numpy as np
 import pytest
 
-from merge.errors import UsageError
-from merge.values.gtids.gtid import NO_GTIDS, MariaDbGtidSet, MySqlGtidSet, parse_gtid_set
+from canal_group.merge.errors import UsageError
+from canal_group.merge.values.gtids.gtid import NO_GTIDS, MariaDbGtidSet, MySqlGtidSet, parse_gtid_set
 
 A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 B = "9b3c7f20-0001-11ee-8000-0242ac120002"

@@ -2,7 +2,7 @@
 
 from support.group.builders import Tx, chunk_of, run_of
 
-from merge.values.commit_time import END_OF_TIME_US
+from canal_group.merge.values.commit_time import END_OF_TIME_US
 
 
 def before(until_us, *transactions):

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from merge.errors import PositionPurged, UsageError
-from merge.values.gtids.gtid import parse_gtid_set
-from merge.values.loss import (
+from canal_group.merge.errors import PositionPurged, UsageError
+from canal_group.merge.values.gtids.gtid import parse_gtid_set
+from canal_group.merge.values.loss import (
     GTIDS_CHARACTERS_MAX,
     KEPT_MAX,
     Purged,
@@ -17,7 +17,7 @@ from merge.values.loss import (
     to_dicts,
     with_loss,
 )
-from merge.values.position import Position
+from canal_group.merge.values.position import Position
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 

@@ -5,11 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from merge.errors import UsageError
-from merge.values.gtids.gtid import NO_GTIDS, parse_gtid_set
-from merge.values.offset_range import reaches_back, same_places
-from merge.values.position import ANY_SERVER, GroupPosition, Position, file_order, furthest, oldest
-from merge.values.resets.last_transaction import LastTransaction
+from canal_group.merge.errors import UsageError
+from canal_group.merge.values.gtids.gtid import NO_GTIDS, parse_gtid_set
+from canal_group.merge.values.offset_range import reaches_back, same_places
+from canal_group.merge.values.position import (
+    ANY_SERVER,
+    GroupPosition,
+    Position,
+    file_order,
+    furthest,
+    oldest,
+)
+from canal_group.merge.values.resets.last_transaction import LastTransaction
 
 A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 B = "4e11fa47-71ca-11e1-9e33-c80aa9429562"

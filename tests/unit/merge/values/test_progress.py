@@ -3,9 +3,9 @@
 from support.defaults import timeline_of
 from support.group.builders import Source, Tx, run_of
 
-from merge.values.header import Flag, no_headers
-from merge.values.position import GroupPosition, Position
-from merge.values.progress import Progress
+from canal_group.merge.values.header import Flag, no_headers
+from canal_group.merge.values.position import GroupPosition, Position
+from canal_group.merge.values.progress import Progress
 
 SHARDS = ("a", "b")
 START = GroupPosition({"a": Position("bin.000001", 4), "b": Position("bin.000001", 4)}, 100)

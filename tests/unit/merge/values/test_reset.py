@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from merge.errors import DataError
-from merge.values.resets.reset import Absence, absence, begun_anew, created_again, refused_again, tells_reset
+from canal_group.merge.errors import DataError
+from canal_group.merge.values.resets.reset import (
+    Absence,
+    absence,
+    begun_anew,
+    created_again,
+    refused_again,
+    tells_reset,
+)
 
 
 @pytest.mark.parametrize(

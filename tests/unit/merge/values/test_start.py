@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from merge.errors import CanalGroupError, ConfigError, UsageError
-from merge.values.gtids.gtid import parse_gtid_set
-from merge.values.position import GroupPosition, Position
-from merge.values.start import (
+from canal_group.merge.errors import CanalGroupError, ConfigError, UsageError
+from canal_group.merge.values.gtids.gtid import parse_gtid_set
+from canal_group.merge.values.position import GroupPosition, Position
+from canal_group.merge.values.start import (
     After,
     At,
     Holding,

@@ -7,10 +7,10 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from merge.rows.canal.jdbc import JdbcType, jdbc_type
-from merge.rows.text import text
-from merge.values.types.kinds import Spelling
-from merge.values.types.table import BY_NAME, TABLE, ColumnType, row_of
+from canal_group.merge.rows.canal.jdbc import JdbcType, jdbc_type
+from canal_group.merge.rows.text import text
+from canal_group.merge.values.types.kinds import Spelling
+from canal_group.merge.values.types.table import BY_NAME, TABLE, ColumnType, row_of
 
 #: java.sql.Types as canal gives them to columns, by the names of types
 JDBC = {

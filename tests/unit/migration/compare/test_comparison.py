@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from programs.migration.compare.change import Change, Column, Mark
-from programs.migration.compare.comparison import Comparison
+from canal_group.programs.migration.compare.change import Change, Column, Mark
+from canal_group.programs.migration.compare.comparison import Comparison
 
 FILE = "bin.000007"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from programs.migration.compare.known import known_difference
+from canal_group.programs.migration.compare.known import known_difference
 
 
 @pytest.mark.parametrize(

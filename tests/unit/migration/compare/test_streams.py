@@ -2,12 +2,12 @@
 
 import pytest
 
-from actors.sink.route import Route
-from actors.sink.sink import Sink
+from canal_group.actors.sink.route import Route
+from canal_group.actors.sink.sink import Sink
 from canal_group.canal_protocol import entry_pb2 as pb
-from merge.errors import CorruptEvent
-from programs.migration.compare.entries import items_of
-from programs.migration.compare.streams import compare
+from canal_group.merge.errors import CorruptEvent
+from canal_group.programs.migration.compare.entries import items_of
+from canal_group.programs.migration.compare.streams import compare
 
 BEGIN, ROWS, END = pb.TRANSACTIONBEGIN, pb.ROWDATA, pb.TRANSACTIONEND
 

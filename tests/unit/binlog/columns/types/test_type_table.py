@@ -5,17 +5,17 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from binlog.charsets.charsets import BINARY_COLLATION
-from binlog.columns.columns import field_of
-from binlog.columns.types.column import Column
-from binlog.columns.types.reader import read_columns
-from binlog.columns.types.table import TYPES
-from binlog.formats.byte_cursor import ByteCursor
-from binlog.native.images import Layout
-from binlog.schema.definition import ColumnDefinition, TableDefinition
-from binlog.server.described import described
-from merge.errors import CorruptEvent, UnsupportedEvent
-from merge.values.types.table import BY_NAME, ColumnType
+from canal_group.binlog.charsets.charsets import BINARY_COLLATION
+from canal_group.binlog.columns.columns import field_of
+from canal_group.binlog.columns.types.column import Column
+from canal_group.binlog.columns.types.reader import read_columns
+from canal_group.binlog.columns.types.table import TYPES
+from canal_group.binlog.formats.byte_cursor import ByteCursor
+from canal_group.binlog.native.images import Layout
+from canal_group.binlog.schema.definition import ColumnDefinition, TableDefinition
+from canal_group.binlog.server.described import described
+from canal_group.merge.errors import CorruptEvent, UnsupportedEvent
+from canal_group.merge.values.types.table import BY_NAME, ColumnType
 
 #: they become other types when a table map is read
 READ_AS_OTHERS = {ColumnType.NEWDATE, ColumnType.TYPED_ARRAY}

@@ -9,15 +9,15 @@ from types import SimpleNamespace
 import pytest
 from support.defaults import address_of
 
-from binlog.server.dump.dumps import DumpServer, OwnDumps, dumps_of
-from binlog.server.dump.own_dump import OwnDump
-from binlog.server.dump_server.shared_dump import SharedDump
-from binlog.server.packets import PacketReader
-from binlog.server.semi_sync.modes import SemiSync
-from binlog.server.starts.stream_start import AfterGtids, FromPlace, LookingBack
-from merge.errors import PositionRefused, SourceUnavailable
-from merge.values.gtids.gtid import parse_gtid_set
-from merge.values.position import Position
+from canal_group.binlog.server.dump.dumps import DumpServer, OwnDumps, dumps_of
+from canal_group.binlog.server.dump.own_dump import OwnDump
+from canal_group.binlog.server.dump_server.shared_dump import SharedDump
+from canal_group.binlog.server.packets import PacketReader
+from canal_group.binlog.server.semi_sync.modes import SemiSync
+from canal_group.binlog.server.starts.stream_start import AfterGtids, FromPlace, LookingBack
+from canal_group.merge.errors import PositionRefused, SourceUnavailable
+from canal_group.merge.values.gtids.gtid import parse_gtid_set
+from canal_group.merge.values.position import Position
 
 ADDRESS = address_of("s1", "db0", dump_window_bytes_max=1 << 20)
 AT = Position("bin.000003", 700, parse_gtid_set("0-1-5"), server="1")

@@ -6,16 +6,16 @@ from pathlib import Path
 
 from support.defaults import chunk_limits
 
-from binlog.files.binlog_files import BinlogFiles
-from binlog.formats.events import CHECKSUM_NONE, MAGIC
-from binlog.grammar.decoding import Decoding
-from binlog.native.file_events import FileBuffer
-from binlog.server.binlog_stream import BinlogStream
-from binlog.server.clock import SourceClock
-from binlog.server.low_watermarks import CaughtUp, LowWatermarks
-from merge.errors import SourceUnavailable
-from merge.values.chunk import TableName
-from merge.values.position import Position
+from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.binlog.formats.events import CHECKSUM_NONE, MAGIC
+from canal_group.binlog.grammar.decoding import Decoding
+from canal_group.binlog.native.file_events import FileBuffer
+from canal_group.binlog.server.binlog_stream import BinlogStream
+from canal_group.binlog.server.clock import SourceClock
+from canal_group.binlog.server.low_watermarks import CaughtUp, LowWatermarks
+from canal_group.merge.errors import SourceUnavailable
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.position import Position
 
 FIXTURE = Path(__file__).parents[4] / "fixtures" / "mysql-9.7.4" / "all_types.binlog"
 NOW_US = 1_800_000_000_000_000

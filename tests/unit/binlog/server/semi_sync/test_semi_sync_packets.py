@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.defaults import chunk_limits
 
-from binlog.grammar.binlog_decoder import BinlogDecoder
-from binlog.grammar.chunk_builder import ChunkBuilder
-from binlog.native.packets import PacketBuffer
-from merge.values.chunk import TableName
-from merge.values.position import Position
+from canal_group.binlog.grammar.binlog_decoder import BinlogDecoder
+from canal_group.binlog.grammar.chunk_builder import ChunkBuilder
+from canal_group.binlog.native.packets import PacketBuffer
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.position import Position
 
 FULL = 0xFFFFFF
 

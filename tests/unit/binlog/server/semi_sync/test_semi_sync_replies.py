@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pytest
 from support.defaults import address_of
 
-from binlog.server.packets import PacketReader
-from binlog.server.semi_sync.modes import semi_sync_of
-from binlog.server.semi_sync.replies import Replies, unfreed
-from binlog.server.semi_sync.source_side import found_at
-from binlog.server.semi_sync.wake import Wake
-from binlog.server.starts.stream_start import FromPlace
-from merge.errors import PositionPurged, SourceUnavailable
-from merge.values.position import Position
+from canal_group.binlog.server.packets import PacketReader
+from canal_group.binlog.server.semi_sync.modes import semi_sync_of
+from canal_group.binlog.server.semi_sync.replies import Replies, unfreed
+from canal_group.binlog.server.semi_sync.source_side import found_at
+from canal_group.binlog.server.semi_sync.wake import Wake
+from canal_group.binlog.server.starts.stream_start import FromPlace
+from canal_group.merge.errors import PositionPurged, SourceUnavailable
+from canal_group.merge.values.position import Position
 
 
 class Ring:

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import pytest
 from support.defaults import address_of
 
-from binlog.formats.event_types import EventType
-from binlog.server.dump.dump_request import OFFSET_MAX
-from binlog.server.source import ServerFacts
-from binlog.server.starts.stream_start import AfterGtids, FromPlace, LookingBack, Replaying
-from merge.errors import DataError, PositionPurged, PositionRefused, SourceUnavailable
-from merge.values.gtids.gtid import parse_gtid_set
-from merge.values.position import Position
+from canal_group.binlog.formats.event_types import EventType
+from canal_group.binlog.server.dump.dump_request import OFFSET_MAX
+from canal_group.binlog.server.source import ServerFacts
+from canal_group.binlog.server.starts.stream_start import AfterGtids, FromPlace, LookingBack, Replaying
+from canal_group.merge.errors import DataError, PositionPurged, PositionRefused, SourceUnavailable
+from canal_group.merge.values.gtids.gtid import parse_gtid_set
+from canal_group.merge.values.position import Position
 
 ADDRESS = address_of("s1", "db0")
 AT = Position("bin.000003", 700, parse_gtid_set("0-1-5"), server="1")

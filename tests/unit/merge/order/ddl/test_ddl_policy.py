@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from support.group.builders import Source, Tx, World
 
-from merge.errors import ConfigError
-from merge.order.ddl import policy as module
-from merge.order.ddl.policy import DdlPolicy, Origin, withhold
-from merge.order.ddl.rounds import DdlRounds, Shards
-from merge.order.ddl.rule import DdlRule
-from merge.values.ddl_mark import DdlMark
-from merge.values.gtids.gtid import parse_gtid_set
-from merge.values.header import HEADER, WHOLE, Flag
-from merge.values.member import Policy
-from merge.values.offset_range import OffsetRange
-from merge.values.position import Position
+from canal_group.merge.errors import ConfigError
+from canal_group.merge.order.ddl import policy as module
+from canal_group.merge.order.ddl.policy import DdlPolicy, Origin, withhold
+from canal_group.merge.order.ddl.rounds import DdlRounds, Shards
+from canal_group.merge.order.ddl.rule import DdlRule
+from canal_group.merge.values.ddl_mark import DdlMark
+from canal_group.merge.values.gtids.gtid import parse_gtid_set
+from canal_group.merge.values.header import HEADER, WHOLE, Flag
+from canal_group.merge.values.member import Policy
+from canal_group.merge.values.offset_range import OffsetRange
+from canal_group.merge.values.position import Position
 
 ADD = 7
 
@@ -179,7 +179,7 @@ def test_a_table_that_is_made_later_begins_with_the_next_round():
 
 
 def test_the_bound_forgets_what_is_delivered_first(monkeypatch):
-    monkeypatch.setattr("merge.order.ddl.rounds.SOURCES_MAX", 2)
+    monkeypatch.setattr("canal_group.merge.order.ddl.rounds.SOURCES_MAX", 2)
     rounds, shards = DdlRounds(DdlRule.LAST), Shards(["a", "b"])
     for statement in (1, 2):
         assert not rounds.decide("a", mark(statement=statement), shards)
