@@ -301,7 +301,7 @@ class SourceDefinitions:
         ):
             return False
         if read_to is not None and not _place(read_to).reaches(place):
-            changes = reader.changes(read_to, place)
+            changes = _between(read_to, place, start, reader)
             if changes is None:
                 return False
             with self._lock:
@@ -329,6 +329,25 @@ class SourceDefinitions:
             if read_to is None or _place(read_to).reaches(place):
                 return Base(history.catalog_at(place), start, gap=False)
             return Base(history.catalog_at(_place(read_to)), read_to, gap=True)
+
+
+def _between(read_to: Position, place: Place, start: Position, reader: PresentReader) -> list[Change] | None:
+    """Return the statements between where a binlog was read to and the place of `start`; None: not known.
+
+    A source may have purged the file that was read last, so that a stream begins at its oldest file. Then
+    GTIDs tell whether all before that was read.
+
+    Raises:
+        PositionPurged: some of them are gone.
+    """
+    proved = bool(read_to.gtid_set and start.gtid_set) and read_to.gtid_set.contains(start.gtid_set)
+    try:
+        changes = reader.changes(read_to, place)
+    except PositionPurged:
+        if not proved:
+            raise
+        changes = None
+    return [] if changes is None and proved else changes
 
 
 def _place(position: Position) -> Place:

@@ -17,8 +17,9 @@ from support.sources.recorder import await_rows, of_app, reading
 from support.sources.replication import replicate
 
 from canal_group.binlog.server.definitions import learning
+from canal_group.binlog.server.definitions.present import PresentReader
 from canal_group.binlog.server.source import connect, server_facts
-from canal_group.merge.errors import DataError, UnsupportedEvent
+from canal_group.merge.errors import DataError, PositionPurged, UnsupportedEvent
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer
 from playground.database.server_process import ServerMissingError
@@ -103,6 +104,28 @@ def test_a_shard_that_reads_again_takes_what_another_one_learned(unprepared, sou
     unprepared.execute(f"PURGE BINARY LOGS TO '{late.file}'")
     first.definitions.restore(second.stored, anew=True)
     assert first.read(late, 1) == [{"w": 6, "id": 3, "v": 30}]
+
+
+def test_a_purge_of_the_file_read_last_keeps_the_definitions(unprepared, source_address, monkeypatch):
+    """1. A process reads, and is cut off. 2. Its source rotates, and purges what lies between: it cannot be
+    read again. 3. It reads rows from before an ALTER.
+    """
+    if unprepared.engine != "mariadb":
+        pytest.skip("MySQL's default servers have no GTIDs: a purged position is refused")
+    unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
+    process, start = Process(source_address(unprepared)), end_of(unprepared, source_address)
+    unprepared.execute("INSERT INTO app.t VALUES (1, 10)")
+    process.read(start, 1)
+    away = end_of(unprepared, source_address)
+    unprepared.execute("FLUSH BINARY LOGS")
+    unprepared.execute(f"PURGE BINARY LOGS TO '{end_of(unprepared, source_address).file}'")
+    unprepared.execute("INSERT INTO app.t VALUES (2, 20)", "ALTER TABLE app.t ADD COLUMN w INT FIRST")
+
+    def purged(*_args, **_options):
+        raise PositionPurged("It is gone.")
+
+    monkeypatch.setattr(PresentReader, "changes", purged)
+    assert process.read(away, 1) == [{"id": 2, "v": 20}]
 
 
 def test_two_rewinds_to_before_the_beginning(unprepared, source_address):
