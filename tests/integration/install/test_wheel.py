@@ -47,7 +47,9 @@ with canal_group.connect(**options, destination=destination, client_id="installe
         consumer.ack(batch.batch_id)
 print(*ids)
 files = [name for name, module in sys.modules.items() if getattr(module, "__file__", None)]
-print(*{name.partition(".")[0] for name in files} - sys.stdlib_module_names)
+names = {name.partition(".")[0] for name in files} - sys.stdlib_module_names
+# The standard library's own, which has the platform in its name.
+print(*(name for name in names if not name.startswith("_sysconfigdata")))
 print(canal_group.__file__)
 """
 
