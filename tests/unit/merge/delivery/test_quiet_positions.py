@@ -316,6 +316,17 @@ def test_a_position_before_the_acked_one_is_not_a_quiet_position():
         world.offset_range(OffsetRange(replace(end, shards={"s0": world.sources[0].start})), may_rewind=False)
 
 
+def test_a_reader_that_goes_back_in_every_shard_has_no_quiet_position():
+    world, end = ranged(Source(Tx(1), LEFT_OUT, LEFT_OUT))
+    away(world)
+    world.subscribe()
+    continuation = world.group._subscribers.find("c").continuation
+    assert continuation.quiet_since is not None
+    start = replace(end, sequence=0, shards={"s0": world.sources[0].start})
+    world.request_range(OffsetRange(start))
+    assert (continuation.quiet_since, continuation.cursor.shards) == (None, start.shards)
+
+
 # ---- what a status says ------------------------------------------------------------------------------------
 
 
