@@ -225,9 +225,16 @@ class CursorChecks(OperatorChecks):
             return before == after
         return all(
             old == new
-            or (old.passed <= new.passed and not any(map(source.has_rows, new.passed - old.passed)))
+            or (old.passed <= new.passed and not any(map(source.has_rows, self._between(source, old, new))))
             for source, old, new in zip(self._sources, before, after, strict=True)
         )
+
+    @staticmethod
+    def _between(source: Source, old: Reach, new: Reach) -> frozenset[int]:
+        """Return what a shard's position moves over; one that joins begins where its source does."""
+        joins = not old.passed and not old.server
+        gone = frozenset().union(*(binlog.forgotten for binlog in source.binlogs)) if joins else frozenset()
+        return new.passed - old.passed - gone
 
     def accepted(self, client_id: str, batch_id: int) -> None:
         """Check an acknowledgement that a server answers."""
