@@ -13,7 +13,7 @@ from canal_group.binlog.formats.gtid_events import parse_mariadb_gtid
 from canal_group.binlog.formats.payload import inner_events
 from canal_group.binlog.grammar.tables import Tables
 from canal_group.binlog.grammar.xa import XaTransactions, parse_xa_prepare, parse_xa_statement
-from canal_group.binlog.statements.beginnings import Kind
+from canal_group.binlog.schema.clauses.beginnings import Kind
 from canal_group.binlog.statements.statement_reader import read_control
 from canal_group.merge.values.skips.skipped_event import SkippedEvent, Unit
 

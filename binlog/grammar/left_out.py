@@ -12,7 +12,7 @@ from canal_group.binlog.formats.event_types import ROWS, UNPACKED_ROWS, UPDATES,
 from canal_group.binlog.formats.events import Event, Query, parse_query
 from canal_group.binlog.grammar.tables import Tables
 from canal_group.binlog.grammar.xa import XaStatement, parse_xa_statement
-from canal_group.binlog.statements.beginnings import BEGINNINGS, Kind
+from canal_group.binlog.schema.clauses.beginnings import BEGINNINGS, Kind
 from canal_group.binlog.statements.statement_reader import Reading, read_control, read_statement
 from canal_group.merge.errors import DataError
 from canal_group.merge.values.skips.skip_mark import SkipMark

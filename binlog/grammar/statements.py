@@ -20,8 +20,8 @@ from canal_group.binlog.charsets.statement_text import printable
 from canal_group.binlog.formats.event_types import REFUSED, EventType
 from canal_group.binlog.grammar.chunk_builder import ChunkBuilder
 from canal_group.binlog.grammar.tables import Select, Tables
+from canal_group.binlog.schema.clauses.beginnings import Kind
 from canal_group.binlog.schema.statement import Statement
-from canal_group.binlog.statements.beginnings import Kind
 from canal_group.binlog.statements.statement_reader import Change, Reading
 from canal_group.merge.errors import PositionPurged, UnsupportedEvent
 from canal_group.merge.values.chunk import StatementKind, StatementSource, TableName

@@ -65,8 +65,8 @@ from canal_group.binlog.grammar.xa import (
     parse_xa_prepare,
     parse_xa_statement,
 )
+from canal_group.binlog.schema.clauses.beginnings import Kind
 from canal_group.binlog.schema.statement import Statement
-from canal_group.binlog.statements.beginnings import Kind
 from canal_group.binlog.statements.statement_reader import Reading, read_control, read_statement
 from canal_group.merge.errors import CorruptEvent, DataError, PositionPurged, UnsupportedEvent
 from canal_group.merge.values.skips.skipped_event import SkippedEvent, Unit

@@ -14,10 +14,10 @@ from canal_group.binlog.charsets.charsets import charset_of
 from canal_group.binlog.charsets.statement_text import is_generated
 from canal_group.binlog.schema.altered import AlterWords
 from canal_group.binlog.schema.clauses.alter_table import read_alter
+from canal_group.binlog.schema.clauses.beginnings import IDLE
 from canal_group.binlog.schema.clauses.charset_words import CharsetClauses, Charsets
 from canal_group.binlog.schema.clauses.create_table import read_table
 from canal_group.binlog.schema.clauses.heads import (
-    IDLE,
     INDEX_WORDS,
     all_names,
     is_without_rows,

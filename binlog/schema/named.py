@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from canal_group.binlog.schema.clauses.heads import IDLE, INDEX_WORDS, is_without_rows, skip_modifiers
+from canal_group.binlog.schema.clauses.beginnings import IDLE
+from canal_group.binlog.schema.clauses.heads import INDEX_WORDS, is_without_rows, skip_modifiers
 from canal_group.binlog.schema.clauses.tokens import Kind
 from canal_group.binlog.schema.clauses.words import FirstWords, Words
 from canal_group.binlog.schema.definition import SourceName

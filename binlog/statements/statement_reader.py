@@ -9,11 +9,11 @@ import unicodedata
 from typing import NamedTuple
 
 from canal_group.binlog.charsets.statement_text import printable
+from canal_group.binlog.schema.clauses.beginnings import Kind, kind_of
 from canal_group.binlog.schema.clauses.tokens import Kind as TokenKind
 from canal_group.binlog.schema.clauses.tokens import UnreadableError
 from canal_group.binlog.schema.clauses.words import FirstWords, Words
 from canal_group.binlog.schema.statement import Statement
-from canal_group.binlog.statements.beginnings import Kind, kind_of
 from canal_group.binlog.statements.native_functions import calls_stored
 
 _INDEX_WORDS = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "ONLINE", "OFFLINE")

@@ -31,50 +31,6 @@ OBJECTS_WITHOUT_ROWS = {
 INDEX_WORDS = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "INDEX", "ONLINE", "OFFLINE")
 #: new names of tables in one statement
 NEW_NAMES_MAX = 1000
-#: statements that define no table; others decide about those that change rows
-IDLE = {
-    "ANALYZE",
-    "BEGIN",
-    "BINLOG",
-    "CACHE",
-    "CALL",
-    "CHANGE",
-    "CHECK",
-    "CHECKSUM",
-    "COMMIT",
-    "DELETE",
-    "DO",
-    "FLUSH",
-    "GRANT",
-    "HANDLER",
-    "INSERT",
-    "INSTALL",
-    "KILL",
-    "LOAD",
-    "LOCK",
-    "OPTIMIZE",
-    "PURGE",
-    "RELEASE",
-    "REPAIR",
-    "REPLACE",
-    "RESET",
-    "REVOKE",
-    "ROLLBACK",
-    "SAVEPOINT",
-    "SELECT",
-    "SET",
-    "SHOW",
-    "START",
-    "STOP",
-    "TRUNCATE",
-    "UNINSTALL",
-    "UNLOCK",
-    "UPDATE",
-    "USE",
-    "VALUES",
-    "WITH",
-    "XA",
-}
 
 
 def is_without_rows(words: Words) -> bool:

@@ -12,7 +12,7 @@ from support.soak import first_quick
 from support.sources.recorder import of_app, reading
 
 from canal_group.binlog.files.binlog_files import BinlogFiles
-from canal_group.binlog.statements.beginnings import BEGINNINGS
+from canal_group.binlog.schema.clauses.beginnings import BEGINNINGS
 from canal_group.binlog.statements.native_functions import NATIVE, NO_CALL
 from canal_group.merge.errors import UnsupportedEvent
 from canal_group.merge.values.chunk import StatementKind

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from canal_group.binlog.schema.clauses.beginnings import BEGINNINGS, Kind
 from canal_group.binlog.schema.statement import ServerVersion, SqlMode, Statement
-from canal_group.binlog.statements.beginnings import BEGINNINGS, Kind
 from canal_group.binlog.statements.statement_reader import (
     Change,
     read_control,
