@@ -121,8 +121,12 @@ class Grants:
             return None
         return dict(self.certificates).get(certificate, self.anybody) if certificate else self.anybody
 
-    def may_come_in(self, token: str) -> bool:
-        """Return whether somebody with a token comes in, if the certificate, not known yet, is right."""
+    def knows(self, token: str) -> bool:
+        """Return whether a token is one of these, whatever certificate belongs to it."""
         digest = token_digest(token)
         matches = [compare_digest(stored, digest) for stored, _, _ in self.tokens]
-        return any(matches) or self.anybody is not None or (not token and bool(self.certificates))
+        return any(matches)
+
+    def may_come_in(self, token: str) -> bool:
+        """Return whether somebody with a token comes in, if the certificate, not known yet, is right."""
+        return self.knows(token) or self.anybody is not None or (not token and bool(self.certificates))

@@ -83,13 +83,18 @@ class Callers:
         return one, grant
 
     def _grant(self, one: Served, request: Request) -> Grant:
-        grant = one.grants.find(token_of(request))
-        if grant is None or (grant is READER and not self._anybody):
+        token = token_of(request)
+        grant = one.grants.find(token)
+        if grant is None or (grant is READER and not self._anybody) or (token and self._is_unknown(token)):
             raise _unauthenticated(request)
         grant.check(one.destination)
         if request.client is not None:
             self._admitted(request.client.host, request.client.port, grant.name)
         return grant
+
+    def _is_unknown(self, token: str) -> bool:
+        """Return whether no instance knows a token: its caller is told, also where none is needed."""
+        return not any(one.grants.knows(token) for one in self._served().values())
 
 
 def token_of(request: Request) -> str:

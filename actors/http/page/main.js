@@ -2,7 +2,10 @@
 // but the token, which lives as long as the tab.
 
 import { call, Refused, token } from "./api.js";
+import { ask } from "./dialog.js";
 import { colorOf, draw, short } from "./plot.js";
+import { chosenForPlots, inOrder, matching, summary } from "./shards.js";
+import { button, fill, make } from "./table.js";
 
 const EVERY_MS = 1000;
 const SPAN_MIN_S = 60;
@@ -10,20 +13,17 @@ const SPAN_MAX_S = 300;
 const SAMPLES_MAX = 600;
 const EVENTS_MAX = 200;
 const LOG_LINES = 100;
+// shards from which on there is a search
+const SEARCHED_FROM = 8;
 
 const at = (id) => document.getElementById(id);
 let chosen = decodeURIComponent(location.hash.slice(1));
 let operates = false;
 let history = { samples: [], events: [] };
 let file = null;
+let plotted = [];
 
 // ---- small parts ------------------------------------------------------------------------------------------
-
-function make(name, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(name), properties);
-  made.append(...children);
-  return made;
-}
 
 const clock = (us) => (us ? new Date(us / 1000).toISOString().slice(11, 23) : "–");
 const day = (us) => (us ? new Date(us / 1000).toISOString().slice(0, 19).replace("T", " ") : "–");
@@ -35,65 +35,7 @@ function trouble(error) {
   shown.textContent = error ? error.message : "";
 }
 
-// Replaces a table's rows, cell by cell, so that a button keeps the focus while numbers change.
-function fill(table, head, rows) {
-  if (!table.tHead) {
-    table.createTHead().append(make("tr", {}, ...head.map((text) => make("th", { scope: "col", textContent: text }))));
-    table.append(make("tbody"));
-  }
-  const body = table.tBodies[0];
-  const known = new Map([...body.rows].map((row) => [row.dataset.key, row]));
-  for (const { key, cells, note, actions } of rows) {
-    let row = known.get(key);
-    known.delete(key);
-    if (!row) {
-      row = make("tr");
-      row.dataset.key = key;
-      row.append(...head.map(() => make("td")));
-      body.append(row);
-    }
-    cells.forEach((text, index) => {
-      if (row.cells[index].textContent !== text) row.cells[index].textContent = text;
-    });
-    const last = row.cells[head.length - 1];
-    const wanted = JSON.stringify([note, actions.map(([name]) => name), operates]);
-    if (last.dataset.shows !== wanted) {
-      last.dataset.shows = wanted;
-      last.className = note ? "note" : "";
-      const buttons = actions.map(([name, run]) => button(name, run, key));
-      last.replaceChildren(...(note ? [make("div", { textContent: note })] : []), make("div", { className: "actions" }, ...buttons));
-    }
-  }
-  for (const row of known.values()) row.remove();
-}
-
-function button(name, run, whose = "") {
-  const made = make("button", { type: "button", textContent: name, disabled: !operates });
-  if (whose) made.setAttribute("aria-label", `${name} ${whose}`);
-  if (!operates) made.title = "Log in with a token that may operate";
-  made.addEventListener("click", run);
-  return made;
-}
-
 // ---- asking before doing ----------------------------------------------------------------------------------
-
-// Resolves to the text that was given ("" without a label), or to null if it was cancelled.
-function ask(title, text, { label = "", secret = false, value = "" } = {}) {
-  const dialog = at("ask");
-  const input = at("ask-input");
-  at("ask-title").textContent = title;
-  at("ask-text").textContent = text;
-  at("ask-label").textContent = label;
-  input.hidden = at("ask-label").hidden = !label;
-  input.type = secret ? "password" : "text";
-  input.value = value;
-  dialog.returnValue = "cancel";
-  dialog.showModal();
-  (label ? input : at("ask-ok")).focus();
-  return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "ok" ? input.value : null), { once: true });
-  });
-}
 
 // Asks, calls, and shows what is wrong; `body` makes the body of what was typed.
 async function change(title, text, method, path, { label, value, body } = {}) {
@@ -109,13 +51,21 @@ async function change(title, text, method, path, { label, value, body } = {}) {
   await look();
 }
 
-async function login() {
-  const given = await ask("Log in", "The token stays in this tab and is sent to this server only.", {
-    label: "Token",
-    secret: true,
-  });
+// A token that the server does not know is not kept: what could be seen before is still seen.
+async function login(refused = "") {
+  const text = `${refused} The token stays in this tab and is sent to this server only.`.trim();
+  const given = await ask("Log in", text, { label: "Token", secret: true });
   if (given === null) return;
+  const before = token.get();
   token.set(given.trim());
+  try {
+    await call("GET", "instances");
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    token.set(before);
+    await login(error.message);
+    return;
+  }
   chosen = "";
   history = { samples: [], events: [] };
   file = null;
@@ -177,13 +127,14 @@ function showGroup(state, one) {
     actions.dataset.shows = wanted;
     actions.replaceChildren(
       group.stopped
-        ? button("Start", () => change("Start", `Let ${chosen} be served again?`, "POST", "/start"))
+        ? button("Start", () => change("Start", `Let ${chosen} be served again?`, "POST", "/start"), operates)
         : button("Stop", () =>
             change("Stop", `Take ${chosen} out of service on every server, until it is started?`, "POST", "/stop", {
               label: "Reason",
               value: "maintenance",
               body: (reason) => ({ reason }),
             }),
+            operates,
           ),
     );
   }
@@ -202,7 +153,7 @@ function showServers(group) {
 function showShards(state) {
   const merged = new Map((state.group.shards ?? []).map((shard) => [shard.shard, shard]));
   const last = history.samples.at(-1)?.shards ?? {};
-  const rows = state.shards.map((shard) => {
+  const rows = matching(inOrder(state), at("shards-search").value).map((shard) => {
     const name = shard.shard;
     const group = merged.get(name) ?? {};
     const path = `/shards/${encodeURIComponent(name)}`;
@@ -242,7 +193,9 @@ function showShards(state) {
       ],
     };
   });
-  fill(at("shards"), ["Shard", "State", "Lag", "Frontier, UTC", "Position", "Ring", "Actions"], rows);
+  at("shards-count").textContent = summary(state);
+  at("shards-search").hidden = state.shards.length <= SEARCHED_FROM;
+  fill(at("shards"), ["Shard", "State", "Lag", "Frontier, UTC", "Position", "Ring", "Actions"], rows, operates);
 }
 
 function leftOut(state, shard) {
@@ -291,12 +244,14 @@ function showClients(state) {
     };
   });
   const head = ["Client id", "Consumer", "Outstanding", "Oldest", "Acknowledged rows", "Cursor, UTC", "Actions"];
-  fill(at("clients"), head, rows);
+  fill(at("clients"), head, rows, operates);
 }
 
-function showHistory() {
+function showHistory(state) {
   const { samples, events } = history;
-  const names = Object.keys(samples.at(-1)?.shards ?? {});
+  const all = Object.keys(samples.at(-1)?.shards ?? {});
+  plotted = chosenForPlots(state, all, at("shards-search").value, plotted);
+  const names = plotted;
   const nowS = (samples.at(-1)?.time_us ?? 0) / 1e6;
   const lags = names.map((name) => samples.map((each) => [each.time_us / 1e6, each.shards[name]?.lag_s ?? null]));
   const rates = names.map((name) =>
@@ -317,14 +272,16 @@ function showHistory() {
   draw(at("plot-rows"), rates, nowS, spanS);
   draw(at("plot-watermark"), [behind], nowS, spanS);
   const legend = at("legend");
-  if (legend.dataset.shows !== names.join("\n")) {
-    legend.dataset.shows = names.join("\n");
+  if (legend.dataset.shows !== `${all.length}\n${names.join("\n")}`) {
+    legend.dataset.shows = `${all.length}\n${names.join("\n")}`;
+    const others = all.length - names.length;
     legend.replaceChildren(
       ...names.map((name, index) => {
         const mark = make("span", { textContent: "■ " });
         mark.style.color = colorOf(index);
         return make("li", {}, mark, name);
       }),
+      ...(others ? [make("li", { className: "quiet", textContent: `${others} others are not drawn: search for them` })] : []),
     );
   }
   const none = make("li", { className: "quiet", textContent: "None since this server started." });
@@ -411,7 +368,7 @@ async function lookOnce() {
     showGroup(state, one);
     showShards(state);
     showClients(state);
-    showHistory();
+    showHistory(state);
     await showLog();
     await showFile();
     trouble(null);
@@ -434,7 +391,8 @@ window.addEventListener("hashchange", () => {
   look();
 });
 at("log").addEventListener("toggle", look);
-at("login").addEventListener("click", login);
+at("login").addEventListener("click", () => login());
+at("shards-search").addEventListener("input", look);
 at("file-validate").addEventListener("click", () => validate().catch(trouble));
 at("file-save").addEventListener("click", () => save().catch(trouble));
 run();

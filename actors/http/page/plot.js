@@ -7,6 +7,8 @@ const TOP = 8;
 const BOTTOM = 16;
 const COLORS = ["#1f78b4", "#d9701f", "#2f9e44", "#b14fc5", "#c2255c", "#0b9aa0", "#a8871a", "#6f6f9c"];
 
+// lines that can be told apart
+export const SERIES_MAX = COLORS.length;
 export const colorOf = (index) => COLORS[index % COLORS.length];
 
 // A round number that is at least `value`: 1, 2 or 5 times a power of ten.

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from integration.shared_servers import SharedShop
@@ -18,6 +19,7 @@ from selenium.webdriver.common.by import By
 from support.instance.http_service import Http, listening
 from support.instance.page import CHROMIUM, DRIVER, Page
 
+from canal_group.actors.gateway.operator_requests import OperatorRequests
 from canal_group.conf.document import parse_document
 from canal_group.conf.load import build_instance
 from canal_group.merge.errors import ConfigError
@@ -44,10 +46,12 @@ def test_an_operator_holds_stops_and_starts_and_others_only_look(
     page.until_text("#shards", r"(?s)s0.*s1")
     assert not page.find("#shards button").is_enabled(), "nobody has logged in"
     assert not page.find("#file-section").is_displayed()
-    page.log_in("wrong")
+    page.log_in("wrong", Keys.ENTER)
+    page.until_text("#ask-text", "The token is unknown")
+    assert not page.find("#shards button").is_enabled(), "a wrong token allows nothing"
+    page.answer(go_on=False)
     page.until_text("#role", "active on")
-    assert not page.find("#shards button").is_enabled(), "a wrong token is as good as none here"
-    page.log_in(str(called.token))
+    page.log_in(str(called.token), Keys.ENTER)
     page.press("[aria-label='hold s0']")
     page.answer(go_on=False)
     assert called.state()["group"]["shards"][0]["policy"] is None, "it was cancelled"
@@ -157,9 +161,46 @@ def test_the_page_survives_a_restarted_gateway_and_service(served: SharedShop, t
     assert any("ERR_CONNECTION_REFUSED" in each for each in page.errors()), "only the browser's own complaint"
 
 
+def test_of_64_shards_those_in_trouble_come_first(called: Http, page: Page, monkeypatch: pytest.MonkeyPatch):
+    """The states of two real shards under 64 names: two of them stopped, one whose ring is full."""
+    ask = OperatorRequests.status
+
+    def many(requests: OperatorRequests) -> dict[str, Any]:
+        state = ask(requests)
+        shards = state["shards"]
+        return {**state, "shards": [_named(shards[number % 2], number) for number in range(64)]}
+
+    monkeypatch.setattr(OperatorRequests, "status", many)
+    page.browser.set_window_size(360, 900)
+    page.open(called.service.url)
+    page.until_text("#shards-count", "64 shards: 2 not streaming, 1 with a full ring")
+    names = "return [...document.querySelectorAll('#shards tbody tr')].map((row) => row.dataset.key)"
+    shown = page.browser.execute_script(names)
+    assert shown[:4] == ["db40", "db63", "db17", "db0"]
+    assert len(shown) == 64
+    page.until(lambda: len(page.lines("#plot-rows")) == 8, "as many lines as colours")
+    assert page.find("#legend").text.splitlines()[:3] == ["■ db40", "■ db63", "■ db17"]
+    page.until_text("#legend", "56 others")
+    width = page.browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    assert width[0] <= width[1], "nothing is wider than the screen"
+    page.find("#shards-search").send_keys("db5")
+    page.until(lambda: len(page.browser.execute_script(names)) == 11, "those that are searched for")
+    page.until(lambda: "db40" not in page.find("#legend").text, "their lines")
+    page.browser.set_window_size(1280, 1500)
+
+
+def _named(shard: dict[str, Any], number: int) -> dict[str, Any]:
+    changes: dict[str, Any] = {"shard": f"db{number}"}
+    if number in (40, 63):
+        changes |= {"state": "stopped", "error": "Its binlog was purged."}
+    if number == 17:
+        changes["ring"] = {**shard["ring"], "full": True}
+    return {**shard, **changes}
+
+
 @pytest.mark.soak
 def test_nothing_shifts_on_narrow_screens_and_keys_reach_everything(called: Http, page: Page):
-    page.browser.set_window_size(400, 900)
+    page.browser.set_window_size(360, 900)
     page.open(called.service.url)
     page.until_text("#shards", "s1")
     page.until(lambda: page.lines("#plot-lag"), "a line")

@@ -53,14 +53,16 @@ class Page:
 
         self.until(pressed, f"{selector} can be pressed")
 
-    def answer(self, text: str | None = None, *, go_on: bool = True) -> None:
-        """Answer the dialog."""
+    def answer(self, text: str | None = None, *, go_on: bool = True, key: str = "") -> None:
+        """Answer the dialog, by a button or by a key in its field."""
         self.until(lambda: self.find("#ask").get_attribute("open") is not None, "the dialog")
         if text is not None:
             field = self.find("#ask-input")
             field.clear()
-            field.send_keys(text)
-        (self.find("#ask-ok") if go_on else self.find("#ask button[value=cancel]")).click()
+            field.send_keys(text + key)
+            if key:
+                return
+        (self.find("#ask-ok") if go_on else self.find("#ask-cancel")).click()
         self.until(lambda: self.find("#ask").get_attribute("open") is None, "the dialog closes")
 
     def lines(self, selector: str) -> dict[str, int]:
@@ -71,9 +73,9 @@ class Page:
         )
         return {series: max(count for name, count in found if name == series) for series, _ in found}
 
-    def log_in(self, token: str) -> None:
+    def log_in(self, token: str, key: str = "") -> None:
         self.press("#login")
-        self.answer(token)
+        self.answer(token, key=key)
 
     def errors(self) -> list[str]:
         """What the browser complains of, but for refusals, which it logs as well."""
