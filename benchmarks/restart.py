@@ -1,0 +1,109 @@
+"""Restart: from kill -9 of an actor to the first row that comes after it, by how many tables are known.
+
+One MariaDB server with few tables, then with many, all of them known; its metadata are the defaults, so that
+definitions are needed. A consumer reads and acknowledges. An actor is killed, a row is written, and the clock
+stops when the consumer has that row. The price of Ray's own restart of an actor's process is in it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks._load import cpus, servers
+from benchmarks._pipeline import consumer, instance, processes
+from canal_group.client.consumer import Consumer
+from canal_group.merge.errors import RolledBack
+from playground.database.engine import Engine
+from playground.database.server_process import DatabaseServer
+
+#: tables of the server; the last is multiplied by the size
+TABLES = (4, 10_000)
+_ACTORS = ("s0", "group", "gateway")
+_WAIT_S = 600.0
+_LOOK_EVERY_S = 0.1
+_COLUMNS = (
+    "id BIGINT PRIMARY KEY, a INT, b VARCHAR(50), c DATETIME, d DECIMAL(10,2), e TEXT, f INT, g VARCHAR(20),"
+    " h INT, i DATE, KEY (b), KEY (f)"
+)
+
+
+def measure(size: float) -> dict[str, Any]:
+    """Return the seconds until the first row, by number of tables and by the actor that was killed."""
+    times: dict[str, Any] = {}
+    counts = (TABLES[0], max(2 * TABLES[0], int(TABLES[1] * size)))
+    with servers(Engine.MARIADB, 1) as (server,):
+        server.execute("SET GLOBAL binlog_row_metadata = DEFAULT")
+        made = 0
+        for count in counts:
+            _make(server, made, count)
+            made = count
+            times[f"{count:,} tables"] = _killed(server, count)
+    return {**times, "cpus": cpus()}
+
+
+def _make(server: DatabaseServer, begin: int, end: int) -> None:
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION sql_log_bin = 0")
+        cursor.execute("CREATE DATABASE IF NOT EXISTS many")
+        for number in range(begin, end):
+            cursor.execute(f"CREATE TABLE many.t{number} ({_COLUMNS})")
+
+
+def _killed(server: DatabaseServer, count: int) -> dict[str, float]:
+    with (
+        TemporaryDirectory(prefix="cg-bench-") as folder,
+        instance(
+            [server],
+            preset="file",
+            cursor={"kind": "file", "folder": str(Path(folder, "cursors"))},
+            coordination={"kind": "local", "folder": str(Path(folder, "epochs"))},
+            filter={},
+            start="latest",
+        ) as running,
+        consumer(running) as reader,
+    ):
+        _await_row(server, reader)
+        _await_definitions(reader, count)
+        return {f"{actor}_s": _first_row_s(server, reader, actor) for actor in _ACTORS}
+
+
+def _first_row_s(server: DatabaseServer, reader: Consumer, actor: str) -> float:
+    pid = processes(reader)[actor]
+    since_s = time.monotonic()
+    os.kill(pid, signal.SIGKILL)
+    _await_row(server, reader)
+    return round(time.monotonic() - since_s, 2)
+
+
+def _await_row(server: DatabaseServer, reader: Consumer) -> None:
+    """Write a row and read until it comes."""
+    number = time.monotonic_ns()
+    server.execute(f"INSERT INTO many.t0 (id) VALUES ({number})")
+    came = False
+    while not came:
+        try:
+            batch = reader.get_without_ack(timeout=_WAIT_S)
+            if batch is None:
+                raise RuntimeError(f"the row did not come within {_WAIT_S:g} s")
+            came = number in batch.table("many.t0")["id"].to_pylist()
+            reader.ack(batch.batch_id)
+        except RolledBack:
+            came = False  # It comes again.
+
+
+def _await_definitions(reader: Consumer, count: int) -> None:
+    """Wait until all tables are known."""
+    pause, until_s = threading.Event(), time.monotonic() + _WAIT_S
+    while time.monotonic() < until_s:
+        (shard,) = reader.status()["shards"]
+        known = shard.get("definitions") or {"tables": 0, "unread": 1}
+        if known["tables"] >= count and not known["unread"]:
+            return
+        pause.wait(_LOOK_EVERY_S)
+    raise RuntimeError(f"the tables were not known within {_WAIT_S:g} s")
