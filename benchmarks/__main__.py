@@ -13,6 +13,7 @@ import inspect
 import json
 import pkgutil
 import sys
+from typing import Any
 
 import benchmarks
 from canal_group.malloc_tuning import tune_malloc
@@ -38,6 +39,9 @@ def main() -> None:
         default=Engine.MARIADB,
         help="kind of the database servers (parse, metadata, group)",
     )
+    parser.add_argument(
+        "--profile", action="store_true", help="where the processor time goes, by step (latency)"
+    )
     parser.add_argument("--json", action="store_true", help="the result as one line of JSON")
     options = parser.parse_args()
     tune_malloc()  # as in the actors, because this process is measured with them
@@ -45,11 +49,15 @@ def main() -> None:
     results = {}
     for name in selection:
         measure = importlib.import_module(f"benchmarks.{name}").measure
-        keywords: dict[str, Engine] = {}
+        keywords: dict[str, Any] = {}
         if options.engine != Engine.MARIADB:
             if "engine" not in inspect.signature(measure).parameters:
                 parser.error(f"{name} measures MariaDB only")
             keywords["engine"] = Engine(options.engine)
+        if options.profile:
+            if "profile" not in inspect.signature(measure).parameters:
+                parser.error(f"{name} has no profile")
+            keywords["profile"] = True
         print(f"{name}: measuring", file=sys.stderr, flush=True)
         results[name] = measure(options.size, **keywords)
     result = results if options.name == "all" else results[options.name]

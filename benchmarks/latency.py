@@ -29,6 +29,7 @@ import pymysql
 
 from benchmarks._load import NAME, SCHEMA, SHARDS, TABLE, cpu_s, fill, servers
 from benchmarks._pipeline import consumer, instance, processes
+from benchmarks._profile import Sampler, Samples
 from canal_group.client.consumer import Consumer
 from playground.database.engine import Engine
 from playground.database.server_process import DatabaseServer, ServerMissingError
@@ -36,6 +37,8 @@ from playground.database.server_process import DatabaseServer, ServerMissingErro
 #: one-row transactions a second, on each shard
 _RATE = 250
 _SECONDS = 20.0
+#: with a profile: for which part of that each process is sampled
+_SAMPLED_PART = 0.4
 #: commits of the first seconds are not counted: every code path runs for the first time
 _WARM_UP_S = 2.0
 #: distance between the first ids of two writers
@@ -78,12 +81,39 @@ class _Writer(threading.Thread):
             self.error = error
 
 
-def measure(size: float) -> dict[str, Any]:
-    """Return percentiles of the latency and of its parts, in milliseconds."""
+def measure(size: float, *, profile: bool = False) -> dict[str, Any]:
+    """Return percentiles of the latency and of its parts, in milliseconds.
+
+    Args:
+        size: multiplies how long it is measured.
+        profile: whether to sample the processes: microseconds of processor time a transaction, by step.
+    """
     with _servers() as made:
         fill(made, "small", 1)
         with instance(made) as running, consumer(running) as reader:
-            return {"engine": made[0].engine, **_measured(made, reader, int(_RATE * _SECONDS * size))}
+            _skip_what_is_there(reader, len(made))
+            seconds = _SECONDS * size
+            if not profile:
+                return {"engine": made[0].engine, **_measured(made, reader, int(_RATE * seconds))}
+            pids = processes(reader)
+            sampler = Sampler(pids, seconds * _SAMPLED_PART)
+            sampler.start()
+            result = _measured(made, reader, int(_RATE * seconds * _SAMPLED_PART * (len(pids) + 1)))
+            sampler.join()
+            if sampler.error:
+                raise RuntimeError(sampler.error)
+            return {
+                "engine": made[0].engine,
+                **result,
+                "us_per_transaction": _by_step(result, sampler.samples),
+            }
+
+
+def _by_step(result: dict[str, Any], samples: Samples) -> dict[str, dict[str, float]]:
+    return {
+        name: {step: round(cost_us * share, 1) for step, share in samples.shares(name).items()}
+        for name, cost_us in result["cpu_us_per_transaction"].items()
+    }
 
 
 @contextmanager
@@ -98,7 +128,6 @@ def _servers() -> Iterator[Sequence[DatabaseServer]]:
 
 
 def _measured(made: Sequence[DatabaseServer], reader: Consumer, count: int) -> dict[str, Any]:
-    _skip_what_is_there(reader, len(made))
     writers = [_Writer(server, shard, count) for shard, server in enumerate(made)]
     pids = processes(reader)
     before = {name: cpu_s(pid) for name, pid in pids.items()}
