@@ -1,8 +1,8 @@
 """Latency: from a commit to the consumer that has its row, at a steady rate.
 
-Four shards take one-row transactions, each at its own even pace. One consumer reads typed rows and
-acknowledges. Writer and consumer use one clock: latency is the time when a row arrives at the consumer, less
-the time when its commit was answered. The parts that can be measured, in order:
+Four shards take one-row transactions, each at its own even pace, from another process. One consumer reads
+typed rows and acknowledges. Writer and consumer use one clock: latency is the time when a row arrives at the
+consumer, less the time when its commit was answered. The parts that can be measured, in order:
 
 - `commit`: the statement's way to the server and back (not part of the latency);
 - `merge`: from the answered commit to the answer of the get whose batch has it: binlog, parsing, ring, poll,
@@ -17,12 +17,14 @@ seconds.
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from multiprocessing.connection import Connection
+from typing import Any, Self
 
 import numpy as np
 import pymysql
@@ -32,7 +34,7 @@ from benchmarks._pipeline import consumer, instance, processes
 from benchmarks._profile import Sampler, Samples
 from canal_group.client.consumer import Consumer
 from playground.database.engine import Engine
-from playground.database.server_process import DatabaseServer, ServerMissingError
+from playground.database.server_process import DatabaseServer, ServerAddress, ServerMissingError
 
 #: one-row transactions a second, on each shard
 _RATE = 250
@@ -53,7 +55,7 @@ _INSERT = (
 class _Writer(threading.Thread):
     """Commits rows with its own ids at an even pace, and records the times."""
 
-    def __init__(self, server: DatabaseServer, shard: int, count: int) -> None:
+    def __init__(self, server: ServerAddress, shard: int, count: int) -> None:
         super().__init__(name=f"writer-{shard}", daemon=True)
         self.first, self.count = (shard + 1) * _STRIDE, count
         #: when each was sent and answered, seconds of `time.monotonic`
@@ -67,7 +69,7 @@ class _Writer(threading.Thread):
         pause = threading.Event()
         try:
             with (
-                contextlib.closing(self._server.connect(SCHEMA)) as connection,
+                contextlib.closing(_connect(self._server)) as connection,
                 connection.cursor() as cursor,
             ):
                 # Shards do not commit at the same moments.
@@ -127,18 +129,72 @@ def _servers() -> Iterator[Sequence[DatabaseServer]]:
         yield made
 
 
-def _measured(made: Sequence[DatabaseServer], reader: Consumer, count: int) -> dict[str, Any]:
+class _Writers:
+    """A process that writes to all shards; a context manager, which ends it.
+
+    Args:
+        made: the servers.
+        count: transactions on each.
+    """
+
+    def __init__(self, made: Sequence[DatabaseServer], count: int) -> None:
+        self.count, self.shards = count, len(made)
+        context = multiprocessing.get_context("spawn")
+        self._results, theirs = context.Pipe(duplex=False)
+        addresses = [server.address("root") for server in made]
+        self._process = context.Process(target=_write, args=(addresses, count, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def failed(self) -> str:
+        """Return why writing has failed; empty: it has not."""
+        return "" if self._process.is_alive() or not self._process.exitcode else "a writer has failed"
+
+    def times(self) -> tuple[Any, Any]:
+        """Wait for the end; return when each commit was sent and answered, seconds of `time.monotonic`."""
+        sent_s, answered_s = self._results.recv()
+        return sent_s, answered_s
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+def _write(made: list[ServerAddress], count: int, results: Connection) -> None:
+    """Write everything and send the times; the process fails if a writer does."""
     writers = [_Writer(server, shard, count) for shard, server in enumerate(made)]
-    pids = processes(reader)
-    before = {name: cpu_s(pid) for name, pid in pids.items()}
     for writer in writers:
         writer.start()
-    ids, got_s, read_s, acked_s = _arrivals(reader, writers)
     for writer in writers:
         writer.join()
-    used = {name: cpu_s(pid) - before[name] for name, pid in pids.items()}
+        if writer.error is not None:
+            raise writer.error
     sent_s = np.concatenate([writer.sent_s for writer in writers])
-    answered_s = np.concatenate([writer.answered_s for writer in writers])
+    results.send((sent_s, np.concatenate([writer.answered_s for writer in writers])))
+
+
+def _connect(server: ServerAddress) -> pymysql.Connection[Any]:
+    return pymysql.connect(
+        host=server.host,
+        port=server.port,
+        user=server.user,
+        password=server.password,
+        database=SCHEMA,
+        charset="utf8mb4",
+        autocommit=True,
+    )
+
+
+def _measured(made: Sequence[DatabaseServer], reader: Consumer, count: int) -> dict[str, Any]:
+    pids = processes(reader)
+    with _Writers(made, count) as writers:
+        before = {name: cpu_s(pid) for name, pid in pids.items()}
+        ids, got_s, read_s, acked_s = _arrivals(reader, writers)
+        used = {name: cpu_s(pid) - before[name] for name, pid in pids.items()}
+        sent_s, answered_s = writers.times()
     index = (ids // _STRIDE - 1) * count + ids % _STRIDE
     sent_s, answered_s = sent_s[index], answered_s[index]
     warm = sent_s > sent_s.min() + _WARM_UP_S
@@ -169,15 +225,14 @@ def _skip_what_is_there(reader: Consumer, rows: int) -> None:
         reader.ack(batch.batch_id)
 
 
-def _arrivals(reader: Consumer, writers: Sequence[_Writer]) -> tuple[Any, Any, Any, Any]:
+def _arrivals(reader: Consumer, writers: _Writers) -> tuple[Any, Any, Any, Any]:
     """Read everything; return ids, and when their batch was got, its rows had come, it was acknowledged."""
-    ids, times, remaining = [], [], sum(writer.count for writer in writers)
+    ids, times, remaining = [], [], writers.count * writers.shards
     while remaining > 0:
         batch = reader.get_without_ack(timeout=_SILENCE_S)
         got_s = time.monotonic()
-        failed = [str(writer.error) for writer in writers if writer.error is not None]
-        if failed or batch is None:
-            raise RuntimeError(failed[0] if failed else f"{remaining} rows did not come")
+        if batch is None or writers.failed():
+            raise RuntimeError(writers.failed() or f"{remaining} rows did not come")
         batch_ids = batch.table(NAME).column("id").to_numpy().astype(np.int64)
         read_s = time.monotonic()
         reader.ack(batch.batch_id)
