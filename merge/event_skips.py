@@ -84,11 +84,11 @@ class EventSkips:
 
     def _same(self, found: SkippedEvent) -> SkippedEvent | None:
         """Return what is left out where a shard has stopped: it has not been told yet."""
-        same = (event for event in self.of(found.shard) if event.place == found.place)
+        same = (event for event in self.of(found.shard) if event.event_key == found.event_key)
         return next((event for event in same if event.is_of(found.created_s)), None)
 
     def _known(self, stop: Stop, file: str, offset: int) -> SkippedEvent | None:
-        """Return what is left out at a place that a shard is past."""
+        """Return what is left out at an offset that a shard is past."""
         same = (event for event in self.of(stop.shard) if (event.file, event.offset) == (file, offset))
         ours = (event for event in same if stop.server in ("", event.server))
         return next((event for event in ours if event.is_of(stop.created.get(file, 0))), None)

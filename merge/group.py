@@ -286,7 +286,7 @@ class Group:
             "shard": name,
             "role": Role.LEFT.value,
             "rows_dropped": self._stream.rows_of(shard),
-            "left_at": self._subscribers.places_of(name),
+            "left_at": self._subscribers.positions_of(name),
         }
         self._stream.retire(name)
         self._reconciling += [CloseShard(shard), Reply(asked.number, dropped)]
@@ -300,7 +300,7 @@ class Group:
                 f"Shard {name} cannot be drained: the settings do not have it.",
                 hint="Put it back into the instance file, or remove it with --now.",
             )
-        left_at = self._subscribers.places_of(name)
+        left_at = self._subscribers.positions_of(name)
         self._stream.retire(name)
         dropped = {"shard": name, "role": Role.LEFT.value, "rows_dropped": 0, "left_at": left_at}
         self._reconciling.append(Reply(asked.number, dropped))

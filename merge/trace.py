@@ -61,7 +61,9 @@ def trace(
     log = stream.log.slice(stream.log.base, stream.log.tip)
     waiting = [] if stream.timeline is None else [*stream.timeline.waiting(), *stream.ddl.waiting]
     found = [(headers, np.flatnonzero(_is(stream, headers, source, number))) for headers in (*waiting, log)]
-    held = {stream.shards[each] for headers, places in found for each in np.unique(headers["shard"][places])}
+    held = {
+        stream.shards[each] for headers, indexes in found for each in np.unique(headers["shard"][indexes])
+    }
     gtids = {name: parse_gtid_set(text) for name, text in read.items()}
     counted = [shard] if shard is not None else _shards_of(wanted, held, gtids)
     traced: dict[str, Any] = {
@@ -69,8 +71,8 @@ def trace(
         "found": None,
     }
     last = None
-    for headers, places in found:
-        mine = places[[stream.shards[each] in counted for each in headers["shard"][places]]]
+    for headers, indexes in found:
+        mine = indexes[[stream.shards[each] in counted for each in headers["shard"][indexes]]]
         if len(mine):
             last = stream.log.base + int(mine[-1]) if headers is log else None
             traced |= _found(stream, headers[mine], "merged" if headers is log else "waiting")
@@ -138,7 +140,7 @@ def single(gtids: GtidSet, text: str) -> tuple[str, int]:
 
 
 def _is(stream: Stream, headers: Headers, source: str, number: int) -> Any:
-    index = {name: place for place, name in enumerate(stream.names)}.get(source, -1)
+    index = {name: index for index, name in enumerate(stream.names)}.get(source, -1)
     return (headers["gtid_number"] == number) & (headers["gtid_source"] == np.int64(index))
 
 

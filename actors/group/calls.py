@@ -39,7 +39,7 @@ from canal_group.merge.calls.operators import (
 from canal_group.merge.errors import UsageError
 from canal_group.merge.values.chunk import TableName
 from canal_group.merge.values.position import GroupPosition
-from canal_group.merge.values.skips.skipped_event import parse_place
+from canal_group.merge.values.skips.skipped_event import parse_event_offset
 
 _log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class GroupCalls:
                 group.leases.want_no_more(client_id, holder)
 
     async def _skip_event(self, call: SkipEvent) -> dict[str, Any]:
-        file, offset = parse_place(call.at)
+        file, offset = parse_event_offset(call.at)
         until_s = self._host.clock_s() + STOP_KNOWN_WITHIN_S
         while True:
             group = self._active()

@@ -29,7 +29,7 @@ from canal_group.merge.errors import (
     ServerUnavailable,
     UnknownBatch,
 )
-from canal_group.merge.values.offset_range import same_places
+from canal_group.merge.values.offset_range import same_positions
 from canal_group.merge.values.position import GroupPosition
 from canal_group.spark.options import CURSOR, LATEST, Options
 
@@ -164,7 +164,7 @@ class Session:
     def plan(self, start: GroupPosition, end: GroupPosition) -> tuple[int, Batch]:
         """Return the epoch and the batch with which executors read the rows between two positions."""
         for batch in self._planned:
-            if same_places(batch.start, start) and same_places(batch.end, end):
+            if same_positions(batch.start, start) and same_positions(batch.end, end):
                 return self._connected().epoch, batch
         deadline_s = time.monotonic() + self._options.retry_s
         while True:
@@ -214,7 +214,7 @@ class Session:
 
     def finish(self, start: GroupPosition) -> None:
         """Acknowledge the planned offset ranges up to the one that ends at `start`."""
-        ends = [index for index, batch in enumerate(self._planned) if same_places(batch.end, start)]
+        ends = [index for index, batch in enumerate(self._planned) if same_positions(batch.end, start)]
         for batch in self._planned[: ends[-1] + 1] if ends else []:
             # A server that was restarted learns our position from the next request.
             with suppress(RolledBack, UnknownBatch):

@@ -13,7 +13,7 @@ from canal_group.merge.calls.values import (
     Between,
     ClientId,
     Flag,
-    GroupPlace,
+    GroupStart,
     Holder,
     Resuming,
     Session,
@@ -75,7 +75,7 @@ class SubscribeAt(Call[tuple[int, GroupPosition]]):
     resume: Resume | None = None
     #: whether other clients with a consumer may be rolled back for it
     may_disturb: Undisturbing = True
-    start: GroupPlace | None = None
+    start: GroupStart | None = None
     move: Flag = False
     #: where the sources' logs end, as far as they answered. None: `start` was chosen, or it begins where the
     #: merged log does

@@ -27,11 +27,11 @@ from canal_group.merge.calls.values import (
     Flag,
     Gtid,
     Named,
-    Place,
     Policing,
     RowNamed,
     SearchBytes,
     ShardName,
+    ShardStart,
     Text,
 )
 from canal_group.merge.values.chunk import TableName
@@ -194,7 +194,7 @@ class AddShard(Operation[ShardAdded]):
     """
 
     shard: Entry = field(repr=False)
-    start: Place | None = None
+    start: ShardStart | None = None
 
     @property
     def wait_s(self) -> float:

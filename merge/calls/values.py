@@ -30,7 +30,7 @@ SEARCH_BYTES_MAX: Final = 1 << 30
 #: client ids, and the names of their holders, are no longer, characters
 NAME_MAX: Final = 128
 HOLDER_MAX: Final = 256
-#: names of shards, tables, columns and types, and places in a binlog, characters
+#: names of shards, tables, columns and types, and positions in a binlog, characters
 NAMED_MAX: Final = 300
 #: the name of a table and a primary key, characters
 KEY_MAX: Final = 4_000
@@ -132,7 +132,7 @@ def text(_: str, value: Any) -> str:
 
 
 def named(name: str, value: Any) -> str:
-    """Return a name, or a place in a binlog.
+    """Return a name, or a position in a binlog.
 
     Raises:
         UsageError: it is not a text, or too long.
@@ -270,8 +270,8 @@ Gtid: TypeAlias = Annotated[str, gtid, Bounds(0, NAMED_MAX)]
 RowNamed: TypeAlias = Annotated[str, row_key, Bounds(0, KEY_MAX)]
 SearchBytes: TypeAlias = Annotated[int, search_bytes, Bounds(1, SEARCH_BYTES_MAX)]
 Flag: TypeAlias = Annotated[bool, flag]
-GroupPlace: TypeAlias = Annotated[GroupPosition, group_position]
-Place: TypeAlias = Annotated[Position, position]
+GroupStart: TypeAlias = Annotated[GroupPosition, group_position]
+ShardStart: TypeAlias = Annotated[Position, position]
 Between: TypeAlias = Annotated[OffsetRange, offset_range]
 Entry: TypeAlias = Annotated[dict[str, Any], entry]
 By: TypeAlias = Annotated[str, ADMITTED]

@@ -26,7 +26,7 @@ from canal_group.merge.events import ConsumerState
 from canal_group.merge.instructions import Instruction
 from canal_group.merge.order.stream import Stream
 from canal_group.merge.values.loss import Loss, with_loss
-from canal_group.merge.values.offset_range import OffsetRange, reaches_back, same_places
+from canal_group.merge.values.offset_range import OffsetRange, reaches_back, same_positions
 from canal_group.merge.values.position import GroupPosition, Position
 
 #: times that a client id moves over what a source has purged without acknowledging anything in between
@@ -34,7 +34,7 @@ MOVES_MAX = 5
 
 
 class Continuation:
-    """The cursor of a client id and its place in the stream; see the module's rules.
+    """The cursor of a client id and its position in the stream; see the module's rules.
 
     Args:
         client_id: the client id.
@@ -190,7 +190,7 @@ class Continuation:
         self._note_shards(reconciled)
         self.cursor = reconciled
         self._note_left(reconciled)
-        self._delivery.place.stand_at(reconciled, stream)
+        self._delivery.read_position.stand_at(reconciled, stream)
 
     def _note_shards(self, reconciled: GroupPosition) -> None:
         """Have the cursor written if shards joined or left."""
@@ -224,10 +224,10 @@ class Continuation:
         if self._delivery.acked(batch, stream):
             self.cursor = cursor
             if self.quiet_since is not None and not self._delivery.ledger.outstanding:
-                self._delivery.place.lift(cursor)
+                self._delivery.read_position.lift(cursor)
         elif batch.generation == stream.generation and batch.consumed is None and self.phase is Phase.READING:
             # It was rolled back while it was being acknowledged. Its log is still there: read on after it.
-            self._delivery.place.go_past(batch)
+            self._delivery.read_position.go_past(batch)
             self.cursor = cursor
         elif stream.merging and self.kept:
             self.stand_at(cursor, stream)
@@ -251,7 +251,7 @@ class Continuation:
             return False
         if self._delivery.ledger.outstanding:
             return False
-        moved = self._delivery.place.pass_quiet(stream)
+        moved = self._delivery.read_position.pass_quiet(stream)
         if moved is None:
             return False
         self.quiet_since = self.quiet_since or self.cursor
@@ -358,8 +358,8 @@ class Continuation:
             self._go(Step.SEEK if self.purged is None else Step.PURGE)
 
     def _stands_at(self, start: GroupPosition, stream: Stream) -> bool:
-        positioned = self._delivery.place.position if self._reads(stream) else self.cursor
-        return self.kept and positioned is not None and same_places(positioned, start)
+        positioned = self._delivery.read_position.position if self._reads(stream) else self.cursor
+        return self.kept and positioned is not None and same_positions(positioned, start)
 
     def _is_forward(self, sought: GroupPosition) -> bool:
         return self.cursor is not None and reaches_back(self.cursor.shards, sought.shards)

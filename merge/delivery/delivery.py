@@ -21,7 +21,7 @@ from canal_group.merge.delivery.read_position import ReadPosition
 from canal_group.merge.errors import CanalGroupError, RolledBack
 from canal_group.merge.instructions import Instruction, Refuse, Reply
 from canal_group.merge.order.stream import Stream
-from canal_group.merge.values.offset_range import OffsetRange, same_places
+from canal_group.merge.values.offset_range import OffsetRange, same_positions
 from canal_group.merge.values.position import GroupPosition
 
 
@@ -37,7 +37,7 @@ class Delivery:
 
     def __init__(self, client_id: str, server_epoch: int, limits: BatchLimits, after_id: int) -> None:
         self.ledger = Ledger(server_epoch, limits.outstanding_max, after_id)
-        self.place = ReadPosition(limits)
+        self.read_position = ReadPosition(limits)
         #: gets that wait for data, by number
         self.waiting: dict[int, Get | GetRange] = {}
         self._client_id = client_id
@@ -48,7 +48,7 @@ class Delivery:
     def done(self) -> int:
         """Log index before which it needs nothing."""
         outstanding = self.ledger.outstanding
-        return outstanding[0].log_start if outstanding else self.place.read
+        return outstanding[0].log_start if outstanding else self.read_position.read
 
     # ---- requests --------------------------------------------------------------------------------------
 
@@ -94,8 +94,8 @@ class Delivery:
     def find_range(self, offset_range: OffsetRange) -> Batch | None:
         """Return the batch of an offset range if it is outstanding: a repeated request gets it again."""
         for batch in self.ledger.outstanding:
-            if same_places(batch.start, offset_range.noted_start) and (
-                offset_range.until is None or same_places(batch.end, offset_range.until)
+            if same_positions(batch.start, offset_range.noted_start) and (
+                offset_range.until is None or same_positions(batch.end, offset_range.until)
             ):
                 return batch
         return None
@@ -129,9 +129,9 @@ class Delivery:
             return found
         match call:
             case GetRange():
-                batch = self.place.next_range(self.ledger.next_id, call.offset_range, stream)
+                batch = self.read_position.next_range(self.ledger.next_id, call.offset_range, stream)
             case Get():
-                batch = self.place.next_batch(self.ledger.next_id, stream, call.rows_max)
+                batch = self.read_position.next_batch(self.ledger.next_id, stream, call.rows_max)
             case _:
                 assert_never(call)
         if batch is not None:
@@ -169,7 +169,7 @@ class Delivery:
         """Roll back a batch and every later one, or all; return how many. Raises as `Ledger.rollback`."""
         taken = self.ledger.rollback(batch_id)
         if taken:
-            self.place.go_back(taken)
+            self.read_position.go_back(taken)
         return len(taken)
 
     def give_back(self, batch_id: int | None = None) -> int:
@@ -199,7 +199,7 @@ class Delivery:
         held = self.ledger.holds(batch)
         if held:
             self.ledger.ack(batch.batch_id)
-            self.place.passed(batch, stream)
+            self.read_position.passed(batch, stream)
         return held
 
     # ---- for tests ---------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Delivery:
             assert not outstanding, "outstanding batches are in the log"
             return
         assert cursor is not None, "a subscriber that reads has a cursor"
-        assert stream.log.base <= self.done <= self.place.read <= stream.log.tip
+        assert stream.log.base <= self.done <= self.read_position.read <= stream.log.tip
         assert all(batch.generation == stream.generation for batch in outstanding), "an earlier log is gone"
         assert all(
             batch.log_stop <= following.log_start or following.consumed is not None

@@ -26,7 +26,7 @@ from canal_group.merge.values.offset_range import (
     arrange,
     check_same,
     covered,
-    same_places,
+    same_positions,
     up_to,
     without_left,
 )
@@ -83,9 +83,9 @@ class ReadPosition:
         """Read past consumed headers, so that the rings can free them."""
         while self._consumed:
             window = stream.log.slice(self.read, self.read + HEADERS_MAX)
-            places = np.flatnonzero(self._fresh(window, stream))
-            self.read += int(places[0]) if len(places) else len(window)
-            if len(places) or not len(window):
+            indexes = np.flatnonzero(self._fresh(window, stream))
+            self.read += int(indexes[0]) if len(indexes) else len(window)
+            if len(indexes) or not len(window):
                 return
 
     def pass_quiet(self, stream: Stream) -> GroupPosition | None:
@@ -132,17 +132,17 @@ class ReadPosition:
         window = stream.log.slice(self.read, self.read + HEADERS_MAX)
         if not len(window):
             return None
-        headers, places = window, np.arange(len(window))
+        headers, indexes = window, np.arange(len(window))
         if self._consumed:
-            places = np.flatnonzero(self._fresh(window, stream))
-            headers = window[places]
+            indexes = np.flatnonzero(self._fresh(window, stream))
+            headers = window[indexes]
             headers = headers[: _up_to_a_gap(headers)]
             if not len(headers):
                 return None
         count = self._limits.count_batch(headers, rows_max)
         stop = len(window)
-        if count < len(places):
-            stop = int(places[count])
+        if count < len(indexes):
+            stop = int(indexes[count])
         # A copy: the batch outlives the window that it was cut from.
         headers = headers[:count].copy()
         if self.read + stop == stream.log.tip and self._limits.may_wait(headers) and _may_come(stream):
@@ -171,9 +171,9 @@ class ReadPosition:
         """
         self.skip_consumed(stream)
         window = stream.log.slice(self.read, stream.log.tip)
-        places = np.flatnonzero(self._fresh(window, stream))
-        headers = window[places]
-        if not same_places(self._progress.end, offset_range.start):
+        indexes = np.flatnonzero(self._fresh(window, stream))
+        headers = window[indexes]
+        if not same_positions(self._progress.end, offset_range.start):
             raise RolledBack(
                 "The reader is not positioned where the offset range begins.",
                 hint="Discard the rows that you have not acknowledged, then ask again.",
@@ -193,7 +193,7 @@ class ReadPosition:
             chosen = self._choose(headers, offset_range, stream)
         if chosen is None:
             return None
-        return self._give_range(batch_id, offset_range, stream, window, places, chosen)
+        return self._give_range(batch_id, offset_range, stream, window, indexes, chosen)
 
     def _check_comes(self, window: Headers, stream: Stream) -> None:
         """Return if the rest of an offset range can arrive while the rings keep the part that has arrived.
@@ -229,7 +229,7 @@ class ReadPosition:
         offset_range: OffsetRange,
         stream: Stream,
         window: Headers,
-        places: NDArray[np.intp],
+        indexes: NDArray[np.intp],
         chosen: NDArray[np.bool_],
     ) -> Batch:
         """Return the chosen headers as a batch; the headers between them in the log stay for later."""
@@ -240,7 +240,7 @@ class ReadPosition:
                 shards={**self._progress.end.shards, **offset_range.noted_start.shards},
             )
         )
-        headers = arrange(window[places[chosen]], start, offset_range.until)
+        headers = arrange(window[indexes[chosen]], start, offset_range.until)
         if _up_to_a_gap(headers) < len(headers):
             raise DataError(
                 "The transactions of the offset range are no longer contiguous: another server took over, and"
@@ -252,13 +252,13 @@ class ReadPosition:
         if offset_range.until is not None:
             check_same(offset_range.until, after)
             after = Progress.at(replace(after.end, shards={**after.end.shards, **offset_range.until.shards}))
-        left = places[~chosen]
+        left = indexes[~chosen]
         stop = int(left[0]) if len(left) else len(window)
         batch = replace(
             self._batch(batch_id, stream, headers, stop, before, after), consumed=dict(self._consumed)
         )
         shards = np.unique(headers["shard"]).tolist()
-        holes = bool((places[chosen] > stop).any())
+        holes = bool((indexes[chosen] > stop).any())
         for shard in shards:
             self._have(shard, after.end.shards[stream.shards[shard]], stream, holes=holes)
         self.go_past(batch)

@@ -191,7 +191,7 @@ class Subscribers:
                         apart_s=apart_us / 1e6,
                     )
 
-    def places_of(self, shard: str) -> dict[str, str]:
+    def positions_of(self, shard: str) -> dict[str, str]:
         """Return the position of each cursor in a shard as text, by client id."""
         return {
             client_id: str(subscriber.cursor.shards[shard])
@@ -262,7 +262,7 @@ class Subscribers:
         if not self._stream.merging or not self._kept or not self.all_placed:
             return []
         for subscriber in self._kept:
-            subscriber.delivery.place.skip_consumed(self._stream)
+            subscriber.delivery.read_position.skip_consumed(self._stream)
         return [*self._stream.free(min(subscriber.delivery.done for subscriber in self._kept))]
 
     def pass_quiet(self) -> list[Instruction]:

@@ -78,13 +78,13 @@ class Pending:
         ready: list[Headers] = []
         for runs in reversed(self._ranks):
             kept = len(runs)
-            for place, run in enumerate(runs):
+            for index, run in enumerate(runs):
                 keys = run[self._key]
                 if keys[0] > watermark:
                     continue
                 stop = len(run) if keys[-1] <= watermark else int(keys.searchsorted(watermark, "right"))
                 ready.append(run[:stop])
-                runs[place] = run[stop:]
+                runs[index] = run[stop:]
                 kept -= stop == len(run)
             if kept < len(runs):
                 runs[:] = [run for run in runs if len(run)]

@@ -537,7 +537,9 @@ class Stream:
         assert self._timeline is not None
         headers = self._timeline.advance()
         self.log.append(
-            self.ddl.pass_on(headers, lambda: self.names, self._origins, self._ddl_shards, self._ddl_places)
+            self.ddl.pass_on(
+                headers, lambda: self.names, self._origins, self._ddl_shards, self._ddl_positions
+            )
         )
 
     # ---- DDL -------------------------------------------------------------------------------------------
@@ -564,7 +566,7 @@ class Stream:
             skipped=[self.shards[index] for index in counted if index in skipped],
         )
 
-    def _ddl_places(self, headers: Headers) -> tuple[Callable[[str], Position], Callable[[str], Position]]:
+    def _ddl_positions(self, headers: Headers) -> tuple[Callable[[str], Position], Callable[[str], Position]]:
         """Return what returns a shard's position before the log, and after headers that went out last."""
 
         @cache

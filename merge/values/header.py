@@ -33,7 +33,7 @@ class Flag(IntFlag):
     LATE = 8
     #: its commit time is too far ahead of its source's clock and not believed; its key is its shard's last
     FUTURE = 16
-    #: its group is ordered by id: its place is by `order_key`, and LATE says that its id came too late
+    #: its group is ordered by id: its position is by `order_key`, and LATE says that its id came too late
     BY_ID = 32
     #: a statement that `merge.ddl` delivers from another table, or shard; its header has no rows
     WITHHELD = 64

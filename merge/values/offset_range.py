@@ -65,16 +65,16 @@ class OffsetRange:
             UsageError: one of them is inside a transaction.
         """
         for position in (self.start, self.until):
-            for shard, place in position.shards.items() if position is not None else ():
-                if place.rows_into_transaction:
+            for shard, at in position.shards.items() if position is not None else ():
+                if at.rows_into_transaction:
                     raise UsageError(
-                        f"Shard {shard} is positioned inside a transaction, at {place}; offset ranges begin"
+                        f"Shard {shard} is positioned inside a transaction, at {at}; offset ranges begin"
                         " and end between transactions.",
                         hint="Pass positions that were acknowledged, or ends of offset ranges.",
                     )
 
 
-def same_places(one: GroupPosition, other: GroupPosition) -> bool:
+def same_positions(one: GroupPosition, other: GroupPosition) -> bool:
     """Return whether two positions are the same; shards that only one of them names do not count."""
     return one.sequence == other.sequence and all(
         _same(one.shards[shard], other.shards[shard]) for shard in one.shards.keys() & other.shards.keys()
@@ -83,7 +83,7 @@ def same_places(one: GroupPosition, other: GroupPosition) -> bool:
 
 def reaches_back(base: Mapping[str, Position], start: Mapping[str, Position]) -> bool:
     """Return whether a log that begins at `base` holds what follows `start`, in each shard that both name."""
-    return all(_is_at_or_before(base[shard], place) for shard, place in start.items() if shard in base)
+    return all(_is_at_or_before(base[shard], position) for shard, position in start.items() if shard in base)
 
 
 def arrange(headers: Headers, start: GroupPosition, until: GroupPosition | None = None) -> Headers:
@@ -158,8 +158,8 @@ def order_of(headers: Headers, names: Sequence[str], shards: Sequence[str]) -> s
 
 def _digests(indexes: NDArray[np.integer], texts: Sequence[str]) -> NDArray[np.int64]:
     """Return a number for each text that an index points to; the indexes of two servers differ."""
-    found, places = np.unique(indexes, return_inverse=True)
-    return np.array([crc32(texts[index].encode()) for index in found.tolist()], dtype=np.int64)[places]
+    found, inverse = np.unique(indexes, return_inverse=True)
+    return np.array([crc32(texts[index].encode()) for index in found.tolist()], dtype=np.int64)[inverse]
 
 
 def whole(headers: Headers, lead: int, count: int) -> int:
@@ -184,26 +184,28 @@ def whole(headers: Headers, lead: int, count: int) -> int:
 
 
 def up_to(
-    headers: Headers, names: tuple[str, ...], place: Position, *, same_server: bool
+    headers: Headers, names: tuple[str, ...], position: Position, *, same_server: bool
 ) -> NDArray[np.bool_]:
     """Return which headers of one shard end at or before a position.
 
     Args:
         headers: (n,) HEADER of one shard.
         names: what their indexes point to.
-        place: a position in that shard.
+        position: a position in that shard.
         same_server: whether they come from the position's server. If not, GTIDs decide.
     """
     if not same_server:
-        return _held(headers, names, place)
-    base, number = file_order(place.file)
+        return _held(headers, names, position)
+    base, number = file_order(position.file)
     numbers = np.zeros(len(names), dtype=np.int64)
     for index in np.unique(headers["file"]):
         file_base, file_number = file_order(names[index])
         # The server's binlog has another base name: deliver a transaction twice rather than never.
         numbers[index] = file_number if file_base == base else np.iinfo(np.int64).max
     files = numbers[headers["file"]]
-    old: NDArray[np.bool_] = (files < number) | ((files == number) & (headers["end_offset"] <= place.offset))
+    old: NDArray[np.bool_] = (files < number) | (
+        (files == number) & (headers["end_offset"] <= position.offset)
+    )
     return old
 
 
@@ -217,10 +219,10 @@ def without_left(offset_range: OffsetRange, left: Collection[str]) -> GroupPosit
     assert until is not None, "its end was noted"
     gone = until.shards.keys() & set(left)
     for shard in sorted(gone):
-        begin, place = offset_range.start.shards.get(shard), until.shards[shard]
-        if begin is None or not _same(begin, place):
+        begin, end = offset_range.start.shards.get(shard), until.shards[shard]
+        if begin is None or not _same(begin, end):
             raise UsageError(
-                f"Shard {shard} left the group: its rows up to {place} can no longer be read.",
+                f"Shard {shard} left the group: its rows up to {end} can no longer be read.",
                 hint="Start the query again from a position after that.",
                 shard=shard,
             )
@@ -247,19 +249,19 @@ def covered(
     """
     within = np.zeros(len(headers), dtype=bool)
     for index, name in enumerate(shards):
-        place, begin = until.shards.get(name), start.shards.get(name)
-        if place is None or (begin is not None and _is_past(begin, place)):
+        end, begin = until.shards.get(name), start.shards.get(name)
+        if end is None or (begin is not None and _is_past(begin, end)):
             continue
         mine = np.flatnonzero(headers["shard"] == index)
-        same_server = place.is_of(servers[index])
-        old = up_to(headers[mine], names, place, same_server=same_server)
+        same_server = end.is_of(servers[index])
+        old = up_to(headers[mine], names, end, same_server=same_server)
         if same_server:
-            complete = not old.all() or (len(mine) > 0 and _ends_at(headers[mine[-1]], names, place))
+            complete = not old.all() or (len(mine) > 0 and _ends_at(headers[mine[-1]], names, end))
         else:
             gtids = begin.gtid_set if begin is not None else NO_GTIDS
             ends = np.flatnonzero(old & ((headers[mine]["flags"] & Flag.END) != 0))
-            complete = bool(place.gtid_set) and gtids_after(gtids, headers[mine], ends, names).contains(
-                place.gtid_set
+            complete = bool(end.gtid_set) and gtids_after(gtids, headers[mine], ends, names).contains(
+                end.gtid_set
             )
         if not complete:
             return None
@@ -267,8 +269,8 @@ def covered(
     return within
 
 
-def _ends_at(header: np.void, names: tuple[str, ...], place: Position) -> bool:
-    return (names[header["file"]], int(header["end_offset"])) == (place.file, place.offset)
+def _ends_at(header: np.void, names: tuple[str, ...], position: Position) -> bool:
+    return (names[header["file"]], int(header["end_offset"])) == (position.file, position.offset)
 
 
 def check_same(until: GroupPosition, progress: Progress) -> None:
@@ -288,12 +290,12 @@ def check_same(until: GroupPosition, progress: Progress) -> None:
     )
 
 
-def _held(headers: Headers, names: tuple[str, ...], place: Position) -> NDArray[np.bool_]:
+def _held(headers: Headers, names: tuple[str, ...], position: Position) -> NDArray[np.bool_]:
     """Return which headers are before the position by their GTIDs; a header without a GTID is not."""
     held = np.zeros(len(headers), dtype=bool)
     for source in np.unique(headers["gtid_source"]):
         its = headers["gtid_source"] == source
-        held[its] = place.gtid_set.holds(names[source], headers["gtid_number"][its])
+        held[its] = position.gtid_set.holds(names[source], headers["gtid_number"][its])
     return held
 
 
@@ -305,13 +307,13 @@ def _same(one: Position, other: Position) -> bool:
     ) and (one.is_of(other.server) and (one.server != ANY_SERVER or one.gtid_set == other.gtid_set))
 
 
-def _is_past(begin: Position, place: Position) -> bool:
-    """Return whether a place is at or before the beginning, by file and offset of one server."""
-    if _same(begin, place):
+def _is_past(begin: Position, position: Position) -> bool:
+    """Return whether a position is at or before the beginning, by file and offset of one server."""
+    if _same(begin, position):
         return True
-    comparable = begin.is_of(place.server) and ANY_SERVER not in (begin.server, place.server)
-    return comparable and file_order(begin.file)[0] == file_order(place.file)[0] and place <= begin
+    comparable = begin.is_of(position.server) and ANY_SERVER not in (begin.server, position.server)
+    return comparable and file_order(begin.file)[0] == file_order(position.file)[0] and position <= begin
 
 
-def _is_at_or_before(base: Position, place: Position) -> bool:
-    return _same(base, place) or base.within(place)
+def _is_at_or_before(base: Position, position: Position) -> bool:
+    return _same(base, position) or base.within(position)

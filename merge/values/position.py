@@ -225,13 +225,13 @@ def furthest(positions: Iterable[Position]) -> tuple[Position, ...]:
     """Return the positions that are not within another one: one, if the others are all before it.
 
     Positions of two histories are kept both: in files of one name that were created at two times, or at one
-    place after two transactions.
+    offset after two transactions.
     """
 
     def is_before(one: Position, other: Position) -> bool:
         two_files = one.file == other.file and one.is_of(other.server) and one.created_s != other.created_s
-        same_place = (one.server, one.file, one.offset) == (other.server, other.file, other.offset)
-        return one.within(other) and not two_files and not (same_place and one.last != other.last)
+        same_offset = (one.server, one.file, one.offset) == (other.server, other.file, other.offset)
+        return one.within(other) and not two_files and not (same_offset and one.last != other.last)
 
     found: list[Position] = []
     for each in positions:

@@ -189,14 +189,14 @@ def what_is_consumed_is_delivered(patch: Patch) -> None:
     def place(self: Subscribers) -> list[do.Instruction]:
         instructions = real(self)
         for subscriber in self._by_id.values():
-            subscriber.delivery.place._consumed = {}
+            subscriber.delivery.read_position._consumed = {}
         return instructions
 
     patch(Subscribers, "place", place)
 
 
 def rings_are_freed_when_a_batch_is_delivered(patch: Patch) -> None:
-    patch(Delivery, "done", property(lambda self: self.place.read))
+    patch(Delivery, "done", property(lambda self: self.read_position.read))
 
 
 def rings_are_never_freed(patch: Patch) -> None:

@@ -22,7 +22,7 @@ from canal_group.merge.values.header import Flag, HeaderRun, Headers, no_headers
 from canal_group.merge.values.position import Position
 
 #: what returns the shards' positions before headers, and after them
-Places = Callable[[Headers], tuple[Callable[[str], Position], Callable[[str], Position]]]
+Positions = Callable[[Headers], tuple[Callable[[str], Position], Callable[[str], Position]]]
 
 
 class _Write(Enum):
@@ -75,7 +75,7 @@ class DdlGate:
         names: Callable[[], tuple[str, ...]],
         origins: Callable[[], Sequence[Origin]],
         shards: Callable[[], Shards],
-        places: Places,
+        positions: Positions,
     ) -> Headers:
         """Take headers that went out of the timeline; return those that may go into the log.
 
@@ -84,14 +84,14 @@ class DdlGate:
             names: what their indexes point to.
             origins: by shard_index.
             shards: the shards, as they are now.
-            places: returns, for headers that follow all that went out before, what `DdlPolicy.decide` needs.
+            positions: returns what `DdlPolicy.decide` needs, for headers that follow those that went out.
         """
         policy = self.policy
         if policy is None or not len(headers):
             return headers
         marks = self._marks_of(headers)
         if marks:
-            withheld = policy.decide(headers, marks, names(), origins(), shards(), *places(headers))
+            withheld = policy.decide(headers, marks, names(), origins(), shards(), *positions(headers))
             withhold(headers, withheld)
         if policy.version == self._saved and not self._waiting:
             return headers

@@ -134,20 +134,20 @@ class DdlPolicy:
         """
         withheld = np.zeros(len(headers), dtype=np.bool_)
         at = np.array(sorted(marks), dtype=np.intp)
-        old, known = self._places(headers, at, names, origins, before)
+        old, known = self._decided_before(headers, at, names, origins, before)
         new: set[str] = set()
-        for place, is_old, is_known in zip(at.tolist(), old, known, strict=True):
-            origin, mark = origins[int(headers[place]["shard"])], marks[place]
+        for index, is_old, is_known in zip(at.tolist(), old, known, strict=True):
+            origin, mark = origins[int(headers[index]["shard"])], marks[index]
             if is_old:
                 continue
-            identity = _identity(headers[place], names, origin)
+            identity = _identity(headers[index], names, origin)
             if is_known:
                 delivered = any((origin.shard, identity) in kept for kept in (self._older, self._newer))
             else:
                 new.add(origin.shard)
-                delivered = self._new(origin, headers[place], mark, names, identity, shards)
+                delivered = self._new(origin, headers[index], mark, names, identity, shards)
             self._removed(origin.shard, mark)
-            withheld[place] = not delivered
+            withheld[index] = not delivered
         self.delivered += len(at) - int(withheld.sum())
         self.withheld += int(withheld.sum())
         for shard in new:
@@ -156,7 +156,7 @@ class DdlPolicy:
         self._bound()
         return withheld
 
-    def _places(
+    def _decided_before(
         self,
         headers: Headers,
         at: NDArray[np.intp],
@@ -187,13 +187,13 @@ class DdlPolicy:
         identity: str,
         shards: Shards,
     ) -> bool:
-        place = f"{origin.shard} {names[header['file']]}:{int(header['begin_offset'])}"
+        position = f"{origin.shard} {names[header['file']]}:{int(header['begin_offset'])}"
         gtid = gtid_text(names[header["gtid_source"]], int(header["gtid_number"]))
         delivered = self.rounds.decide(
             origin.shard,
             mark,
             replace(shards, tables=self._tables),
-            at=f"{place} {gtid}".strip(),
+            at=f"{position} {gtid}".strip(),
             commit_us=int(header["commit_us"]),
         )
         if delivered:

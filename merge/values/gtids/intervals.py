@@ -44,16 +44,16 @@ def common(one: tuple[Interval, ...], other: tuple[Interval, ...]) -> tuple[Inte
 
 def covers(intervals: tuple[Interval, ...], wanted: Interval) -> bool:
     """Return whether every number of `wanted` is in canonical intervals."""
-    place = bisect_right(intervals, wanted[0], key=itemgetter(0)) - 1
-    return place >= 0 and wanted[1] <= intervals[place][1]
+    index = bisect_right(intervals, wanted[0], key=itemgetter(0)) - 1
+    return index >= 0 and wanted[1] <= intervals[index][1]
 
 
 def among(intervals: tuple[Interval, ...], numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which numbers, (n,) int64, are in canonical intervals of positive numbers, (n,)."""
     runs = np.array(intervals, dtype=np.int64).reshape(-1, 2)
-    place = np.searchsorted(runs[:, 0], numbers, side="right") - 1
-    ends = np.append(runs[:, 1], 0)  # place -1, before every interval, meets this 0
-    held: NDArray[np.bool_] = numbers < ends[place]
+    index = np.searchsorted(runs[:, 0], numbers, side="right") - 1
+    ends = np.append(runs[:, 1], 0)  # index -1, before every interval, meets this 0
+    held: NDArray[np.bool_] = numbers < ends[index]
     return held
 
 

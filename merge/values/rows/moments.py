@@ -67,8 +67,8 @@ def filtered(rows: pa.RecordBatch, kept: NDArray[np.bool_]) -> Any:
     """Return some of a table's rows; Arrow's own filter forgets what is under nulls."""
     result = rows.filter(pa.array(kept))
     for side in ("before", "after"):
-        place = rows.schema.get_field_index(side)
-        image, shorter = rows.column(place), result.column(place)
+        index = rows.schema.get_field_index(side)
+        image, shorter = rows.column(index), result.column(index)
         fields = list(image.type)
         columns = image.flatten()
         if not any(is_moment(column.type) and has_odd(column) for column in columns):
@@ -78,7 +78,7 @@ def filtered(rows: pa.RecordBatch, kept: NDArray[np.bool_]) -> Any:
             for old, new in zip(columns, shorter.flatten(), strict=True)
         ]
         whole = pa.StructArray.from_arrays(columns, fields=fields, mask=shorter.is_null())
-        result = result.set_column(place, rows.schema.field(place), whole)
+        result = result.set_column(index, rows.schema.field(index), whole)
     return result
 
 

@@ -1,6 +1,6 @@
 """Skipped events: events of a source that are left out because an operator said so.
 
-One is identified by its place in the binlog of one server, and by when that file was created: a file of the
+One is identified by its offset in the binlog of one server, and by when that file was created: a file of the
 same name on another server, or after a reset of the binary logs, is another file.
 """
 
@@ -46,7 +46,7 @@ class SkippedEvent:
     at_us: int
 
     @property
-    def place(self) -> tuple[str, str, int, int]:
+    def event_key(self) -> tuple[str, str, int, int]:
         """What tells it from the others of its shard, besides when its file was created."""
         return self.server, self.file, self.offset, self.part
 
@@ -82,8 +82,8 @@ class SkippedEvent:
         )
 
 
-def parse_place(text: str) -> tuple[str, int]:
-    """Return file and offset of a place in a binlog, as errors and statuses write it: FILE:POS.
+def parse_event_offset(text: str) -> tuple[str, int]:
+    """Return file and offset of an event in a binlog, as errors and statuses write it: FILE:POS.
 
     Raises:
         UsageError: it is none.
@@ -91,7 +91,7 @@ def parse_place(text: str) -> tuple[str, int]:
     file, _, offset = text.rpartition(":")
     if not (offset.isascii() and offset.isdecimal() and len(offset) < 20):  # noqa: PLR2004 - of 64 bits
         raise UsageError(
-            f"{text[:200]!r} is not a place in a binlog.",
+            f"{text[:200]!r} is not a position in a binlog.",
             hint="Expected FILE:POS as the shard's error has it, such as mysql-bin.000001:4711.",
         )
     file_order(file)

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from canal_group.client.range_rows import RangeRows
 from canal_group.merge.errors import RolledBack, SchemaGrown
-from canal_group.merge.values.offset_range import reaches_back, same_places
+from canal_group.merge.values.offset_range import reaches_back, same_positions
 from canal_group.merge.values.position import GroupPosition
 from canal_group.spark import CanalGroupDataSource
 from canal_group.spark.options import Options
@@ -44,7 +44,7 @@ def test_what_an_executor_planned_again_does_not_stand_in_the_way(served: Shared
             wanted = {"format": "typed", "table": "shop.orders", "before": False}
             rows = RangeRows.of(consumer, offset_range, wanted).read(0, 1)
             read += zip(rows["_shard"].to_pylist(), rows["id"].to_pylist(), strict=True)
-            assert same_places(offset_range.start, place)
+            assert same_positions(offset_range.start, place)
             place = offset_range.end
         assert read == sorted(set(read), key=read.index), "nothing comes twice"
         for name, ids in served.written.items():

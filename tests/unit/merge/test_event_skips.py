@@ -9,7 +9,7 @@ from canal_group.merge.errors import CorruptEvent, DefinitionContradicted, Usage
 from canal_group.merge.event_skips import SKIPS_MAX, EventSkips, Stop
 from canal_group.merge.rows.canal.parsed import is_parsed
 from canal_group.merge.values.skips.skip_mark import SkipMark
-from canal_group.merge.values.skips.skipped_event import SkippedEvent, Unit, parse_place
+from canal_group.merge.values.skips.skipped_event import SkippedEvent, Unit, parse_event_offset
 
 TABLES = pa.list_(pa.struct([("table", pa.utf8())]))
 FILE, AT = "mysql-bin.000007", 4711
@@ -101,11 +101,11 @@ def test_the_oldest_is_forgotten_beyond_the_bound():
 )
 def test_a_malformed_position_is_refused(text):
     with pytest.raises(UsageError):
-        parse_place(text)
+        parse_event_offset(text)
 
 
 def test_a_place_is_read_as_errors_write_it():
-    assert parse_place("a:b-bin.000001:4711") == ("a:b-bin.000001", 4711)
+    assert parse_event_offset("a:b-bin.000001:4711") == ("a:b-bin.000001", 4711)
 
 
 def test_a_mark_is_a_comment_with_any_names_in_it():

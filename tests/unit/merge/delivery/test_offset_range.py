@@ -17,7 +17,7 @@ from canal_group.merge.values.offset_range import (
     covered,
     order_of,
     reaches_back,
-    same_places,
+    same_positions,
     up_to,
 )
 from canal_group.merge.values.position import GroupPosition, Position
@@ -396,10 +396,10 @@ def test_transactions_without_rows_leave_with_all_of_what_follows():
 def test_only_shards_that_both_know_tell_positions_apart():
     one, other = Position("a.1", 4), Position("a.1", 9)
     both = GroupPosition({"s0": one, "s1": one}, 3)
-    assert same_places(both, GroupPosition({"s0": one}, 3))
-    assert same_places(GroupPosition({"s0": one, "s2": other}, 3), both)
-    assert not same_places(both, GroupPosition({"s0": other}, 3))
-    assert not same_places(both, GroupPosition({"s0": one, "s1": other}, 3))
+    assert same_positions(both, GroupPosition({"s0": one}, 3))
+    assert same_positions(GroupPosition({"s0": one, "s2": other}, 3), both)
+    assert not same_positions(both, GroupPosition({"s0": other}, 3))
+    assert not same_positions(both, GroupPosition({"s0": one, "s1": other}, 3))
     assert reaches_back(both.shards, {"s0": other, "s2": other})
     assert not reaches_back({"s0": other}, both.shards)
 

@@ -7,7 +7,7 @@ import pytest
 
 from canal_group.merge.errors import UsageError
 from canal_group.merge.values.gtids.gtid import NO_GTIDS, parse_gtid_set
-from canal_group.merge.values.offset_range import reaches_back, same_places
+from canal_group.merge.values.offset_range import reaches_back, same_positions
 from canal_group.merge.values.position import (
     ANY_SERVER,
     GroupPosition,
@@ -94,7 +94,7 @@ def test_a_files_creation_time_is_kept_and_does_not_order_positions():
     assert known <= unknown <= known
     assert oldest([unknown, known, Position("bin.000003", 4)]).file == "bin.000002"
     here, there = (GroupPosition({"a": each}) for each in (known, unknown))
-    assert same_places(here, there)
+    assert same_positions(here, there)
 
 
 LAST = {"gtid": "0-1-5", "commit_us": 9, "server": "1", "file": "bin.000001", "begin_offset": 4}
@@ -108,7 +108,7 @@ def test_the_last_transaction_is_kept_and_does_not_count_for_a_place():
     assert Position.from_dict(known.to_dict()) == known
     assert "last" not in unknown.to_dict()
     assert known <= unknown <= known
-    assert same_places(GroupPosition({"a": known}), GroupPosition({"a": unknown}))
+    assert same_positions(GroupPosition({"a": known}), GroupPosition({"a": unknown}))
     sets = parse_gtid_set(f"{A}:1-3"), parse_gtid_set(f"{A}:1-2,{B}:1")
     apart = [replace(known, gtid_set=each, server=server) for each, server in zip(sets, "ab", strict=True)]
     assert oldest(apart).last is None
@@ -334,7 +334,7 @@ def test_positions_of_any_server_are_the_same_if_their_gtids_are_too():
             GroupPosition({"a": Position("bin.000001", 4, server=server, gtid_set=each)})
             for each in (one, other)
         )
-        return same_places(first, second)
+        return same_positions(first, second)
 
     assert same("m-1", gtids, gtids)
     assert same("m-1", gtids, others)
