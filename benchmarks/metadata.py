@@ -26,7 +26,7 @@ from canal_group.binlog.server.clock import SourceClock
 from canal_group.binlog.server.definitions.source_definitions import SourceDefinitions
 from canal_group.binlog.server.low_watermarks import CaughtUp
 from canal_group.binlog.server.source import connect, server_facts
-from canal_group.binlog.server.starts.stream_start import FromPlace
+from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.merge.values.chunk import TableName
 from canal_group.merge.values.position import Position
 from playground.database.engine import Engine
@@ -69,7 +69,7 @@ def _rows_per_s(server: DatabaseServer, definitions: SourceDefinitions | None, r
     start = replace(start, server=facts.identity)
     lookup = (definitions or definitions_of("s1")).lookup(address, facts, start)
     decoding = Decoding(TableName, LIMITS, lookup=lookup)
-    stream = stream_of(address, FromPlace(start), decoding, lambda: SourceClock(0, 0))
+    stream = stream_of(address, FromOffset(start), decoding, lambda: SourceClock(0, 0))
     lookup.follow(stream)
     with contextlib.closing(stream):
         for item in stream:

@@ -41,7 +41,7 @@ from canal_group.binlog.native.packets import PacketBuffer
 from canal_group.binlog.server.binlog_stream import stream_of
 from canal_group.binlog.server.clock import SourceClock
 from canal_group.binlog.server.low_watermarks import CaughtUp
-from canal_group.binlog.server.starts.stream_start import FromPlace
+from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.merge.values.chunk import Chunk, TableName
 from canal_group.merge.values.position import Position
 from playground.database.engine import Engine
@@ -190,7 +190,7 @@ def streamed_s(server: DatabaseServer, rows: int) -> float:
     address = address_at(server, "s1", _SERVER_ID)
     start = Position(binlogs(server)[0][0], 4)
     began_s = time.monotonic()
-    stream = stream_of(address, FromPlace(start), Decoding(TableName, LIMITS), lambda: SourceClock(0, 0))
+    stream = stream_of(address, FromOffset(start), Decoding(TableName, LIMITS), lambda: SourceClock(0, 0))
     try:
         items = iter(stream)
         while rows > 0:

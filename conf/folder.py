@@ -24,7 +24,7 @@ SUFFIXES = frozenset({".yaml", ".yml"})
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FolderContent:
     """Settings of instance files by path, in the order of paths."""
 
     settings: dict[Path, InstanceSettings] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Changes:
     refused: dict[Path, ConfigError] = field(default_factory=dict)
 
 
-def read_file(file: Path, content: Found) -> None:
+def read_file(file: Path, content: FolderContent) -> None:
     """Add the settings of an instance file, or its error, to `content`."""
     try:
         content.settings[file] = load_instance(file)
@@ -54,7 +54,7 @@ def read_file(file: Path, content: Found) -> None:
         content.errors[file] = error
 
 
-def read_folder(folder: Path) -> Found:
+def read_folder(folder: Path) -> FolderContent:
     """Read the instance files of a folder; hidden files and files with other suffixes are ignored.
 
     Raises:
@@ -66,14 +66,14 @@ def read_folder(folder: Path) -> Found:
         raise config_error(
             str(folder), "", "be a readable folder or file", f"is not ({error.strerror})"
         ) from None
-    content = Found()
+    content = FolderContent()
     for file in files:
         if not file.name.startswith("."):
             read_file(file, content)
     return content
 
 
-def changes(running: Mapping[Path, InstanceSettings], content: Found) -> Changes:
+def changes(running: Mapping[Path, InstanceSettings], content: FolderContent) -> Changes:
     """Return the changes that bring the running instances to the settings that were found.
 
     Args:

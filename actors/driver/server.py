@@ -15,7 +15,7 @@ from canal_group.actors.driver.launch import join_ray, launch
 from canal_group.actors.driver.zookeepers import ZooKeepers
 from canal_group.actors.process.log import LogLevel
 from canal_group.conf.cautions import cautions
-from canal_group.conf.folder import Found, changes
+from canal_group.conf.folder import FolderContent, changes
 from canal_group.conf.settings import InstanceSettings
 from canal_group.merge.errors import CanalGroupError, ConfigError, RetryableError
 
@@ -90,7 +90,7 @@ class Server:
         del self._served[file]
         self._instances.pop(file).stop()
 
-    def follow(self, content: Found) -> bool:
+    def follow(self, content: FolderContent) -> bool:
         """Make what runs what was found; say what is wrong, and leave the rest alone.
 
         Returns:

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 from canal_group.actors.process.stranger_log import stranger_log
 from canal_group.merge.errors import CanalGroupError, SchemaMismatch
 from canal_group.merge.rows.assemble import BatchRows
-from canal_group.merge.rows.chosen_types import ChosenTypes
+from canal_group.merge.rows.chosen_types import TypeOverrides
 from canal_group.merge.rows.joined import Definition
 from canal_group.merge.rows.typed import definition, typed
 from canal_group.merge.values.chunk import TableName
@@ -62,13 +62,13 @@ class JoinedSchemas:
     """
 
     def __init__(
-        self, chosen_types: Callable[[], ChosenTypes], definitions: Callable[[TableName], list[Definition]]
+        self, chosen_types: Callable[[], TypeOverrides], definitions: Callable[[TableName], list[Definition]]
     ) -> None:
         self._ask_chosen = chosen_types
         self._ask_shards = definitions
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="definitions")
         self._tables: OrderedDict[TableName, _Table] = OrderedDict()
-        self._chosen: ChosenTypes | None = None
+        self._chosen: TypeOverrides | None = None
         self._chosen_at_s = 0.0
         self._lock = threading.Lock()
 
@@ -101,7 +101,7 @@ class JoinedSchemas:
                 raise
             return typed(rows, name, chosen=chosen_now, **how)
 
-    def _chosen_types(self, used_for_s: float = CHOSEN_FOR_S) -> ChosenTypes:
+    def _chosen_types(self, used_for_s: float = CHOSEN_FOR_S) -> TypeOverrides:
         with self._lock:
             types, now_s = self._chosen, time.monotonic()
             if types is not None and now_s - self._chosen_at_s < used_for_s:

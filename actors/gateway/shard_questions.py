@@ -14,7 +14,7 @@ from canal_group.actors.gateway.shard_actors import ShardActors
 from canal_group.actors.transport.ray_errors import translated
 from canal_group.merge.calls.consumers import ColumnTypes
 from canal_group.merge.errors import ServerUnavailable, UsageError
-from canal_group.merge.rows.chosen_types import ChosenTypes
+from canal_group.merge.rows.chosen_types import TypeOverrides
 from canal_group.merge.rows.joined import Definition, conflicts, joined, types_by_shard
 from canal_group.merge.rows.row_key import RowKey
 from canal_group.merge.values.chunk import TableName
@@ -70,13 +70,13 @@ class ShardQuestions:
             for schema in schemas
         ]
 
-    def chosen_types(self) -> ChosenTypes:
+    def chosen_types(self) -> TypeOverrides:
         """Return the types that operators chose for columns.
 
         Raises:
             ServerUnavailable: the group does not answer.
         """
-        return ChosenTypes.from_json(self._group.ask(ColumnTypes()))
+        return TypeOverrides.from_json(self._group.ask(ColumnTypes()))
 
     def joined(self, name: str) -> dict[str, Any]:
         """Return the joined schema of a table as a JSON object, with what each shard has of it.

@@ -29,7 +29,7 @@ from canal_group.binlog.server.listener import Reader
 from canal_group.binlog.server.reader import SourceReader
 from canal_group.binlog.server.source import SourceAddress, connect, server_facts
 from canal_group.binlog.server.starts.beginning import beginning
-from canal_group.binlog.server.starts.read_place import StartChoice
+from canal_group.binlog.server.starts.read_progress import StartChoice
 from canal_group.merge.errors import CanalGroupError, UsageError
 from canal_group.merge.rows.row_key import RowKey
 from canal_group.merge.values.chunk import Chunk, TableName
@@ -85,7 +85,7 @@ class ShardSource:
     @property
     def location(self) -> str:
         """What is read now: host and port, or files."""
-        return self._read.place
+        return self._read.location
 
     def failover(self) -> dict[str, Any] | None:
         """Return the servers and the last switch as a JSON object; None if there is and was only one."""

@@ -31,7 +31,7 @@ def shard_source(settings: InstanceSettings, shard: ShardSettings) -> SourceAddr
     )
 
 
-def standbys(settings: InstanceSettings, shard: ShardSettings) -> tuple[SourceAddress, ...]:
+def replicas(settings: InstanceSettings, shard: ShardSettings) -> tuple[SourceAddress, ...]:
     """Return the servers that replicate a shard's primary, in the order in which they are tried."""
     if shard.files is not None:
         return ()
@@ -107,7 +107,7 @@ def shard_wiring(settings: InstanceSettings, shard: ShardSettings) -> ShardWirin
     return ShardWiring(
         destination=settings.destination,
         source=shard_source(settings, shard),
-        replicas=standbys(settings, shard),
+        replicas=replicas(settings, shard),
         start=settings.start_of(shard),
         start_by=shard.start_by,
         silence_max_s=max(SILENCE_MIN_S, session_s),

@@ -36,7 +36,7 @@ def main() -> int:
         with dumped as dump, DumpServer(listener, dump) as server:
             server.run()
     except CanalGroupError as error:
-        log.warning("The dump server of %s ends: %s", address.place, error)
+        log.warning("The dump server of %s ends: %s", address.location, error)
         return 1
     return 0
 

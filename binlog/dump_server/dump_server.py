@@ -59,7 +59,7 @@ class DumpServer:
         Raises:
             CanalGroupError: the source ended the dump, or cannot serve it.
         """
-        _log.info("dump server of %s from %s:%d", self._dump.address.place, *self._dump.window.tip)
+        _log.info("dump server of %s from %s:%d", self._dump.address.location, *self._dump.window.tip)
         while time.monotonic() - self._used_s < UNUSED_S:
             self._pace()
             for key, mask in self._selector.select(
@@ -73,7 +73,7 @@ class DumpServer:
             if len(self._readers):
                 self._used_s = time.monotonic()
         _log.info(
-            "dump server of %s ends: no reader was attached for %g s", self._dump.address.place, UNUSED_S
+            "dump server of %s ends: no reader was attached for %g s", self._dump.address.location, UNUSED_S
         )
 
     def _pace(self) -> None:
@@ -116,8 +116,8 @@ class DumpServer:
             return
         try:
             while not self._readers.at_tip(number):
-                place = self._readers.place(number)
-                size = served.send(place.skip, self._dump.window.blocks(place.number))
+                position = self._readers.position(number)
+                size = served.send(position.skip, self._dump.window.blocks(position.number))
                 self._readers.sent(number, size)
                 if not size:
                     break
@@ -196,7 +196,7 @@ class DumpServer:
     def _end(self, number: int, why: str) -> None:
         served = self._served.pop(number)
         if served.attached:
-            _log.info("reader %d of the dump server of %s: %s", number, self._dump.address.place, why)
+            _log.info("reader %d of the dump server of %s: %s", number, self._dump.address.location, why)
         self._readers.detach(number)
         self._selector.unregister(served)
         served.close()

@@ -31,17 +31,17 @@ class Uncovered(StrEnum):
     OLDER = "older"
     #: it is after the window: a reader attaches when the dump server has read so far
     AHEAD = "ahead"
-    #: it is no place of the binlog that is in the window
+    #: it is not a position of the binlog that is in the window
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place in a window."""
+class WindowPosition:
+    """A position in a window."""
 
     #: number of the block, counted from the first one that was ever appended
     number: int
-    #: bytes of its packets before the place
+    #: bytes of its packets before the position
     skip: int
     #: packets that a reader which begins here needs first
     description: bytes = b""
@@ -99,7 +99,7 @@ class Window:
             created_s: when its file was created, seconds since 1970, if it says so; 0: it does not.
 
         Raises:
-            UsageError: it is of an earlier place: the binary logs were reset. Nothing was added.
+            UsageError: it is of an earlier position: the binary logs were reset. Nothing was added.
         """
         self._require_later(block, created_s)
         if created_s:
@@ -111,9 +111,9 @@ class Window:
         self._description = block.next_description
         self._drop()
 
-    def after(self, place: Place) -> int:
-        """Return what the retained blocks from the block of a place on cost, bytes."""
-        return self._cost - self._cost_before(max(place.number, self.first))
+    def after(self, position: WindowPosition) -> int:
+        """Return what the retained blocks from the block of a position on cost, bytes."""
+        return self._cost - self._cost_before(max(position.number, self.first))
 
     def blocks(self, number: int) -> Iterator[Block]:
         """Return the blocks from a number on, which must not be dropped yet."""
@@ -123,7 +123,7 @@ class Window:
             yield self._blocks[index]
             index += 1
 
-    def find(self, file: str, offset: int, created_s: int = 0) -> Place | Uncovered:
+    def find(self, file: str, offset: int, created_s: int = 0) -> WindowPosition | Uncovered:
         """Return where a reader begins that has read everything before a position.
 
         Args:
@@ -134,7 +134,7 @@ class Window:
         if created_again(self._created.get(file, 0), created_s):
             return Uncovered.UNKNOWN
         if (file, offset) == self.tip:
-            return Place(self.end, 0, self._description)
+            return WindowPosition(self.end, 0, self._description)
         try:
             base, number = file_order(file)
         except UsageError:
@@ -147,11 +147,11 @@ class Window:
         return self._within(number, offset)
 
     def is_before(self, file: str, offset: int) -> bool:
-        """Return whether the window ends before a place."""
+        """Return whether the window ends before a position."""
         return self.find(file, offset) is Uncovered.AHEAD
 
-    def _within(self, number: int, offset: int) -> Place | Uncovered:
-        """Return the place of a position that is not after the window."""
+    def _within(self, number: int, offset: int) -> WindowPosition | Uncovered:
+        """Return the block and offset of a position that is not after the window."""
         oldest = self._blocks[self._first] if self.first < self.end else None
         if oldest is None or (number, offset) < (file_order(oldest.file)[1], oldest.begin):
             return Uncovered.OLDER
@@ -163,12 +163,14 @@ class Window:
         index = bisect_right(self._blocks, (number, offset), lo=self._first, key=key)
         if index > self._first and key(self._blocks[index - 1]) == (number, offset):
             # A reader that begins here needs no block without length, such as a ROTATE that opens the file.
-            return Place(self._base + index, 0, self._blocks[index - 1].next_description)
+            return WindowPosition(self._base + index, 0, self._blocks[index - 1].next_description)
         block = self._blocks[index]
         if file_order(block.file)[1] != number:
             return Uncovered.UNKNOWN  # beyond the end of its file
         skip = split_at(block, offset)
-        return Uncovered.UNKNOWN if skip is None else Place(self._base + index, skip, block.description)
+        return (
+            Uncovered.UNKNOWN if skip is None else WindowPosition(self._base + index, skip, block.description)
+        )
 
     def _require_later(self, block: Block, created_s: int) -> None:
         (base, number), (before_base, before) = file_order(block.file), file_order(self._file)
@@ -189,7 +191,7 @@ class Window:
         while self._first < len(self._blocks) and self.cost > self._limit_bytes:
             self._blocks[self._first] = _DROPPED
             self._first += 1
-        # Their places stay in the list until they are half of it, so that each is moved once on average.
+        # Their slots stay in the list until they are half of it, so that each is moved once on average.
         if self._first > len(self._blocks) // 2:
             del self._blocks[: self._first]
             del self._costs[: self._first]

@@ -75,7 +75,7 @@ class FilesSource:
     lookup: SourceAddress | None = None
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The file, folder or pattern, for messages."""
         return self.files
 

@@ -409,13 +409,13 @@ class BinlogDecoder:
             body = self._body(event)
         except CorruptEvent:
             intact, body = False, body[:-CHECKSUM_SIZE]
-        left_out = Event(kind, header.timestamp, header.server_id, body, self.file, begin, end, header.flags)
+        skipped = Event(kind, header.timestamp, header.server_id, body, self.file, begin, end, header.flags)
         self.offset = end
         if self._lead_in is not None and (self.file != self._start.file or begin < self._start.offset):
-            self._lead_in.leave_out(left_out, skip)
+            self._lead_in.leave_out(skipped, skip)
         else:
             self._lead_in = None
-            self._transactions.leave_out(left_out, skip, intact=intact)
+            self._transactions.leave_out(skipped, skip, intact=intact)
         return True
 
     def _abandon(self) -> None:

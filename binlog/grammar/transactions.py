@@ -47,13 +47,13 @@ from canal_group.binlog.formats.gtid_events import Alter, TransactionStart, pars
 from canal_group.binlog.formats.payload import inner_events
 from canal_group.binlog.grammar.chunk_builder import ChunkBuilder
 from canal_group.binlog.grammar.lead_in import BEGINS
-from canal_group.binlog.grammar.left_out import (
+from canal_group.binlog.grammar.skipped_facts import (
     DAMAGED,
     STATEMENTS,
-    LeftOutStatement,
+    SkippedStatement,
     mark_of,
-    statement_left_out,
-    xa_left_out,
+    skipped_statement,
+    skipped_xa,
 )
 from canal_group.binlog.grammar.skips import Parts
 from canal_group.binlog.grammar.statements import Statements
@@ -155,8 +155,8 @@ class Transactions:
     @property
     def plain(self) -> bool:
         """Whether the last event was read whole, no XA transaction is being read, and nothing is left out."""
-        left_out = self._leaving or self._may_have_ended
-        return not self._rests and not self._xa.reading and not left_out
+        skipped = self._leaving or self._may_have_ended
+        return not self._rests and not self._xa.reading and not skipped
 
     @property
     def _state(self) -> int:
@@ -476,9 +476,9 @@ class Transactions:
         """
         if self._of != self._accumulator.begun:
             self._forget_last()
-        statement = LeftOutStatement()
+        statement = SkippedStatement()
         if event.type in STATEMENTS:
-            statement = statement_left_out(event, self._tables, intact=intact)
+            statement = skipped_statement(event, self._tables, intact=intact)
         alone = event.type not in BEGINS and self._state == _State.IDLE
         self._begin_for(event, intact=intact)
         whole = skip.unit is Unit.TRANSACTION or self._hides_begin(event, statement)
@@ -514,7 +514,7 @@ class Transactions:
             self._begin(None, event)
             self._state = _State.ANNOUNCED
 
-    def _hides_begin(self, event: Event, statement: LeftOutStatement) -> bool:
+    def _hides_begin(self, event: Event, statement: SkippedStatement) -> bool:
         """Return whether an event begins a transaction, or may do so."""
         if event.type in BEGINS:
             return True
@@ -524,7 +524,7 @@ class Transactions:
             statement.control is not None and statement.control.kind is Kind.BEGIN
         )
 
-    def _pass_by(self, event: Event, statement: LeftOutStatement | None = None) -> None:
+    def _pass_by(self, event: Event, statement: SkippedStatement | None = None) -> None:
         """Apply to its transaction an event that is left out; its content is dropped."""
         match event.type:
             case EventType.XID | EventType.TRANSACTION_PAYLOAD | EventType.ROTATE:
@@ -535,7 +535,7 @@ class Transactions:
                 self._tables.leave_out(event.body)
                 self._fast_path.begin_file()
             case kind if kind in STATEMENTS:
-                self._pass_by_statement(event, statement or statement_left_out(event, self._tables))
+                self._pass_by_statement(event, statement or skipped_statement(event, self._tables))
             case _:
                 pass
 
@@ -551,7 +551,7 @@ class Transactions:
             pass  # its xid is unknown: a commit of it finds no rows
         self._end(event)
 
-    def _pass_by_statement(self, event: Event, statement: LeftOutStatement) -> None:
+    def _pass_by_statement(self, event: Event, statement: SkippedStatement) -> None:
         if statement.defines:
             self._tables.lose(statement.query, event.file, event.end)
             self._fast_path.begin_file()
@@ -563,7 +563,7 @@ class Transactions:
             case Kind.COMMIT | Kind.ROLLBACK:
                 self._end(event)
             case Kind.XA:
-                self._pass_by_xa(event, xa_left_out(statement.query))
+                self._pass_by_xa(event, skipped_xa(statement.query))
             case None if statement.query is None:
                 self._may_have_ended = True
             case None if self._state == _State.ANNOUNCED:

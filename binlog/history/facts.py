@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from canal_group.binlog.history.touches import Touches
 from canal_group.binlog.schema.catalog import Applied, Catalog
+from canal_group.binlog.schema.catalog_entry import CatalogEntry, View, entry_from_json, version_from_json
 from canal_group.binlog.schema.definition import SourceName
-from canal_group.binlog.schema.held import Held, View, held_from_json, version_from_json
 from canal_group.binlog.schema.statement import Statement
 from canal_group.merge.values.position import file_order
 
@@ -18,14 +18,14 @@ _STATEMENT_FIELDS = {field.name for field in fields(Statement)} - {"server"}
 Order: TypeAlias = tuple[tuple[str, int], int, int]
 
 
-class Place(NamedTuple):
+class LogPosition(NamedTuple):
     """A position in a server's binlog, between two events. Only positions of one server can be compared."""
 
     server: str
     file: str
     offset: int
 
-    def reaches(self, other: Place) -> bool:
+    def reaches(self, other: LogPosition) -> bool:
         """Return whether it is at or after another position of the same server's binlog."""
         (base, number), (other_base, other_number) = file_order(self.file), file_order(other.file)
         same = (self.server, base) == (other.server, other_base)
@@ -39,7 +39,7 @@ class Change(NamedTuple):
     """A statement of the binlog that defines something."""
 
     #: where its event ends
-    end: Place
+    end: LogPosition
     statement: Statement
     #: None: unknown yet
     touches: Touches | None = None
@@ -79,8 +79,8 @@ class Learned(NamedTuple):
     """A table's definition as the source showed it, and the position from which it holds."""
 
     #: the position from which it is known to hold
-    end: Place
-    held: Held
+    end: LogPosition
+    entry: CatalogEntry
 
     @property
     def order(self) -> Order:
@@ -89,7 +89,7 @@ class Learned(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return {"at": [self.end.file, self.end.offset], "table": self.held.to_json()}
+        return {"at": [self.end.file, self.end.offset], "table": self.entry.to_json()}
 
 
 Fact: TypeAlias = Change | Learned
@@ -105,7 +105,7 @@ class Present(NamedTuple):
     changes: Sequence[Change]
 
 
-def through(position: Place) -> Order:
+def through(position: LogPosition) -> Order:
     """Return the sort key of the last fact at a position."""
     return file_order(position.file), position.offset, 1
 
@@ -118,9 +118,9 @@ def fact_from_json(server: str, data: Mapping[str, Any]) -> Fact:
     """
     file, offset = data["at"]
     file_order(file)
-    end = Place(server, str(file), int(offset))
+    end = LogPosition(server, str(file), int(offset))
     if "table" in data:
-        return Learned(end, held_from_json(data["table"]))
+        return Learned(end, entry_from_json(data["table"]))
     values = {name: data[name] for name in _STATEMENT_FIELDS & set(data)}
     statement = Statement(**{"sql": "", "schema": "", **values}, server=version_from_json(data["server"]))
     touches = Touches.from_json(data["touches"]) if "touches" in data else None

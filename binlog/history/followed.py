@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from canal_group.binlog.charsets.charsets import BINARY_COLLATION, charset_of
-from canal_group.binlog.history.facts import Place
+from canal_group.binlog.history.facts import LogPosition
 from canal_group.binlog.schema.definition import ColumnDefinition, TableDefinition
 from canal_group.merge.errors import DefinitionContradicted
 
@@ -20,13 +20,13 @@ class Followed:
 
     #: the last statement that changed the table, as messages call it, and where it ends
     statement: str
-    since: Place
+    since: LogPosition
     #: where the first rows were read with it; None: none were
-    rows_from: Place | None = None
+    rows_from: LogPosition | None = None
 
 
 def contradiction(
-    followed: Followed, held: TableDefinition, shown: TableDefinition, until: Place
+    followed: Followed, held: TableDefinition, shown: TableDefinition, until: LogPosition
 ) -> DefinitionContradicted | None:
     """Return the error that says how a definition differs from the source's; None if rows mean the same.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-from canal_group.binlog.history.facts import Place
+from canal_group.binlog.history.facts import LogPosition
 from canal_group.binlog.history.history import SchemaHistory
 from canal_group.binlog.history.journal import added_text, read_text, whole_text
 from canal_group.binlog.schema.catalog import Catalog
@@ -64,7 +64,7 @@ class Histories:
         """Let the next text be whole: it does not continue the stored one."""
         self._rewritten = True
 
-    def covering(self, position: Place) -> SchemaHistory | None:
+    def covering(self, position: LogPosition) -> SchemaHistory | None:
         """Return the history that covers a position of its server; None if none does."""
         history = self.of(position.server)
         return history if history is not None and history.covers(position) else None

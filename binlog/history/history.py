@@ -22,13 +22,13 @@ import bisect
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
-from canal_group.binlog.history.facts import Change, Fact, Learned, Order, Place, Present, through
+from canal_group.binlog.history.facts import Change, Fact, Learned, LogPosition, Order, Present, through
 from canal_group.binlog.history.followed import Followed, contradiction, shows_all
 from canal_group.binlog.history.last_touches import LastTouches
 from canal_group.binlog.history.touches import touches_of
 from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.catalog_entry import CatalogEntry, ShownTable
 from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
-from canal_group.binlog.schema.held import Held, ShownTable
 from canal_group.merge.errors import DefinitionContradicted
 from canal_group.merge.values.position import Position
 
@@ -64,7 +64,7 @@ class SchemaHistory:
         #: up to where the binlog was read with this history: no statement before it is missing; None: unknown
         self.read_to: Position | None = None
         #: what was added and has not been stored: tables at the beginning, and facts
-        self.added: list[Held | Fact] = []
+        self.added: list[CatalogEntry | Fact] = []
         #: whether it has to be stored as a whole
         self.rewritten = True
         #: tables that the server lists, and that have not been read; by the name that is compared
@@ -72,7 +72,7 @@ class SchemaHistory:
         #: definitions at the beginning, and after the facts that were applied
         self._first = make()
         self._catalog = make()
-        self._begin: Place | None = None
+        self._begin: LogPosition | None = None
         self._facts: list[Fact] = []
         self._last = LastTouches(make().key)
         self._applied = 0
@@ -85,7 +85,7 @@ class SchemaHistory:
     # ---- where it begins
 
     @property
-    def beginning(self) -> Place:
+    def beginning(self) -> LogPosition:
         """Where it begins."""
         assert self._begin is not None, "it has begun"
         return self._begin
@@ -100,7 +100,7 @@ class SchemaHistory:
         """The facts, in the order of the binlog."""
         return self._facts
 
-    def begin(self, position: Place, present: Present) -> None:
+    def begin(self, position: LogPosition, present: Present) -> None:
         """Begin at a position; everything that was known before is forgotten."""
         first = self.make()
         for schema, collation in present.schemas.items():
@@ -112,11 +112,11 @@ class SchemaHistory:
         self.set(position, first, self._forgotten(first, present.changes))
         self.unread = {first.key(name): name for name in present.tables}
 
-    def begin_with(self, position: Place, catalog: Catalog) -> None:
+    def begin_with(self, position: LogPosition, catalog: Catalog) -> None:
         """Begin at a position where a catalog is right; everything that was known before is forgotten."""
         self.set(position, catalog.copy(), [])
 
-    def extend(self, position: Place, changes: Sequence[Change]) -> None:
+    def extend(self, position: LogPosition, changes: Sequence[Change]) -> None:
         """Begin at an earlier position, from which these statements lead to the beginning."""
         first, later = self._first.copy(), self._facts
         facts: list[Fact] = [*self._forgotten(first, changes)]
@@ -132,11 +132,13 @@ class SchemaHistory:
         self.set(position, first, [*facts, *later])
         self.unread = unread
 
-    def set(self, begin: Place, first: Catalog, facts: Iterable[Fact]) -> None:
+    def set(self, begin: LogPosition, first: Catalog, facts: Iterable[Fact]) -> None:
         """Begin at a position with the definitions there, and with facts after it."""
         self._begin, self._first = begin, first
         # A fact that was stored twice, because the answer to the first write was lost, counts once.
-        unique = {(fact.order, fact.held.name if isinstance(fact, Learned) else None): fact for fact in facts}
+        unique = {
+            (fact.order, fact.entry.name if isinstance(fact, Learned) else None): fact for fact in facts
+        }
         self._facts = sorted(unique.values(), key=lambda fact: fact.order)
         self._last = LastTouches(first.key)
         for fact in self._facts:
@@ -177,18 +179,18 @@ class SchemaHistory:
 
     # ---- the read position
 
-    def covers(self, position: Place) -> bool:
+    def covers(self, position: LogPosition) -> bool:
         """Return whether reading may continue at a position, if every statement up to there is known."""
         return self._begin is not None and position.reaches(self._begin)
 
-    def go_to(self, position: Place) -> None:
+    def go_to(self, position: LogPosition) -> None:
         """Go back, or on, to a position that it covers."""
         assert self.covers(position), "reading may continue there"
         self._rest()
         for _ in self._advance(through(position)):
             pass
 
-    def catalog_at(self, position: Place) -> Catalog:
+    def catalog_at(self, position: LogPosition) -> Catalog:
         """Return the definitions at a position that it covers."""
         self.go_to(position)
         return self._catalog.copy()
@@ -209,7 +211,7 @@ class SchemaHistory:
         self._fold()
         return new
 
-    def pass_to(self, position: Place) -> None:
+    def pass_to(self, position: LogPosition) -> None:
         """Move the read position on, and apply the facts up to there.
 
         Raises:
@@ -257,15 +259,15 @@ class SchemaHistory:
         """Return how many tables there are here."""
         return self._catalog.count()
 
-    def known_after(self, schema: str, table: str) -> Place | None:
+    def known_after(self, schema: str, table: str) -> LogPosition | None:
         """Return the position from which a table is known, if it has not been read yet."""
         key = self._catalog.key(SourceName(schema, table))
         for fact in self._facts[self._applied :]:
-            if isinstance(fact, Learned) and self._catalog.key(fact.held.name) == key:
+            if isinstance(fact, Learned) and self._catalog.key(fact.entry.name) == key:
                 return fact.end
         return None
 
-    def learn(self, shown: ShownTable, before: Place) -> bool:
+    def learn(self, shown: ShownTable, before: LogPosition) -> bool:
         """Take a table as the source showed it; every statement up to its answer is a fact.
 
         Args:
@@ -298,7 +300,7 @@ class SchemaHistory:
         self.unread.pop(self._catalog.key(name), None)
         self.unread[self._catalog.key(name)] = name
 
-    def last_touch(self, name: SourceName) -> Place | None:
+    def last_touch(self, name: SourceName) -> LogPosition | None:
         """Return the end of the last known statement that touches a name."""
         return self._last.of(name)
 
@@ -308,7 +310,7 @@ class SchemaHistory:
         """Return the tables that the source has not confirmed, in the order of their last statements."""
         return list(self._followed)
 
-    def read_rows(self, name: SourceName, position: Place) -> None:
+    def read_rows(self, name: SourceName, position: LogPosition) -> None:
         """Record that rows of a table are read at a position."""
         followed = self._followed.get(self._catalog.key(name))
         if followed is not None and followed.rows_from is None:
@@ -318,7 +320,7 @@ class SchemaHistory:
         """Return whether the source has not confirmed a table's definition."""
         return self._catalog.key(name) in self._followed
 
-    def confirm(self, shown: ShownTable, here: Place) -> DefinitionContradicted | None:
+    def confirm(self, shown: ShownTable, here: LogPosition) -> DefinitionContradicted | None:
         """Take a followed table as the source showed it; return how that contradicts its definition.
 
         Args:
@@ -344,7 +346,7 @@ class SchemaHistory:
         if self._contradicted is not None:
             raise self._contradicted
 
-    def _contradiction(self, shown: Held, until: Place) -> DefinitionContradicted | None:
+    def _contradiction(self, shown: CatalogEntry, until: LogPosition) -> DefinitionContradicted | None:
         """Return how the source's definition of a followed table differs from its definition here."""
         followed = self._followed.get(self._catalog.key(shown.name))
         held = self._catalog.resolved(shown.name)
@@ -370,15 +372,15 @@ class SchemaHistory:
 
     def _take(self, fact: Fact) -> Iterable[DefinitionContradicted]:
         if isinstance(fact, Learned):
-            error = self._contradiction(fact.held, fact.end)
+            error = self._contradiction(fact.entry, fact.end)
             if error is not None:
                 yield error
-            held = self._catalog.resolved(fact.held.name)
+            held = self._catalog.resolved(fact.entry.name)
             better = isinstance(held, TableDefinition) and not shows_all(held)
-            if isinstance(self._catalog.read(fact.held), TableDefinition) and (error or not better):
+            if isinstance(self._catalog.read(fact.entry), TableDefinition) and (error or not better):
                 # The source is right, also of what has no meaning for rows: defaults of columns to come.
-                self._catalog.set(fact.held)
-            self._followed.pop(self._catalog.key(fact.held.name), None)
+                self._catalog.set(fact.entry)
+            self._followed.pop(self._catalog.key(fact.entry.name), None)
             return
         applied = fact.apply(self._catalog)
         if applied.any_unknown:
@@ -398,7 +400,7 @@ class SchemaHistory:
         oldest = self._facts[:count]
         for fact in oldest:
             if isinstance(fact, Learned):
-                self._first.set(fact.held)
+                self._first.set(fact.entry)
             else:
                 fact.apply(self._first)
         self._begin = oldest[-1].end

@@ -17,10 +17,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from canal_group.binlog.history.facts import Change, Fact, Learned, Place, fact_from_json
+from canal_group.binlog.history.facts import Change, Fact, Learned, LogPosition, fact_from_json
 from canal_group.binlog.history.history import SchemaHistory
 from canal_group.binlog.schema.catalog import Catalog
-from canal_group.binlog.schema.held import Held, held_from_json
+from canal_group.binlog.schema.catalog_entry import CatalogEntry, entry_from_json
 from canal_group.merge.values.position import Position
 
 #: the version of the text; a later one has to be another number
@@ -77,20 +77,20 @@ class _Reading:
 
     def __init__(self, server: str, make: Callable[[], Catalog]) -> None:
         self._server, self._make = server, make
-        self._begin = Place(server, "", 0)
+        self._begin = LogPosition(server, "", 0)
         self._first, self._facts = make(), list[Fact]()
         self._read_to: Position | None = None
 
     def take(self, data: dict[str, Any]) -> None:
         if "first" in data:
-            self._first.set(held_from_json(data["first"]))
+            self._first.set(entry_from_json(data["first"]))
         elif "fact" in data:
             self._facts.append(fact_from_json(self._server, data["fact"]))
         elif "read_to" in data:
             self._read_to = Position.from_dict(data["read_to"])
         else:
             file, offset = data["begin"]
-            self._begin = Place(self._server, str(file), int(offset))
+            self._begin = LogPosition(self._server, str(file), int(offset))
             self._first, self._facts, self._read_to = self._make(), [], None
             self._first.load_schemas(data["schemas"])
 
@@ -121,7 +121,7 @@ def _added(history: SchemaHistory, *, read_to: bool) -> Iterator[dict[str, Any]]
         yield {"read_to": history.read_to.to_dict()}
 
 
-def _addition(each: Held | Fact) -> dict[str, Any]:
+def _addition(each: CatalogEntry | Fact) -> dict[str, Any]:
     return {"fact" if isinstance(each, Change | Learned) else "first": each.to_json()}
 
 

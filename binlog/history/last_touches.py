@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from canal_group.binlog.history.facts import Change, Place
+from canal_group.binlog.history.facts import Change, LogPosition
 from canal_group.binlog.schema.definition import SourceName
 
 
@@ -17,9 +17,9 @@ class LastTouches:
 
     def __init__(self, key: Callable[[SourceName], SourceName]) -> None:
         self._key = key
-        self._names: dict[SourceName, Place] = {}
-        self._schemas: dict[str, Place] = {}
-        self._all: Place | None = None
+        self._names: dict[SourceName, LogPosition] = {}
+        self._schemas: dict[str, LogPosition] = {}
+        self._all: LogPosition | None = None
 
     def add(self, change: Change) -> None:
         """Add a statement, with what it touches."""
@@ -34,7 +34,7 @@ class LastTouches:
         if touches.all:
             self._all = _later(self._all, change.end)
 
-    def of(self, name: SourceName) -> Place | None:
+    def of(self, name: SourceName) -> LogPosition | None:
         """Return the end of the last statement that touches a table; None if none does."""
         key = self._key(name)
         last = self._names.get(key)
@@ -43,5 +43,5 @@ class LastTouches:
         return last
 
 
-def _later(one: Place | None, other: Place) -> Place:
+def _later(one: LogPosition | None, other: LogPosition) -> LogPosition:
     return one if one is not None and one.reaches(other) else other

@@ -13,6 +13,7 @@ from dataclasses import replace
 from canal_group.binlog.charsets.charsets import charset_of
 from canal_group.binlog.charsets.statement_text import is_generated
 from canal_group.binlog.schema.altered import AlterWords
+from canal_group.binlog.schema.catalog_entry import View
 from canal_group.binlog.schema.clauses.alter_table import read_alter
 from canal_group.binlog.schema.clauses.beginnings import IDLE
 from canal_group.binlog.schema.clauses.charset_words import CharsetClauses, Charsets
@@ -35,7 +36,6 @@ from canal_group.binlog.schema.definition import (
     UnknownTable,
 )
 from canal_group.binlog.schema.draft import Draft
-from canal_group.binlog.schema.held import View
 from canal_group.binlog.schema.holdings import Holdings
 from canal_group.binlog.schema.statement import Statement
 

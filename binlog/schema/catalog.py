@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import Any
 
 from canal_group.binlog.schema.applying import Applying
+from canal_group.binlog.schema.catalog_entry import CatalogEntry, Resolved, ShownTable
 from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
-from canal_group.binlog.schema.held import Held, Resolved, ShownTable
 from canal_group.binlog.schema.holdings import Applied, Holdings
 from canal_group.binlog.schema.names import folded
 from canal_group.binlog.schema.statement import Statement
@@ -74,7 +74,7 @@ class Catalog:
         tables = TableDefinition | ShownTable | UnknownTable
         return sum(isinstance(each, tables) for each in self._holdings.tables.values())
 
-    def held(self) -> Iterable[Held]:
+    def held(self) -> Iterable[CatalogEntry]:
         """Return all holdings, in the order of names."""
         return [each for _, each in sorted(self._holdings.tables.items())]
 
@@ -82,17 +82,17 @@ class Catalog:
         """Return the table or view of a name; None if the name is free."""
         return self._holdings.get(name)
 
-    def read(self, held: Held) -> Resolved | None:
+    def read(self, entry: CatalogEntry) -> Resolved | None:
         """Return the table or view that a holding means, without holding it."""
-        return self._holdings.read(held)
+        return self._holdings.read(entry)
 
     def key(self, name: SourceName) -> SourceName:
         """Return the name by which a name is compared."""
         return self._holdings.key(name)
 
-    def set(self, held: Held) -> None:
+    def set(self, entry: CatalogEntry) -> None:
         """Hold a table, a view or a free name, instead of an earlier one of its name."""
-        self._holdings.put(held)
+        self._holdings.put(entry)
 
     def copy(self) -> Catalog:
         """Return a catalog with the same content, which changes apart from this one."""

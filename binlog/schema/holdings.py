@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from canal_group.binlog.schema.catalog_entry import CatalogEntry, NoTable, Resolved, ShownTable, View
 from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
-from canal_group.binlog.schema.held import Held, NoTable, Resolved, ShownTable, View
 
 #: former names of a table that are kept, and those of tables that it was made like
 ORIGINS_MAX = 100
@@ -81,7 +81,7 @@ class Holdings:
     ) -> None:
         self._fold = fold
         self._read = read
-        self.tables: dict[SourceName, Held] = {}
+        self.tables: dict[SourceName, CatalogEntry] = {}
         #: default collations, None: unknown; a schema that is missing does not exist
         self.schemas: dict[str, int | None] = {}
         #: why a name of a schema may be one of a table though nothing is held under it
@@ -150,19 +150,19 @@ class Holdings:
             return UnknownTable(name.schema, name.table, reason)
         return self.read(held)
 
-    def read(self, held: Held | None) -> Resolved | None:
+    def read(self, entry: CatalogEntry | None) -> Resolved | None:
         """Return the table or view of a holding; None if there is none, or its name is free."""
-        if isinstance(held, ShownTable):
-            return self._read(held)
-        return None if isinstance(held, NoTable) else held
+        if isinstance(entry, ShownTable):
+            return self._read(entry)
+        return None if isinstance(entry, NoTable) else entry
 
     def _unsure(self, key: SourceName) -> str:
         """Return why a name that is not held may be a table's all the same; empty: it is not."""
         return self.unsure.get(key.schema, self.all_unknown)
 
-    def put(self, held: Held) -> None:
+    def put(self, entry: CatalogEntry) -> None:
         """Hold a table, a view or a free name, instead of an earlier one; the record leaves it out."""
-        self.tables[self.key(held.name)] = held
+        self.tables[self.key(entry.name)] = entry
 
     def create(self, name: SourceName, table: TableDefinition) -> None:
         """Hold a new table, or another one of the name."""

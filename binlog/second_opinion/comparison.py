@@ -34,7 +34,7 @@ class Difference:
     """The first row or value that the two decoders do not agree on."""
 
     #: the begin of the event, or of the transaction if mysql-replication has no such row
-    place: EventPosition
+    position: EventPosition
     #: empty where not a single value differs
     table: str
     column: str

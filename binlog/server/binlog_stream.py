@@ -22,7 +22,7 @@ from canal_group.binlog.server.dump.packet_source import PacketSource
 from canal_group.binlog.server.low_watermarks import CaughtUp, LowWatermarks
 from canal_group.binlog.server.semi_sync.replies import NO_REPLIES, NoReplies
 from canal_group.binlog.server.source import SourceAddress
-from canal_group.binlog.server.starts.stream_start import FromPlace
+from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.merge.errors import DataError, SourceUnavailable
 from canal_group.merge.values.chunk import Chunk
 from canal_group.merge.values.header import Flag, origin_of
@@ -59,7 +59,7 @@ class BinlogStream:
         #: when the last chunk was taken, `time.monotonic`
         self._flushed_s = 0.0
         self._decoder, self._builder = decoding.decoder(shard, packets.start, packets.checksum)
-        self._decoder.file, self._decoder.offset = packets.place
+        self._decoder.file, self._decoder.offset = packets.file_offset
 
     @property
     def clock(self) -> SourceClock:
@@ -77,7 +77,7 @@ class BinlogStream:
         return self._decoder.reading
 
     @property
-    def place(self) -> tuple[str, int] | None:
+    def file_offset(self) -> tuple[str, int] | None:
         """File and offset that the source has been read up to.
 
         None inside a transaction, before the start, or while a chunk is open. Ask for it between two items.
@@ -230,7 +230,7 @@ class BinlogStream:
 
 def stream_of(
     address: SourceAddress,
-    start: FromPlace,
+    start: FromOffset,
     decoding: Decoding,
     measure: Callable[[], SourceClock],
     *,

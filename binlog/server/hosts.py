@@ -86,7 +86,7 @@ class SourceHosts:
     """The servers of one shard. Safe to use from several threads.
 
     Args:
-        addresses: the primary, then its standbys.
+        addresses: the primary, then its replicas.
         detecting: when a server counts as failed.
     """
 
@@ -164,10 +164,14 @@ class SourceHosts:
             ended = self._last is None or self._gap_s is not None
             began_s = self._failed_at_s if ended or self._last is None else self._last.failed_at_s
             after = self._addresses[self._at]
-            self._last = _Switch(address.place, after.place, reason, time.time(), began_s)
+            self._last = _Switch(address.location, after.location, reason, time.time(), began_s)
             self._gap_s = None
         _log.warning(
-            "switches from %s to %s: %s", address.place, after.place, reason, extra={"shard": address.name}
+            "switches from %s to %s: %s",
+            address.location,
+            after.location,
+            reason,
+            extra={"shard": address.name},
         )
         return True
 
@@ -184,7 +188,7 @@ class SourceHosts:
         with self._lock:
             last = self._last
             return {
-                "hosts": [each.place for each in self._addresses],
+                "hosts": [each.location for each in self._addresses],
                 "switches": self._switches,
                 "continued": self._continued or None,
                 "last": None

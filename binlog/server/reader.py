@@ -45,10 +45,10 @@ from canal_group.binlog.server.semi_sync.modes import semi_sync_of
 from canal_group.binlog.server.semi_sync.replies import Ring
 from canal_group.binlog.server.source import connect, server_facts
 from canal_group.binlog.server.starts.identity import Identity
-from canal_group.binlog.server.starts.read_place import ReadPlace, StartChoice
+from canal_group.binlog.server.starts.read_progress import ReadProgress, StartChoice
 from canal_group.binlog.server.starts.server_log import ServerLog
 from canal_group.binlog.server.starts.start import require_contained
-from canal_group.binlog.server.starts.stream_start import FromPlace
+from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.merge.back_off import BackOff
 from canal_group.merge.errors import (
     DataError,
@@ -105,7 +105,7 @@ class SourceReader:
         self._lock = threading.Lock()  # guards _stream against a stop in between
         self._stream: BinlogStream | None = None
         self._definitions = definitions
-        self._place = ReadPlace(address, hosts, choice)
+        self._progress = ReadProgress(address, hosts, choice)
         self._read_to = choice.read_to
         self._semi_sync = semi_sync_of(address, ring)
         self._dumps = dumps_of(address, self._semi_sync)
@@ -127,7 +127,7 @@ class SourceReader:
                 handed over.
             ShardUnavailable: another server answers, or is to be read; nothing from it was handed over.
         """
-        self._place.position = start
+        self._progress.position = start
         if start is not None:
             self._open(start)
         try:
@@ -165,17 +165,17 @@ class SourceReader:
     @property
     def position(self) -> Position | None:
         """Where to continue: everything before it was handed over; None if it is not known yet."""
-        return self._place.position
+        return self._progress.position
 
     @property
     def server(self) -> str:
         """Identity of the server that is read; empty until one was reached."""
-        return self._place.server
+        return self._progress.server
 
     @property
     def created(self) -> dict[str, int]:
         """Creation times of the files that were read, seconds since 1970, by name."""
-        return self._place.created
+        return self._progress.created
 
     @property
     def counts(self) -> ReadCounts:
@@ -213,8 +213,8 @@ class SourceReader:
         """
         if self._hosts.failed(self._address, error.message):
             raise ShardUnavailable(
-                f"Shard {self._address.name} reads {self._hosts.current.place} from now on, instead of "
-                f"{self._address.place}: {error.message}",
+                f"Shard {self._address.name} reads {self._hosts.current.location} from now on, instead of "
+                f"{self._address.location}: {error.message}",
                 shard=self._address.name,
                 retry_after_s=0.1,
             ) from error
@@ -225,21 +225,21 @@ class SourceReader:
         require(preflight(address), address.name)
         with contextlib.closing(connect(address)) as control:
             log = ServerLog(address, control, server_facts(address, control))
-            self._place.require_same_source(log.facts)
-            start = self._semi_sync.replayed(self._place.next_start(log), self._opened)
+            self._progress.require_same_source(log.facts)
+            start = self._semi_sync.replayed(self._progress.next_start(log), self._opened)
             check = self._hosts.checks(address, control)
             check()
             lookup = self._definitions.lookup(address, log.facts, self._known_at(log), self._skips)
             start, stream = self._opened_stream(start, log, lookup)
             # Only now is it known which server sends the stream.
-            self._place.reached(start, log.facts.identity)
+            self._progress.reached(start, log.facts.identity)
             try:
                 with self._lock:
                     self._stream = stream
                 stream.begin()
                 self._require_same(log, by_gtid=start.stays_by_gtid)
                 if self._opened is None:
-                    self._open(self._place.begun(stream))
+                    self._open(self._progress.begun(stream))
                 if not self._stopped.is_set():
                     self._listener.connected(stream.clock.skew_us, log.facts.version)
                     if not start.by_gtid:
@@ -247,7 +247,7 @@ class SourceReader:
                     self._pump(start, stream, check, lookup)
             except (SourceUnavailable, DataError) as error:
                 if not self._dumps.lost(error):
-                    self._place.recover(start, error, log)
+                    self._progress.recover(start, error, log)
             finally:
                 with self._lock:
                     self._stream = None
@@ -255,8 +255,8 @@ class SourceReader:
                 stream.close()
 
     def _opened_stream(
-        self, start: FromPlace, log: ServerLog, lookup: DefinitionLookup
-    ) -> tuple[FromPlace, BinlogStream]:
+        self, start: FromOffset, log: ServerLog, lookup: DefinitionLookup
+    ) -> tuple[FromOffset, BinlogStream]:
         """Return a stream from a start, and the start as its packet source has it."""
         address, server = self._address, log.facts.identity
         withheld = Withheld(address, log.facts)
@@ -276,9 +276,9 @@ class SourceReader:
             PositionRefused: it has something else, or that cannot be known.
             SourceUnavailable, SourceUnfit: it lacks some of it.
         """
-        identity = Identity(log.address, log.facts, log, self._place.known)
+        identity = Identity(log.address, log.facts, log, self._progress.known)
         identity.require(by_gtid=by_gtid)
-        self._read_to = tuple(each for each in self._read_to if not each.within(self._place.known))
+        self._read_to = tuple(each for each in self._read_to if not each.within(self._progress.known))
         for each in self._read_to:
             replace(identity, position=each).require_further(
                 partial(require_contained, log.address, log.connection, log.facts, each)
@@ -286,22 +286,22 @@ class SourceReader:
 
     def _known_at(self, log: ServerLog) -> Position:
         """Return where definitions are known: on the server before, until something of this one was read."""
-        if self._opened is None or self._place.created or self._opened.is_of(log.facts.identity):
-            return self._place.known
+        if self._opened is None or self._progress.created or self._opened.is_of(log.facts.identity):
+            return self._progress.known
         return self._opened
 
     def _remember(self, lookup: DefinitionLookup) -> None:
         """Let what the tables are be known from here on, even if nothing is read before they are altered."""
-        position = self._place.known
-        if position.is_of(self._place.server):
+        position = self._progress.known
+        if position.is_of(self._progress.server):
             lookup.begin(position)
             self._definitions.read_to(position)
 
     def _pump(
-        self, start: FromPlace, stream: BinlogStream, check: Callable[[], None], lookup: DefinitionLookup
+        self, start: FromOffset, stream: BinlogStream, check: Callable[[], None], lookup: DefinitionLookup
     ) -> None:
         """Hand over what a stream yields, until it ends, or a better one follows it."""
-        server = self._place.server
+        server = self._progress.server
         for item in stream:
             self._back_off.reset()
             check()
@@ -311,13 +311,13 @@ class SourceReader:
                 self._caught_up(item, stream, lookup)
             else:
                 self._hand_over(item, stream)
-            if start.places(stream.place):
+            if start.knows(stream.file_offset):
                 try:
                     lookup.between(idle=caught_up)
                 except DataError as error:
                     raise stream.located(error) from error
             if self._stopped.is_set() or self._dumps.better(
-                self._place.again, server, caught_up=caught_up, prepared=stream.prepared
+                self._progress.again, server, caught_up=caught_up, prepared=stream.prepared
             ):
                 return
 
@@ -325,19 +325,19 @@ class SourceReader:
         # It may be smaller than the one before, if the source's clock was set back. The merger knows what it
         # has emitted, and handles that.
         self._listener.caught_up(item.frontier_us)
-        moved = self._place.move(stream)
+        moved = self._progress.move(stream)
         if moved is not None:
             self._definitions.read_to(moved)
-        # The place of a stream by GTID is known only now.
-        if stream.place is not None:
+        # The offset of a stream by GTID is known only now.
+        if stream.file_offset is not None:
             self._remember(lookup)
 
     def _hand_over(self, item: Chunk, stream: BinlogStream) -> None:
         # A source that is never idle yields no low watermark; measure its clock nevertheless.
         stream.keep_time()
-        self._place.created |= stream.created
+        self._progress.created |= stream.created
         self._listener.chunk_read(item)
-        self._definitions.read_to(self._place.handed_over(item))
+        self._definitions.read_to(self._progress.handed_over(item))
 
     def _measure(self, control: pymysql.Connection[Any], withheld: Withheld) -> SourceClock:
         withheld.ask(control)

@@ -106,12 +106,12 @@ class SourceAddress:
         return f"The source of shard {self.name}" if self.name else "The server"
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Host and port of the server, for messages."""
         return f"{self.host}:{self.port}"
 
     def __str__(self) -> str:
-        return f"{self.user}@{self.place}"
+        return f"{self.user}@{self.location}"
 
 
 @contextlib.contextmanager

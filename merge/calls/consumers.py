@@ -214,4 +214,4 @@ class OpenSharedMemory(Call[dict[str, Any]]):
 
 @inside
 class ColumnTypes(Call[str]):
-    """Return the types that operators chose for columns, as `ChosenTypes.from_json` reads them."""
+    """Return the types that operators chose for columns, as `TypeOverrides.from_json` reads them."""

@@ -34,7 +34,7 @@ _DIGITS_128, _DIGITS_256 = 38, 76
 
 
 @dataclass(frozen=True, slots=True)
-class ChosenTypes:
+class TypeOverrides:
     """The chosen types of a destination's columns."""
 
     #: table -> name of a column in lower case -> type, as it was written
@@ -46,7 +46,7 @@ class ChosenTypes:
             column: parse_type(type_name) for column, type_name in self.tables.get(str(table), {}).items()
         }
 
-    def changed(self, table: TableName, column: str, type_name: str | None) -> ChosenTypes:
+    def changed(self, table: TableName, column: str, type_name: str | None) -> TypeOverrides:
         """Return these with another type of a column; None removes it.
 
         Raises:
@@ -62,14 +62,14 @@ class ChosenTypes:
             columns[name] = _plain(type_name)
         if sum(map(len, tables.values())) > COLUMNS_MAX:
             raise UsageError(f"{COLUMNS_MAX:,} columns have a chosen type already, which is the most.")
-        return ChosenTypes({name: columns for name, columns in tables.items() if columns})
+        return TypeOverrides({name: columns for name, columns in tables.items() if columns})
 
     def to_json(self) -> str:
         """Return the stable text that `from_json` reads."""
         return json.dumps({"version": 1, "types": self.tables}, ensure_ascii=False, sort_keys=True)
 
     @classmethod
-    def from_json(cls, text: str | None) -> ChosenTypes:
+    def from_json(cls, text: str | None) -> TypeOverrides:
         """Read `to_json`'s text; None: no types.
 
         Raises:

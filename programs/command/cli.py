@@ -110,7 +110,7 @@ def check(
     ] = False,
 ) -> None:
     """Check an instance file, and the settings and grants of each source; print a line for each check."""
-    from canal_group.actors.shard.wiring import shard_source, standbys
+    from canal_group.actors.shard.wiring import replicas, shard_source
     from canal_group.binlog.files.files_reader import FilesSource, listed
     from canal_group.binlog.server.preflight.preflight import preflight
     from canal_group.conf.description import describe
@@ -133,10 +133,10 @@ def check(
     sources = [
         (each, source)
         for each in settings.shards
-        for source in (shard_source(settings, each), *standbys(settings, each))
+        for source in (shard_source(settings, each), *replicas(settings, each))
     ]
     for shard, source in sources:
-        where = f"{shard.name} ({source.place})"
+        where = f"{shard.name} ({source.location})"
         try:
             if isinstance(source, FilesSource):
                 labelled(out, *ok, f"{where}: {len(listed(source.files))} files")

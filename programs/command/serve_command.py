@@ -28,7 +28,7 @@ from canal_group.programs.command.options.http_options import (
 
 if TYPE_CHECKING:
     from canal_group.actors.http.service import HttpSettings
-    from canal_group.conf.folder import Found
+    from canal_group.conf.folder import FolderContent
     from canal_group.conf.settings import InstanceSettings
 
 #: interval at which `serve` checks whether its server is the active one, seconds
@@ -82,7 +82,7 @@ def _serve(
     """Serve files until a signal comes; raises as `Server.start` and `HttpService` do."""
     from canal_group.actors.driver.server import Server
     from canal_group.actors.http.service import HttpService
-    from canal_group.conf.folder import Found
+    from canal_group.conf.folder import FolderContent
 
     stop = threading.Event()
     # The HTTP service may wait for actors that do not answer: it ends after the groups were handed over.
@@ -92,11 +92,11 @@ def _serve(
             _log.info("page, metrics and REST API: %s", service.url)
         for file, settings in files.fixed.items():
             server.start(file, settings)
-        found, scan_at_s = Found(), time.monotonic()
+        content, scan_at_s = FolderContent(), time.monotonic()
         while not stop.is_set():
             if time.monotonic() >= scan_at_s:
-                found = files.look(found)
-                server.follow(found)
+                content = files.look(content)
+                server.follow(content)
                 scan_at_s = time.monotonic() + scan_s
             # Ray installs its own handlers when it starts with the first instance: ours must be set after
             # that.
@@ -120,22 +120,22 @@ class _Files:
         #: files that were named one by one, with their settings at the start, where they had to be valid
         self.fixed = {path: self._placed(load_instance(path)) for path in paths if not path.is_dir()}
 
-    def look(self, last: Found) -> Found:
+    def look(self, last: FolderContent) -> FolderContent:
         """Return the current settings of all files; while a folder cannot be read, the previous ones."""
-        from canal_group.conf.folder import Found, read_file, read_folder
+        from canal_group.conf.folder import FolderContent, read_file, read_folder
 
-        found = Found()
+        content = FolderContent()
         for file in self.fixed:
-            read_file(file, found)
+            read_file(file, content)
         for folder in self._folders:
             try:
                 read = read_folder(folder)
             except ConfigError as error:
-                return Found(last.settings or dict(self.fixed), {**last.errors, folder: error})
-            found.settings.update(read.settings)
-            found.errors.update(read.errors)
-        placed = {file: self._placed(settings) for file, settings in found.settings.items()}
-        return Found(placed, found.errors)
+                return FolderContent(last.settings or dict(self.fixed), {**last.errors, folder: error})
+            content.settings.update(read.settings)
+            content.errors.update(read.errors)
+        placed = {file: self._placed(settings) for file, settings in content.settings.items()}
+        return FolderContent(placed, content.errors)
 
     def _placed(self, settings: InstanceSettings) -> InstanceSettings:
         if self._address is None:

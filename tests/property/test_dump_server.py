@@ -10,7 +10,7 @@ from support.soak import cases
 from canal_group.binlog.dump_window.block import BLOCK_OVERHEAD_BYTES, Block
 from canal_group.binlog.dump_window.idle import Idle
 from canal_group.binlog.dump_window.readers import Readers
-from canal_group.binlog.dump_window.window import Place, Uncovered, Window
+from canal_group.binlog.dump_window.window import Uncovered, Window, WindowPosition
 
 HEAD, MAGIC_SIZE = 19, 4
 LIMIT = 5 * BLOCK_OVERHEAD_BYTES
@@ -97,7 +97,7 @@ class DumpServerMachine(RuleBasedStateMachine):
     def attach(self, data):
         (number, offset), at = data.draw(st.sampled_from(sorted(self.boundaries.items())))
         found = self.window.find(f"bin.{number:06}", offset)
-        if isinstance(found, Place):
+        if isinstance(found, WindowPosition):
             reader = len(self.began)
             self.readers.attach(reader, found)
             self.began[reader], self.got[reader] = at, b""
@@ -105,7 +105,7 @@ class DumpServerMachine(RuleBasedStateMachine):
             comes = offset == MAGIC_SIZE or (number == self.number and not self.described)
             assert found.description == (b"" if comes else f"description {number}".encode())
         else:
-            assert found is Uncovered.OLDER, "a place of the binlog is never unknown, nor ahead"
+            assert found is Uncovered.OLDER, "a position of the binlog is never unknown, nor ahead"
             retained = sum(len(block.packets) for block in self.window.blocks(self.window.first))
             assert at <= len(self.stream) - retained, "it is before what is retained"
 
@@ -126,8 +126,8 @@ class DumpServerMachine(RuleBasedStateMachine):
         if reader in lapped:
             self.readers.detach(reader)
             return
-        place = self.readers.place(reader)
-        lacking = b"".join(block.packets for block in self.window.blocks(place.number))[place.skip :]
+        position = self.readers.position(reader)
+        lacking = b"".join(block.packets for block in self.window.blocks(position.number))[position.skip :]
         size = data.draw(st.one_of(st.just(len(lacking)), st.integers(0, len(lacking))))
         self.got[reader] += lacking[:size]
         self.readers.sent(reader, size)

@@ -20,7 +20,7 @@ from support.soak import cases
 from canal_group.actors.gateway.joined_schemas import JoinedSchemas
 from canal_group.merge.errors import SchemaMismatch
 from canal_group.merge.rows.assemble import BatchRows, ShardRows
-from canal_group.merge.rows.chosen_types import ChosenTypes
+from canal_group.merge.rows.chosen_types import TypeOverrides
 from canal_group.merge.rows.joined import Definition
 from canal_group.merge.values.chunk import Op, TableName
 
@@ -117,7 +117,7 @@ def test_the_joined_schema_is_what_all_delivered_rows_and_definitions_need(data:
     """Only numbers: their differences are compatible, so nothing may stop the stream."""
     shards = [Shard(f"s{index}") for index in range(SHARDS)]
     shown = [defined(shard.name, shard.columns) for shard in shards]
-    gateway = JoinedSchemas(ChosenTypes, lambda _: shown)
+    gateway = JoinedSchemas(TypeOverrides, lambda _: shown)
     names = {"id"}
     for number in range(data.draw(st.integers(1, 12))):
         shard = data.draw(st.sampled_from(shards))
@@ -141,7 +141,7 @@ def test_the_joined_schema_is_what_all_delivered_rows_and_definitions_need(data:
 @given(st.data())
 def test_a_conflict_stops_only_rows_that_conflict_until_a_type_is_chosen(data: st.DataObject) -> None:
     shards = [Shard(f"s{index}") for index in range(SHARDS)]
-    chosen = ChosenTypes()
+    chosen = TypeOverrides()
     gateway = JoinedSchemas(lambda: chosen, lambda _: [])
     for number in range(data.draw(st.integers(1, 12))):
         shard = data.draw(st.sampled_from(shards))

@@ -17,7 +17,7 @@ from canal_group.binlog.server.hosts import SourceHosts
 from canal_group.binlog.server.listener import Listener
 from canal_group.binlog.server.reader import SourceReader
 from canal_group.binlog.server.source import SourceAddress
-from canal_group.binlog.server.starts.read_place import StartChoice
+from canal_group.binlog.server.starts.read_progress import StartChoice
 from canal_group.conf.load import build_instance
 from canal_group.conf.stream_settings import MergeSettings, ReaderSettings, StoreSettings
 from canal_group.merge.delivery.batch_limits import BatchLimits

@@ -8,7 +8,7 @@ from typing import Protocol
 from canal_group.binlog.columns.table_lookup import ColumnFacts
 from canal_group.binlog.columns.table_map import TableMap
 from canal_group.binlog.formats.events import Query
-from canal_group.binlog.history.facts import Change, Place, Present
+from canal_group.binlog.history.facts import Change, LogPosition, Present
 from canal_group.binlog.history.history import SchemaHistory
 from canal_group.binlog.history.logged import facts_of, reads_of
 from canal_group.binlog.history.verified import require_agreement
@@ -105,18 +105,18 @@ class DefinitionLookup:
             DefinitionContradicted: the source shows a table otherwise than statements have left it.
         """
         # It is still to be applied.
-        history = self._needed(self._place()[0])
+        history = self._needed(self._reading_at()[0])
         if history is not None:
             change = self._reader.scope.change(
-                Place(self._reader.facts.identity, file, end), query, self._version
+                LogPosition(self._reader.facts.identity, file, end), query, self._version
             )
             self._missed -= self._keeper.apply(history, change)
 
     def lose(self, query: Query | None, file: str, end: int) -> None:
         """Note a statement that is left out, see `TableLookup.lose`: what it defines has to be asked."""
-        history, statement = self._needed(self._place()[0]), lost(query, self._version)
+        history, statement = self._needed(self._reading_at()[0]), lost(query, self._version)
         if history is not None and statement is not None:
-            change = Change(Place(self._reader.facts.identity, file, end), statement)
+            change = Change(LogPosition(self._reader.facts.identity, file, end), statement)
             self._keeper.apply(history, change)
             self._missed.clear()
 
@@ -133,11 +133,11 @@ class DefinitionLookup:
         """
         history = self._known()
         if history is not None:
-            begin, place = self._place()
+            begin, position = self._reading_at()
             with history.lock:
-                history.pass_to(place)
-            changed = self._learning.read_some(history, begin, place, idle=idle)
-            changed |= self._confirming.confirm_all(history, place)
+                history.pass_to(position)
+            changed = self._learning.read_some(history, begin, position, idle=idle)
+            changed |= self._confirming.confirm_all(history, position)
             if changed:
                 self._keeper.changed()
 
@@ -163,7 +163,7 @@ class DefinitionLookup:
         name, origins = SourceName(schema, table), self.origins(schema, table)
         if not self._keeper.protects(name, origins):
             return Lineage(origins)
-        history = self._known() or self._begin(*self._place())
+        history = self._known() or self._begin(*self._reading_at())
         origins = self.origins(schema, table)
         found = self._definition(history, name)
         if isinstance(found, TableDefinition):
@@ -185,7 +185,7 @@ class DefinitionLookup:
             DefinitionContradicted: the definition contradicts what the source shows.
             SourceUnavailable, SourceUnfit, PositionPurged: see `PresentReader`.
         """
-        history = self._known() or self._begin(*self._place())
+        history = self._known() or self._begin(*self._reading_at())
         name = SourceName(table.schema, table.table)
         self._reader.scope.see(name)
         found = self._definition(history, name)
@@ -206,57 +206,57 @@ class DefinitionLookup:
         """Return the history; if it is needed and there is none, begin it at the start of a transaction."""
         history = self._known()
         if history is None and (self._reader.needed or self._keeper.always):
-            history = self._begin(start, Place(self._reader.facts.identity, start.file, start.offset))
+            history = self._begin(start, LogPosition(self._reader.facts.identity, start.file, start.offset))
         return history
 
     def _definition(self, history: SchemaHistory, name: SourceName) -> TableDefinition | UnknownTable | None:
         """Return a table's definition here: what is not known, or not confirmed, is asked."""
-        begin, place = self._place()
+        begin, position = self._reading_at()
         with history.lock:
-            history.pass_to(place)
+            history.pass_to(position)
         found = history.table(*name)
         if not isinstance(found, TableDefinition) and name not in self._missed:
-            if self._learning.learn(history, name, begin, place):
+            if self._learning.learn(history, name, begin, position):
                 self._keeper.changed()
                 found = history.table(*name)
             if not isinstance(found, TableDefinition):
                 self._missed.add(name)
         if history.is_followed(name):
             if self._keeper.confirm_s and self._confirming.confirm(
-                history, name, begin, place, self._keeper.confirm_s
+                history, name, begin, position, self._keeper.confirm_s
             ):
                 self._keeper.changed()
                 found = history.table(*name)
-            history.read_rows(name, place)
+            history.read_rows(name, position)
         return found
 
-    def _begin(self, begin: Position, place: Place) -> SchemaHistory:
-        """Begin a history at a place in the transaction that begins at a position."""
+    def _begin(self, begin: Position, position: LogPosition) -> SchemaHistory:
+        """Begin a history at a position in the transaction that begins at `begin`."""
         make = self._reader.maker()
         history = self._history = SchemaHistory(make)
         base, self._base = self._base, None
         if base is not None:
-            changes = self._reader.changes(base.position, place, by_gtid=True) if base.gap else []
+            changes = self._reader.changes(base.position, position, by_gtid=True) if base.gap else []
             if changes is not None:
                 for change in changes:
                     change.apply(base.catalog)
-                history.begin_with(place, base.catalog)
+                history.begin_with(position, base.catalog)
                 self._keeper.begin(history)
                 return history
         with self._reader.asking() as asked:
             end, listed = asked.end(), asked.listed()
         self._reader.scope.see(*listed.tables)
-        changes = self._learning.statements(begin, place, end)
-        history.begin(place, Present(listed.tables, listed.views, listed.schemas, changes))
-        self._learning.read_first(history, begin, place)
+        changes = self._learning.statements(begin, position, end)
+        history.begin(position, Present(listed.tables, listed.views, listed.schemas, changes))
+        self._learning.read_first(history, begin, position)
         self._keeper.begin(history)
         return history
 
-    def _place(self) -> tuple[Position, Place]:
+    def _reading_at(self) -> tuple[Position, LogPosition]:
         """Return where the open transaction begins, and where the stream reads."""
         assert self._stream is not None, "the stream is known before it reads"
         file, begun_at, offset = self._stream.reading_at
-        return Position(file, begun_at), Place(self._reader.facts.identity, file, offset)
+        return Position(file, begun_at), LogPosition(self._reader.facts.identity, file, offset)
 
     def _not_known(
         self, history: SchemaHistory, table: TableMap, found: UnknownTable | None

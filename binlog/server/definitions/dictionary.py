@@ -15,10 +15,10 @@ from pymysql.constants import ER
 
 from canal_group.binlog.charsets.charsets import BINARY_COLLATION
 from canal_group.binlog.charsets.collations import collation_number
-from canal_group.binlog.history.facts import Place
+from canal_group.binlog.history.facts import LogPosition
 from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.catalog_entry import ShownTable, View
 from canal_group.binlog.schema.definition import SourceName, TableDefinition
-from canal_group.binlog.schema.held import ShownTable, View
 from canal_group.binlog.schema.statement import ServerVersion
 from canal_group.binlog.server.source import ServerFacts, SourceAddress, query, query_one, translated
 from canal_group.binlog.server.starts.start import latest_position
@@ -79,10 +79,10 @@ class Dictionary:
             f"{max(1, math.ceil(answer_s))}",
         )
 
-    def end(self) -> Place:
+    def end(self) -> LogPosition:
         """Return where the binlog ends; what is asked after that shows every statement before it."""
         end = latest_position(self._address, self._connection, self._facts)
-        return Place(self._facts.identity, end.file, end.offset)
+        return LogPosition(self._facts.identity, end.file, end.offset)
 
     def catalogs(self) -> Callable[[], Catalog]:
         """Return a function that makes empty catalogs for the server's statements."""

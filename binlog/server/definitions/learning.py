@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 import time
 
-from canal_group.binlog.history.facts import Change, Place
+from canal_group.binlog.history.facts import Change, LogPosition
 from canal_group.binlog.history.history import SchemaHistory
+from canal_group.binlog.schema.catalog_entry import ShownTable
 from canal_group.binlog.schema.definition import SourceName
-from canal_group.binlog.schema.held import ShownTable
 from canal_group.binlog.server.definitions.present import PresentReader
 from canal_group.merge.errors import RetryableError, SourceUnavailable
 from canal_group.merge.values.position import Position
@@ -33,7 +33,7 @@ _AGAIN_S = 5.0
 class Learning:
     """Asks one server for tables, for one stream.
 
-    The arguments `begin` and `place` of its methods say where the stream is: where the open transaction
+    The arguments `begin` and `position` of its methods say where the stream is: where the open transaction
     begins, and where the event that is being read ends.
 
     Args:
@@ -43,18 +43,18 @@ class Learning:
     def __init__(self, reader: PresentReader) -> None:
         self._reader = reader
         #: up to where every statement is a fact of the history, if that is after where the stream is
-        self._known_to: Place | None = None
+        self._known_to: LogPosition | None = None
         self._total = 0
         self._said_s = self._again_s = 0.0
 
-    def statements(self, begin: Position, place: Place, end: Place) -> list[Change]:
-        """Return the statements from a place, or from where they are known already, to one after it.
+    def statements(self, begin: Position, position: LogPosition, end: LogPosition) -> list[Change]:
+        """Return the statements from a position, or from where they are known already, to one after it.
 
         Raises as `PresentReader.changes`.
         """
         known = self._known_to
-        ahead = known is not None and known.reaches(place)
-        after = known if ahead and known is not None else place
+        ahead = known is not None and known.reaches(position)
+        after = known if ahead and known is not None else position
         if after.reaches(end):
             return []
         start = Position(after.file, after.offset) if ahead else begin
@@ -67,15 +67,17 @@ class Learning:
         self._known_to = end
         return changes
 
-    def catch_up(self, history: SchemaHistory, begin: Position, place: Place, end: Place) -> None:
-        """Add the statements up to a place that a history lacks. Raises as `PresentReader.changes`."""
-        changes = [history.touching(change) for change in self.statements(begin, place, end)]
+    def catch_up(
+        self, history: SchemaHistory, begin: Position, position: LogPosition, end: LogPosition
+    ) -> None:
+        """Add the statements up to a position that a history lacks. Raises as `PresentReader.changes`."""
+        changes = [history.touching(change) for change in self.statements(begin, position, end)]
         with history.lock:
             for change in changes:
                 if change.touches:
                     history.insert(change)
 
-    def learn(self, history: SchemaHistory, name: SourceName, begin: Position, place: Place) -> bool:
+    def learn(self, history: SchemaHistory, name: SourceName, begin: Position, position: LogPosition) -> bool:
         """Ask what a table is; return whether the server shows it.
 
         Raises:
@@ -89,22 +91,24 @@ class Learning:
                 if shown is None:
                     history.hide(name)
                     return False
-                self.catch_up(history, begin, place, after)
+                self.catch_up(history, begin, position, after)
                 with history.lock:
                     if history.learn(shown, before):
-                        history.pass_to(place)
+                        history.pass_to(position)
                         return True
         raise SourceUnavailable(
             f"Table {name} at {self._reader.address} is changed faster than its definition is read.",
             shard=self._reader.address.name,
         )
 
-    def read_first(self, history: SchemaHistory, begin: Position, place: Place) -> None:
+    def read_first(self, history: SchemaHistory, begin: Position, position: LogPosition) -> None:
         """Read the tables of a history that begins, for a while. Raises as `learn`."""
         self._total = len(history.unread)
-        self._read(history, begin, place, FIRST_S)
+        self._read(history, begin, position, FIRST_S)
 
-    def read_some(self, history: SchemaHistory, begin: Position, place: Place, *, idle: bool) -> bool:
+    def read_some(
+        self, history: SchemaHistory, begin: Position, position: LogPosition, *, idle: bool
+    ) -> bool:
         """Read some of the tables that have not been read; return whether any was.
 
         It never raises because the server does not answer: what is needed at once is asked for by `learn`.
@@ -112,30 +116,32 @@ class Learning:
         if not history.unread or time.monotonic() < self._again_s:
             return False
         try:
-            return self._read(history, begin, place, IDLE_S if idle else BETWEEN_S)
+            return self._read(history, begin, position, IDLE_S if idle else BETWEEN_S)
         except RetryableError as error:
             self._again_s = time.monotonic() + _AGAIN_S
             _log.warning("tables are not read: %s", error, extra={"shard": self._reader.address.name})
             return False
 
-    def _read(self, history: SchemaHistory, begin: Position, place: Place, budget_s: float) -> bool:
+    def _read(self, history: SchemaHistory, begin: Position, position: LogPosition, budget_s: float) -> bool:
         until, some = time.monotonic() + budget_s, False
         with self._reader.asking() as asked:
             while history.unread and time.monotonic() < until:
                 names = list(history.unread.values())[:BATCH]
                 before = asked.end()
                 answers = [(name, asked.show(name)) for name in names]
-                self.catch_up(history, begin, place, asked.end())
+                self.catch_up(history, begin, position, asked.end())
                 with history.lock:
                     for name, shown in answers:
                         self._take(history, name, shown, before)
-                    history.pass_to(place)
+                    history.pass_to(position)
                 some = True
                 self._say(history)
         return some
 
     @staticmethod
-    def _take(history: SchemaHistory, name: SourceName, shown: ShownTable | None, before: Place) -> None:
+    def _take(
+        history: SchemaHistory, name: SourceName, shown: ShownTable | None, before: LogPosition
+    ) -> None:
         if shown is None:
             history.hide(name)
         elif not history.learn(shown, before):

@@ -1,4 +1,4 @@
-"""Present: a server's dictionary, and the statements between a place and now."""
+"""Present: a server's dictionary, and the statements between a position and now."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from canal_group.binlog.formats.events import Query
 from canal_group.binlog.grammar.chunk_builder import SEARCH_LIMITS
 from canal_group.binlog.grammar.decoding import Decoding
 from canal_group.binlog.grammar.skips import SkipsOf, no_skips
-from canal_group.binlog.history.facts import Change, Place
+from canal_group.binlog.history.facts import Change, LogPosition
 from canal_group.binlog.schema.catalog import Catalog
 from canal_group.binlog.schema.statement import ServerVersion
 from canal_group.binlog.server.binlog_stream import stream_of
@@ -28,12 +28,12 @@ from canal_group.binlog.server.source import (
     SourceAddress,
     connect,
 )
-from canal_group.binlog.server.starts.stream_start import AfterGtids, FromPlace
+from canal_group.binlog.server.starts.stream_start import AfterGtids, FromOffset
 from canal_group.merge.errors import UnsupportedEvent
 from canal_group.merge.values.chunk import TableName
 from canal_group.merge.values.position import Position, file_order
 
-#: statements between a place and now that are held, and characters of them
+#: statements between a position and now that are held, and characters of them
 CHANGES_MAX = 100_000
 CHANGES_CHARS_MAX = 64 << 20
 
@@ -84,9 +84,9 @@ class PresentReader:
             return dictionary.catalogs()
 
     def changes(
-        self, begin: Position, until: Place, *, after: Place | None = None, by_gtid: bool = False
+        self, begin: Position, until: LogPosition, *, after: LogPosition | None = None, by_gtid: bool = False
     ) -> list[Change] | None:
-        """Return the statements from one place to another; None if the binlog ends before the second.
+        """Return the statements from one position to another; None if the binlog ends before the second.
 
         Args:
             begin: where a transaction begins; by GTID, of any server.
@@ -106,16 +106,16 @@ class PresentReader:
         self,
         connection: pymysql.Connection[Any],
         begin: Position,
-        until: Place,
-        after: Place | None,
+        until: LogPosition,
+        after: LogPosition | None,
         *,
         by_gtid: bool = False,
     ) -> tuple[list[Change], bool]:
-        """Return the statements up to a place, and whether the binlog reaches it."""
+        """Return the statements up to a position, and whether the binlog reaches it."""
         recorder = _Recorder(self, after, until)
         stream = stream_of(
             self.address.scanner("definitions"),
-            AfterGtids(begin) if by_gtid else FromPlace(begin),
+            AfterGtids(begin) if by_gtid else FromOffset(begin),
             Decoding(
                 lambda _schema, _table: None,
                 SEARCH_LIMITS,
@@ -142,7 +142,7 @@ class PresentReader:
 class _Recorder(NoLookup):
     """Records the statements that a stream passes on its way."""
 
-    def __init__(self, reader: PresentReader, after: Place | None, until: Place) -> None:
+    def __init__(self, reader: PresentReader, after: LogPosition | None, until: LogPosition) -> None:
         self._server = reader.facts.identity
         self._version = reader.version
         self._scope = reader.scope
@@ -157,13 +157,13 @@ class _Recorder(NoLookup):
         Raises:
             UnsupportedEvent: there are too many.
         """
-        self._record(self._scope.change(Place(self._server, file, end), found, self._version))
+        self._record(self._scope.change(LogPosition(self._server, file, end), found, self._version))
 
     def lose(self, found: Query | None, file: str, end: int) -> None:
         """Record that a statement is left out."""
         statement = lost(found, self._version)
         if statement is not None:
-            self._record(Change(Place(self._server, file, end), statement))
+            self._record(Change(LogPosition(self._server, file, end), statement))
 
     def _record(self, change: Change) -> None:
         if (self._after is not None and self._after.reaches(change.end)) or not self._until.reaches(

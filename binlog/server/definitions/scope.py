@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from canal_group.binlog.formats.events import Query
 from canal_group.binlog.grammar.tables import Select
-from canal_group.binlog.history.facts import Change, Place
+from canal_group.binlog.history.facts import Change, LogPosition
 from canal_group.binlog.history.touches import Touches
 from canal_group.binlog.schema.definition import SourceName
 from canal_group.binlog.schema.named import NAMES_MAX, Named, named_in
@@ -41,8 +41,8 @@ class Scope:
             if folded(name.schema) not in self._schemas and self._select(*name) is not None:
                 self._schemas.add(folded(name.schema))
 
-    def change(self, end: Place, query: Query, version: ServerVersion) -> Change:
-        """Return a statement that ends at a place, as far as it is to be read.
+    def change(self, end: LogPosition, query: Query, version: ServerVersion) -> Change:
+        """Return a statement that ends at a position, as far as it is to be read.
 
         Raises:
             CorruptEvent: the session's settings exceed the event.

@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 from canal_group.binlog.grammar.skips import SkipsOf, no_skips
 from canal_group.binlog.grammar.tables import Select
-from canal_group.binlog.history.facts import Change, Place
+from canal_group.binlog.history.facts import Change, LogPosition
 from canal_group.binlog.history.histories import Histories
 from canal_group.binlog.history.history import SchemaHistory
 from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
@@ -198,7 +198,7 @@ class SourceDefinitions:
                 self._scope.see(*each.names(), *each.first.names())
         history, base = None, None
         if start.is_of(facts.identity):
-            history = self._at(Place(facts.identity, start.file, start.offset), start, reader)
+            history = self._at(LogPosition(facts.identity, start.file, start.offset), start, reader)
         else:
             base = self._elsewhere(start)
         return DefinitionLookup(reader, self, history, base)
@@ -208,7 +208,8 @@ class SourceDefinitions:
         with self._lock:
             history = self._histories.of(position.server)
             if history is None or (
-                history.read_to is not None and _place(history.read_to).reaches(_place(position))
+                history.read_to is not None
+                and _log_position(history.read_to).reaches(_log_position(position))
             ):
                 return
             history.read_to = position
@@ -267,72 +268,76 @@ class SourceDefinitions:
                 self._stored = stored
                 raise
 
-    def _at(self, place: Place, start: Position, reader: PresentReader) -> SchemaHistory | None:
-        """Return the server's history, at a place; None if it is not known what was there."""
-        history = self._histories.of(place.server)
+    def _at(self, position: LogPosition, start: Position, reader: PresentReader) -> SchemaHistory | None:
+        """Return the server's history, at a position; None if it is not known what was there."""
+        history = self._histories.of(position.server)
         if history is None:
             return None
         try:
-            known = self._reached(history, place, start, reader)
+            known = self._reached(history, position, start, reader)
         except (PositionPurged, PositionRefused):
             known = False
         with self._lock:
             if not known:
                 _log.warning(
                     "its schema history does not lead to %s: it begins anew",
-                    place,
+                    position,
                     extra={"shard": self._shard},
                 )
-                self._histories.drop(place.server)
+                self._histories.drop(position.server)
                 return None
-            history.go_to(place)
+            history.go_to(position)
         return history
 
-    def _reached(self, history: SchemaHistory, place: Place, start: Position, reader: PresentReader) -> bool:
-        """Read the statements that a history lacks to cover a place; return whether it covers it now.
+    def _reached(
+        self, history: SchemaHistory, position: LogPosition, start: Position, reader: PresentReader
+    ) -> bool:
+        """Read the statements that a history lacks to cover a position; return whether it covers it now.
 
         Raises:
             PositionPurged: they are gone.
         """
         read_to = history.read_to
-        if file_order(history.beginning.file)[0] != file_order(place.file)[0] or (
+        if file_order(history.beginning.file)[0] != file_order(position.file)[0] or (
             read_to is not None
             and begun_anew((read_to.file, read_to.created_s), (start.file, start.created_s))
         ):
             return False
-        if read_to is not None and not _place(read_to).reaches(place):
-            changes = _between(read_to, place, start, reader)
+        if read_to is not None and not _log_position(read_to).reaches(position):
+            changes = _between(read_to, position, start, reader)
             if changes is None:
                 return False
             with self._lock:
-                history.go_to(_place(read_to))
+                history.go_to(_log_position(read_to))
                 for change in changes:
                     history.apply(change)
                 self._changed = True
-        if not history.covers(place):
-            earlier = reader.changes(start, history.beginning, after=place)
+        if not history.covers(position):
+            earlier = reader.changes(start, history.beginning, after=position)
             if earlier is None:
                 return False
             with self._lock:
-                history.extend(place, earlier)
+                history.extend(position, earlier)
                 self._changed = True
         return True
 
     def _elsewhere(self, start: Position) -> Base | None:
         """Return the definitions at a position of a server that is not the one that answers."""
-        place = Place(start.server, start.file, start.offset)
+        position = LogPosition(start.server, start.file, start.offset)
         with self._lock:
-            history = self._histories.covering(place) if start.file else None
+            history = self._histories.covering(position) if start.file else None
             if history is None:
                 return None
             read_to = history.read_to
-            if read_to is None or _place(read_to).reaches(place):
-                return Base(history.catalog_at(place), start, gap=False)
-            return Base(history.catalog_at(_place(read_to)), read_to, gap=True)
+            if read_to is None or _log_position(read_to).reaches(position):
+                return Base(history.catalog_at(position), start, gap=False)
+            return Base(history.catalog_at(_log_position(read_to)), read_to, gap=True)
 
 
-def _between(read_to: Position, place: Place, start: Position, reader: PresentReader) -> list[Change] | None:
-    """Return the statements between where a binlog was read to and the place of `start`; None: not known.
+def _between(
+    read_to: Position, position: LogPosition, start: Position, reader: PresentReader
+) -> list[Change] | None:
+    """Return the statements between where a binlog was read to and the position of `start`; None: not known.
 
     A source may have purged the file that was read last, so that a stream begins at its oldest file. Then
     GTIDs tell whether all before that was read.
@@ -342,7 +347,7 @@ def _between(read_to: Position, place: Place, start: Position, reader: PresentRe
     """
     proved = bool(read_to.gtid_set and start.gtid_set) and read_to.gtid_set.contains(start.gtid_set)
     try:
-        changes = reader.changes(read_to, place)
+        changes = reader.changes(read_to, position)
     except PositionPurged:
         if not proved:
             raise
@@ -350,5 +355,5 @@ def _between(read_to: Position, place: Place, start: Position, reader: PresentRe
     return [] if changes is None and proved else changes
 
 
-def _place(position: Position) -> Place:
-    return Place(position.server, position.file, position.offset)
+def _log_position(position: Position) -> LogPosition:
+    return LogPosition(position.server, position.file, position.offset)

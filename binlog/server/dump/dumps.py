@@ -9,7 +9,7 @@ from canal_group.binlog.server.dump_server.shared_dump import SharedDump
 from canal_group.binlog.server.semi_sync.modes import SemiSync
 from canal_group.binlog.server.semi_sync.replies import NO_REPLIES, NoReplies
 from canal_group.binlog.server.source import SourceAddress
-from canal_group.binlog.server.starts.stream_start import FromPlace
+from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.merge.errors import CanalGroupError
 
 
@@ -27,7 +27,7 @@ class OwnDumps:
     def __init__(self, address: SourceAddress, semi_sync: SemiSync) -> None:
         self._address, self._semi_sync = address, semi_sync
 
-    def open(self, start: FromPlace, server: str) -> tuple[PacketSource, FromPlace, NoReplies]:
+    def open(self, start: FromOffset, server: str) -> tuple[PacketSource, FromOffset, NoReplies]:
         """Return a packet source, the start as it has it, and what the source is told.
 
         Args:
@@ -40,7 +40,7 @@ class OwnDumps:
         dump = open_dump(self._address, start, server, self._semi_sync.wake())
         return dump, start, self._semi_sync.replies(dump, start.position)
 
-    def better(self, start: FromPlace, server: str, *, caught_up: bool, prepared: int) -> bool:  # noqa: ARG002
+    def better(self, start: FromOffset, server: str, *, caught_up: bool, prepared: int) -> bool:  # noqa: ARG002
         """Return whether a stream is to be ended, because another source of packets serves what follows.
 
         Args:
@@ -65,7 +65,7 @@ class OwnDumps:
 class DumpServer(OwnDumps):
     """A dump server sends a stream if it covers its start; else the stream has a dump of its own.
 
-    It knows places in one server's binlog only, and replies to no source.
+    It knows offsets in one server's binlog only, and replies to no source.
 
     Args:
         address: the source.
@@ -84,7 +84,7 @@ class DumpServer(OwnDumps):
         """Whether a dump server sends what is read."""
         return self._access.attached
 
-    def open(self, start: FromPlace, server: str) -> tuple[PacketSource, FromPlace, NoReplies]:
+    def open(self, start: FromOffset, server: str) -> tuple[PacketSource, FromOffset, NoReplies]:
         """Return what the dump server sends, or a dump of the source."""
         served = start.served()
         attachment = None
@@ -94,7 +94,7 @@ class DumpServer(OwnDumps):
             return super().open(start, server)
         return SharedDump(self._address.name, attachment), served, NO_REPLIES
 
-    def better(self, start: FromPlace, server: str, *, caught_up: bool, prepared: int) -> bool:
+    def better(self, start: FromOffset, server: str, *, caught_up: bool, prepared: int) -> bool:
         """Return whether the dump server covers the start, and does not send the stream already."""
         self._met_end |= caught_up
         return (
@@ -120,7 +120,7 @@ class DumpServer(OwnDumps):
         """Close an attachment that no stream has taken."""
         self._access.close()
 
-    def _may_serve(self, start: FromPlace, server: str) -> bool:
+    def _may_serve(self, start: FromOffset, server: str) -> bool:
         position = start.position
         return (
             position.server == server

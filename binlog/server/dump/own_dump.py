@@ -13,7 +13,7 @@ from canal_group.binlog.server.dump.packet_source import OverPackets, Reached
 from canal_group.binlog.server.packets import PacketReader
 from canal_group.binlog.server.semi_sync.wake import Wake
 from canal_group.binlog.server.source import SourceAddress, server_error
-from canal_group.binlog.server.starts.stream_start import FromPlace
+from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.binlog.steady_clock import steady_us
 from canal_group.merge.errors import DataError, SourceUnavailable
 
@@ -39,7 +39,7 @@ class OwnDump(OverPackets):
     def __init__(
         self,
         address: SourceAddress,
-        start: FromPlace,
+        start: FromOffset,
         packets: PacketReader,
         *,
         checksum: int = CHECKSUM_NONE,
@@ -48,7 +48,7 @@ class OwnDump(OverPackets):
         clock_us: Callable[[], int] = steady_us,
     ) -> None:
         super().__init__(packets)
-        self.start, self.place = start.decoded, start.place
+        self.start, self.file_offset = start.decoded, start.file_offset
         self.checksum = checksum
         self.server = server
         self._address, self._begun = address, start
@@ -97,7 +97,7 @@ class OwnDump(OverPackets):
 
 
 def open_dump(
-    address: SourceAddress, start: FromPlace, server: str = "", wake: Wake | None = None
+    address: SourceAddress, start: FromOffset, server: str = "", wake: Wake | None = None
 ) -> OwnDump:
     """Connect to a source, and request what follows a start.
 

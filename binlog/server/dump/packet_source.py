@@ -26,12 +26,12 @@ class Reached(Protocol):
 
 
 class PacketSource(Protocol):
-    """Sends a binlog from a place on. Used by one thread, except `interrupt`."""
+    """Sends a binlog from an offset on. Used by one thread, except `interrupt`."""
 
     #: where the stream begins; without a file: the first event says which it is
     start: Position
     #: file and offset of the first event: at `start`, or before it
-    place: tuple[str, int]
+    file_offset: tuple[str, int]
     #: checksum of the events before the first format description
     checksum: int
     #: what has arrived; the usual events are read in place
@@ -46,7 +46,7 @@ class PacketSource(Protocol):
 
         Raises:
             SourceUnavailable: the stream has ended, or is damaged.
-            DataError: the source cannot serve it; see `FromPlace.explained`.
+            DataError: the source cannot serve it; see `FromOffset.explained`.
         """
 
     def readable(self, wait_s: float) -> bool:

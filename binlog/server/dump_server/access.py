@@ -85,7 +85,7 @@ class DumpServerAccess:
         self.attached = False
         self._attempts.lost(time.monotonic())
         shard = {"shard": self._address.name}
-        _log.info("no longer reads %s from a dump server: %s", self._address.place, why, extra=shard)
+        _log.info("no longer reads %s from a dump server: %s", self._address.location, why, extra=shard)
 
     def close(self) -> None:
         """Close an attachment that no stream has taken."""
@@ -98,7 +98,7 @@ class DumpServerAccess:
         self._attempts.attached(time.monotonic())
         shard = {"shard": self._address.name}
         _log.info(
-            "reads %s from a dump server from %s", self._address.place, attachment.position, extra=shard
+            "reads %s from a dump server from %s", self._address.location, attachment.position, extra=shard
         )
         return attachment
 

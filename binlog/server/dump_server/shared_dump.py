@@ -32,7 +32,7 @@ class SharedDump(OverPackets):
     def __init__(self, shard: str, attachment: Attachment, clock_us: Callable[[], int] = steady_us) -> None:
         super().__init__(attachment.packets)
         self.start = attachment.position
-        self.place = attachment.position.file, attachment.position.offset
+        self.file_offset = attachment.position.file, attachment.position.offset
         self._shard, self._attachment = shard, attachment
         self._clock_us = clock_us
         #: the moment of the last notice

@@ -8,14 +8,14 @@ from canal_group.binlog.server.dump.own_dump import OwnDump
 from canal_group.binlog.server.semi_sync.replies import NO_REPLIES, NoReplies, Replies, Ring, unfreed
 from canal_group.binlog.server.semi_sync.wake import Wake
 from canal_group.binlog.server.source import SourceAddress
-from canal_group.binlog.server.starts.stream_start import FromPlace
+from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.merge.values.position import Position
 
 
 class SemiSync:
     """The mode of one reader, used by one thread: the source does not wait."""
 
-    def replayed(self, start: FromPlace, opened: Position | None) -> FromPlace:  # noqa: ARG002 - others need it
+    def replayed(self, start: FromOffset, opened: Position | None) -> FromOffset:  # noqa: ARG002 - others need it
         """Return the start of a stream that begins no later than what a source must not count as replied to.
 
         Args:
@@ -64,14 +64,14 @@ class WhenFreed(WhenStored):
         #: whether the next stream begins at what the ring has not freed
         self._replays = True
 
-    def replayed(self, start: FromPlace, opened: Position | None) -> FromPlace:
+    def replayed(self, start: FromOffset, opened: Position | None) -> FromOffset:
         """Return the start with a dump that begins at what the ring has not freed, unless it was purged."""
         replays, self._replays = self._replays, True
         if not replays or (opened is not None and not opened.is_of(start.position.server)):
             return start  # the ring begins at a position of another server
         assert opened is not None or self._ring.cursors[2] < 0, "a ring without a beginning is empty"
-        place = None if opened is None else unfreed(self._ring, opened)
-        return start if place is None else start.replayed(place, self._purged)
+        file_offset = None if opened is None else unfreed(self._ring, opened)
+        return start if file_offset is None else start.replayed(file_offset, self._purged)
 
     def wake(self) -> Wake | None:
         """Return what the ring sets when it frees something."""

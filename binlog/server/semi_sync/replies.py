@@ -52,12 +52,12 @@ class NoReplies:
         return False
 
     def handed_over(self, file: str, offset: int, *, all_read: bool) -> None:
-        """Note that everything before a place was handed over, and reply if that is due.
+        """Note that everything before an offset was handed over, and reply if that is due.
 
         Args:
-            file: of the place.
+            file: of the offset.
             offset: end of a transaction or of an event between two.
-            all_read: whether no event after the place was read.
+            all_read: whether no event after it was read.
 
         Raises:
             SourceUnavailable: the reply cannot be sent.
@@ -85,7 +85,7 @@ class Replies(NoReplies):
     def __init__(self, packets: PacketReader, ring: Ring | None) -> None:
         self._packets = packets
         self._ring = ring
-        #: sequence to be freed, and the place to reply with then; at most one for each header in the ring
+        #: sequence to be freed, and the offset to reply with then; at most one for each header in the ring
         self._due: deque[tuple[int, str, int]] = deque()
         self._replied = ("", 0)
 
@@ -95,7 +95,7 @@ class Replies(NoReplies):
         return self._packets.buffer.reply_awaited
 
     def handed_over(self, file: str, offset: int, *, all_read: bool) -> None:
-        """Note that everything before a place was handed over, and reply if that is due."""
+        """Note that everything before an offset was handed over, and reply if that is due."""
         if not self.asked:
             return
         self._packets.buffer.reply_awaited = not all_read
@@ -103,9 +103,9 @@ class Replies(NoReplies):
         self.freed()
 
     def owe(self, file: str, offset: int) -> None:
-        """Reply with a place, at the next `freed`, as soon as the ring has freed what it holds now.
+        """Reply with an offset, at the next `freed`, as soon as the ring has freed what it holds now.
 
-        A connection begins with the place that was handed over before: the reply to it may have been lost.
+        A connection begins with the offset that was handed over before: the reply to it may have been lost.
         """
         stored = 0 if self._ring is None else self._ring.cursors[2]
         if self._due and self._due[-1][0] == stored:
@@ -114,11 +114,11 @@ class Replies(NoReplies):
 
     def freed(self) -> None:
         """Reply to what the ring has freed; without a ring, to everything."""
-        done, place = 0 if self._ring is None else self._ring.cursors[0], None
+        done, due = 0 if self._ring is None else self._ring.cursors[0], None
         while self._due and self._due[0][0] <= done:
-            place = self._due.popleft()
-        if place is not None:
-            self._reply(*place[1:])
+            due = self._due.popleft()
+        if due is not None:
+            self._reply(*due[1:])
 
     def _reply(self, file: str, offset: int) -> None:
         if (file, offset) != self._replied:
@@ -141,5 +141,5 @@ def unfreed(ring: Ring, opened: Position) -> tuple[str, int] | None:
 
 
 def reply_of(file: str, offset: int) -> bytes:
-    """Return the payload by which a replica says that it has everything before a place."""
+    """Return the payload by which a replica says that it has everything before an offset."""
     return struct.pack("<BQ", _MARK, offset) + file.encode()

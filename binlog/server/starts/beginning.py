@@ -40,9 +40,9 @@ def beginning(
         case At(time_us):
             return Scan(address, connection, facts).at_time(time_us)
         case InFile(file, offset):
-            return Scan(address, connection, facts).at_place(file, offset)
+            return Scan(address, connection, facts).position_at(file, offset)
         case Holding(file, offset):
-            return Scan(address, connection, facts).at_place(file, offset, holding=True)
+            return Scan(address, connection, facts).position_at(file, offset, holding=True)
         case After(gtids):
             if not facts.gtids or isinstance(gtids, MariaDbGtidSet) != facts.mariadb:
                 raise SourceUnfit(

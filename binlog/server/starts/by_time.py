@@ -81,7 +81,7 @@ def continued_by_time(
         if not search.later:
             raise _lacks(address, facts, position)
     found = search.found((start.file, max(start.offset, len(MAGIC))))
-    at = scan.at_place(*(found.begin or after))
+    at = scan.position_at(*(found.begin or after))
     moved = replace(at, commit_us=position.commit_us, key_us=position.key_us, origin_id=position.origin_id)
     return FoundByTime(moved, search.anchored, found.dropped, found.repeated)
 

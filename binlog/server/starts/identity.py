@@ -115,14 +115,14 @@ class Identity:
         position, last = self.position, self.position.last
         if not by_gtid:
             if self._last_here is not None:
-                self._require_place()
+                self._require_offset()
             self._require_open()
             return
         if position.server == self.facts.identity:
             sizes = self.log.sizes()
             if position.file in sizes:
                 self._require_reached(sizes)
-                self._require_place()
+                self._require_offset()
                 self._require_open()
                 return
         if position.rows_into_transaction:
@@ -152,7 +152,7 @@ class Identity:
                 self._require_elsewhere(position.last)
         elif position.file in sizes:
             self._require_reached(sizes)
-            self._require_place()
+            self._require_offset()
             self._require_open()
         elif missing is Absence.RESET:
             self._refuse(f"has no {position.file}, though it has files from before it")
@@ -190,7 +190,7 @@ class Identity:
             f"{file}:{size} to {offset}{after}",
         )
 
-    def _require_place(self) -> None:
+    def _require_offset(self) -> None:
         """Return if the file was created when the position says, and has its last transaction."""
         position, last = self.position, self._last_here
         offset = position.offset if last is None else last.begin_offset
@@ -259,7 +259,7 @@ class Identity:
         _log.warning(
             "%s cannot be compared with %s, because %s: the stream continues with what it has after %s",
             _told(last),
-            self.address.place,
+            self.address.location,
             why,
             self.position.gtid_set,
             extra={"shard": self.address.name},

@@ -1,7 +1,7 @@
-"""Scan: find a place in a server's binlog by reading its transactions, without their rows.
+"""Scan: find a position in a server's binlog by reading its transactions, without their rows.
 
 A time is found by a binary search over the creation times of the files, and a scan forward from the one that
-was being written then. A place in a file is found by a scan of that file, which knows where transactions
+was being written then. An offset in a file is found by a scan of that file, which knows where transactions
 begin, and which GTIDs are before one.
 
 A time is where the first transaction begins, in the order of the binlog, that was committed at or after it.
@@ -29,7 +29,7 @@ from canal_group.binlog.server.clock import clock_of
 from canal_group.binlog.server.low_watermarks import CaughtUp
 from canal_group.binlog.server.starts.server_log import ServerLog
 from canal_group.binlog.server.starts.start import binlog_files, gtids_at, latest_position
-from canal_group.binlog.server.starts.stream_start import FromPlace
+from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.merge.errors import DataError, PositionPurged
 from canal_group.merge.values.chunk import Chunk
 from canal_group.merge.values.header import Flag
@@ -70,12 +70,12 @@ class Scan(ServerLog):
                     first = chunk.headers[found[0]]
                     earlier = chunk.headers[: found[0]]["commit_us"]
                     before_us = int(earlier[-1]) if len(earlier) else before_us
-                    place = chunk.names[first["file"]], int(first["begin_offset"])
-                    return replace(self.at_place(*place), commit_us=before_us)
+                    file_offset = chunk.names[first["file"]], int(first["begin_offset"])
+                    return replace(self.position_at(*file_offset), commit_us=before_us)
                 before_us = int(chunk.headers["commit_us"][-1]) if len(chunk.headers) else before_us
         return end
 
-    def at_place(self, file: str, offset: int, *, holding: bool = False) -> Position:
+    def position_at(self, file: str, offset: int, *, holding: bool = False) -> Position:
         """Return the position at an offset of a file, with the GTIDs before it.
 
         Args:
@@ -159,7 +159,7 @@ class Scan(ServerLog):
         """Open a stream that keeps no table, and read the description of the file that it begins in."""
         stream = stream_of(
             self.address.scanner("position"),
-            FromPlace(start),
+            FromOffset(start),
             Decoding(
                 lambda _schema, _table: None, SEARCH_LIMITS, verbatim=True, original_times=original_times
             ),
@@ -204,10 +204,13 @@ def until(stream: BinlogStream, end: Position | None, file: str | None = None) -
             return
         yield item
         last = item.headers[-1]
-        place = item.names[last["file"]], int(last["end_offset"])
-        if file is not None and place[0] != file:
+        file_offset = item.names[last["file"]], int(last["end_offset"])
+        if file is not None and file_offset[0] != file:
             return
-        if end is not None and (file_order(place[0]), place[1]) >= (file_order(end.file), end.offset):
+        if end is not None and (file_order(file_offset[0]), file_offset[1]) >= (
+            file_order(end.file),
+            end.offset,
+        ):
             return
 
 

@@ -274,7 +274,7 @@ def both_sets(executed: GtidSet, gtids: GtidSet) -> str:
 
 
 def explained_by_gtid(
-    address: SourceAddress, error: DataError, position: Position, place: Mapping[str, Detail]
+    address: SourceAddress, error: DataError, position: Position, details: Mapping[str, Detail]
 ) -> DataError:
     """Return a refusal of a stream by GTID, with the set that was refused and the GTIDs that were purged.
 
@@ -282,7 +282,7 @@ def explained_by_gtid(
         address: the source.
         error: what it answered.
         position: what was requested.
-        place: details of the error.
+        details: details of the error.
     """
     gtids = str(position.gtid_set)
     message = f"{error.message} The position is after {gtids}."
@@ -290,13 +290,13 @@ def explained_by_gtid(
         hint = error.hint
         if isinstance(position.gtid_set, MariaDbGtidSet):
             hint = "If the server is a replica that lags, the shard continues when it has caught up."
-        return type(error)(message, hint=hint, **{**place, "gtid_set": gtids})
+        return type(error)(message, hint=hint, **{**details, "gtid_set": gtids})
     missing, oldest = _missing(address, position.gtid_set), oldest_file(address)
     return PositionPurged(
         f"{message} Missing are {missing or 'transactions that cannot be determined'}. "
         f"The oldest file available is {oldest or 'unknown'}.",
         hint=PURGED_HINT,
-        **{**place, "gtid_set": gtids, "missing": missing, "oldest_file": oldest},
+        **{**details, "gtid_set": gtids, "missing": missing, "oldest_file": oldest},
     )
 
 

@@ -1,11 +1,11 @@
 """Stream start: where one stream begins, how that is requested, and where to go on if it is refused.
 
-    FromPlace      at a file and offset of the server that sends
+    FromOffset      at a file and offset of the server that sends
     LookingBack    likewise; the dump begins in an earlier file, to find rows of an XA transaction there
     Replaying      likewise; the dump begins at what a ring still holds, so that the source waits for that
     AfterGtids     after a set of GTIDs, wherever the server has what is not in it
 
-A stream that continues by commit time begins `FromPlace`, once its place was found, see `by_time`.
+A stream that continues by commit time begins `FromOffset`, once its offset was found, see `by_time`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from canal_group.merge.values.resets.reset import tells_reset
 _WRAP = 1 << 32
 
 
-class FromPlace:
+class FromOffset:
     """At the file and offset of a position; the base of the other kinds.
 
     Args:
@@ -47,7 +47,7 @@ class FromPlace:
         then: how the next stream of the reader begins; None: as this one, at its position.
     """
 
-    #: whether the server decides where the position is; else it is a place of its own
+    #: whether the server decides where the position is; else it is an offset of its own
     by_gtid = False
 
     def __init__(
@@ -56,15 +56,15 @@ class FromPlace:
         self.position = position
         #: the position as a decoder gets it; without a file: the first event says which it is
         self.decoded = position
-        self.then: StartAt = FromPlace if then is None else then
+        self.then: StartAt = FromOffset if then is None else then
         file, offset = begin or (position.file, position.offset)
         #: file and offset of the first event. An offset beyond 4 GiB cannot be requested: then it is the
         #: first one of the file
-        self.place = file, offset if offset <= OFFSET_MAX else len(MAGIC)
+        self.file_offset = file, offset if offset <= OFFSET_MAX else len(MAGIC)
 
     @property
     def stays_by_gtid(self) -> bool:
-        """Whether the reader's streams are requested by GTID, although this one may begin at a place."""
+        """Whether the reader's streams are requested by GTID, although this one may begin at an offset."""
         return self.then is AfterGtids
 
     def require_contained(
@@ -78,7 +78,7 @@ class FromPlace:
 
     def request(self, server_id: int) -> DumpRequest:
         """Return the request for the dump."""
-        return dump_from(*self.place, server_id)
+        return dump_from(*self.file_offset, server_id)
 
     def at_rest(self, reached: Reached, heartbeat: bytes) -> bool:  # noqa: ARG002 - others need it
         """Return whether a source that sends this heartbeat has sent all it had.
@@ -89,45 +89,45 @@ class FromPlace:
         """
         return True
 
-    def places(self, place: tuple[str, int] | None) -> bool:  # noqa: ARG002 - others need it
+    def knows(self, file_offset: tuple[str, int] | None) -> bool:  # noqa: ARG002 - others need it
         """Return whether what is before a stream's reading is known.
 
         Args:
-            place: file and offset that the stream has read up to; None: it is inside a transaction, or before
+            file_offset: what the stream has read up to; None: it is inside a transaction, or before
                 the start.
         """
         return True
 
-    def replayed(self, place: tuple[str, int], purged: Callable[[], None]) -> FromPlace:
+    def replayed(self, file_offset: tuple[str, int], purged: Callable[[], None]) -> FromOffset:
         """Return the start with a dump that begins earlier; itself if it cannot begin there.
 
         Args:
-            place: file and offset before it.
+            file_offset: file and offset before it.
             purged: is called if the source has purged that.
         """
-        return Replaying(self.position, place, purged)
+        return Replaying(self.position, file_offset, purged)
 
-    def served(self) -> FromPlace | None:
+    def served(self) -> FromOffset | None:
         """Return the start as a dump server has it; None: it has none that begins there."""
         return self
 
     def explained(self, address: SourceAddress, error: DataError) -> DataError:
         """Return a refusal with what was refused; if purged, also with the oldest file."""
         message = f"{error.message} The position is {self.position}."
-        place = _place(error, self.position)
+        details = _offset_details(error, self.position)
         if not isinstance(error, PositionPurged):
             refused = PositionRefused if type(error) is DataError else type(error)
-            return refused(message, hint=error.hint, **place)
+            return refused(message, hint=error.hint, **details)
         oldest = oldest_file(address)
         return PositionPurged(
             f"{message} The oldest file available is {oldest or 'unknown'}.",
             hint=PURGED_HINT,
-            **{**place, "oldest_file": oldest},
+            **{**details, "oldest_file": oldest},
         )
 
     def recovered(
         self, error: SourceUnavailable | DataError, at: Position, log: ServerLog, created: Mapping[str, int]
-    ) -> FromPlace:
+    ) -> FromOffset:
         """Return where to continue although a stream ended.
 
         Args:
@@ -150,49 +150,49 @@ class FromPlace:
 
     def _past(
         self, error: PositionPurged, at: Position, log: ServerLog, created: Mapping[str, int]
-    ) -> FromPlace:
+    ) -> FromOffset:
         """Return where to go on after a purge: at earlier rows of XA transactions, or after empty files."""
         del created
         if "xid" in error.details:
             return LookingBack(at, at.file, self.then)
         try:
-            return FromPlace(past_purged(log.address, log.connection, log.facts, at, error))
+            return FromOffset(past_purged(log.address, log.connection, log.facts, at, error))
         except PositionPurged as purged:
             raise with_remaining(log.address, log.connection, log.facts, purged) from error
 
 
-StartAt: TypeAlias = Callable[[Position], FromPlace]
+StartAt: TypeAlias = Callable[[Position], FromOffset]
 
 
-class LookingBack(FromPlace):
+class LookingBack(FromOffset):
     """At a position, after rows of XA transactions that were prepared from an earlier file on."""
 
     def __init__(self, position: Position, file: str, then: StartAt) -> None:
         super().__init__(position, (file, len(MAGIC)), then)
 
-    def replayed(self, place: tuple[str, int], purged: Callable[[], None]) -> FromPlace:  # noqa: ARG002
+    def replayed(self, file_offset: tuple[str, int], purged: Callable[[], None]) -> FromOffset:  # noqa: ARG002
         """Return itself: it begins earlier."""
         return self
 
-    def served(self) -> FromPlace | None:
+    def served(self) -> FromOffset | None:
         """Return None."""
         return None
 
     def _past(
         self, error: PositionPurged, at: Position, log: ServerLog, created: Mapping[str, int]
-    ) -> FromPlace:
+    ) -> FromOffset:
         """Return the start that looks one file further back, if there is one."""
         del created
         files = list(log.sizes())
-        file = self.place[0]
+        file = self.file_offset[0]
         index = files.index(file) if file in files else 0
         if "xid" not in error.details or not index:
             raise error
         return LookingBack(at, files[index - 1], self.then)
 
 
-class Replaying(FromPlace):
-    """At a position, after what a ring still holds; see `FromPlace.replayed`."""
+class Replaying(FromOffset):
+    """At a position, after what a ring still holds; see `FromOffset.replayed`."""
 
     def __init__(self, position: Position, begin: tuple[str, int], purged: Callable[[], None]) -> None:
         super().__init__(position, begin)
@@ -200,14 +200,14 @@ class Replaying(FromPlace):
 
     def _past(
         self, error: PositionPurged, at: Position, log: ServerLog, created: Mapping[str, int]
-    ) -> FromPlace:
+    ) -> FromOffset:
         """Return the position itself."""
         del error, log, created
         self._purged()
-        return FromPlace(at)
+        return FromOffset(at)
 
 
-class AfterGtids(FromPlace):
+class AfterGtids(FromOffset):
     """After the GTID set of a position, which may be of any server.
 
     The source then says which file it begins with. Streams stay so, because the order of transactions may
@@ -239,26 +239,26 @@ class AfterGtids(FromPlace):
         reached.offset += passed_over
         return not passed_over
 
-    def places(self, place: tuple[str, int] | None) -> bool:
-        """Return whether the place is known."""
-        return place is not None
+    def knows(self, file_offset: tuple[str, int] | None) -> bool:
+        """Return whether the file and offset are known."""
+        return file_offset is not None
 
-    def replayed(self, place: tuple[str, int], purged: Callable[[], None]) -> FromPlace:  # noqa: ARG002
-        """Return itself: a dump by GTID has no place."""
+    def replayed(self, file_offset: tuple[str, int], purged: Callable[[], None]) -> FromOffset:  # noqa: ARG002
+        """Return itself: a dump by GTID has no offset."""
         return self
 
-    def served(self) -> FromPlace | None:
-        """Return the place of the position, for a reader that has read everything before it."""
-        return FromPlace(self.position, then=AfterGtids)
+    def served(self) -> FromOffset | None:
+        """Return the start at the offset of the position, for a reader that has read everything before it."""
+        return FromOffset(self.position, then=AfterGtids)
 
     def explained(self, address: SourceAddress, error: DataError) -> DataError:
         """Return a refusal with the set that was refused and the GTIDs that were purged."""
-        return explained_by_gtid(address, error, self.position, _place(error, self.position))
+        return explained_by_gtid(address, error, self.position, _offset_details(error, self.position))
 
     def recovered(
         self, error: SourceUnavailable | DataError, at: Position, log: ServerLog, created: Mapping[str, int]
-    ) -> FromPlace:
-        """Return where to continue, see `FromPlace`; only a purge can be got past."""
+    ) -> FromOffset:
+        """Return where to continue, see `FromOffset`; only a purge can be got past."""
         if not isinstance(error, PositionPurged):
             raise error
         # MySQL also says so of what it has executed, and has lost from the end of its log.
@@ -267,7 +267,7 @@ class AfterGtids(FromPlace):
 
     def _past(
         self, error: PositionPurged, at: Position, log: ServerLog, created: Mapping[str, int]
-    ) -> FromPlace:
+    ) -> FromOffset:
         """Return where rows of an XA transaction may be."""
         if "xid" not in error.details:
             raise with_remaining(log.address, log.connection, log.facts, error) from error
@@ -281,8 +281,8 @@ class AfterGtids(FromPlace):
         here = replace(
             at, file=file, offset=offset, server=log.facts.identity, created_s=created.get(file, 0)
         )
-        return LookingBack(here, file, FromPlace)
+        return LookingBack(here, file, FromOffset)
 
 
-def _place(error: DataError, position: Position) -> dict[str, Detail]:
+def _offset_details(error: DataError, position: Position) -> dict[str, Detail]:
     return {**error.details, "file": position.file, "offset": position.offset}

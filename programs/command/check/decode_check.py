@@ -131,8 +131,8 @@ def _as_json(found: _Result) -> dict[str, Any]:
         "difference": None
         if differs is None
         else {
-            "file": differs.place.file,
-            "offset": differs.place.offset,
+            "file": differs.position.file,
+            "offset": differs.position.offset,
             "table": differs.table,
             "column": differs.column,
             "ours": differs.ours,
@@ -156,7 +156,7 @@ def _lines(found: _Result) -> Iterator[str]:
         for kind, count in sorted(left.items()):
             yield from _wrapped(f"      not compared: {count} {what}: {kind}")
     if differs is not None:
-        where = f"{differs.place.file}:{differs.place.offset}"
+        where = f"{differs.position.file}:{differs.position.offset}"
         column = f", column {differs.column}" if differs.column else ""
         yield from _wrapped(f"      first difference: {where}, table {differs.table}{column}")
         yield from _wrapped(f"      ours:   {_short(differs.ours)}")

@@ -20,7 +20,7 @@ from canal_group.binlog.server.low_watermarks import CaughtUp
 from canal_group.binlog.server.source import connect, server_facts
 from canal_group.binlog.server.starts.beginning import beginning
 from canal_group.binlog.server.starts.start import binlog_files, earliest_position, latest_position
-from canal_group.binlog.server.starts.stream_start import FromPlace
+from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.merge.errors import DataError, PositionPurged, SourceUnfit
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
 from canal_group.merge.values.start import After, At, Holding, InFile
@@ -61,7 +61,7 @@ def transactions(address, connection, facts):
     """Every transaction, read from the beginning: (file, begin, end, commit time)."""
     stream = stream_of(
         address,
-        FromPlace(earliest_position(address, connection, facts)),
+        FromOffset(earliest_position(address, connection, facts)),
         Decoding(lambda *_: None, chunk_limits()),
         lambda: SourceClock.measure(connection),
     )

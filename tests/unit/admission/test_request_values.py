@@ -34,7 +34,7 @@ from canal_group.conf.listeners.gateway_settings import GatewayBounds
 from canal_group.merge.calls.body import call_of
 from canal_group.merge.calls.call import CALLS, Call
 from canal_group.merge.errors import CanalGroupError, ConfigError, RetryableError, RolledBack, UsageError
-from canal_group.merge.rows.chosen_types import ChosenTypes
+from canal_group.merge.rows.chosen_types import TypeOverrides
 from canal_group.merge.values.position import GroupPosition
 from canal_group.shared_memory.client import SharedMemoryClient
 
@@ -154,7 +154,7 @@ def test_a_pattern_that_the_cursor_store_kept_is_refused_as_well(pattern: str):
     world.report(0)
     batch = world.get("a")
     empty = replace(batch, headers=batch.headers[:0])
-    joined = JoinedSchemas(ChosenTypes, lambda _: [])
+    joined = JoinedSchemas(TypeOverrides, lambda _: [])
     rows = BatchReader(lambda _: None, lambda *_: empty, joined)  # type: ignore[arg-type, return-value]
     with pytest.raises(ConfigError):
         rows.envelope("a", 1, batch.batch_id, pattern)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from canal_group.conf.folder import Found, changes, read_folder
+from canal_group.conf.folder import FolderContent, changes, read_folder
 from canal_group.merge.errors import ConfigError
 
 
@@ -111,7 +111,7 @@ def test_other_files_are_left_alone(tmp_path):
     write(tmp_path, ".hidden.yaml", "shop")
     write(tmp_path, "README.md", "shop")
     (tmp_path / "folder.yaml").mkdir()
-    assert read_folder(tmp_path) == Found()
+    assert read_folder(tmp_path) == FolderContent()
 
 
 def test_a_missing_folder_gets_a_sentence(tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from canal_group.actors.driver.server import Server
-from canal_group.conf.folder import Found
+from canal_group.conf.folder import FolderContent
 from canal_group.conf.load import build_instance
 from canal_group.merge.errors import CanalGroupError, ServerUnavailable, UsageError
 
@@ -47,7 +47,7 @@ class World:
         return [(record.destination, record.getMessage()) for record in self._caplog.records]
 
     def follow(self, *names):
-        return self.server.follow(Found({FILE: said(*names)}))
+        return self.server.follow(FolderContent({FILE: said(*names)}))
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from canal_group.actors.transport.row_server import RowAddress, RowServer
 from canal_group.actors.transport.row_ticket import RowTicket
 from canal_group.merge.calls.batch import Batch
 from canal_group.merge.rows.assemble import BatchRows, ShardRows
-from canal_group.merge.rows.chosen_types import ChosenTypes
+from canal_group.merge.rows.chosen_types import TypeOverrides
 from canal_group.merge.rows.envelope import envelope
 from canal_group.merge.rows.table_filter import TableFilter
 from canal_group.merge.values.chunk import STATEMENTS, Chunk, Op, TableName, TableRows, rows_schema
@@ -149,7 +149,7 @@ def test_shards_send_for_an_envelope_only_what_the_filter_wants(
     shards: Shards, table_filter: str, tables: set[TableName | None], numbers: int
 ):
     batch = merged_batch()
-    reader = BatchReader(shards.rows_at, lambda *_: batch, JoinedSchemas(ChosenTypes, lambda _: []))
+    reader = BatchReader(shards.rows_at, lambda *_: batch, JoinedSchemas(TypeOverrides, lambda _: []))
     made = reader.envelope("a", 1, batch.batch_id, table_filter)
     assert {name for _, name, _, _ in shards.sent} == tables
     assert sum(rows for _, _, _, rows in shards.sent) == made.num_rows, "a row was sent for nothing"
@@ -160,7 +160,7 @@ def test_shards_send_for_an_envelope_only_what_the_filter_wants(
 
 def test_a_filter_for_a_small_table_costs_only_its_bytes(shards: Shards):
     batch = merged_batch()
-    reader = BatchReader(shards.rows_at, lambda *_: batch, JoinedSchemas(ChosenTypes, lambda _: []))
+    reader = BatchReader(shards.rows_at, lambda *_: batch, JoinedSchemas(TypeOverrides, lambda _: []))
 
     def bytes_sent(table_filter: str) -> int:
         shards.sent.clear()
@@ -172,7 +172,7 @@ def test_a_filter_for_a_small_table_costs_only_its_bytes(shards: Shards):
 
 def test_for_the_columns_of_a_table_shards_send_no_rows(shards: Shards):
     batch = merged_batch()
-    reader = BatchReader(shards.rows_at, lambda *_: batch, JoinedSchemas(ChosenTypes, lambda _: []))
+    reader = BatchReader(shards.rows_at, lambda *_: batch, JoinedSchemas(TypeOverrides, lambda _: []))
     key = ("a", 1, batch.batch_id, "shop.notes")
     whole = reader.typed(*key, before=False)
     shards.sent.clear()

@@ -24,7 +24,7 @@ from canal_group.actors.http.callers import Callers
 from canal_group.actors.http.listener import Listener, listening
 from canal_group.actors.http.recent_log import RecentLog
 from canal_group.actors.http.service import HttpService, HttpSettings
-from canal_group.conf.folder import Found
+from canal_group.conf.folder import FolderContent
 from canal_group.conf.settings import InstanceSettings
 from canal_group.merge.calls.call import Call
 from canal_group.merge.calls.operators import Trace
@@ -157,7 +157,7 @@ def test_a_server_without_instances_is_ready_only_if_that_is_all_there_is(tmp_pa
     server = Server()
     with HttpService(server, settings, lambda: server.starting) as service:
         assert requests.get(f"{service.url}/ready", timeout=DEADLINE_S).status_code == 503
-        server.follow(Found())
+        server.follow(FolderContent())
         assert requests.get(f"{service.url}/ready", timeout=DEADLINE_S).status_code == 200
 
 
@@ -176,9 +176,9 @@ def test_a_server_starts_until_each_file_is_started_or_refused_by_name(tmp_path:
     server.seen = []
     assert server.starting, "no file was looked for"
     broken, fine = tmp_path / "broken.yaml", tmp_path / "fine.yaml"
-    server.follow(Found({}, {broken: ConfigError("It is broken.")}))
+    server.follow(FolderContent({}, {broken: ConfigError("It is broken.")}))
     assert not server.starting
     settings: Any = SimpleNamespace(destination="shop")
-    server.follow(Found({fine: settings}, {broken: ConfigError("It is broken.")}))
+    server.follow(FolderContent({fine: settings}, {broken: ConfigError("It is broken.")}))
     assert server.seen == [True], "while it starts"
     assert not server.starting, "it was refused by name"

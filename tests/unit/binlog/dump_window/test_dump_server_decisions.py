@@ -8,7 +8,7 @@ from canal_group.binlog.dump_window.attempts import INTERVAL_S, PAUSE_MAX_S, STA
 from canal_group.binlog.dump_window.begin import begin_at
 from canal_group.binlog.dump_window.block import BLOCK_OVERHEAD_BYTES, Block, split_at
 from canal_group.binlog.dump_window.readers import Readers
-from canal_group.binlog.dump_window.window import Place, Uncovered, Window
+from canal_group.binlog.dump_window.window import Uncovered, Window, WindowPosition
 from canal_group.merge.errors import UsageError
 
 FULL = 0xFFFFFF
@@ -94,7 +94,7 @@ def test_a_reset_of_the_source_is_noticed():
             window.append(block, created_s)
     assert window.end == 1
     assert window.tip == ("bin.000008", 100)
-    assert window.find("bin.000008", 100, created_s=50) == Place(1, 0)
+    assert window.find("bin.000008", 100, created_s=50) == WindowPosition(1, 0)
     assert window.find("bin.000008", 100, created_s=49) is Uncovered.UNKNOWN
     assert window.find("no binlog", 4) is Uncovered.UNKNOWN
 
@@ -110,7 +110,7 @@ def test_a_reader_ahead_makes_the_dump_server_read_on():
         begin = window.tip[1]
         window.append(Block("bin.000001", begin, begin + 100, bytes(block_bytes)))
 
-    readers.attach(1, Place(0, 0))
+    readers.attach(1, WindowPosition(0, 0))
     append()
     append()
     assert readers.may_read

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from canal_group.binlog.history.facts import Change, Place, Present
+from canal_group.binlog.history.facts import Change, LogPosition, Present
 from canal_group.binlog.history.histories import SERVERS_MAX, Histories
 from canal_group.binlog.history.history import SchemaHistory
 from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.catalog_entry import ShownTable, View
 from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
-from canal_group.binlog.schema.held import ShownTable, View
 from canal_group.binlog.schema.statement import ServerVersion, Statement
 from canal_group.merge.errors import DataError, DefinitionContradicted
 
@@ -24,7 +24,7 @@ def make():
 
 
 def position(offset, file="binlog.000001", server="7"):
-    return Place(server, file, offset)
+    return LogPosition(server, file, offset)
 
 
 def change(offset, sql, file="binlog.000001", **options):

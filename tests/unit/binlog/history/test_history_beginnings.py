@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from support.ddl.definition_text import MARIADB, played, text_of
 
-from canal_group.binlog.history.facts import Change, Place, Present
+from canal_group.binlog.history.facts import Change, LogPosition, Present
 from canal_group.binlog.history.histories import Histories
 from canal_group.binlog.history.history import SchemaHistory
 from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.catalog_entry import ShownTable
 from canal_group.binlog.schema.definition import SourceName
-from canal_group.binlog.schema.held import ShownTable
 from canal_group.binlog.schema.statement import Statement
 from canal_group.merge.values.position import Position
 
@@ -23,7 +23,7 @@ def make():
 
 
 def position(offset, server="7"):
-    return Place(server, "binlog.000001", offset)
+    return LogPosition(server, "binlog.000001", offset)
 
 
 def change(offset, sql):

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.catalog_entry import ShownTable, entry_from_json
 from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
-from canal_group.binlog.schema.held import ShownTable, held_from_json
 from canal_group.binlog.schema.statement import ServerVersion, SqlMode, Statement
 
 MYSQL = ServerVersion.parse("9.7.4")
@@ -423,7 +423,7 @@ def test_json_keeps_what_is_held():
     again = Catalog(UTF8MB4_0900)
     again.load_schemas(json.loads(json.dumps(made.schemas_to_json())))
     for each in made.held():
-        again.set(held_from_json(json.loads(json.dumps(each.to_json()))))
+        again.set(entry_from_json(json.loads(json.dumps(each.to_json()))))
     assert again.tables() == made.tables()
     assert list(again.held()) == list(made.held())
     for catalogue in (made, again):

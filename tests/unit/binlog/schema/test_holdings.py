@@ -6,8 +6,8 @@ import pytest
 from support.ddl.definition_text import MARIADB, MYSQL, cases, played, text_of
 
 from canal_group.binlog.schema.catalog import Catalog
+from canal_group.binlog.schema.catalog_entry import NoTable, View
 from canal_group.binlog.schema.definition import SourceName, UnknownTable
-from canal_group.binlog.schema.held import NoTable, View
 from canal_group.binlog.schema.statement import ServerVersion, Statement
 
 LATIN1, LATIN1_BIN, UTF8MB4 = 8, 47, 45

@@ -65,7 +65,7 @@ def test_a_wrong_value_is_named_with_its_position(tmp_path):
     value = next(each for each in rows[-1].after.values.values() if isinstance(each, str))
     other = damaged(tmp_path, value.encode(), bytes([value.encode()[0] ^ 1]) + value.encode()[1:])
     differs = opinion(other, witnessed=file).difference
-    assert differs.place == rows[-1].position
+    assert differs.position == rows[-1].position
     assert differs.table == str(rows[-1].name)
     assert differs.column.endswith("(after)")
     assert differs.theirs == repr(value) != differs.ours
@@ -86,7 +86,7 @@ def test_a_row_that_only_one_decoder_has_is_a_difference(tmp_path):
     other = tmp_path / file.name
     other.write_bytes(data[:last] + blank + data[last + size :])
     missing, extra = opinion(other, witnessed=file).difference, opinion(file, witnessed=other).difference
-    assert (missing.ours, missing.theirs, missing.place.offset) == ("no row", "a row of INSERT", last)
+    assert (missing.ours, missing.theirs, missing.position.offset) == ("no row", "a row of INSERT", last)
     assert (extra.ours, extra.theirs) == ("a row of INSERT", "no row")
 
 

@@ -27,7 +27,7 @@ from canal_group.binlog.server.dump_server.shared_dump import SharedDump
 from canal_group.binlog.server.dump_server.wire import notice
 from canal_group.binlog.server.low_watermarks import CaughtUp, LowWatermarks
 from canal_group.binlog.server.packets import PacketReader
-from canal_group.binlog.server.starts.stream_start import AfterGtids, FromPlace
+from canal_group.binlog.server.starts.stream_start import AfterGtids, FromOffset
 from canal_group.merge.errors import SourceUnavailable
 from canal_group.merge.values.chunk import Chunk, TableName
 from canal_group.merge.values.position import Position
@@ -126,7 +126,7 @@ def items_of(source, *, by_gtid=False, withheld_us=0, shares_dump=False):
         dump = SharedDump("s1", attachment, lambda: source.now_us)
         dump.checksum = CHECKSUM_CRC32
     else:
-        start = AfterGtids(position) if by_gtid else FromPlace(position)
+        start = AfterGtids(position) if by_gtid else FromOffset(position)
         dump = OwnDump(ADDRESS, start, Packets(source), checksum=CHECKSUM_CRC32, clock_us=source.moment_us)
     low_watermarks = LowWatermarks(source.clock, MARGIN_US, lambda: withheld_us)
     source.stream = stream = BinlogStream("s1", dump, Decoding(TableName, chunk_limits()), low_watermarks)

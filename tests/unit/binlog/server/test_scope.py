@@ -7,7 +7,7 @@ import json
 import pytest
 
 from canal_group.binlog.formats.events import Query
-from canal_group.binlog.history.facts import Change, Place, Present, fact_from_json
+from canal_group.binlog.history.facts import Change, LogPosition, Present, fact_from_json
 from canal_group.binlog.history.history import SchemaHistory
 from canal_group.binlog.schema import applying
 from canal_group.binlog.schema.catalog import Catalog
@@ -38,13 +38,13 @@ class Source:
         self.scope = Scope(of_shop, chars_max)
         self.scope.see(*exists)
         self.history = SchemaHistory(make)
-        self.history.begin(Place("7", "binlog.000001", 100), Present([], [], {"shop": UTF8MB4}, []))
+        self.history.begin(LogPosition("7", "binlog.000001", 100), Present([], [], {"shop": UTF8MB4}, []))
         self.history.first.set_schema("own", UTF8MB4)
         self.end = 100
 
     def change(self, sql, schema="shop"):
         self.end += 100
-        return self.scope.change(Place("7", "binlog.000001", self.end), Query(schema, sql), MARIADB)
+        return self.scope.change(LogPosition("7", "binlog.000001", self.end), Query(schema, sql), MARIADB)
 
     def run(self, *statements, schema="shop"):
         for sql in statements:
@@ -203,7 +203,7 @@ def test_going_back_before_a_statement_that_was_not_read():
     source = Source(chars_max=1_000).run("CREATE TABLE orders (id INT)")
     source.run(f"ALTER TABLE orders ADD b INT /* {'x' * 1_000} */", "CREATE OR REPLACE TABLE orders (z INT)")
     assert source.columns() == ["z"]
-    source.history.go_to(Place("7", "binlog.000001", 200))
+    source.history.go_to(LogPosition("7", "binlog.000001", 200))
     assert source.columns() == ["id"]
-    source.history.go_to(Place("7", "binlog.000001", 300))
+    source.history.go_to(LogPosition("7", "binlog.000001", 300))
     assert "reader.statement_chars_max" in source.columns()

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from canal_group.merge.errors import UsageError
-from canal_group.merge.rows.chosen_types import COLUMNS_MAX, ChosenTypes, parse_type
+from canal_group.merge.rows.chosen_types import COLUMNS_MAX, TypeOverrides, parse_type
 from canal_group.merge.values.chunk import TableName
 
 ORDERS = TableName("shop", "orders")
@@ -33,21 +33,21 @@ def test_types_are_written_as_in_mysql(type_name: str, kind: object) -> None:
 )
 def test_others_are_refused_with_those_that_there_are(type_name: str) -> None:
     with pytest.raises(UsageError, match="is not a type that can be chosen") as caught:
-        ChosenTypes().changed(ORDERS, "total", type_name)
+        TypeOverrides().changed(ORDERS, "total", type_name)
     assert "bigint unsigned" in caught.value.hint
 
 
 def test_choices_are_read_as_they_were_written() -> None:
-    chosen = ChosenTypes().changed(ORDERS, "Total", "Decimal(9, 2)").changed(ORDERS, "note", "text")
-    again = ChosenTypes.from_json(chosen.to_json())
+    chosen = TypeOverrides().changed(ORDERS, "Total", "Decimal(9, 2)").changed(ORDERS, "note", "text")
+    again = TypeOverrides.from_json(chosen.to_json())
     assert again.of(ORDERS) == {"total": pa.decimal128(9, 2), "note": pa.utf8()}
     assert again.of(TableName("shop", "items")) == {}
     less = again.changed(ORDERS, "TOTAL", None)
     assert less.of(ORDERS) == {"note": pa.utf8()}
-    assert less.changed(ORDERS, "note", None) == ChosenTypes()
+    assert less.changed(ORDERS, "note", None) == TypeOverrides()
     with pytest.raises(UsageError, match="No type was chosen for column total of shop"):
         less.changed(ORDERS, "total", None)
-    assert ChosenTypes.from_json(None) == ChosenTypes()
+    assert TypeOverrides.from_json(None) == TypeOverrides()
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,11 @@ def test_choices_are_read_as_they_were_written() -> None:
 )
 def test_damaged_choices_are_refused(text: str) -> None:
     with pytest.raises((ValueError, TypeError)):
-        ChosenTypes.from_json(text)
+        TypeOverrides.from_json(text)
 
 
 def test_there_are_only_so_many() -> None:
-    full = ChosenTypes.from_json(
+    full = TypeOverrides.from_json(
         json.dumps({"version": 1, "types": {"a.b": {f"c{number}": "text" for number in range(COLUMNS_MAX)}}})
     )
     assert len(full.changed(TableName("a", "b"), "c7", "blob").of(TableName("a", "b"))) == COLUMNS_MAX

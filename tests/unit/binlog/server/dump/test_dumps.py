@@ -14,7 +14,7 @@ from canal_group.binlog.server.dump.own_dump import OwnDump
 from canal_group.binlog.server.dump_server.shared_dump import SharedDump
 from canal_group.binlog.server.packets import PacketReader
 from canal_group.binlog.server.semi_sync.modes import SemiSync
-from canal_group.binlog.server.starts.stream_start import AfterGtids, FromPlace, LookingBack
+from canal_group.binlog.server.starts.stream_start import AfterGtids, FromOffset, LookingBack
 from canal_group.merge.errors import PositionRefused, SourceUnavailable
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
 from canal_group.merge.values.position import Position
@@ -63,9 +63,13 @@ def test_a_dump_server_is_asked_only_if_there_may_be_one():
 
 
 def test_a_dump_server_sends_what_follows_a_place(served):
-    packets, start, _ = served.open(FromPlace(AT), "1")
+    packets, start, _ = served.open(FromOffset(AT), "1")
     assert isinstance(packets, SharedDump)
-    assert (packets.start, packets.place, start.place) == (AT, ("bin.000003", 700), ("bin.000003", 700))
+    assert (packets.start, packets.file_offset, start.file_offset) == (
+        AT,
+        ("bin.000003", 700),
+        ("bin.000003", 700),
+    )
     assert served.shared
     assert served._access.asked == [(AT, "1")]
 
@@ -74,9 +78,9 @@ def test_a_dump_server_sends_what_follows_a_place(served):
     "start",
     [
         AfterGtids(AT),
-        LookingBack(AT, "bin.000002", FromPlace),
-        FromPlace(replace(AT, server="2")),
-        FromPlace(replace(AT, rows_into_transaction=1)),
+        LookingBack(AT, "bin.000002", FromOffset),
+        FromOffset(replace(AT, server="2")),
+        FromOffset(replace(AT, rows_into_transaction=1)),
     ],
 )
 def test_what_it_does_not_know_the_source_sends(served, start):
@@ -99,7 +103,7 @@ def test_by_gtid_it_serves_what_follows_the_end_that_a_stream_has_met(served):
 
 def test_what_a_dump_server_says_is_said_of_itself(served):
     assert not served.lost(SourceUnavailable("It broke."))
-    served.open(FromPlace(AT), "1")
+    served.open(FromOffset(AT), "1")
     assert served.lost(SourceUnavailable("It broke."))
     assert not served.lost(SourceUnavailable("It broke."))
     assert served._access.asked[1:] == ["It broke."]
@@ -109,7 +113,7 @@ def test_what_a_dump_server_says_is_said_of_itself(served):
 def dump():
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        yield OwnDump(ADDRESS, FromPlace(AT), PacketReader(ours, 0.1)), theirs
+        yield OwnDump(ADDRESS, FromOffset(AT), PacketReader(ours, 0.1)), theirs
 
 
 def sent(dump, payload):

@@ -28,7 +28,7 @@ class Archive:
 
     def __init__(self, path):
         self.start = Position(path.name, len(MAGIC))
-        self.place = path.name, len(MAGIC)
+        self.file_offset = path.name, len(MAGIC)
         self.buffer = FileBuffer()
         self.read_bytes = 0
         self.file = path.open("rb", buffering=0)
@@ -75,5 +75,5 @@ def test_a_stream_reads_any_source_of_packets():
     assert chunk.headers.tolist() == expected.headers.tolist()
     assert [each.rows for each in chunk.tables] == [each.rows for each in expected.tables]
     assert end == CaughtUp(NOW_US)
-    assert stream.place == ("mysql-bin.000003", 4), "its last event says which file follows"
+    assert stream.file_offset == ("mysql-bin.000003", 4), "its last event says which file follows"
     assert stream.counts.read_bytes == FIXTURE.stat().st_size - len(MAGIC)

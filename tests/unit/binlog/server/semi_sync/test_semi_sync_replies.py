@@ -14,7 +14,7 @@ from canal_group.binlog.server.semi_sync.modes import semi_sync_of
 from canal_group.binlog.server.semi_sync.replies import Replies, unfreed
 from canal_group.binlog.server.semi_sync.source_side import found_at
 from canal_group.binlog.server.semi_sync.wake import Wake
-from canal_group.binlog.server.starts.stream_start import FromPlace
+from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.merge.errors import PositionPurged, SourceUnavailable
 from canal_group.merge.values.position import Position
 
@@ -176,16 +176,16 @@ def test_only_what_waits_for_a_ring_is_woken_by_it():
 
 def test_a_stream_replays_the_ring_of_its_server_unless_purged():
     ring = Ring(stored=3)
-    opened, start = Position("bin.1", 100, server="1"), FromPlace(Position("bin.2", 50, server="1"))
+    opened, start = Position("bin.1", 100, server="1"), FromOffset(Position("bin.2", 50, server="1"))
     for semi_sync in ("off", "ring"):
         assert mode(semi_sync, ring).replayed(start, opened) is start
     replaying = mode("cursor", ring)
     again = replaying.replayed(start, opened)
-    assert (again.place, again.position) == (("bin.1", 100), start.position)
+    assert (again.file_offset, again.position) == (("bin.1", 100), start.position)
     assert replaying.replayed(start, replace(opened, server="2")) is start
     after = again.recovered(PositionPurged("Gone."), start.position, None, {})
     assert replaying.replayed(after, opened) is after
-    assert replaying.replayed(after, opened).place == ("bin.1", 100), "the next one may be there again"
+    assert replaying.replayed(after, opened).file_offset == ("bin.1", 100), "the next one may be there again"
     ring.freed = 3
     assert replaying.replayed(start, opened) is start
 

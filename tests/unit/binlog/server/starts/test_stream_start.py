@@ -12,7 +12,7 @@ from support.defaults import address_of
 from canal_group.binlog.formats.event_types import EventType
 from canal_group.binlog.server.dump.dump_request import OFFSET_MAX
 from canal_group.binlog.server.source import ServerFacts
-from canal_group.binlog.server.starts.stream_start import AfterGtids, FromPlace, LookingBack, Replaying
+from canal_group.binlog.server.starts.stream_start import AfterGtids, FromOffset, LookingBack, Replaying
 from canal_group.merge.errors import DataError, PositionPurged, PositionRefused, SourceUnavailable
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
 from canal_group.merge.values.position import Position
@@ -48,27 +48,27 @@ def purge_is_not_called():
 
 
 def test_a_dump_from_a_place_begins_there():
-    start = FromPlace(AT)
-    assert (start.place, start.decoded, start.by_gtid) == (("bin.000003", 700), AT, False)
+    start = FromOffset(AT)
+    assert (start.file_offset, start.decoded, start.by_gtid) == (("bin.000003", 700), AT, False)
     assert start.request(7).payload == struct.pack("<IHI", 700, 0, 7) + b"bin.000003"
-    assert start.then(AT).place == start.place
+    assert start.then(AT).file_offset == start.file_offset
 
 
 def test_an_offset_that_cannot_be_requested_is_read_up_to():
     far = Position("bin.000003", OFFSET_MAX + 1)
-    assert FromPlace(far).place == ("bin.000003", 4)
-    assert FromPlace(far).decoded is far
-    assert FromPlace(Position("bin.000003", OFFSET_MAX)).place == ("bin.000003", OFFSET_MAX)
+    assert FromOffset(far).file_offset == ("bin.000003", 4)
+    assert FromOffset(far).decoded is far
+    assert FromOffset(Position("bin.000003", OFFSET_MAX)).file_offset == ("bin.000003", OFFSET_MAX)
 
 
 def test_by_gtid_the_server_says_where_the_position_is():
     start = AfterGtids(Position("bin.000003", 700, AT.gtid_set, rows_into_transaction=3, server="2"))
-    assert (start.place, start.by_gtid) == (("", 4), True)
+    assert (start.file_offset, start.by_gtid) == (("", 4), True)
     assert (start.decoded.file, start.decoded.rows_into_transaction) == ("", 3)
     assert "@slave_connect_state = '0-1-5'" in start.request(7).session
-    assert not start.places(None)
-    assert start.places(("bin.000001", 4))
-    assert FromPlace(AT).places(None)
+    assert not start.knows(None)
+    assert start.knows(("bin.000001", 4))
+    assert FromOffset(AT).knows(None)
 
 
 def test_a_heartbeat_by_gtid_moves_over_what_was_left_out():
@@ -78,15 +78,15 @@ def test_a_heartbeat_by_gtid_moves_over_what_was_left_out():
     assert AfterGtids(AT).at_rest(reached, heartbeat(500))
     reached.in_transaction = True
     assert AfterGtids(AT).at_rest(reached, heartbeat(900))
-    assert FromPlace(AT).at_rest(reached, heartbeat(900))
+    assert FromOffset(AT).at_rest(reached, heartbeat(900))
     assert reached.offset == 500
 
 
 def test_rows_of_an_xa_transaction_are_looked_for_ever_further_back():
-    first = recovered(FromPlace(AT), LACKS_XA)
+    first = recovered(FromOffset(AT), LACKS_XA)
     second = recovered(first, LACKS_XA)
     third = recovered(second, LACKS_XA)
-    assert [each.place for each in (first, second, third)] == [
+    assert [each.file_offset for each in (first, second, third)] == [
         ("bin.000003", 4),
         ("bin.000002", 4),
         ("bin.000001", 4),
@@ -96,49 +96,49 @@ def test_rows_of_an_xa_transaction_are_looked_for_ever_further_back():
         recovered(third, LACKS_XA)
     with pytest.raises(PositionPurged, match="No longer"):
         recovered(second, PURGED)
-    assert isinstance(third.then(AT), FromPlace)
+    assert isinstance(third.then(AT), FromOffset)
 
 
 def test_by_gtid_they_are_looked_for_on_the_server_that_has_the_commit():
     """On the position's server from its file on, and streams stay by GTID; else from the COMMIT's file."""
     own = recovered(AfterGtids(AT), LACKS_XA)
-    assert (own.place, own.position, own.stays_by_gtid) == (("bin.000003", 4), AT, True)
+    assert (own.file_offset, own.position, own.stays_by_gtid) == (("bin.000003", 4), AT, True)
     assert isinstance(own.then(AT), AfterGtids)
     elsewhere = recovered(AfterGtids(AT), LACKS_XA, of=log("2"))
-    assert elsewhere.place == ("bin.000009", 4)
+    assert elsewhere.file_offset == ("bin.000009", 4)
     assert elsewhere.position == Position("bin.000009", 400, AT.gtid_set, server="2", created_s=33)
-    assert isinstance(elsewhere.then(AT), FromPlace)
+    assert isinstance(elsewhere.then(AT), FromOffset)
     assert not elsewhere.stays_by_gtid
 
 
 def test_what_a_ring_holds_is_replayed_unless_it_was_purged():
     purged = []
-    start = FromPlace(AT).replayed(("bin.000001", 90), lambda: purged.append(1))
+    start = FromOffset(AT).replayed(("bin.000001", 90), lambda: purged.append(1))
     assert isinstance(start, Replaying)
-    assert (start.place, start.position) == (("bin.000001", 90), AT)
+    assert (start.file_offset, start.position) == (("bin.000001", 90), AT)
     again = recovered(start, PURGED)
-    assert (again.place, purged) == (("bin.000003", 700), [1])
-    for other in (AfterGtids(AT), LookingBack(AT, "bin.000002", FromPlace)):
+    assert (again.file_offset, purged) == (("bin.000003", 700), [1])
+    for other in (AfterGtids(AT), LookingBack(AT, "bin.000002", FromOffset)):
         assert other.replayed(("bin.000001", 90), purge_is_not_called) is other
 
 
-def test_a_dump_server_begins_at_places_only():
-    assert FromPlace(AT).served().place == ("bin.000003", 700)
+def test_a_dump_server_begins_at_offsets_only():
+    assert FromOffset(AT).served().file_offset == ("bin.000003", 700)
     served = AfterGtids(AT).served()
     assert served.stays_by_gtid
-    assert (served.place, served.by_gtid) == (("bin.000003", 700), False)
+    assert (served.file_offset, served.by_gtid) == (("bin.000003", 700), False)
     assert isinstance(served.then(AT), AfterGtids)
-    assert LookingBack(AT, "bin.000002", FromPlace).served() is None
+    assert LookingBack(AT, "bin.000002", FromOffset).served() is None
 
 
-@pytest.mark.parametrize("start", [FromPlace(AT), AfterGtids(AT), LookingBack(AT, "bin.000002", FromPlace)])
+@pytest.mark.parametrize("start", [FromOffset(AT), AfterGtids(AT), LookingBack(AT, "bin.000002", FromOffset)])
 def test_a_lost_connection_is_raised_to_its_caller(start):
     with pytest.raises(SourceUnavailable, match="broke"):
         recovered(start, SourceUnavailable("It broke."))
 
 
 def test_a_refusal_says_what_was_requested():
-    refused = FromPlace(AT).explained(ADDRESS, DataError("No.", hint="Try."))
+    refused = FromOffset(AT).explained(ADDRESS, DataError("No.", hint="Try."))
     assert isinstance(refused, PositionRefused)
     assert (str(refused), refused.details["offset"]) == ("No. The position is bin.000003:700. Try.", 700)
     by_gtid = AfterGtids(AT).explained(ADDRESS, DataError("No."))

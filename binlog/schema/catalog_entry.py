@@ -1,4 +1,4 @@
-"""What is held under a name: a table that is known, or shown and not read yet, or unknown, or a view.
+"""Catalog entry: a table that is known, or shown and not read yet, or unknown; or a view, or a free name.
 
 A name under which nothing is held is that of no table and no view, unless its schema, or everything, is
 unknown. An unknown table does not count as absent.
@@ -58,12 +58,12 @@ class ShownTable(_Holding):
         return {"schema": self.schema, "table": self.table, "shown": self.text, "server": list(self.server)}
 
 
-Held: TypeAlias = TableDefinition | ShownTable | UnknownTable | View | NoTable
+CatalogEntry: TypeAlias = TableDefinition | ShownTable | UnknownTable | View | NoTable
 #: a holding, after a table that was shown is read
 Resolved: TypeAlias = TableDefinition | UnknownTable | View
 
 
-def held_from_json(data: Mapping[str, Any]) -> Held:
+def entry_from_json(data: Mapping[str, Any]) -> CatalogEntry:
     """Return the holding of an object that `to_json` made.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Left out: the facts about an event that an operator has left out, whose bytes may be damaged.
+"""Skipped facts: the facts about an event that an operator has left out, whose bytes may be damaged.
 
 Nothing here raises because of those bytes.
 """
@@ -30,7 +30,7 @@ _FIRST_WORDS: Final = frozenset(words[0] for words in BEGINNINGS)
 _VERB_CHARS: Final = 20
 
 
-class LeftOutStatement(NamedTuple):
+class SkippedStatement(NamedTuple):
     """The facts about a statement."""
 
     #: None: its event cannot be read
@@ -45,7 +45,7 @@ class LeftOutStatement(NamedTuple):
     table: str = ""
 
 
-def statement_left_out(event: Event, tables: Tables, *, intact: bool = True) -> LeftOutStatement:
+def skipped_statement(event: Event, tables: Tables, *, intact: bool = True) -> SkippedStatement:
     """Return the facts about an event that is a statement.
 
     Args:
@@ -61,33 +61,33 @@ def statement_left_out(event: Event, tables: Tables, *, intact: bool = True) -> 
             flags=event.flags,
         )
     except DAMAGED:
-        return LeftOutStatement()
+        return SkippedStatement()
     control = read_control(query.sql)
     if control is not None:
-        return LeftOutStatement(query, control, defines=False)
+        return SkippedStatement(query, control, defines=False)
     word = query.sql[:_VERB_CHARS].lstrip().partition(" ")[0].upper()
     verb = word if word in _FIRST_WORDS else ""
     if not intact and not verb:
-        return LeftOutStatement()
+        return SkippedStatement()
     return _read(query, verb, tables)
 
 
-def _read(query: Query, verb: str, tables: Tables) -> LeftOutStatement:
+def _read(query: Query, verb: str, tables: Tables) -> SkippedStatement:
     """Return the facts that a statement's text holds."""
     if len(query.sql) > READ_CHARS_MAX:
-        return LeftOutStatement(query, verb=verb)
+        return SkippedStatement(query, verb=verb)
     try:
         reading = read_statement(tables.statement(query))
     except Exception:  # noqa: BLE001 - a statement may be left out because its reader fails
-        return LeftOutStatement(query, verb=verb)
+        return SkippedStatement(query, verb=verb)
     if reading.kind in (Kind.BEGIN, Kind.COMMIT, Kind.ROLLBACK):
-        return LeftOutStatement(query, reading, defines=False)
+        return SkippedStatement(query, reading, defines=False)
     changes = (tables.selected(change.schema, change.table) for change in reading.changes if change.table)
     table = next((str(name) for name in changes if name is not None), "")
-    return LeftOutStatement(query, None, reading.defines, verb, table)
+    return SkippedStatement(query, None, reading.defines, verb, table)
 
 
-def xa_left_out(query: Query | None) -> XaStatement | None:
+def skipped_xa(query: Query | None) -> XaStatement | None:
     """Return a statement about an XA transaction; None if it is another one, or cannot be read."""
     try:
         return None if query is None else parse_xa_statement(query.sql)
@@ -96,7 +96,7 @@ def xa_left_out(query: Query | None) -> XaStatement | None:
 
 
 def mark_of(
-    event: Event, skip: SkippedEvent, statement: LeftOutStatement, unit: Unit, tables: Tables, gtid: str
+    event: Event, skip: SkippedEvent, statement: SkippedStatement, unit: Unit, tables: Tables, gtid: str
 ) -> str:
     """Return the mark in place of an event, as a statement.
 
@@ -108,7 +108,7 @@ def mark_of(
         tables: the table maps of its file.
         gtid: of its transaction; empty: none.
     """
-    verb, table = (statement.verb, statement.table) if statement.query else _rows_left_out(event, tables)
+    verb, table = (statement.verb, statement.table) if statement.query else _skipped_rows(event, tables)
     return SkipMark(
         shard=skip.shard,
         server=skip.server,
@@ -125,7 +125,7 @@ def mark_of(
     ).to_sql()
 
 
-def _rows_left_out(event: Event, tables: Tables) -> tuple[str, str]:
+def _skipped_rows(event: Event, tables: Tables) -> tuple[str, str]:
     """Return the verb and the table of a rows event; empty for another event, or where they are unknown."""
     kind = UNPACKED_ROWS.get(event.type, event.type)
     verb = ""

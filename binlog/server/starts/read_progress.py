@@ -1,4 +1,4 @@
-"""Where a reader is in its source, and where its next stream begins."""
+"""How far a reader has come in its source, and where its next stream begins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from canal_group.binlog.server.starts.beginning import beginning
 from canal_group.binlog.server.starts.by_time import continued_by_time
 from canal_group.binlog.server.starts.server_log import ServerLog
 from canal_group.binlog.server.starts.start import StartBy, goes_by_gtid, goes_by_time
-from canal_group.binlog.server.starts.stream_start import AfterGtids, FromPlace, StartAt
+from canal_group.binlog.server.starts.stream_start import AfterGtids, FromOffset, StartAt
 from canal_group.merge.errors import DataError, ShardUnavailable, SourceUnavailable
 from canal_group.merge.values.chunk import Chunk
 from canal_group.merge.values.position import Position
@@ -38,8 +38,8 @@ class StartChoice:
     read_to: tuple[Position, ...] = ()
 
 
-class ReadPlace:
-    """The place of one reader, which reads one server.
+class ReadProgress:
+    """How far one reader, which reads one server, has come.
 
     Args:
         address: the source.
@@ -58,7 +58,7 @@ class ReadPlace:
         #: how streams begin; None until that is decided
         self._start_at: StartAt | None = None
         #: where the next one begins, instead of that
-        self._recovered: FromPlace | None = None
+        self._recovered: FromOffset | None = None
 
     @property
     def known(self) -> Position:
@@ -82,7 +82,7 @@ class ReadPlace:
                 retry_after_s=0.1,
             )
 
-    def next_start(self, log: ServerLog) -> FromPlace:
+    def next_start(self, log: ServerLog) -> FromOffset:
         """Return where the next stream begins on the server that answers.
 
         Raises:
@@ -98,13 +98,13 @@ class ReadPlace:
             return self.again
         return self._first(log, self.position)
 
-    def _first(self, log: ServerLog, position: Position) -> FromPlace:
-        """Return where the first stream of a reader begins: by GTID, by commit time, or at its place."""
+    def _first(self, log: ServerLog, position: Position) -> FromOffset:
+        """Return where the first stream of a reader begins: by GTID, by commit time, or at its offset."""
         facts, start_by = log.facts, self._choice.start_by
         if goes_by_time(facts, position, start_by):
-            return FromPlace(self._by_time(log, position))
+            return FromOffset(self._by_time(log, position))
         if not goes_by_gtid(self._address, facts, position, start_by):
-            return FromPlace(position)
+            return FromOffset(position)
         if not position.is_of(facts.identity):
             self._hosts.continued("gtid")
         return AfterGtids(position)
@@ -115,7 +115,7 @@ class ReadPlace:
         _log.warning(
             "continues on %s at %s by commit time: the last transaction that was delivered was %s, "
             "%d transactions are not repeated, %d may be",
-            self._address.place,
+            self._address.location,
             found.position,
             "found" if found.anchored else "not found",
             found.dropped,
@@ -124,19 +124,19 @@ class ReadPlace:
         )
         return found.position
 
-    def reached(self, start: FromPlace, server: str) -> None:
+    def reached(self, start: FromOffset, server: str) -> None:
         """Note that a server sends a stream."""
         self.position, self.server = start.position, server
         self._start_at, self._recovered = start.then, None
 
     @property
-    def again(self) -> FromPlace:
+    def again(self) -> FromOffset:
         """Where a stream would begin now, after one was reached."""
         assert self._start_at is not None, "it was decided with the first stream"
         return self._start_at(self.known)
 
-    def recover(self, start: FromPlace, error: SourceUnavailable | DataError, log: ServerLog) -> None:
-        """Find where to continue although a stream ended, see `FromPlace.recovered`.
+    def recover(self, start: FromOffset, error: SourceUnavailable | DataError, log: ServerLog) -> None:
+        """Find where to continue although a stream ended, see `FromOffset.recovered`.
 
         Raises:
             SourceUnavailable, DataError: there is nowhere to continue, or not yet; says why.
@@ -157,15 +157,15 @@ class ReadPlace:
         return self.position
 
     def move(self, stream: BinlogStream) -> Position | None:
-        """Move to the source's own place, although nothing was handed over: files may be purged.
+        """Move to the source's own offset, although nothing was handed over: files may be purged.
 
         Returns:
             The new position; None if it is the one of before.
         """
-        position, place = self.known, stream.place
-        if place is None or place == (position.file, position.offset):
+        position, file_offset = self.known, stream.file_offset
+        if file_offset is None or file_offset == (position.file, position.offset):
             return None
-        file, offset = place
+        file, offset = file_offset
         moved = replace(position, file=file, offset=offset, rows_into_transaction=0, server=self.server)
         self.position = self._created(moved, stream)
         return self.position
