@@ -24,7 +24,7 @@ preload=$(gcc -print-file-name=libasan.so):$(gcc -print-file-name=libubsan.so)
 export LD_PRELOAD=$preload ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc PYTHONPATH=$PWD:$PWD/tests
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ARROW_DEFAULT_MEMORY_POOL=system
 "$python" -m support.rows.rows_corpus
-# A sanitizer ends the process, which then cannot say where it was: the same seed comes to the same place.
+# A sanitizer ends the process, which then cannot say where it was: the same seed comes to the same step.
 seed=${SEED:-$RANDOM$RANDOM}
 echo "damaged binlogs from seed $seed on; SEED=$seed make asan plays them again"
 "$python" -m support.binlog.fuzz "${MINUTES:-1}" "$seed"

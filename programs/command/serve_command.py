@@ -134,8 +134,8 @@ class _Files:
                 return FolderContent(last.settings or dict(self.fixed), {**last.errors, folder: error})
             content.settings.update(read.settings)
             content.errors.update(read.errors)
-        placed = {file: self._placed(settings) for file, settings in content.settings.items()}
-        return FolderContent(placed, content.errors)
+        settings_by_file = {file: self._placed(settings) for file, settings in content.settings.items()}
+        return FolderContent(settings_by_file, content.errors)
 
     def _placed(self, settings: InstanceSettings) -> InstanceSettings:
         if self._address is None:

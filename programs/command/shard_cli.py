@@ -102,8 +102,8 @@ def remove(
     """Remove a shard when everything that it has committed is acknowledged, or at once."""
     state = operator.ask(calls.RemoveShard(shard, now))
     if now:
-        places = state.get("left_at", {})
-        at = ", ".join(f"client {client} at {place}" for client, place in places.items())
+        positions = state.get("left_at", {})
+        at = ", ".join(f"client {client} at {position}" for client, position in positions.items())
         rows = state.get("rows_dropped", 0)
         echo(f"{shard} has left: {at or 'no client had a cursor'}; {rows} rows that were read are dropped")
     elif operator.left(shard, wait_s):

@@ -26,7 +26,7 @@ from chaos.cursors import CursorWrite, regressions
 from chaos.ends import End, stalls
 from chaos.journal import Delivery
 from chaos.lateness import Arrival, Oracle
-from chaos.places import Places
+from chaos.positions import Positions
 from chaos.ranges import OffsetRange, broken, done_with, not_the_same, rereads
 from chaos.stream import Accepted, double_active, not_durable, stream_of
 
@@ -127,8 +127,8 @@ def audit(
         truth: the reference data.
         over_us: for each fault the time from which recovery is counted, microseconds since 1970.
     """
-    stream, places = stream_of(deliveries, writes), Places(truth.records)
-    rows = [places.placed(one.rows) for one in stream]
+    stream, positions = stream_of(deliveries, writes), Positions(truth.records)
+    rows = [positions.placed(one.rows) for one in stream]
     delivered = Delivered()
     each = zip(stream, rows, strict=True)
     for _, run in groupby(each, lambda one: (one[0].delivery.run, one[0].delivery.server_epoch)):
@@ -136,7 +136,7 @@ def audit(
             delivered.add(one.delivery.batch_id, table, one.acked_us)
         delivered.lost()
     lost, double = list(not_durable(stream)), list(double_active(stream, writes))
-    twice, disorder = list(_twice(stream, rows, places)), list(_disorder(stream, rows))
+    twice, disorder = list(_twice(stream, rows, positions)), list(_disorder(stream, rows))
     acked_us = [one.acked_us for one in stream]
     ours = Findings(
         lost=len(lost),
@@ -161,13 +161,13 @@ def audit_ranges(
         writes: every write of its cursor.
         truth: the reference data.
     """
-    places = Places(truth.records)
+    positions = Positions(truth.records)
     taken = done_with(offset_ranges)
-    rows = [places.placed(offset_range.rows()) for offset_range in taken]
+    rows = [positions.placed(offset_range.rows()) for offset_range in taken]
     delivered = Delivered()
     for number, (offset_range, table) in enumerate(zip(taken, rows, strict=True)):
         delivered.add(number, table, offset_range.done_us)
-    wrong, chain = list(not_the_same(offset_ranges, places.placed)), list(broken(taken))
+    wrong, chain = list(not_the_same(offset_ranges, positions.placed)), list(broken(taken))
     ours = Findings(
         range_faults=len(wrong) + len(chain),
         range_rereads=rereads(offset_ranges),
@@ -222,18 +222,18 @@ def _arrivals(rows: Sequence[pa.Table], acked_us: Sequence[int]) -> Iterator[Arr
     yield from came.values()
 
 
-def _twice(stream: Sequence[Accepted], rows: Sequence[pa.Table], places: Places) -> Iterator[str]:
+def _twice(stream: Sequence[Accepted], rows: Sequence[pa.Table], positions: Positions) -> Iterator[str]:
     """Yield the rows that the cursor had passed before their batch was acknowledged."""
     for (before, _), (after, table) in pairwise(zip(stream, rows, strict=True)):
         begins = table.group_by(["shard", "file"]).aggregate([("pos", "min")]).to_pylist()
-        for place in begins:
-            passed = before.cursor.shards.get(place["shard"])
+        for row in begins:
+            passed = before.cursor.shards.get(row["shard"])
             if passed is None:
                 continue
-            begin = (file_order(place["file"]), place["pos_min"])
-            if begin < places.passed(place["shard"], passed):
+            begin = (file_order(row["file"]), row["pos_min"])
+            if begin < positions.passed(row["shard"], passed):
                 yield (
-                    f"{after} holds {place['shard']} {place['file']}:{place['pos_min']},"
+                    f"{after} holds {row['shard']} {row['file']}:{row['pos_min']},"
                     f" which {before} had acknowledged up to {passed}."
                 )
 

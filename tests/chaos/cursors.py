@@ -67,26 +67,26 @@ def regressions(writes: Sequence[CursorWrite]) -> Iterator[str]:
         where = f"zxid {after.zxid:#x}, epoch {after.epoch}"
         if new.sequence < old.sequence:
             yield f"{where}: the cursor goes back from {old.sequence} to {new.sequence}."
-        for shard, place in old.shards.items():
+        for shard, position in old.shards.items():
             now = new.shards.get(shard)
             if now is None:
                 yield f"{where}: the cursor lost shard {shard}."
                 continue
             try:
-                back = goes_back(place, now)
+                back = goes_back(position, now)
             except UsageError as error:
                 yield f"{where}: {shard}: {error}"
                 continue
             if back:
-                yield f"{where}: {shard} goes back from {place} to {now}."
+                yield f"{where}: {shard} goes back from {position} to {now}."
 
 
-def goes_back(place: Position, now: Position) -> bool:
+def goes_back(position: Position, now: Position) -> bool:
     """Return whether a shard's position goes back; compare by GTID if another server took over in between.
 
     Raises:
         UsageError: the two are not comparable.
     """
-    if place.server and now.server and place.server != now.server:
-        return not now.gtid_set.contains(place.gtid_set)
-    return now < place
+    if position.server and now.server and position.server != now.server:
+        return not now.gtid_set.contains(position.gtid_set)
+    return now < position

@@ -1,6 +1,6 @@
 """A consumer process that keeps its position itself: it reads offset ranges, and may be killed at any point.
 
-    python -m chaos.range_consumer --zookeeper HOSTS --destination NAME --client ID --folder F --place FILE
+    python -m chaos.range_consumer --zookeeper HOSTS --destination NAME --client ID --folder F --progress FILE
 
 It behaves like a streaming engine. It records a planned offset range before it reads it, and its completion
 after its rows were kept. The record of its position is a file that outlives it. The next process reads a
@@ -40,7 +40,7 @@ _SPAN_S = 1.0
 
 
 @dataclass(slots=True)
-class Place:
+class Progress:
     """The reader's position, as JSON texts; written atomically."""
 
     file: Path
@@ -50,7 +50,7 @@ class Place:
     planned: str = ""
 
     @classmethod
-    def read(cls, file: Path) -> Place:
+    def read(cls, file: Path) -> Progress:
         """Return the content of the file."""
         with suppress(FileNotFoundError):
             return cls(file, **json.loads(file.read_text()))
@@ -73,7 +73,7 @@ class Spanner:
 
     consumer: canal_group.Consumer
     journal: Journal
-    place: Place
+    progress: Progress
     chance: Random
     #: completed, and not acknowledged yet
     _finished: list[int] = field(default_factory=list)
@@ -81,9 +81,9 @@ class Spanner:
     def step(self) -> None:
         """Plan an offset range, or take the one that was planned before; read and complete it."""
         try:
-            if not self.place.done:
-                self.place.done = self.consumer.cursor.to_json()
-                self.place.write()
+            if not self.progress.done:
+                self.progress.done = self.consumer.cursor.to_json()
+                self.progress.write()
             offset_range = self._planned()
             if offset_range is None:
                 return
@@ -102,16 +102,16 @@ class Spanner:
     def _planned(self) -> Batch | None:
         """Return the planned offset range; None: there is nothing to read."""
         self._acknowledge()
-        start = GroupPosition.from_json(self.place.done)
-        if self.place.planned:
-            until = GroupPosition.from_json(self.place.planned)
+        start = GroupPosition.from_json(self.progress.done)
+        if self.progress.planned:
+            until = GroupPosition.from_json(self.progress.planned)
             return self.consumer.offset_range(start, until, timeout=_SPAN_S)
         offset_range = self.consumer.offset_range(
             start, rows_max=BATCH_ROWS, timeout=_SPAN_S, may_be_empty=self.chance.random() < _EMPTY
         )
         if offset_range is not None:
-            self.place.planned = offset_range.end.to_json()
-            self.place.write()
+            self.progress.planned = offset_range.end.to_json()
+            self.progress.write()
         return offset_range
 
     def _read(self, offset_range: Batch) -> None:
@@ -119,15 +119,15 @@ class Spanner:
         count = self.chance.randint(1, _PARTS_MAX)
         source = RangeRows.of(self.consumer, offset_range, {"format": "envelope"})
         rows = pa.concat_tables([source.read(index, count) for index in range(count)])
-        where = {"start": self.place.done, "cursor": self.place.planned}
+        where = {"start": self.progress.done, "cursor": self.progress.planned}
         self.journal.note(
             Step("read", batch_id=source.batch_id, rows=self.journal.rows(rows), **where)  # type: ignore[arg-type]
         )
 
     def _finish(self, offset_range: Batch) -> None:
-        self.place.done, self.place.planned = self.place.planned, ""
-        self.place.write()
-        self.journal.note(Step("done", batch_id=offset_range.batch_id, cursor=self.place.done))
+        self.progress.done, self.progress.planned = self.progress.planned, ""
+        self.progress.write()
+        self.journal.note(Step("done", batch_id=offset_range.batch_id, cursor=self.progress.done))
         self._finished.append(offset_range.batch_id)
 
     def _acknowledge(self) -> None:
@@ -146,7 +146,7 @@ class Spanner:
 def main() -> int:
     """Read offset ranges until SIGTERM."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for option in ("--zookeeper", "--destination", "--client", "--folder", "--place"):
+    for option in ("--zookeeper", "--destination", "--client", "--folder", "--progress"):
         parser.add_argument(option, required=True)
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -154,7 +154,7 @@ def main() -> int:
     where = {"zookeeper": asked.zookeeper, "destination": asked.destination, "client_id": asked.client}
     with canal_group.connect(**where, retry_s=RETRY_S) as consumer:
         journal.note(Step("subscribed", consumer_epoch=consumer.epoch))
-        range_consumer = Spanner(consumer, journal, Place.read(Path(asked.place)), Random(asked.folder))
+        range_consumer = Spanner(consumer, journal, Progress.read(Path(asked.progress)), Random(asked.folder))
         try:
             while True:
                 range_consumer.step()

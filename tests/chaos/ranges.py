@@ -83,7 +83,7 @@ def not_the_same(
 
     Args:
         offset_ranges: all of them.
-        placed: gives rows positions that a failover does not change, see `places.Places`.
+        placed: gives rows positions that a failover does not change, see `positions.Positions`.
     """
     for offset_range in offset_ranges:
         first, *others = (

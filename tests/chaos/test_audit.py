@@ -141,7 +141,7 @@ def test_rows_that_are_acknowledged_twice_are_noticed(story: Story):
 def test_a_cursor_that_goes_back_is_noticed(story: Story):
     story.acked(story.delivered(3, 7), 7)
     story.writes.append(CursorWrite(9, cursor(5), 1, fenced=True))
-    assert story.told().cursor_regressions == 2, "the sequence, and the shard's place"
+    assert story.told().cursor_regressions == 2, "the sequence, and the shard's position"
 
 
 def test_a_key_that_goes_back_is_noticed(story: Story):

@@ -53,8 +53,8 @@ class Story:
         """Read rows begin..end-1."""
         told = [self.row(number) for number in range(begin, end)] if rows is None else rows
         table = pa.Table.from_pylist(told, schema=ENVELOPE)
-        places = {"start": self.cursor(begin), "cursor": self.cursor(end)}
-        self.note("read", rows=self.journal.rows(table), **places)
+        positions = {"start": self.cursor(begin), "cursor": self.cursor(end)}
+        self.note("read", rows=self.journal.rows(table), **positions)
 
     def done(self, end: int) -> None:
         self.note("done", cursor=self.cursor(end))
@@ -166,7 +166,7 @@ def test_a_range_that_has_other_rows_than_its_positions_say_is_a_fault(story: St
 # ---- a failover -----------------------------------------------------------------------------------------
 
 
-def test_places_of_another_server_are_the_same_transactions(tmp_path: Path):
+def test_offsets_of_another_server_are_the_same_transactions(tmp_path: Path):
     """Row 3 was read on the old server, and again on the new one, where its position differs."""
     story = Story(tmp_path, 6, moved_at=5)
     story.read(1, 5)
@@ -206,4 +206,4 @@ def test_a_cursor_goes_back_by_gtid_where_another_server_took_over(tmp_path: Pat
     story.done(7)
     assert story.told().cursor_regressions == 0
     story.writes.append(CursorWrite(9, story.cursor(3), 1, fenced=True))
-    assert story.told().cursor_regressions == 2, "the sequence, and the shard's place"
+    assert story.told().cursor_regressions == 2, "the sequence, and the shard's position"

@@ -28,7 +28,7 @@ from chaos.ensemble import Ensemble
 from chaos.journal import steps_of
 from chaos.process import Program
 from chaos.proxy import Proxy
-from chaos.range_consumer import Place
+from chaos.range_consumer import Progress
 from chaos.schedule import JOINS_MAX, SESSION_S, SHARDS, cast_of
 from chaos.sources import ClockedMariaDb, ClockedMySql, Source
 from chaos.writer import UNKEPT_TABLE, Writer, workload_of
@@ -229,11 +229,11 @@ class World:
         return program
 
     def _range_consumer(self) -> Program:
-        return self._consumer(RANGES, "chaos.range_consumer", place=str(self._place))
+        return self._consumer(RANGES, "chaos.range_consumer", progress=str(self._progress))
 
     @property
-    def _place(self) -> Path:
-        return self.folder / "place"
+    def _progress(self) -> Path:
+        return self.folder / "progress"
 
     # ---- while it runs ---------------------------------------------------------------------------------
 
@@ -295,8 +295,8 @@ class World:
     def positions(self) -> list[GroupPosition | None]:
         """Return the cursor of each client id, and the position that one keeps itself; None: not known."""
         cursors = [self._read(f"{self.tree.client(client)}/cursor") for client in (CLIENT, RANGES)]
-        place = Place.read(self._place).done.encode()
-        return [GroupPosition.from_json(text) if text else None for text in (*cursors, place)]
+        progress = Progress.read(self._progress).done.encode()
+        return [GroupPosition.from_json(text) if text else None for text in (*cursors, progress)]
 
     def states(self) -> dict[str, Any]:
         """Return what each server says about itself, by address: the reason of a stall."""

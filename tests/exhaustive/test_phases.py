@@ -1,6 +1,6 @@
 """Every pair in the tables of phases happens, and a pair that is missing in them does not.
 
-A pair that nothing here brings about has no place in its table.
+A pair that nothing here brings about is not in its table.
 """
 
 import pytest

@@ -215,7 +215,7 @@ def inserted_ids(entries: list[entry_pb2.Entry]) -> list[int]:
 def write_all_types(server: Any, table: str, chance: random.Random, *, mariadb: bool, rows: int) -> None:
     """Insert, update and delete random rows of a table with a column of every type."""
     columns = kinds(chance, mariadb=mariadb)
-    names = [f"c{place}" for place in range(len(columns))]
+    names = [f"c{index}" for index in range(len(columns))]
     definition = ", ".join(f"{name} {kind.sql}" for name, kind in zip(names, columns, strict=True))
     with contextlib.closing(server.connect()) as connection, connection.cursor() as cursor:
         cursor.execute("SET sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'")

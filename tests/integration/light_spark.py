@@ -92,12 +92,12 @@ class LightSpark:
             os.kill(os.getpid(), signal.SIGKILL)
         folder = self._folder / kind
         folder.mkdir(exist_ok=True)
-        place = folder / str(number)
-        if kind == "batches" and place.exists():
-            place = folder / f"again.{number}.{os.getpid()}"
+        target = folder / str(number)
+        if kind == "batches" and target.exists():
+            target = folder / f"again.{number}.{os.getpid()}"
         unfinished = folder / f".{number}.{os.getpid()}"
         unfinished.write_text(json.dumps(value))
-        unfinished.rename(place)
+        unfinished.rename(target)
 
 
 def main() -> None:

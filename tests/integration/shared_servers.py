@@ -189,5 +189,5 @@ def pair_shop(
     """A shop of the test's own, served by the pair."""
     with SharedShop(whole_shop, pair.first, tmp_path).lent() as shop:
         yield shop
-        # They may have changed places.
+        # They may have swapped roles.
         shop.instance = Pair(shared_instances, whole_shop, zookeeper).first

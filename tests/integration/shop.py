@@ -163,14 +163,16 @@ class Reading:
         """Note a delivery."""
         self.runs[-1].append(rows)
         for row in rows.filter(pa.compute.equal(rows["op"], "INSERT")).to_pylist():
-            place = row["shard"], row["file"], row["pos"], row["row"]
+            position = row["shard"], row["file"], row["pos"], row["row"]
             number = int(dict(row["after"])["id"])
-            assert self.ids.setdefault(place, number) == number, "one place, two rows"
+            assert self.ids.setdefault(position, number) == number, "one position, two rows"
 
     def check(self, shop: Shop) -> None:
         """Nothing is lost, nothing is reordered, no transaction is split, in all that was seen."""
         for shard, written in shop.written.items():
-            seen = [number for place, number in sorted(self.ids.items(), key=_order) if place[0] == shard]
+            seen = [
+                number for position, number in sorted(self.ids.items(), key=_order) if position[0] == shard
+            ]
             assert seen == written, f"{shard} was read as it was written"
         self.check_runs()
 

@@ -36,7 +36,7 @@ def definitions(name: str) -> dict[str, Any]:
 
 
 def line_of(marker: str, changed: Mapping[str, str]) -> list[str]:
-    """Return a command of docs/spark.md, with other words in the place of some of its own.
+    """Return a command of docs/spark.md, with other words instead of some of its own.
 
     Args:
         marker: of the comment above it.

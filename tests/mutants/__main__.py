@@ -69,7 +69,7 @@ def main() -> int:
     if campaign.broken or not campaign.verdicts:
         print("These tests fail before any fault is injected:", *campaign.broken, sep="\n  ")
         return 2
-    order = {mutant.key: place for place, mutant in enumerate(campaign.possible)}
+    order = {mutant.key: index for index, mutant in enumerate(campaign.possible)}
     verdicts = sorted(campaign.verdicts, key=lambda verdict: order[verdict.key])
     if asked.json is not None:
         asked.json.write_text(json.dumps([verdict.json() for verdict in verdicts], indent=1) + "\n")

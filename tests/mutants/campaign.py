@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from mutants.fork import Forks
-from mutants.mutant import Key, Module, Mutant, Place, place_of
+from mutants.mutant import FunctionKey, Key, Module, Mutant, key_of
 from mutants.suite import Known, Suite
 from mutants.verdict import Fate, Verdict
 
@@ -165,11 +165,11 @@ def _shorten(item: pytest.Item) -> None:
         )
 
 
-def _functions(files: Sequence[Path]) -> dict[tuple[Path, Place], FunctionType]:
+def _functions(files: Sequence[Path]) -> dict[tuple[Path, FunctionKey], FunctionType]:
     """Return the functions of some files that exist in memory."""
     paths = {str(path): path for path in files}
     return {
-        (paths[each.__code__.co_filename], place_of(each.__code__)): each
+        (paths[each.__code__.co_filename], key_of(each.__code__)): each
         for each in gc.get_objects()
         if isinstance(each, FunctionType) and each.__code__.co_filename in paths
     }

@@ -58,17 +58,17 @@ class Edit:
 
     node: ast.AST
     part: str
-    place: int | None
+    index: int | None
     now: Any
 
     def swap(self) -> None:
         """Swap the part and its replacement; a second swap undoes it."""
-        if self.place is None:
+        if self.index is None:
             was = getattr(self.node, self.part)
             setattr(self.node, self.part, self.now)
         else:
             parts = getattr(self.node, self.part)
-            was, parts[self.place] = parts[self.place], self.now
+            was, parts[self.index] = parts[self.index], self.now
         self.now = was
 
 
@@ -83,9 +83,9 @@ def _edits_in(
     around: tuple[ast.AST, ...], known: set[str], *, tells: bool
 ) -> Iterator[tuple[tuple[Any, ...], Edit]]:
     node = around[-1]
-    for part, place, child in _parts(node):
+    for part, index, child in _parts(node):
         for now in _replacements(node, part, child, known, tells=tells):
-            yield (child,) if isinstance(child, ast.stmt) else around, Edit(node, part, place, now)
+            yield (child,) if isinstance(child, ast.stmt) else around, Edit(node, part, index, now)
         if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
             known.add(child.id)
         if not _for_people(child):
@@ -100,9 +100,9 @@ def _parts(node: ast.AST) -> Iterator[tuple[str, int | None, ast.AST]]:
     for part, value in fields:
         if part in APART or (part == "args" and isinstance(node, Function | ast.Lambda)):
             continue
-        for place, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
+        for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if isinstance(child, ast.AST):
-                yield part, place, child
+                yield part, index, child
 
 
 def _for_people(node: ast.AST) -> bool:

@@ -21,7 +21,7 @@ REMOVED = "(removed)"
 
 
 #: (qualified name, first line) of a function, within its file
-Place = tuple[str, int]
+FunctionKey = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Mutant:
     key: Key
     line: int
     module: Module
-    function: Place
+    function: FunctionKey
     edit: Edit
 
     def code(self) -> CodeType:
@@ -75,9 +75,9 @@ class Module:
     def __post_init__(self) -> None:
         self.tree = ast.parse(self.path.read_bytes())
 
-    def compiled(self) -> dict[Place, CodeType]:
+    def compiled(self) -> dict[FunctionKey, CodeType]:
         """Return the code of each function of the module and of its classes."""
-        found: dict[Place, CodeType] = {}
+        found: dict[FunctionKey, CodeType] = {}
         classes = {name for name, _ in _scopes(self.tree, ast.ClassDef)}
         waiting = [compile(ast.fix_missing_locations(self.tree), str(self.path), "exec", dont_inherit=True)]
         while waiting:
@@ -85,13 +85,13 @@ class Module:
                 if code.co_qualname in classes:
                     waiting.append(code)
                 elif not code.co_name.startswith("<"):
-                    found[place_of(code)] = code
+                    found[key_of(code)] = code
         return found
 
-    def names(self) -> dict[Place, str]:
+    def names(self) -> dict[FunctionKey, str]:
         """Return each function's name in names of mutants."""
         functions = _scopes(self.tree, Function)
-        return {_place(name, function): _named(name, function) for name, function in functions}
+        return {_function_key(name, function): _named(name, function) for name, function in functions}
 
     def mutants(self) -> list[Mutant]:
         """Return every mutant of the module, in the order of its lines."""
@@ -111,16 +111,16 @@ class Module:
                     edit.swap()
                 seen[name, was, now] += 1
                 key = Key(self.file, name, was, now, seen[name, was, now])
-                found.append(Mutant(key, around[0].lineno, self, _place(qualified, function), edit))
+                found.append(Mutant(key, around[0].lineno, self, _function_key(qualified, function), edit))
         return found
 
 
-def place_of(code: CodeType) -> Place:
+def key_of(code: CodeType) -> FunctionKey:
     """Return what identifies a code object within its file."""
     return code.co_qualname, code.co_firstlineno
 
 
-def _place(name: str, function: ast.FunctionDef) -> Place:
+def _function_key(name: str, function: ast.FunctionDef) -> FunctionKey:
     return name, min([function.lineno, *(each.lineno for each in function.decorator_list)])
 
 

@@ -15,7 +15,7 @@ from types import CodeType, FrameType, FunctionType
 
 import pytest
 
-from mutants.mutant import Key, Module, Mutant, Place, place_of
+from mutants.mutant import FunctionKey, Key, Module, Mutant, key_of
 from mutants.verdict import Fate, Verdict
 
 #: a test's limit of processor time: this factor times its usual time, plus this constant
@@ -70,8 +70,8 @@ class Suite:
             # Watched, it takes longer, which a test that limits the time may not allow.
             if not passed and not self.run(item, following):
                 broken.append(item.nodeid)
-            places = ((c.co_filename, outer[c.co_filename].get(place_of(c))) for c in called)
-            functions = frozenset((files[path], name) for path, name in places if name)
+            keys = ((c.co_filename, outer[c.co_filename].get(key_of(c))) for c in called)
+            functions = frozenset((files[path], name) for path, name in keys if name)
             known.append(Known(took_s, functions))
         return known, broken
 
@@ -121,14 +121,14 @@ class Suite:
         return Verdict(mutant.key, mutant.line, Fate.KILLED, self.items[killer].nodeid)
 
 
-def _outer(module: Module) -> dict[Place, str]:
+def _outer(module: Module) -> dict[FunctionKey, str]:
     """Return the name of the function that each piece of code is part of."""
-    found: dict[Place, str] = {}
+    found: dict[FunctionKey, str] = {}
     names = module.names()
-    for place, function in module.compiled().items():
+    for key, function in module.compiled().items():
         waiting = [function]
         while waiting:
             code = waiting.pop()
-            found[place_of(code)] = names[place]
+            found[key_of(code)] = names[key]
             waiting += [each for each in code.co_consts if isinstance(each, CodeType)]
     return found

@@ -30,17 +30,17 @@ _ALSO_OF_MERGE = (
 )
 
 
-def files_of(places: Iterable[Path]) -> list[Path]:
+def files_of(paths: Iterable[Path]) -> list[Path]:
     """Return the files of some files and folders, as they are imported; without any, those of all packages.
 
     Raises:
         ValueError: one is none of the packages, and in none of them.
     """
-    places = [place.resolve() for place in places] or [ROOT / package for package in PACKAGES]
-    for place in places:
-        if not place.exists() or not any(place.is_relative_to(ROOT / package) for package in PACKAGES):
-            raise ValueError(f"{place} is not a file or a folder of {', '.join(PACKAGES)}")
-    files = {file for place in places for file in _files_in(place, "*.py")}
+    paths = [path.resolve() for path in paths] or [ROOT / package for package in PACKAGES]
+    for path in paths:
+        if not path.exists() or not any(path.is_relative_to(ROOT / package) for package in PACKAGES):
+            raise ValueError(f"{path} is not a file or a folder of {', '.join(PACKAGES)}")
+    files = {file for path in paths for file in _files_in(path, "*.py")}
     return sorted(IMPORTED / file.relative_to(ROOT) for file in files)
 
 
@@ -49,7 +49,7 @@ def suite_of(files: Iterable[Path]) -> list[Path]:
     in_merge = {file.is_relative_to(IMPORTED / "merge") for file in files}
     found = set(_tests_of_merge()) if True in in_merge else set()
     if False in in_merge:
-        found |= {path for place in _OF_DDL for path in _files_in(ROOT / "tests" / place, "test_*.py")}
+        found |= {path for folder in _OF_DDL for path in _files_in(ROOT / "tests" / folder, "test_*.py")}
     return sorted(found)
 
 
@@ -61,8 +61,8 @@ def _tests_of_merge() -> Iterator[Path]:
                 yield path
 
 
-def _files_in(place: Path, pattern: str) -> Iterable[Path]:
-    return [place] if place.is_file() else place.rglob(pattern)
+def _files_in(path: Path, pattern: str) -> Iterable[Path]:
+    return [path] if path.is_file() else path.rglob(pattern)
 
 
 def _is_of_merge(text: str) -> bool:

@@ -173,7 +173,7 @@ def test_the_list_has_a_reason_for_each():
 
 def test_what_was_not_run_does_not_count():
     fates = (Fate.KILLED, Fate.EXCEEDED, Fate.SURVIVED, Fate.UNTESTED, Fate.NOT_RUN)
-    verdicts = [Verdict(Key("a.py", "f", "1", str(place)), 1, fate) for place, fate in enumerate(fates)]
+    verdicts = [Verdict(Key("a.py", "f", "1", str(index)), 1, fate) for index, fate in enumerate(fates)]
     assert score(verdicts) == (2, 4)
     assert not_noticed([each.json() for each in verdicts]) == {each.key for each in verdicts[2:]}
     assert [line.split() for line in table(verdicts)] == [

@@ -143,11 +143,11 @@ def _joined(found):
         if each.entryType == entry_pb2.ROWDATA:
             row.ParseFromString(each.storeValue)
             each = entry_pb2.Entry(header=said, entryType=each.entryType)  # noqa: PLW2901
-            place = {pair.key: pair.value for pair in said.props}
-            at = int(place.pop("row"))
-            assert int(place.pop("rowsCount", 0)) == len(row.rowDatas)
+            props = {pair.key: pair.value for pair in said.props}
+            at = int(props.pop("row"))
+            assert int(props.pop("rowsCount", 0)) == len(row.rowDatas)
             del each.header.props[:]
-            each.header.props.extend(entry_pb2.Pair(key=k, value=v) for k, v in sorted(place.items()))
+            each.header.props.extend(entry_pb2.Pair(key=k, value=v) for k, v in sorted(props.items()))
         else:
             at = 0
         rows = list(row.rowDatas)
@@ -165,8 +165,8 @@ def test_the_table_says_what_the_entries_say(drawn):
         said = entry.header
         assert (row["entry_type"], row["event_type"]) == (entry.entryType, said.eventType)
         assert (row["schema"], row["table"]) == (said.schemaName, said.tableName)
-        place = {pair.key: pair.value for pair in said.props}
-        assert (row["rows"], row["shard"]) == (int(place.get("rowsCount", 0)), place["shard"])
+        props = {pair.key: pair.value for pair in said.props}
+        assert (row["rows"], row["shard"]) == (int(props.get("rowsCount", 0)), props["shard"])
     numbers = entries(drawn[0])["seq"].to_pylist()
     assert numbers == sorted(numbers)
 

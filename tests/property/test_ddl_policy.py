@@ -37,15 +37,15 @@ class Case:
 
     def __init__(self, order, rule):
         self.delivered = set()
-        places, transactions, rounds = Counter(), [[] for _ in range(SHARDS)], defaultdict(list)
+        steps, transactions, rounds = Counter(), [[] for _ in range(SHARDS)], defaultdict(list)
         for number, ((shard, table), is_ddl) in enumerate(order):
-            place = places[shard, table]
+            step = steps[shard, table]
             mark = None
-            if is_ddl and place < len(SCRIPT):
-                places[shard, table] += 1
-                statement = SCRIPT[place]
+            if is_ddl and step < len(SCRIPT):
+                steps[shard, table] += 1
+                statement = SCRIPT[step]
                 mark = DdlMark(statement, "ALTER", "s.t", f"s.t{table}", TABLES)
-                rounds[statement, SCRIPT[: place + 1].count(statement)].append(
+                rounds[statement, SCRIPT[: step + 1].count(statement)].append(
                     (shard, len(transactions[shard]))
                 )
             transactions[shard].append(Tx(1000 * (number + 1), ddl=mark is not None, mark=mark))

@@ -24,11 +24,11 @@ ORDERS = st.lists(st.sampled_from(SOURCES), max_size=40)
 
 def times_of(order):
     """Return (source, statement, round) of each time; a source that is through has nothing more."""
-    place, rounds, found = Counter(), Counter(), []
+    index, rounds, found = Counter(), Counter(), []
     for source in order:
-        if place[source] < len(SCRIPT):
-            statement = SCRIPT[place[source]]
-            place[source] += 1
+        if index[source] < len(SCRIPT):
+            statement = SCRIPT[index[source]]
+            index[source] += 1
             rounds[source, statement] += 1
             found.append((source, statement, rounds[source, statement]))
     return found
@@ -36,12 +36,12 @@ def times_of(order):
 
 def model(times, rule):
     """Return which times are delivered: of each round the first, or the last if every source has had it."""
-    places = defaultdict(list)
-    for place, (_, statement, number) in enumerate(times):
-        places[statement, number].append(place)
+    indexes = defaultdict(list)
+    for index, (_, statement, number) in enumerate(times):
+        indexes[statement, number].append(index)
     if rule is DdlRule.FIRST:
-        return {each[0] for each in places.values()}
-    return {each[-1] for each in places.values() if len(each) == len(SOURCES)}
+        return {each[0] for each in indexes.values()}
+    return {each[-1] for each in indexes.values() if len(each) == len(SOURCES)}
 
 
 @given(ORDERS, st.sampled_from([DdlRule.FIRST, DdlRule.LAST]), st.booleans(), st.integers(0, 40))
@@ -49,14 +49,14 @@ def test_each_round_is_delivered_once_and_where_the_rule_says(order, rule, known
     """Whether the first rule knows how many tables there are does not matter, nor a restart in between."""
     times, shards, found = times_of(order), Shards(SHARDS), set()
     rounds = DdlRounds(rule)
-    for place, ((shard, source), statement, _) in enumerate(times):
-        if place == stored_at:
+    for index, ((shard, source), statement, _) in enumerate(times):
+        if index == stored_at:
             value = json.loads(json.dumps(rounds.to_json()))
             rounds = DdlRounds(rule)
             rounds.load_json(value)
         count = TABLES[shard] if known or rule is DdlRule.LAST else 0
         if rounds.decide(shard, DdlMark(statement, "ALTER", "s.t", source, count), shards):
-            found.add(place)
+            found.add(index)
     assert found == model(times, rule)
     assert rounds.missed == 0
     begun = {each[1:] for each in times}

@@ -110,7 +110,7 @@ class DumpServerMachine(RuleBasedStateMachine):
             assert at <= len(self.stream) - retained, "it is before what is retained"
 
     @rule(data=st.data())
-    def not_a_place(self, data):
+    def not_a_position(self, data):
         number, offset = data.draw(st.sampled_from([*sorted(self.inside), (self.number, self.offset + 1)]))
         found = self.window.find(f"bin.{number:06}", offset)
         if (number, offset) not in self.boundaries:
@@ -122,7 +122,7 @@ class DumpServerMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def send(self, data):
         lapped = set(self.readers.lapped())
-        reader = data.draw(st.sampled_from(sorted(self.readers._places)))
+        reader = data.draw(st.sampled_from(sorted(self.readers._positions)))
         if reader in lapped:
             self.readers.detach(reader)
             return
@@ -135,7 +135,7 @@ class DumpServerMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def leave(self, data):
         if len(self.readers):
-            self.readers.detach(data.draw(st.sampled_from(sorted(self.readers._places))))
+            self.readers.detach(data.draw(st.sampled_from(sorted(self.readers._positions))))
 
     @invariant()
     def bounded(self):
@@ -151,22 +151,22 @@ class DumpServerMachine(RuleBasedStateMachine):
     def who_lacks_what_was_dropped_is_lapped(self):
         retained = sum(len(block.packets) for block in self.window.blocks(self.window.first))
         dropped = len(self.stream) - retained
-        lapped = {reader for reader in self.readers._places if self.sent_to(reader) < dropped}
+        lapped = {reader for reader in self.readers._positions if self.sent_to(reader) < dropped}
         assert set(self.readers.lapped()) == lapped
 
     @invariant()
     def who_has_everything_is_at_the_tip(self):
-        for reader in self.readers._places:
+        for reader in self.readers._positions:
             has_all = self.sent_to(reader) == len(self.stream)
             assert self.readers.at_tip(reader) == has_all
 
     @invariant()
     def the_fastest_sets_the_pace(self):
-        fastest_done = any(self.readers.at_tip(reader) for reader in self.readers._places)
+        fastest_done = any(self.readers.at_tip(reader) for reader in self.readers._positions)
         if fastest_done or not len(self.readers):
             assert self.readers.may_read
         if self.readers.may_read and len(self.readers):
-            assert set(self.readers.lapped()) != set(self.readers._places), "one of them can go on"
+            assert set(self.readers.lapped()) != set(self.readers._positions), "one of them can go on"
 
 
 TestDumpServer = DumpServerMachine.TestCase

@@ -125,7 +125,7 @@ class Writer:
         version = "10.11.6-MariaDB" if kind == "mariadb" else "9.7.4"
         self.file = File(version, bytes(SIZES), checksum)
         self.kind, self.known, self.inside, self.number = kind, {}, False, 0
-        #: offsets in the data from which on places are so much further
+        #: offsets in the data from which on offsets are that much greater
         self.gaps = []
 
     def begin(self, source):
@@ -411,7 +411,7 @@ def test_a_table_map_that_differs_is_not_for_the_fast_path():
 
 
 def test_tables_with_colliding_numbers_do_not_mix():
-    """The fast path has a place for a number's low ten bits."""
+    """The fast path has a slot for a number's low ten bits."""
     file = File("9.7.4", bytes(SIZES), checksum=True).query("BEGIN")
     for _ in range(3):
         for number in (5, 5 + 1024, 5 + 2048):
@@ -429,7 +429,7 @@ def test_tables_with_colliding_numbers_do_not_mix():
 
 @pytest.mark.parametrize("begin", [4, (1 << 32) - 200, (1 << 40) + 9, (1 << 62) - 300])
 def test_offsets_go_on_beyond_what_an_event_says(begin):
-    """log_pos has 32 bits and wraps; a damaged ROTATE may name any place."""
+    """log_pos has 32 bits and wraps; a damaged ROTATE may name any offset."""
     events = file_of([("run", 1, 5, 2), ("end",)], checksum=False)
     ends = [begin]
     for at, event in enumerate(events[1:], start=1):

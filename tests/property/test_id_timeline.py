@@ -79,8 +79,8 @@ def test_ids_that_keep_the_contract_come_out_sorted(made, without, wished, withi
     sources = sources_of(made, without, within_us)
     timeline, out = play(sources, wished, within_us)
     with_ids = out[out["order_id"] > 0]
-    places = list(zip(with_ids["shard"].tolist(), with_ids["sequence"].tolist(), strict=True))
-    assert places == [(shard, sequence) for _, shard, sequence in expected(sources)]
+    sequences = list(zip(with_ids["shard"].tolist(), with_ids["sequence"].tolist(), strict=True))
+    assert sequences == [(shard, sequence) for _, shard, sequence in expected(sources)]
     assert timeline.counters.late == 0
     assert not (out["flags"] & Flag.LATE).any()
     assert (np.diff(out["order_key"]) >= 0).all()
@@ -102,8 +102,8 @@ def test_a_broken_contract_is_counted_and_the_guarantees_hold(
     assert timeline.counters.late == int(late.sum())
     assert (out["order_id"][late] < out["order_key"][late]).all()
     with_ids = out[out["order_id"] > 0]
-    places = list(zip(with_ids["shard"].tolist(), with_ids["sequence"].tolist(), strict=True))
-    if places != [(shard, sequence) for _, shard, sequence in expected(sources)]:
+    sequences = list(zip(with_ids["shard"].tolist(), with_ids["sequence"].tolist(), strict=True))
+    if sequences != [(shard, sequence) for _, shard, sequence in expected(sources)]:
         assert late.any(), "what is out of order is not silent"
 
 

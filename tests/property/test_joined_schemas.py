@@ -167,9 +167,9 @@ def test_a_conflict_stops_only_rows_that_conflict_until_a_type_is_chosen(data: s
             chosen = chosen.changed(ORDERS, name, "text")
     result = gateway.typed(made, ORDERS, **how)
     for name in torn | inexact:
-        place = next(each for each in result.schema.names if each.lower() == name)
-        assert result.schema.field(place).type == pa.utf8()
+        column = next(each for each in result.schema.names if each.lower() == name)
+        assert result.schema.field(column).type == pa.utf8()
         wanted = [{key.lower(): value for key, value in row.items()}.get(name) for row in rows]
-        assert result.column(place).to_pylist() == [None if each is None else str(each) for each in wanted]
+        assert result.column(column).to_pylist() == [None if each is None else str(each) for each in wanted]
     others = [name for name in result.schema.names if name.lower() not in torn | inexact]
     check(result.select(others), rows, kinds.keys() - torn - inexact)

@@ -6,7 +6,7 @@ from itertools import chain
 import hypothesis.strategies as st
 from hypothesis import given
 from support.defaults import batch_limits, group_settings
-from support.group.builders import Source, Tx, World, all_places, places
+from support.group.builders import Source, Tx, World, all_idents, batch_idents
 
 from canal_group.merge.calls.batch import Batch
 from canal_group.merge.errors import CanalGroupError
@@ -97,8 +97,8 @@ class Play:
 
 def check_equal(one, other):
     """What has rows is the same; of a huge transaction's empty fragments the rings may forget some."""
-    assert [place for place in places(one) if _rows(place)] == [
-        place for place in places(other) if _rows(place)
+    assert [ident for ident in batch_idents(one) if _rows(ident)] == [
+        ident for ident in batch_idents(other) if _rows(ident)
     ]
     one_headers, other_headers = (batch.headers[batch.headers["rows"] > 0] for batch in (one, other))
     for field in ("key_us", "order_key", "flags", "shard", "commit_us"):
@@ -130,8 +130,8 @@ def test_the_same_range_is_repeated_after_any_events(data, shards, ids_within_us
     check_whole(play, by_id=ids_within_us is not None)
 
 
-def _rows(place):
-    *_, begin, end = place
+def _rows(ident):
+    *_, begin, end = ident
     return end > begin
 
 
@@ -145,12 +145,12 @@ def check_whole(play, *, by_id):
     ]
     for together in keys if by_id else [list(chain.from_iterable(keys))]:
         assert together == sorted(together)
-    for shard, expected in enumerate(all_places(play.world.sources)):
+    for shard, expected in enumerate(all_idents(play.world.sources)):
         seen = [
-            place
+            ident
             for offset_range in play.offset_ranges
-            for place in places(offset_range)
-            if place[0] == shard
+            for ident in batch_idents(offset_range)
+            if ident[0] == shard
         ]
         assert seen == expected[: len(seen)]
         assert all(rows == 0 for rows in play.world.sources[shard].headers["rows"][len(seen) :])

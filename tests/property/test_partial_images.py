@@ -29,9 +29,9 @@ def partial_body(event_type, count, rows, before, after):
     """Return an event whose images have the columns in `before` and `after` only."""
     kept = [after] if event_type in WRITES else [before, after]
     stored = [
-        row_images.image([image[place][1] for place in places])
+        row_images.image([image[index][1] for index in indexes])
         for row in rows
-        for image, places in zip(row, kept, strict=False)
+        for image, indexes in zip(row, kept, strict=False)
     ]
     bitmaps = {
         "before": row_images.bitmap(before, count),
@@ -72,11 +72,11 @@ def read(batch):
 def test_partial_images_say_what_whole_ones_say_of_the_columns_they_have(table, data):
     """1. Each event is first offered cut short. 2. What is not there is marked, and nothing else is."""
     columns, events = table
-    places = st.sets(st.integers(0, len(columns) - 1), min_size=1).map(sorted)
+    indexes = st.sets(st.integers(0, len(columns) - 1), min_size=1).map(sorted)
     builder = RowsBuilder(row_images.schema_of(columns), row_images.Losses())
     wanted = []
     for header, (event_type, rows) in enumerate(events):
-        before, after = data.draw(places), data.draw(places)
+        before, after = data.draw(indexes), data.draw(indexes)
         body = partial_body(event_type, len(columns), rows, before, after)
         options = {"post_header_size": 10, "header": header, "row_begin": 0}
         if rows and len(body) - 1 > len(partial_body(event_type, len(columns), rows[:-1], before, after)):

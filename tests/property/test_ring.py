@@ -36,7 +36,7 @@ class RingMachine(RuleBasedStateMachine):
     def begin(self, mode, size, memunit):
         self.bounds = ring_of(mode, size, memunit)
         self.ring = RingStore(self.bounds)
-        #: every header ever stored, as (commit, bytes, flags, file name), and the chunk and place it is from
+        #: every header ever stored, as (commit, bytes, flags, file name), and the chunk and index it is from
         self.stored, self.origin = [], []
         self.ack = self.get = -1
 
@@ -58,11 +58,11 @@ class RingMachine(RuleBasedStateMachine):
         return count
 
     def admit(self, chunk, begin, end):
-        for place in range(begin, end):
-            header = chunk.headers[place]
+        for index in range(begin, end):
+            header = chunk.headers[index]
             told = (int(header[name]) for name in ("commit_us", "bytes", "flags"))
             self.stored.append((*told, chunk.names[header["file"]]))
-            self.origin.append((chunk, place))
+            self.origin.append((chunk, index))
 
     @rule(transactions=chunks)
     def store(self, transactions):
@@ -145,9 +145,9 @@ class RingMachine(RuleBasedStateMachine):
         for part in parts:
             assert part.header_begin < part.header_end
             assert part.first_sequence == begin + len(found)
-            found += [(part.chunk, place) for place in range(part.header_begin, part.header_end)]
-        assert [(id(chunk), place) for chunk, place in found] == [
-            (id(chunk), place) for chunk, place in self.origin[begin:end]
+            found += [(part.chunk, index) for index in range(part.header_begin, part.header_end)]
+        assert [(id(chunk), index) for chunk, index in found] == [
+            (id(chunk), index) for chunk, index in self.origin[begin:end]
         ]
 
     @invariant()
@@ -172,8 +172,8 @@ class RingMachine(RuleBasedStateMachine):
         if self.ack < 0:
             assert position is None
             return
-        chunk, place = self.origin[self.ack]
-        header = chunk.headers[place]
+        chunk, index = self.origin[self.ack]
+        header = chunk.headers[index]
         assert position.file == chunk.names[header["file"]]
         if header["flags"] & Flag.END:
             assert (position.offset, position.rows_into_transaction) == (header["end_offset"], 0)

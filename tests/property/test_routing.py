@@ -28,8 +28,8 @@ LEAST = "polygenelubricants"
 def hash_code(text):
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
-    for place in range(0, len(units), 2):
-        value = (31 * value + int.from_bytes(units[place : place + 2], "big")) % 2**32
+    for index in range(0, len(units), 2):
+        value = (31 * value + int.from_bytes(units[index : index + 2], "big")) % 2**32
     return value - 2**32 if value >= 2**31 else value
 
 
@@ -180,8 +180,8 @@ def test_routes_are_canals(rows, by_topic, by_partition, count, fixed, database_
         database_hash=database_hash,
     )
     routes = Router(rules).routes(table_of(rows))
-    for place, (schema, table, op, key, before, after, _) in enumerate(rows):
-        assert routes.topics[routes.topic[place]] == model_topic(by_topic, "my.topic", schema, table)
+    for index, (schema, table, op, key, before, after, _) in enumerate(rows):
+        assert routes.topics[routes.topic[index]] == model_topic(by_topic, "my.topic", schema, table)
 
         def partition(image, where=(schema, table), key=key):
             return model_partition(
@@ -189,6 +189,6 @@ def test_routes_are_canals(rows, by_topic, by_partition, count, fixed, database_
             )
 
         now = partition(before if op == "DELETE" else after)
-        assert routes.partition[place] == now
+        assert routes.partition[index] == now
         moved = op == "UPDATE" and partition(before) != now
-        assert routes.moved_from[place] == (partition(before) if moved else -1)
+        assert routes.moved_from[index] == (partition(before) if moved else -1)

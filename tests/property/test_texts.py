@@ -38,8 +38,8 @@ class RefusedError(Exception):
     """The model refuses a column."""
 
 
-def bits(memory: bytes, place: int) -> bool:
-    return bool(memory[place // 8] >> place % 8 & 1)
+def bits(memory: bytes, index: int) -> bool:
+    return bool(memory[index // 8] >> index % 8 & 1)
 
 
 def clock(micros: int, digits: int) -> str:
@@ -54,18 +54,18 @@ def date(day: int) -> str:
     return f"{later.year - (400 if day < -700_000 else 0):04d}-{later.month:02d}-{later.day:02d}"
 
 
-def printed(kind: str, memory: bytes, place: int, digits: int) -> str:
+def printed(kind: str, memory: bytes, index: int, digits: int) -> str:
     """Return a value's text, read from the memory of its column."""
     if kind in NUMBERS:
         form = f"<{NUMBERS[kind]}"
-        return str(struct.unpack_from(form, memory, place * struct.calcsize(form))[0])
+        return str(struct.unpack_from(form, memory, index * struct.calcsize(form))[0])
     if kind in DECIMALS:
         width = DECIMALS[kind]
-        amount = int.from_bytes(memory[width * place : width * (place + 1)], "little", signed=True)
+        amount = int.from_bytes(memory[width * index : width * (index + 1)], "little", signed=True)
         figures = f"{abs(amount):0{digits + 1}d}"
         whole, fraction = figures[: len(figures) - digits], figures[len(figures) - digits :]
         return ("-" if amount < 0 else "") + whole + (f".{fraction}" if digits else "")
-    (micros,) = struct.unpack_from("<q", memory, 8 * place)
+    (micros,) = struct.unpack_from("<q", memory, 8 * index)
     if kind == "time":
         return ("-" if micros < 0 else "") + clock(abs(micros), digits)
     if not FIRST_US <= micros <= LAST_US:
@@ -174,8 +174,8 @@ def test_any_index_is_a_text_of_the_dictionary_or_is_refused(rows, indexes, draw
         return
     wanted = [texts[each] if 0 <= each < members else None for each in indexes[:rows]]
     try:
-        places = pa.py_buffer(struct.pack("<8i", *indexes))
-        found = Values("dictionary", rows, 0, [None, places], members=dictionary)
+        keys = pa.py_buffer(struct.pack("<8i", *indexes))
+        found = Values("dictionary", rows, 0, [None, keys], members=dictionary)
     except ValueError:
         assert None in wanted
         return

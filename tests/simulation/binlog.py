@@ -45,7 +45,7 @@ class Binlog:
         self.purged = 0
         self._transactions = 0
         self._first_file = 0
-        self._places: dict[tuple[int, int], int] = {(0, 4): 0}
+        self._indexes: dict[tuple[int, int], int] = {(0, 4): 0}
         #: the headers before each header, and before the next one to be written
         self._prefixes: list[frozenset[int]] = [frozenset()]
 
@@ -70,9 +70,9 @@ class Binlog:
 
     def write(self, transaction: list[tuple[int, Written]]) -> None:
         """Write a transaction: its headers, each with its index in the source."""
-        file, place = divmod(self._transactions, TRANSACTIONS_A_FILE)
+        file, position = divmod(self._transactions, TRANSACTIONS_A_FILE)
         self._transactions += 1
-        begin, first = 4 + place * STEP, len(self.records)
+        begin, first = 4 + position * STEP, len(self.records)
         for part, (index, written) in enumerate(transaction):
             last = part == len(transaction) - 1
             end = begin + STEP if last else begin + 1 + part
@@ -83,16 +83,16 @@ class Binlog:
             self.records.append((*head, file, begin, end, *gtid, 0, 0))
             self._prefixes.append(self._prefixes[-1] | {index})
         after = len(self.records)
-        self._places[file, begin] = first
+        self._indexes[file, begin] = first
         # The position after a file's last transaction is also the next file's beginning.
-        self._places[file, begin + STEP] = after
-        if place == TRANSACTIONS_A_FILE - 1:
-            self._places[file + 1, 4] = after
+        self._indexes[file, begin + STEP] = after
+        if position == TRANSACTIONS_A_FILE - 1:
+            self._indexes[file + 1, 4] = after
 
     def purge(self) -> None:
         """Purge all files but the last."""
         file = max(0, self._transactions - 1) // TRANSACTIONS_A_FILE
-        self.purged, self._first_file = self._places[file, 4], file
+        self.purged, self._first_file = self._indexes[file, 4], file
 
     def index_after(self, position: Position) -> int:
         """Return the index of the first header after a position of this server."""
@@ -105,7 +105,7 @@ class Binlog:
         return index
 
     def _transaction_at(self, file: str, offset: int) -> int:
-        return self._places[self._files.index(file), offset]
+        return self._indexes[self._files.index(file), offset]
 
     def before(self, index: int) -> frozenset[int]:
         """Return the indexes in the source of the headers before a header of this server."""
@@ -146,7 +146,7 @@ class Binlog:
             if record[13] and gtids.holds(self.names[record[12]], np.array([record[13]]))[0]
         )
 
-    def place(self, index: int) -> tuple[str, int]:
+    def position(self, index: int) -> tuple[str, int]:
         """Return file and offset at which the transaction of a header begins."""
         return self.names[self.records[index][9]], self.records[index][10]
 

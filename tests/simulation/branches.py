@@ -165,12 +165,12 @@ class Counts(importlib.abc.MetaPathFinder):
 
     Args:
         root: the folder of the code.
-        places: its files and folders whose branches are counted.
+        paths: its files and folders whose branches are counted.
         prefix: of its modules' names.
     """
 
-    def __init__(self, root: Path, places: Sequence[str], prefix: str = "") -> None:
-        self._root, self._places, self._prefix = root, places, prefix
+    def __init__(self, root: Path, paths: Sequence[str], prefix: str = "") -> None:
+        self._root, self._paths, self._prefix = root, paths, prefix
         #: by file
         self.branches: dict[str, list[Branch]] = {}
         self._taken: dict[str, list[int]] = {}
@@ -184,7 +184,7 @@ class Counts(importlib.abc.MetaPathFinder):
         if origin is None or not origin.endswith(".py") or not Path(origin).is_relative_to(self._root):
             return None
         file = Path(origin).relative_to(self._root).as_posix()
-        if not any(file == place or file.startswith(f"{place}/") for place in self._places):
+        if not any(file == each or file.startswith(f"{each}/") for each in self._paths):
             return None
         return spec_from_file_location(name, origin, loader=_Loader(name, origin, file, self))
 
@@ -236,9 +236,9 @@ class _Table(dict[Any, Any]):
 
     def __init__(self, table: dict[Any, Any], count: Callable[[int], None]) -> None:
         super().__init__(table)
-        self._places = {key: place for place, key in enumerate(table)}
+        self._indexes = {key: index for index, key in enumerate(table)}
         self._count = count
 
     def __getitem__(self, key: Any) -> Any:
-        self._count(self._places[key])
+        self._count(self._indexes[key])
         return super().__getitem__(key)

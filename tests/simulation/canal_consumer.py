@@ -81,8 +81,8 @@ class CanalConsumer(Consumer):
             return False
 
     async def _acknowledge(self) -> None:
-        batch_id, places = self._held[0]
-        self._invariants.finished(self.client_id, places)
+        batch_id, positions = self._held[0]
+        self._invariants.finished(self.client_id, positions)
         try:
             await self._subscription.ack(batch_id)
         except RetryableError as error:
@@ -90,14 +90,14 @@ class CanalConsumer(Consumer):
         self._held.popleft()
 
     async def _roll_back(self) -> None:
-        place = self.loop.chance.randrange(len(self._held) + 1)
-        batch_id = self._held[place][0] if place < len(self._held) else None
+        index = self.loop.chance.randrange(len(self._held) + 1)
+        batch_id = self._held[index][0] if index < len(self._held) else None
         await self._sender.drop_ahead()
         try:
             await self._subscription.rollback(batch_id)
         except RetryableError as error:
             await self._end(str(error))
-        while len(self._held) > (0 if batch_id is None else place):
+        while len(self._held) > (0 if batch_id is None else index):
             self._held.pop()
         if batch_id is None:
             self._upto = self._invariants.passed(self.client_id)
@@ -110,22 +110,22 @@ class CanalConsumer(Consumer):
             await self._subscription.release()
         raise NotSubscribed("It is disconnected.")
 
-    def arrived(self, batch: Batch, places: list[ReadPosition], *, acknowledges: bool) -> None:
+    def arrived(self, batch: Batch, positions: list[ReadPosition], *, acknowledges: bool) -> None:
         """Take a batch that was sent; with `acknowledges` the gateway acknowledges it."""
-        self._invariants.received(self.client_id, self._upto, batch, places)
+        self._invariants.received(self.client_id, self._upto, batch, positions)
         if acknowledges:
-            self._invariants.finished(self.client_id, places)
+            self._invariants.finished(self.client_id, positions)
         else:
-            self._held.append((batch.batch_id, places))
+            self._held.append((batch.batch_id, positions))
 
     async def ask_from(self, call: Call[Any]) -> Any:
         """Call the group, as the gateway does."""
         return await self._give(call)
 
-    async def places_of(self, *key: Any) -> list[ReadPosition]:
+    async def positions_of(self, *key: Any) -> list[ReadPosition]:
         """Return which rows of the sources an outstanding batch holds."""
-        places: list[ReadPosition] = await self._ask("rows", *key)
-        return places
+        positions: list[ReadPosition] = await self._ask("rows", *key)
+        return positions
 
 
 class _Watched(Subscription):
@@ -135,15 +135,15 @@ class _Watched(Subscription):
         nothing: Any = _Nothing()
         super().__init__(consumer, nothing, nothing, client_id, epoch, "")  # type: ignore[arg-type]
         self._consumer = consumer
-        self._places: dict[int, list[ReadPosition]] = {}
+        self._positions: dict[int, list[ReadPosition]] = {}
 
     async def entries(self, batch: Batch) -> Entries:
-        places = await self._consumer.places_of(self.client_id, self.epoch, batch.batch_id)
-        self._places[batch.batch_id] = places
+        positions = await self._consumer.positions_of(self.client_id, self.epoch, batch.batch_id)
+        self._positions[batch.batch_id] = positions
         return Entries(memoryview(bytes(batch.rows)), batch.rows, _Lease(self._consumer))  # type: ignore[arg-type]
 
     async def sent(self, batch: Batch, *, acknowledges: bool) -> None:
-        self._consumer.arrived(batch, self._places.pop(batch.batch_id), acknowledges=acknowledges)
+        self._consumer.arrived(batch, self._positions.pop(batch.batch_id), acknowledges=acknowledges)
         await super().sent(batch, acknowledges=acknowledges)
 
 

@@ -172,7 +172,7 @@ class Consumer(Process):
             if batch is None:
                 return None
             self._seen_id = batch.batch_id
-            places = await self._ask("rows", self.client_id, self._epoch, batch.batch_id)
+            positions = await self._ask("rows", self.client_id, self._epoch, batch.batch_id)
         except RolledBack:
             await self._give_back()
             return None
@@ -183,13 +183,13 @@ class Consumer(Process):
             await self.sleep(RETRY_US)
             await self._give_back()
             return None
-        self._invariants.received(self.client_id, self._upto, batch, places)
-        self._held.append((batch.batch_id, places))
+        self._invariants.received(self.client_id, self._upto, batch, positions)
+        self._held.append((batch.batch_id, positions))
         return batch
 
     async def _ack(self) -> None:
-        batch_id, places = self._held[0]
-        self._invariants.finished(self.client_id, places)
+        batch_id, positions = self._held[0]
+        self._invariants.finished(self.client_id, positions)
         try:
             await self._give(Ack(self.client_id, self._epoch, batch_id))
         except UnknownBatch:
@@ -212,9 +212,9 @@ class Consumer(Process):
         if len(self._held) > 1 and chance.random() < 0.5:
             await self._ack_too_early()
         elif self._held and chance.random() < 0.5:
-            place = chance.randrange(len(self._held))
-            batch_id = self._held[place][0]
-            while len(self._held) > place:
+            index = chance.randrange(len(self._held))
+            batch_id = self._held[index][0]
+            while len(self._held) > index:
                 self._held.pop()
             try:
                 await self._give(Rollback(self.client_id, self._epoch, batch_id))
@@ -229,8 +229,8 @@ class Consumer(Process):
 
     async def _ack_too_early(self) -> None:
         """Acknowledge the newest batch although an older one is held: the server must refuse."""
-        batch_id, places = self._held[-1]
-        self._invariants.finished(self.client_id, places)
+        batch_id, positions = self._held[-1]
+        self._invariants.finished(self.client_id, positions)
         try:
             await self._give(Ack(self.client_id, self._epoch, batch_id))
         except (AckOutOfOrder, RolledBack, UnknownBatch):

@@ -18,7 +18,7 @@ class Delivery:
     """A batch as it was delivered."""
 
     batch: Batch
-    places: list[ReadPosition]
+    positions: list[ReadPosition]
     #: the smallest key that any header up to its last may have
     least_us: int
     #: the same for the headers of its log alone, without those that the cursor had passed
@@ -70,7 +70,7 @@ class Consumption:
     dropped: bool = False
     was_dropped: bool = False
     #: whether its consumer keeps its position itself, and may go back
-    keeps_place: bool = False
+    keeps_position: bool = False
     #: whether its consumer unsubscribes
     unsubscribes: bool = False
     #: whether its consumer skips the rows that it missed

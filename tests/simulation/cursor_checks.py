@@ -129,7 +129,7 @@ class CursorChecks(OperatorChecks):
         assert cursor is not None
         self.writes += 1
         reaches = self._reaches(cursor, consumption)
-        if consumption.cursor is not None and not consumption.keeps_place:
+        if consumption.cursor is not None and not consumption.keeps_position:
             self._require(cursor.sequence >= consumption.cursor.sequence, "a cursor's sequence decreases")
         self._check_who_left(subscription, consumption, epoch)
         self._note_losses(subscription, consumption)
@@ -143,7 +143,7 @@ class CursorChecks(OperatorChecks):
         ):
             source = self._sources[shard]
             forward = old.passed <= new.passed and (old.server != new.server or old.placed <= new.placed)
-            self._require(forward or consumption.keeps_place, "a cursor moves backwards")
+            self._require(forward or consumption.keeps_position, "a cursor moves backwards")
             # A client that has acknowledged nothing begins where the log does, also after a purge.
             # So does a shard that joins.
             joins = consumption.cursor is not None and f"s{shard}" not in consumption.cursor.shards
@@ -197,10 +197,10 @@ class CursorChecks(OperatorChecks):
         for shard, (old, new) in enumerate(zip(consumption.durable, reaches, strict=True)):
             missed = new.passed - old.passed
             for other in others:
-                has = other.durable if self._at_once or other.keeps_place else other.known
+                has = other.durable if self._at_once or other.keeps_position else other.known
                 lacking = missed - has[shard].passed if has else frozenset()
                 passed = not lacking
-                if other.keeps_place:
+                if other.keeps_position:
                     # The server knows where it continues before the cursor is written.
                     passed |= other.finished.issuperset((shard, index) for index in lacking)
                 self._require(passed, "a consumer misses rows that no other client has consumed")
@@ -214,7 +214,7 @@ class CursorChecks(OperatorChecks):
         if not self._at_once and not same:
             # It was acknowledged, and is not written yet.
             same = self._is_past_nothing(consumption.known, begins)
-        self._require(same or consumption.keeps_place, "a consumer begins at another cursor")
+        self._require(same or consumption.keeps_position, "a consumer begins at another cursor")
         self._know(consumption, cursor)
         consumption.first = consumption.first or begins
         consumption.begun, consumption.resumes_now = True, False
@@ -253,11 +253,11 @@ class CursorChecks(OperatorChecks):
             done = durable.passed >= accepted.passed or shard in self._left or not self._at_once
             self._require(done, "an acknowledgement is accepted before it is durable")
         flags = delivery.batch.headers["flags"].tolist()
-        for flag, place in zip(flags, delivery.places, strict=True):
+        for flag, position in zip(flags, delivery.positions, strict=True):
             whole = flag & BEGIN and flag & END
-            twice = self._at_once and whole and place in consumption.accepted - consumption.repeated
+            twice = self._at_once and whole and position in consumption.accepted - consumption.repeated
             self._require(not twice, "a transaction is accepted twice")
-            consumption.accepted.add(place)
+            consumption.accepted.add(position)
         self._know(consumption, delivery.batch.ack)
         self.counts["acks"] += 1
 

@@ -118,7 +118,7 @@ class Server:
         self, identity: int, source: str, number: int, commit_us: int, original_us: int, chance: Random
     ) -> None:
         file = self.files[-1]
-        # Two sizes: places of different histories coincide often.
+        # Two sizes: offsets of different histories coincide often.
         end = file.size + chance.choice((100, 100, 150))
         file.transactions.append(
             Transaction(identity, source, number, commit_us, original_us, file.size, end)

@@ -72,7 +72,7 @@ class Invariants(OrderChecks, CursorChecks):
             for source, reach in zip(self._sources, durable, strict=True):
                 if source.index != without and f"s{source.index}" not in left:
                     # A reader that keeps its position has what it read, even if its last ack is lost.
-                    has = consumption.finished if consumption.keeps_place else ()
+                    has = consumption.finished if consumption.keeps_position else ()
                     count += sum(
                         1
                         for index in range(len(source.records))

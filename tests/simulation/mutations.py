@@ -328,7 +328,7 @@ def cursors_of_two_servers_are_compared_by_key(patch: Patch) -> None:
     patch(canal_group.merge.order.stream, "oldest", oldest)
 
 
-def a_place_is_taken_on_any_server(patch: Patch) -> None:
+def an_offset_is_taken_on_any_server(patch: Patch) -> None:
     patch(Position, "is_of", lambda *_: True)
 
 
@@ -396,5 +396,5 @@ MUTATIONS: tuple[tuple[Callable[[Patch], None], tuple[Fault, ...]], ...] = (
     (who_was_away_goes_back_before_its_cursor, ABSENCES),
     (a_follower_does_not_tell_of_a_loss, EVERYTHING),
     (cursors_of_two_servers_are_compared_by_key, FAILOVERS),
-    (a_place_is_taken_on_any_server, FAILOVERS),
+    (an_offset_is_taken_on_any_server, FAILOVERS),
 )

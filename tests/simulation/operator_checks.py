@@ -43,10 +43,10 @@ class OperatorChecks(Record):
             # If another server takes over first, the shard is a member again that was not waited for.
             self._may_be_late.add(shard)
 
-    def left(self, why: str, places: list[ReadPosition]) -> None:
+    def left(self, why: str, positions: list[ReadPosition]) -> None:
         """Check that a reader is refused a range that it read before only because one of its shards left."""
         removed = {shard for _, shard in self._removals}
-        self._require(any(shard in removed for shard, _ in places), f"an offset range is refused: {why}")
+        self._require(any(shard in removed for shard, _ in positions), f"an offset range is refused: {why}")
 
     def _owed(self, shard: int, removal: Removal) -> range:
         """Return what a removed shard must deliver: what was committed before the removal, on any server."""

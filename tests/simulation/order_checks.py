@@ -23,28 +23,28 @@ class OrderChecks(OperatorChecks):
         self._require(
             not consumption.delivered or batch.batch_id > max(consumption.delivered), "an id does not grow"
         )
-        places = self.places(batch)
-        self._loop.note("group", "delivers {} {} to {}", batch.batch_id & 0xFFFF, places, client_id)
+        positions = self.positions(batch)
+        self._loop.note("group", "delivers {} {} to {}", batch.batch_id & 0xFFFF, positions, client_id)
         before = consumption.ends.get((batch.server_epoch, batch.generation, batch.log_start))
-        self._check_places(batch, places)
-        for shard, index in places:
+        self._check_positions(batch, positions)
+        for shard, index in positions:
             self._check_fresh(consumption, batch, shard, index)
-        delivery = self._check_order(consumption, before, batch, places)
-        self._check_whole(before, batch, places)
-        for shard, index in places:
+        delivery = self._check_order(consumption, before, batch, positions)
+        self._check_whole(before, batch, positions)
+        for shard, index in positions:
             self._check_stays(batch.server_epoch, shard, index)
         consumption.delivered[batch.batch_id] = delivery
         consumption.ends[batch.server_epoch, batch.generation, batch.log_stop] = delivery
         self.counts["batches"] += 1
-        self.counts["again"] += places[0] in consumption.seen
-        consumption.seen.update(places)
+        self.counts["again"] += positions[0] in consumption.seen
+        consumption.seen.update(positions)
 
-    def _check_places(self, batch: Batch, places: list[ReadPosition]) -> None:
+    def _check_positions(self, batch: Batch, positions: list[ReadPosition]) -> None:
         """Check that headers have the positions and the order of their server."""
         binlogs, seen = self._binlogs(batch), dict[int, int]()
         columns = ("file", "begin_offset", "row_begin", "row_end")
         rows = zip(*(batch.headers[name].tolist() for name in columns), strict=True)
-        for (shard, index), (file, *rest) in zip(places, rows, strict=True):
+        for (shard, index), (file, *rest) in zip(positions, rows, strict=True):
             at = binlogs[shard].index_of(batch.names[file], *rest)
             self._require(at == binlogs[shard].at[index], "a header is not where its server has it")
             self._require(seen.get(shard, -1) < at, "a shard's transactions change their order")
@@ -70,14 +70,14 @@ class OrderChecks(OperatorChecks):
             self.counts["repeated"] += 1
 
     def _check_order(
-        self, consumption: Consumption, before: Delivery | None, batch: Batch, places: list[ReadPosition]
+        self, consumption: Consumption, before: Delivery | None, batch: Batch, positions: list[ReadPosition]
     ) -> Delivery:
         """Check a batch's order."""
         least_us = before.least_us if before is not None else consumption.passed_us
         own_us = before.own_us if before is not None else 0
         start_us = before.start_us if before is not None else consumption.passed_most_us
         stamps, flags = batch.headers["commit_us"].tolist(), batch.headers["flags"].tolist()
-        for stamp_us, flag, (shard, index) in zip(stamps, flags, places, strict=True):
+        for stamp_us, flag, (shard, index) in zip(stamps, flags, positions, strict=True):
             source = self._sources[shard]
             self._require(stamp_us == source.records[index][7], "a commit time is not the source's")
             repeated = (shard, index) in consumption.repeated
@@ -98,7 +98,7 @@ class OrderChecks(OperatorChecks):
                 held_us = self._held.get((batch.server_epoch, shard))
                 if held_us is not None and shard != self._newcomer and not moved:
                     self._check_not_passed(shard, index, held_us)
-        return Delivery(batch, places, least_us, own_us, start_us, bool(flags[-1] & END))
+        return Delivery(batch, positions, least_us, own_us, start_us, bool(flags[-1] & END))
 
     def _excused(self, shard: int, epoch: int, in_order: bool) -> bool:
         """Return whether a shard's transactions may be late.
@@ -111,11 +111,11 @@ class OrderChecks(OperatorChecks):
         waited_for = self._joined_epoch is not None and epoch > self._joined_epoch
         return shard == self._newcomer and (not waited_for or in_order)
 
-    def _check_whole(self, before: Delivery | None, batch: Batch, places: list[ReadPosition]) -> None:
+    def _check_whole(self, before: Delivery | None, batch: Batch, positions: list[ReadPosition]) -> None:
         """Check that a fragment which is not its transaction's last is followed by the next fragment."""
         flags = batch.headers["flags"].tolist()
-        last = before.places[-1] if before is not None and not before.whole else None
-        for flag, (shard, index) in zip(flags, places, strict=True):
+        last = before.positions[-1] if before is not None and not before.whole else None
+        for flag, (shard, index) in zip(flags, positions, strict=True):
             if last is None:
                 self._require(bool(flag & BEGIN), "a transaction comes without its beginning")
             else:
@@ -123,7 +123,7 @@ class OrderChecks(OperatorChecks):
             last = None if flag & END else (shard, index)
 
     def received(
-        self, client_id: str, upto: list[set[int]], batch: Batch, places: list[ReadPosition]
+        self, client_id: str, upto: list[set[int]], batch: Batch, positions: list[ReadPosition]
     ) -> None:
         """Check that a consumer misses nothing between two batches.
 
@@ -131,10 +131,10 @@ class OrderChecks(OperatorChecks):
             client_id: whose cursor it uses.
             upto: for each shard what it has received; updated.
             batch: what it receives.
-            places: its headers, as (shard, index).
+            positions: its headers, as (shard, index).
         """
         consumption, binlogs = self._of(client_id), self._binlogs(batch)
-        for shard, index in places:
+        for shard, index in positions:
             binlog = binlogs[shard]
             if consumption.durable:
                 upto[shard] |= consumption.durable[shard].passed
@@ -159,16 +159,16 @@ class OrderChecks(OperatorChecks):
             upto[shard].add(index)
 
     def read_range(
-        self, client_id: str, start: GroupPosition, batch: Batch, places: list[ReadPosition]
+        self, client_id: str, start: GroupPosition, batch: Batch, positions: list[ReadPosition]
     ) -> None:
         """Check that an offset range holds exactly the headers between its ends, in each shard's order."""
-        self._loop.note(client_id, "reads {}", places)
+        self._loop.note(client_id, "reads {}", positions)
         consumption = self._of(client_id)
-        consumption.keeps_place = True
-        self._check_places(batch, places)
+        consumption.keeps_position = True
+        self._check_positions(batch, positions)
         begin, end = self._reaches(start, consumption), self._reaches(batch.end, consumption)
         for source, first, last in zip(self._sources, begin, end, strict=True):
-            found = {index for shard, index in places if shard == source.index}
+            found = {index for shard, index in positions if shard == source.index}
             again = last.passed - (first.placed if first.server == last.server else first.passed)
             there = last.passed - first.passed
             if f"s{source.index}" not in start.shards:
@@ -194,10 +194,10 @@ class OrderChecks(OperatorChecks):
         """
         moved = {source.index for source in self._sources if source.failovers}
         with_rows = [
-            [(shard, index) for shard, index in places if self._sources[shard].records[index][3]]
-            for places in (expected, found)
+            [(shard, index) for shard, index in positions if self._sources[shard].records[index][3]]
+            for positions in (expected, found)
         ]
-        kept = [[place for place in places if place[0] not in moved] for places in with_rows]
+        kept = [[position for position in positions if position[0] not in moved] for positions in with_rows]
         self._require(
             kept[0] == kept[1] and sorted(with_rows[0]) == sorted(with_rows[1]),
             "an offset range has other headers when it is read again",
@@ -208,23 +208,23 @@ class OrderChecks(OperatorChecks):
         )
         self.counts["offset ranges again"] += 1
 
-    def crowded(self, why: str, shard: int, places: list[ReadPosition]) -> None:
+    def crowded(self, why: str, shard: int, positions: list[ReadPosition]) -> None:
         """Check that a range that was read before is refused only because a shard was not waited for then.
 
         When it is read again, the group waits for that shard, whose part may be larger than its ring.
         """
         self._loop.note("invariants", "an offset range is crowded out: {}", why)
-        excused = bool(places) and (shard in self._may_be_late or shard == self._newcomer)
+        excused = bool(positions) and (shard in self._may_be_late or shard == self._newcomer)
         self._require(excused, f"an offset range is refused for no reason: {why}")
         self.counts["offset ranges crowded"] += 1
 
-    def torn(self, why: str, places: list[ReadPosition]) -> None:
+    def torn(self, why: str, positions: list[ReadPosition]) -> None:
         """Check that a range that was read before is refused only after a failover."""
         self._loop.note("invariants", "an offset range is torn: {}", why)
-        moved = any(self._sources[shard].failovers for shard, _ in places)
+        moved = any(self._sources[shard].failovers for shard, _ in positions)
         self._require(moved, f"an offset range is refused without a failover: {why}")
         self.counts["offset ranges torn"] += 1
 
-    def finished(self, client_id: str, places: list[ReadPosition]) -> None:
+    def finished(self, client_id: str, positions: list[ReadPosition]) -> None:
         """Note that a consumer has processed rows and is about to acknowledge them."""
-        self._of(client_id).finished.update(places)
+        self._of(client_id).finished.update(positions)

@@ -90,7 +90,7 @@ class RangeReader(Process):
     def reads_again(self, shard: int) -> bool:
         """Return whether it waits for a range that it read before and that has headers of a shard."""
         offset_ranges = self._checkpoint.offset_ranges
-        return any(place[0] == shard for index in self._again for place in offset_ranges[index][2])
+        return any(position[0] == shard for index in self._again for position in offset_ranges[index][2])
 
     async def _live(self) -> None:
         while True:
@@ -109,11 +109,15 @@ class RangeReader(Process):
                 self._again = []
                 await self.sleep(5 * RETRY_US)
             except UsageError as error:
-                again = [place for index in self._again for place in self._checkpoint.offset_ranges[index][2]]
+                again = [
+                    position for index in self._again for position in self._checkpoint.offset_ranges[index][2]
+                ]
                 self._invariants.left(error.message, again)
                 self._again = []
             except DataError as error:
-                again = [place for index in self._again for place in self._checkpoint.offset_ranges[index][2]]
+                again = [
+                    position for index in self._again for position in self._checkpoint.offset_ranges[index][2]
+                ]
                 if "shard" in error.details:
                     self._invariants.crowded(error.message, int(error.details["shard"][1:]), again)
                 else:
@@ -163,9 +167,9 @@ class RangeReader(Process):
         )
         if found is None:
             return
-        batch, places = found
-        self._invariants.read_range(self.client_id, start, batch, places)
-        checkpoint.offset_ranges.append((start, batch.end, places))
+        batch, positions = found
+        self._invariants.read_range(self.client_id, start, batch, positions)
+        checkpoint.offset_ranges.append((start, batch.end, positions))
         await self._ack(batch.batch_id)
 
     async def _ack(self, batch_id: int) -> None:

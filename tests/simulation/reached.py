@@ -82,7 +82,7 @@ def main() -> int:
 
 def run_all(seeds: range, jobs: int) -> Run:
     """Run seeds on `jobs` processes."""
-    parts = [seeds[place : place + A_TIME] for place in range(0, len(seeds), A_TIME)]
+    parts = [seeds[index : index + A_TIME] for index in range(0, len(seeds), A_TIME)]
     whole = Run([], {}, {})
     # Each process compiles the deciding code with counts, so none may have imported it.
     with multiprocessing.get_context("spawn").Pool(min(jobs, len(parts))) as pool:

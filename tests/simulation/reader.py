@@ -145,14 +145,14 @@ class BinlogReader:
         for count, index in enumerate(indexes):
             if binlog.order[index] not in self._source.bad:
                 continue
-            file, offset = binlog.place(index)
+            file, offset = binlog.position(index)
             if self._process.skips(self.server).at(file, 0, offset):
                 self._source.left_out.add((self.server, binlog.order[index]))
                 continue
             if count:
                 return indexes[:count]
-            place = {"file": file, "offset": offset, "skippable": 1}
-            raise CorruptEvent(f"{self._process.name} cannot read {file}:{offset}.", **place)
+            position = {"file": file, "offset": offset, "skippable": 1}
+            raise CorruptEvent(f"{self._process.name} cannot read {file}:{offset}.", **position)
         return indexes
 
     def _check_there(self, binlog: Binlog) -> None:

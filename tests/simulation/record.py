@@ -95,7 +95,7 @@ class Record:
             self._loop.note("invariants", "{}", what)
             raise ViolationError(what)
 
-    def places(self, batch: Batch) -> list[ReadPosition]:
+    def positions(self, batch: Batch) -> list[ReadPosition]:
         """Return which headers of the sources a batch holds, in its order."""
         columns = (batch.headers[name].tolist() for name in ("shard", *IDENTITY))
         return [

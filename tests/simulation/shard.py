@@ -112,8 +112,8 @@ class Shard(Process):
     def fetch(self, epoch: int, generation: int, begin: int, end: int) -> list[ReadPosition]:
         """Return which headers of the source the sequences `begin <= sequence < end` are."""
         intake = self.shard._current(epoch, generation).intake
-        places: list[ReadPosition] = []
+        positions: list[ReadPosition] = []
         for stored in intake.ring.fetch(begin, end):
             part = stored.chunk.headers[stored.header_begin : stored.header_end]
-            places += self.source.places(part, stored.chunk.names)
-        return places
+            positions += self.source.positions(part, stored.chunk.names)
+        return positions

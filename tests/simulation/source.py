@@ -271,7 +271,7 @@ class Source:
             index for index, record in enumerate(self.records) if (uuids[record[-2]], record[-1]) in numbers
         )
 
-    def places(self, headers: Headers, names: Sequence[str]) -> list[ReadPosition]:
+    def positions(self, headers: Headers, names: Sequence[str]) -> list[ReadPosition]:
         """Return which headers of this source these are."""
         rows = zip(*(headers[name].tolist() for name in IDENTITY), strict=True)
         return [

@@ -17,22 +17,22 @@ SEEDS = first_quick(2, range(1, 11))
 @pytest.mark.parametrize("seed", SEEDS)
 def test_shards_are_merged_by_commit_time_and_not_in_order_of_arrival(seed):
     """canal: two parsers race into one ring. Here a slow shard's older transactions come out first."""
-    written = commits(*((0.5 + place / 10, place % 2) for place in range(20)))
+    written = commits(*((0.5 + index / 10, index % 2) for index in range(20)))
     slow = happenings((0.1, Fault.SHARD_SLOW, 5))
     world = World(seed, Schedule(commits=written, happenings=slow))
     outcome = world.run()
     assert outcome.violation is None
     assert outcome.counts["late"] == 0
     given = [
-        place for delivery in world.invariants._of("one").delivered.values() for place in delivery.places
+        index for delivery in world.invariants._of("one").delivered.values() for index in delivery.positions
     ]
-    assert given == [(place % 2, place // 2) for place in range(20)]
+    assert given == [(index % 2, index // 2) for index in range(20)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_cursor_has_a_place_for_each_shard(seed):
+def test_the_cursor_has_a_position_for_each_shard(seed):
     """canal: one position for n shards, so that parsers overwrite each other and a restart loses it all."""
-    written = commits(*((0.5 + place / 4, place % 3) for place in range(20)))
+    written = commits(*((0.5 + index / 4, index % 3) for index in range(20)))
     restarts = happenings((2, Fault.KILL_SERVER, 1), (7.5, Fault.KILL_SERVER, 1))
     world = World(
         seed,
@@ -97,7 +97,7 @@ def test_equal_times_do_not_wait_for_another_report(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_server_without_a_session_serves_no_client(seed, fault):
     """canal (464, 2859): the instance of a lost session keeps running, and two servers are active."""
-    written = commits(*((0.5 + place / 4, place % 2) for place in range(24)))
+    written = commits(*((0.5 + index / 4, index % 2) for index in range(24)))
     outcome = World(seed, Schedule(commits=written, happenings=happenings((2, fault, 5.9)))).run()
     assert outcome.violation is None
     assert outcome.counts["elections"] == 2, "another server took over"

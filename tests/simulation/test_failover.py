@@ -12,8 +12,8 @@ SEEDS = range(1, 11)
 def committed(count, gap_s):
     """Return so many transactions of shard 1, and half as many of shard 0."""
     return commits(
-        *((0.5 + gap_s * place, 1) for place in range(count)),
-        *((0.55 + 2 * gap_s * place, 0) for place in range(count // 2)),
+        *((0.5 + gap_s * index, 1) for index in range(count)),
+        *((0.55 + 2 * gap_s * index, 0) for index in range(count // 2)),
     )
 
 

@@ -7,7 +7,7 @@ from simulation.loop import MS, S
 from simulation.schedule import Fault, Schedule, commits, happenings
 from simulation.world import LEASE_US, OUTSTANDING_MAX, World
 
-WRITTEN = commits(*((0.5 + place / 5, place % 2) for place in range(30)))
+WRITTEN = commits(*((0.5 + index / 5, index % 2) for index in range(30)))
 #: seeds; each puts the fault at another moment
 MOMENTS = [(seed, 1.5 + seed * 0.037) for seed in range(1, 13)]
 at_any_moment = pytest.mark.parametrize(("seed", "at_s"), first_quick(3, MOMENTS))

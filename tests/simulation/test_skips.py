@@ -9,7 +9,7 @@ from simulation.loop import MS, S
 from simulation.schedule import FAULTS, Fault, Schedule, commits, happenings
 from simulation.world import World, simulate
 
-COMMITS = commits(*((0.5 + 0.2 * place, place % 2) for place in range(16)))
+COMMITS = commits(*((0.5 + 0.2 * index, index % 2) for index in range(16)))
 
 
 def stored(world):
@@ -71,8 +71,8 @@ def test_a_command_survives_the_server_that_took_it(seed, kill):
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_the_same_place_on_another_server_is_another_event(seed):
-    """Shard 0's servers have files of one name. What the replica has at the place that is left out is another
+def test_the_same_offset_on_another_server_is_another_event(seed):
+    """Shard 0's servers have files of one name. What the replica has at the offset that is skipped is another
     transaction, or the same one: it stops the shard once more unless the cursors are past it.
     """
     world = bad_world(seed, (4.0, Fault.FAILOVER, 0), consumers=("one", "two"))
@@ -80,11 +80,11 @@ def test_the_same_place_on_another_server_is_another_event(seed):
     assert outcome.violation is None
     source = world.sources[1]
     assert {index for _, index in source.left_out} == source.bad
-    places = {(event.server, event.file, event.offset) for event in stored(world)}
-    assert len(places) == len(stored(world))
+    positions = {(event.server, event.file, event.offset) for event in stored(world)}
+    assert len(positions) == len(stored(world))
     for server, index in source.left_out:
         binlog = source.binlog_of(server)
-        assert (server, *binlog.place(binlog.at[index])) in places
+        assert (server, *binlog.index(binlog.at[index])) in positions
 
 
 @pytest.mark.parametrize(("first", "seeds"), first_quick(1, [(1, 5), (6, 200)]))

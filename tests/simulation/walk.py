@@ -79,7 +79,7 @@ class Walk:
         #: index of the oldest transaction that a source still has
         self._oldest = [0] * len(sources)
         #: positions of all shards at which somebody once was
-        self._places = [GroupPosition({f"s{shard}": each.start for shard, each in enumerate(sources)})]
+        self._positions = [GroupPosition({f"s{shard}": each.start for shard, each in enumerate(sources)})]
         self._actions = (
             *(self._settle, self._settle, self._settle, self._open, self._report, self._lose, self._fail),
             *(self._purge, self._tick, self._tick, self._save, self._save, self._forget, self._decide),
@@ -232,7 +232,7 @@ class Walk:
             chance.choice("xxxy"),
             chance.choice((None, *Resume)),
             may_disturb=chance.random() < 0.7,
-            start=chance.choice((None, None, *self._places)),
+            start=chance.choice((None, None, *self._positions)),
             move=chance.random() < 0.5,
             table_filter=chance.choice(("", "shop.t")),
             ends=ends,
@@ -250,7 +250,7 @@ class Walk:
     def _fail_to_subscribe(self) -> None:
         """Let a subscription be refused that a consumer repeats which has just moved to another position."""
         client = self._client()
-        self._world.request_range(OffsetRange(self._chance.choice(self._places)), client)
+        self._world.request_range(OffsetRange(self._chance.choice(self._positions)), client)
         self._world.request_subscribe(client, "x")
         while self._world.leasing:
             self._world.lease()
@@ -267,7 +267,7 @@ class Walk:
 
     def _get_range(self) -> None:
         chance = self._chance
-        start, until = chance.choice(self._places), chance.choice((None, None, *self._places))
+        start, until = chance.choice(self._positions), chance.choice((None, None, *self._positions))
         offset_range = OffsetRange(
             start,
             until,
@@ -285,7 +285,7 @@ class Walk:
         if found is None or found.cursor is None:
             return
         outstanding = found.delivery.ledger.outstanding
-        self._places = [*self._places[-6:], found.cursor, *(batch.end for batch in outstanding[-1:])]
+        self._positions = [*self._positions[-6:], found.cursor, *(batch.end for batch in outstanding[-1:])]
         batch_ids = [batch.batch_id for batch in outstanding[:2]] + [found.delivery.ledger.next_id]
         world, batch_id = self._world, self._chance.choice((batch_ids[0], *batch_ids))
         world.request_ack(batch_id, found.client_id)

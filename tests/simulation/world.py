@@ -413,8 +413,8 @@ def _purge(world: World, happening: Happening) -> None:
 
 def _busy_table(world: World, happening: Happening) -> None:
     source = _one(world.sources, happening)
-    for place in range(BUSY_COMMITS):
-        world.loop.after(happening.lasting_us * place // (2 * BUSY_COMMITS), lambda: source.commit((0,)))
+    for index in range(BUSY_COMMITS):
+        world.loop.after(happening.lasting_us * index // (2 * BUSY_COMMITS), lambda: source.commit((0,)))
     world.loop.after(happening.lasting_us, lambda: _purge(world, happening))
 
 

@@ -166,13 +166,13 @@ class ZooKeeper:
 
     def ensure(self, path: str) -> None:
         """Create a node and its missing parents."""
-        for end in [place for place, letter in enumerate(path) if letter == "/" and place] + [len(path)]:
+        for end in [index for index, letter in enumerate(path) if letter == "/" and index] + [len(path)]:
             self._nodes.setdefault(path[:end], Node(b""))
 
     def commit(self, session: Session, operations: Sequence[Operation]) -> list[Any]:
         """Apply all of the changes, or none; return what kazoo returns."""
         change = _Change()
-        for place, operation in enumerate(operations):
+        for index, operation in enumerate(operations):
             try:
                 change.results.append(self._apply(session, operation, change))
             except KazooException as error:
@@ -181,8 +181,8 @@ class ZooKeeper:
                         self._nodes.pop(path, None)
                     else:
                         self._nodes[path] = node
-                after = len(operations) - place - 1
-                return [RolledBackError()] * place + [error] + [RuntimeInconsistency()] * after
+                after = len(operations) - index - 1
+                return [RolledBackError()] * index + [error] + [RuntimeInconsistency()] * after
         for path in dict.fromkeys(path for path, _ in change.undo):
             self._changed(path)
         self._observe(session, operations)

@@ -21,7 +21,7 @@ _STARTED_S = time.monotonic()
 
 def first_quick(quick: int, cases: Iterable[Any]) -> list[Any]:
     """Return cases for `parametrize`, all but the first `quick` of them marked `soak`; a tuple is a case."""
-    return [case if place < quick else _soak(case) for place, case in enumerate(cases)]
+    return [case if index < quick else _soak(case) for index, case in enumerate(cases)]
 
 
 def cases(count: int) -> int:

@@ -117,8 +117,8 @@ function showGroup(state, one) {
     shown.replaceChildren(...facts.map(([name]) => make("div", {}, make("dt", { textContent: name }), make("dd"))));
   }
   facts.forEach(([, value], index) => {
-    const place = shown.children[index].lastChild;
-    if (place.textContent !== String(value)) place.textContent = value;
+    const cell = shown.children[index].lastChild;
+    if (cell.textContent !== String(value)) cell.textContent = value;
   });
   showServers(group);
   const actions = at("instance-actions");

@@ -58,14 +58,14 @@ def transactions(chunk: Chunk) -> Iterator[tuple[Any, list[Change]]]:
 
 def _row_changes(name: TableName, rows: Any) -> Iterator[tuple[int, int, Change]]:
     before, after = (_images(rows, image) for image in ("before", "after"))
-    places = zip(*(rows.column(column).to_pylist() for column in ("_header", "_row", "_op")), strict=True)
-    for (header, row, op), old, new in zip(places, before, after, strict=True):
+    keys = zip(*(rows.column(column).to_pylist() for column in ("_header", "_row", "_op")), strict=True)
+    for (header, row, op), old, new in zip(keys, before, after, strict=True):
         yield header, row, Change(Op(op).name, name, old, new)
 
 
 def _images(changes: Any, image: str) -> list[Image | None]:
     images, absent = changes.column(image), absent_in(changes, image)
-    columns = [_texts(pc.struct_field(images, [place]), column) for place, column in enumerate(images.type)]
+    columns = [_texts(pc.struct_field(images, [index]), column) for index, column in enumerate(images.type)]
     names = [column.name for column in images.type]
     rows = zip(*columns, strict=True) if columns else iter([()] * len(images))
     valid = images.is_valid().to_numpy(zero_copy_only=False)

@@ -33,14 +33,14 @@ class JsonLines:
 
     def of(self, chunk: Chunk, header: Any, changes: Sequence[Change]) -> Iterator[str]:
         """Yield a line for each change; see `Lines`."""
-        place = {
+        position = {
             "file": chunk.names[int(header["file"])],
             "pos": int(header["begin_offset"]),
             "gtid": _gtid(chunk, header),
         }
         for change in changes:
             shown: dict[str, Any] = {
-                **place,
+                **position,
                 "schema": change.name.schema,
                 "table": change.name.table,
                 "op": change.op,

@@ -84,22 +84,22 @@ def compare(
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _own(settings: InstanceSettings, place: str | None, user: str, password: str) -> CanalServer:
+def _own(settings: InstanceSettings, address: str | None, user: str, password: str) -> CanalServer:
     """Return our listener: where it is told, else where the instance file says."""
-    if place is None and (settings.canal is None or not settings.canal.port):
+    if address is None and (settings.canal is None or not settings.canal.port):
         raise typer.BadParameter(
             "The file has no `canal` with a port: name our listener.", param_hint="--ours"
         )
-    if place is None:
+    if address is None:
         assert settings.canal is not None
-        place = f"{settings.canal.host}:{settings.canal.port}"
-    return _server(place, "--ours", user, password)
+        address = f"{settings.canal.host}:{settings.canal.port}"
+    return _server(address, "--ours", user, password)
 
 
-def _server(place: str, option: str, user: str, password: str) -> CanalServer:
+def _server(address: str, option: str, user: str, password: str) -> CanalServer:
     from canal_group.programs.migration.compare.canal_client import CanalServer
 
-    host, _, port = place.rpartition(":")
+    host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
-        raise typer.BadParameter(f"{place!r} is not host:port.", param_hint=option)
+        raise typer.BadParameter(f"{address!r} is not host:port.", param_hint=option)
     return CanalServer(host.strip("[]"), int(port), user, password)

@@ -36,26 +36,26 @@ AuditLog = Annotated[
 
 
 def http_settings(
-    place: str, cert: Path | None, key: Path | None, audit_log: Path | None, *, edit: bool
+    address: str, cert: Path | None, key: Path | None, audit_log: Path | None, *, edit: bool
 ) -> HttpSettings | None:
     """Return the settings of the HTTP service; None: there is to be none.
 
     Raises:
-        ConfigError: the place is no host and port.
+        ConfigError: the address is not a host and port.
     """
     from canal_group.actors.http.service import HttpSettings
 
-    if place == "off":
+    if address == "off":
         return None
-    host, _, port = place.rpartition(":")
+    host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > _PORT_MAX:
-        raise ConfigError(f"--http is {place!r}.", hint=f"Expected host:port, such as {HTTP}, or off.")
+        raise ConfigError(f"--http is {address!r}.", hint=f"Expected host:port, such as {HTTP}, or off.")
     state = os.environ.get("XDG_STATE_HOME", "")
     folder = Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state"
     return HttpSettings(
         host.strip("[]"),
         int(port),
-        any_port=place == HTTP,
+        any_port=address == HTTP,
         cert=cert,
         key=key,
         audit_log=audit_log or folder / "canal-group" / "audit.jsonl",

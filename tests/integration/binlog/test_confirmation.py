@@ -62,7 +62,7 @@ def hold_comparing(monkeypatch, until):
     monkeypatch.setattr(
         Confirming,
         "confirm_all",
-        lambda self, history, place: bool(until()) and whole(self, history, place),
+        lambda self, history, position: bool(until()) and whole(self, history, position),
     )
 
 

@@ -58,8 +58,8 @@ class Decoded:
         self.types = {
             field.name: field.metadata[MYSQL_TYPE].decode() for field in rows.schema.field("after").type
         }
-        for place, row in enumerate(rows.to_pylist()):
-            before, after = (None if row[image] is None else images[image][place] for image in images)
+        for index, row in enumerate(rows.to_pylist()):
+            before, after = (None if row[image] is None else images[image][index] for image in images)
             number = (row["after"] or row["before"])["id"]
             if row["_op"] != Op.INSERT:
                 assert self.texts.pop(number) == before, "the image before is what there was"
@@ -71,8 +71,8 @@ class Decoded:
 def _texts(images):
     fields = list(images.type)
     columns = [
-        text(pc.struct_field(images, [place]), field.metadata[MYSQL_TYPE].decode()).to_pylist()
-        for place, field in enumerate(fields)
+        text(pc.struct_field(images, [index]), field.metadata[MYSQL_TYPE].decode()).to_pylist()
+        for index, field in enumerate(fields)
     ]
     return [
         dict(zip((field.name for field in fields), row, strict=True)) for row in zip(*columns, strict=True)
@@ -95,8 +95,8 @@ def differences(table, decoded):
     selected = table.selected()
     assert selected.keys() == decoded.texts.keys()
     for number, values in selected.items():
-        for place, (kind, value) in enumerate(zip(table.columns, values, strict=True)):
-            name = f"c{place}"
+        for index, (kind, value) in enumerate(zip(table.columns, values, strict=True)):
+            name = f"c{index}"
             found = decoded.typed[number][name] if kind.typed else decoded.texts[number][name]
             expected = value
             if kind.typed and found is not None:
@@ -107,7 +107,7 @@ def differences(table, decoded):
 
 
 def is_lost_date(kind, value, found):
-    """Return whether a value is no date of any calendar, which has no place in its Arrow type."""
+    """Return whether a value is no date of any calendar, which its Arrow type cannot hold."""
     if found is not None or not isinstance(value, str) or not kind.sql.startswith(("DATE", "TIMESTAMP")):
         return False
     return value.startswith("0000") or "-00" in value[:10]

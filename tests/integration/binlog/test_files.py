@@ -60,7 +60,7 @@ def test_a_server_names_the_columns_of_its_files(own_mariadb, source_address):
     expected = recorder.rows("t")[0]["after"]
     assert named["before"] == expected
     values = list(unnamed["before"].values())
-    assert list(unnamed["before"]) == [f"@{place}" for place in range(1, len(expected) + 1)]
+    assert list(unnamed["before"]) == [f"@{index}" for index in range(1, len(expected) + 1)]
     assert values[1:3] == [-128, -1], "no sign is known"
     assert values[list(expected).index("vu")] == "日本😀".encode()
     assert values[list(expected).index("en")] == 3

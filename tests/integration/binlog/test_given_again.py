@@ -127,7 +127,7 @@ def test_a_server_that_lost_the_end_of_its_log(make, options, start_by, source_a
 
 @MAKES
 def test_a_server_that_was_reset_gives_its_numbers_again(make, source_address):
-    """Places coincide as well: nothing but times tells, of the file or of the transaction."""
+    """Offsets coincide as well: nothing but times tells, of the file or of the transaction."""
     with servers(make, []) as (server,):
         address = source_address(server)
         insert(server, 1, 2, 3)

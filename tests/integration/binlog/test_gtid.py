@@ -1,4 +1,4 @@
-"""Streams by GTID on real servers: resumes, tags, what is purged, and a server in another one's place."""
+"""Streams by GTID on real servers: resumes, tags, what is purged, and a server instead of another one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from playground.database.mysql import MySqlServer
 
 @MAKES
 def test_a_stream_by_gtid_goes_on_where_the_set_ends(make, source_address):
-    """1. Rows are read, over two files. 2. From each set of GTIDs the rest comes, whatever the place says."""
+    """1. Rows are read, over two files. 2. From each set of GTIDs the rest comes, at any offset."""
     with servers(make, []) as (server,):
         address = source_address(server)
         insert(server, 0)

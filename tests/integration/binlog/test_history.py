@@ -36,7 +36,7 @@ def followed(monkeypatch):
 
 @MAKES
 def test_an_idle_source_rotates_and_purges(make, source_address, followed):
-    """1. Nothing is written while files come and go: the reader's place moves along. 2. The server is
+    """1. Nothing is written while files come and go: the reader's position moves along. 2. The server is
     restarted, and what it then writes comes. 3. A cursor of before all that goes on as well: nothing is
     missing.
     """
@@ -46,7 +46,7 @@ def test_an_idle_source_rotates_and_purges(make, source_address, followed):
         with reading(address) as recorder:
             (cursor,) = recorder.of("opened")
             last = rotate_and_purge(server)
-            await_true(lambda: followed[0].position.file == last, "the reader's place moves")
+            await_true(lambda: followed[0].position.file == last, "the reader's position moves")
             assert followed[0].position.gtid_set == cursor.gtid_set == gtids(server)
             server.kill()
             server.start()
@@ -87,7 +87,7 @@ def test_a_purge_without_gtids_has_an_unknown_extent(source_address):
 
 
 @MAKES
-def test_a_reset_is_seen_though_the_places_coincide(make, source_address, followed):
+def test_a_reset_is_seen_though_the_offsets_coincide(make, source_address, followed):
     """1. Rows are read, or none at all. 2. The binary logs are reset, and longer than they were. 3. None of
     their rows is passed over in silence: the error says when each of the two files was created.
     """

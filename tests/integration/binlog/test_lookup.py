@@ -44,7 +44,7 @@ def full(mariadb):
     mariadb.execute("SET GLOBAL binlog_row_metadata = DEFAULT")
 
 
-def place(server):
+def end_of_log(server):
     ((file, offset, *_),) = server.execute("SHOW MASTER STATUS")
     return Position(file, offset)
 
@@ -102,7 +102,7 @@ def test_a_column_that_becomes_another_is_read_as_what_it_is(mariadb, address):
 
 def test_without_the_definition_of_that_time_addresses_are_bytes(full, mariadb, address):
     """1. Rows are logged, with names; 2. the table is altered; 3. the rows are read."""
-    start = place(mariadb)
+    start = end_of_log(mariadb)
     mariadb.execute(
         insert(1), "ALTER TABLE app.t ADD new INT FIRST, CHANGE u uu UUID, MODIFY i4 VARCHAR(20), DROP b"
     )
@@ -113,7 +113,7 @@ def test_without_the_definition_of_that_time_addresses_are_bytes(full, mariadb, 
 
 @pytest.mark.parametrize("loss", ["DROP TABLE app.t", "REVOKE REFERENCES ON app.* FROM 'knows'@'127.0.0.1'"])
 def test_without_an_answer_addresses_are_bytes(full, mariadb, address, loss):
-    start = place(mariadb)
+    start = end_of_log(mariadb)
     mariadb.execute(insert(1), loss)
     with reading(address, start) as recorder:
         await_rows(recorder, "t", 1)

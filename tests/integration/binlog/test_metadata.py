@@ -119,8 +119,8 @@ def test_rows_of_a_table_altered_but_not_created_since_are_refused(unprepared, s
         reading(source_address(unprepared), start=start) as recorder,
     ):
         await_true(lambda: recorder.error, "the reader stops")
-    place = told.value.hint.split()[2]
-    file, _, offset = place.rpartition(":")
+    position = told.value.hint.split()[2]
+    file, _, offset = position.rpartition(":")
     with reading(source_address(unprepared), start=replace(start, file=file, offset=int(offset))) as recorder:
         await_rows(recorder, "t", 1)
     assert after(recorder, "t") == [{"w": 5, "id": 2, "v": 20}]

@@ -88,13 +88,13 @@ class Writer(Twin):
 def written(server, source_address, random):
     """Execute statements and rows; return the rows, and (position, rows before it) of each restart."""
     mode = random.choice(MODES)
-    places = [(end_of(server, source_address), 0)]
+    positions = [(end_of(server, source_address), 0)]
     writer = Writer(server, mode)
     with closing(writer.connection), closing(writer.snapshots):
         author = Author(random, writer.catalog, writer.mariadb, mode)
         for number in range(STATEMENTS):
             if number and number % (STATEMENTS // RESTARTS) == 0:
-                places.append((end_of(server, source_address), len(writer.rows)))
+                positions.append((end_of(server, source_address), len(writer.rows)))
             sql = author.statement()
             accepted = writer.run(sql)
             if accepted:
@@ -105,7 +105,7 @@ def written(server, source_address, random):
                 if half_done or not isinstance(table, TableDefinition):
                     writer.drop(table)
             writer.insert(random)
-        return writer.rows, places
+        return writer.rows, positions
 
 
 def require_equal(name, row, model):
@@ -137,10 +137,10 @@ def require_rows(address, begin, definitions, expected):
             require_equal(name, own, model)
 
 
-def read(server, source_address, expected, places):
+def read(server, source_address, expected, positions):
     address, stored = source_address(server), None
     definitions = definitions_of(address.name, of_schemas)
-    (begin, first), *later = places
+    (begin, first), *later = positions
     for following, last in [*later, (None, len(expected))]:
         if first == last:
             continue  # It would end before it has read anything: the next one begins where it began.
@@ -179,9 +179,9 @@ def test_rows_have_the_columns_that_they_had(unprepared_server, source_address, 
     )
     @given(st.integers(0, 2**32))
     def run(seed):
-        rows, places = written(unprepared_server, source_address, Random(seed))
+        rows, positions = written(unprepared_server, source_address, Random(seed))
         # Without a row nothing would have to be known.
         assume(rows)
-        read(unprepared_server, source_address, rows, places)
+        read(unprepared_server, source_address, rows, positions)
 
     run()

@@ -151,7 +151,7 @@ def test_transactions_tables_and_definitions_in_order(mariadb, source_address):
 
 
 def test_starts_after_what_is_there_and_anywhere_else(mariadb, source_address):
-    """1. A reader without a position sees only what comes. 2. Each header's end is a place to begin at."""
+    """1. A reader without a position sees only what comes. 2. Each header's end is a position to begin at."""
     mariadb.execute("CREATE TABLE app.p (id INT PRIMARY KEY)", "INSERT INTO app.p VALUES (1)")
     with reading(source_address(mariadb)) as recorder:
         mariadb.execute("INSERT INTO app.p VALUES (2)", "FLUSH BINARY LOGS", "INSERT INTO app.p VALUES (3)")

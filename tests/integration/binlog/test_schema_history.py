@@ -176,7 +176,7 @@ def test_what_was_stored_and_cannot_be_read_is_an_error(unprepared, source_addre
 
 
 def test_a_server_that_was_reset_begins_a_new_history(unprepared, source_address):
-    """Its files begin at 1 again: places of the old binlog say nothing about the new one."""
+    """Its files begin at 1 again: offsets of the old binlog say nothing about the new one."""
     reset = "RESET MASTER" if isinstance(unprepared, MariaDbServer) else "RESET BINARY LOGS AND GTIDS"
     unprepared.execute("FLUSH BINARY LOGS", "CREATE TABLE app.t (id INT PRIMARY KEY)")
     start = end_of(unprepared, source_address)

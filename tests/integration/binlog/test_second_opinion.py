@@ -90,7 +90,7 @@ def test_values_that_are_known_to_be_read_otherwise_are_named(server, tmp_path):
 
 
 @pytest.mark.parametrize("server", ["mariadb", "mysql"], indirect=True)
-def test_tables_without_full_metadata_are_compared_by_place(server, tmp_path):
+def test_tables_without_full_metadata_are_compared_by_position(server, tmp_path):
     server.execute(
         "DROP DATABASE IF EXISTS app", "CREATE DATABASE app", "FLUSH BINARY LOGS",
         "SET GLOBAL binlog_row_metadata = 'MINIMAL'",

@@ -83,7 +83,7 @@ class Mirror:
         key = json.loads(rows.schema.metadata[b"primary_key"])
         absent = {side: absent_in(rows, side) for side in ("before", "after")}
         columns = [field.name for field in rows.schema.field("after").type]
-        for place, change in enumerate(rows.to_pylist()):
+        for index, change in enumerate(rows.to_pylist()):
             self.applied[change["_op"]] += 1
             images = {}
             for side, bits in absent.items():
@@ -92,7 +92,7 @@ class Mirror:
                     images[side] = {
                         name: image[name]
                         for at, name in enumerate(columns)
-                        if bits is None or not bits[place, at]
+                        if bits is None or not bits[index, at]
                     }
             old = {}
             if change["_op"] != Op.INSERT:

@@ -106,7 +106,7 @@ def test_a_cursor_of_thousands_of_shards_with_long_gtid_sets_fits(store, epoch):
     """2 MB of JSON: twice what a node may hold."""
 
     def gtid_set(shard):
-        sources = (f"3e11fa47-71ca-11e1-9e33-{shard * 3 + place:012x}" for place in range(3))
+        sources = (f"3e11fa47-71ca-11e1-9e33-{shard * 3 + index:012x}" for index in range(3))
         ranges = f"1-9:11-{shard + 20}:{shard + 30}-99999"
         return parse_gtid_set(",".join(f"{source}:{ranges}" for source in sources))
 

@@ -47,12 +47,12 @@ def in_order() -> Iterator[None]:
 
 def offset_ranges(consumer: canal_group.Consumer, changes: int) -> Iterator[canal_group.Batch]:
     """Yield offset ranges until they have so many changes."""
-    place = consumer.cursor
+    position = consumer.cursor
     while changes > 0:
-        offset_range = consumer.offset_range(place, timeout=DEADLINE_S)
+        offset_range = consumer.offset_range(position, timeout=DEADLINE_S)
         assert offset_range is not None
         yield offset_range
-        place, changes = offset_range.end, changes - offset_range.rows
+        position, changes = offset_range.end, changes - offset_range.rows
 
 
 def state(changes: list[dict[str, Any]]) -> list[tuple[Any, ...]]:

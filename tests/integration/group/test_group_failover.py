@@ -20,12 +20,10 @@ def pair(request):
 
 
 @pytest.mark.soak
-def test_a_standby_takes_over_while_subscribers_stand_at_different_places(
-    one_ray, one_zookeeper, pair, tmp_path
-):
+def test_a_standby_takes_over_at_different_positions(one_ray, one_zookeeper, pair, tmp_path):
     """1. one subscriber reads all, one half; 2. the standby takes the address; 3. both read on, whole."""
     source, standby = pair
-    # Its places are its own: smaller files before, and rows that the source never had.
+    # Its offsets are its own: smaller files before, and rows that the source never had.
     standby.execute("CREATE DATABASE own", "CREATE TABLE own.t (id INT)", "FLUSH BINARY LOGS")
     replicate(source, standby)
     shop = Shop([source], one_zookeeper.hosts, tmp_path)

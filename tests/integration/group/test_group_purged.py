@@ -98,4 +98,4 @@ def _losses(consumer: canal_group.Consumer, client: str) -> list[dict]:
 
 
 def _ids(read: Reading, shard: str) -> list[int]:
-    return sorted(number for place, number in read.ids.items() if place[0] == shard)
+    return sorted(number for position, number in read.ids.items() if position[0] == shard)

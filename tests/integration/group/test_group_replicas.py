@@ -176,12 +176,12 @@ def test_by_origin_rows_wait_for_the_replica_that_lags(shop: Replicas):
             with contextlib.closing(connect(address)) as connection:
                 scan = Scan(address, connection, server_facts(address, connection))
                 found = scan.at_time(times[2])
-            places = {
+            positions = {
                 row["pos"]: number
                 for row, number in zip(rows, ids_of(rows), strict=True)
                 if row["shard"] == "s1"
             }
-            assert places[found.offset] == first
+            assert positions[found.offset] == first
 
 
 @pytest.mark.soak

@@ -83,7 +83,9 @@ def test_a_shard_joins_survives_the_group_actor_and_leaves_when_drained(shop: Sh
         with pytest.raises(canal_group.UsageError, match="belongs to a shard that left"):
             operator.ask(calls.AddShard(second))
         operator.close()
-    assert len([place for place in reading.ids if place[0] == "s1"]) == 50, "none from after its removal"
+    assert len([position for position in reading.ids if position[0] == "s1"]) == 50, (
+        "none from after its removal"
+    )
 
 
 def _left(reading: Reading, consumer: canal_group.Consumer) -> bool:

@@ -52,13 +52,13 @@ def test_rows_are_shared_with_local_consumers_and_sent_to_remote_ones(
 
 def _is_lent(table: pa.Table) -> bool:
     """Return whether a table's rows are in shared memory."""
-    places = [
+    positions = [
         [int(end, 16) for end in line.split()[0].split("-")]
         for line in Path("/proc/self/maps").read_text().splitlines()
         if "canal-group rows" in line
     ]
     ids = table["id"].chunk(0).buffers()[1].address
-    return any(begin <= ids < end for begin, end in places)
+    return any(begin <= ids < end for begin, end in positions)
 
 
 def test_a_table_comes_with_its_own_types_under_its_routed_name(served: SharedShop):

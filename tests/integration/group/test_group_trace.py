@@ -98,10 +98,10 @@ def test_the_last_changes_of_a_row_are_found_and_followed(served: SharedShop):
         assert [each["op"] for each in told["changes"]][-3:] == ["INSERT", "UPDATE", "DELETE"]
         assert reader(told["changes"][-3]) == "acknowledged"
         said = key_lines(told, "64MiB", operator.status())
-        place = f"s0 at {told['changes'][-1]['file']}:{told['changes'][-1]['offset']}"
+        position = f"s0 at {told['changes'][-1]['file']}:{told['changes'][-1]['offset']}"
         # Other tests had a row of this id on these servers: theirs are listed before.
         last = max(index for index, line in enumerate(said) if f"{key}: DELETE " in line)
-        assert said[last].endswith(f" on shard {place} by {last_gtid(served, 0)}")
+        assert said[last].endswith(f" on shard {position} by {last_gtid(served, 0)}")
         assert said[last + 1].startswith(f"  {last_gtid(served, 0)} was ")
         never = key_lines(operator.ask(calls.TraceKey("shop.orders:-1", within)), "64MiB", operator.status())
         assert never[0] == "shop.orders:-1 was not changed in the last 64MiB of any binlog that was searched."

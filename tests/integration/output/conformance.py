@@ -21,7 +21,7 @@ from canal_group.programs.output.sink import Sink
 
 
 class Target(ABC):
-    """An output with a place of the test's own."""
+    """An output with a target of the test's own."""
 
     #: a topic that takes messages on partitions 0 and 1
     topic: str

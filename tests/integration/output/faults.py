@@ -250,14 +250,14 @@ def without_repeats(found: list[Published]) -> list[Published]:
     kept = []
     for each in found:
         target = each.topic, each.partition, each.headers["shard"]
-        place = place_of(each)
-        if place > last.get(target, (0, 0, -1)):
-            last[target] = place
+        position = position_of(each)
+        if position > last.get(target, (0, 0, -1)):
+            last[target] = position
             kept.append(each)
     return kept
 
 
-def place_of(message: Published) -> tuple[int, int, int]:
+def position_of(message: Published) -> tuple[int, int, int]:
     """Return the position as one that compares."""
     file, pos, row = message.headers["position"].split(":")
     return int(file.rpartition(".")[2]), int(pos), int(row)
@@ -265,12 +265,12 @@ def place_of(message: Published) -> tuple[int, int, int]:
 
 def check_all(found: list[Published], writer: Writer, shop: SharedShop) -> None:
     """Every change is there once, and in the order of its shard within each partition."""
-    assert len({each.place for each in found}) == len(found), "a change is there twice"
+    assert len({each.position for each in found}) == len(found), "a change is there twice"
     last: dict[tuple[int, str], tuple[int, int, int]] = {}
     for each in found:
         target = each.partition, each.headers["shard"]
-        assert place_of(each) > last.get(target, (0, 0, -1)), "a partition has changes in another order"
-        last[target] = place_of(each)
+        assert position_of(each) > last.get(target, (0, 0, -1)), "a partition has changes in another order"
+        last[target] = position_of(each)
     for name, count in writer.changes.items():
         of_shard = [each for each in found if each.headers["shard"] == name]
         assert len(of_shard) == count, f"{name} has {count} changes"

@@ -37,7 +37,7 @@ class Published:
         return dict(json.loads(self.value))
 
     @property
-    def place(self) -> tuple[str, str]:
+    def position(self) -> tuple[str, str]:
         """What identifies the change."""
         return self.headers["shard"], self.headers["position"]
 

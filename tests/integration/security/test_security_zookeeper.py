@@ -105,14 +105,14 @@ def test_nodes_of_another_owner_are_reported_and_not_followed(
         "h:1?x=y",
     ],
 )
-@pytest.mark.parametrize("place", ["running", "cluster"])
+@pytest.mark.parametrize("node", ["running", "cluster"])
 def test_a_malformed_gateway_address_is_never_opened(
-    address: str, place: str, zookeeper: EmbeddedZooKeeper, stranger: KazooClient, destination: str
+    address: str, node: str, zookeeper: EmbeddedZooKeeper, stranger: KazooClient, destination: str
 ):
     """A consumer shows its token to whom ZooKeeper names: at least that is a host and a port."""
     root = f"/{destination}/destinations/{destination}"
     stranger.ensure_path(f"{root}/cluster")
-    if place == "running":
+    if node == "running":
         stranger.create(f"{root}/running", json.dumps({"active": True, "address": address}).encode())
     elif "/" in address or not address.isprintable():
         pytest.skip("no node has such a name")

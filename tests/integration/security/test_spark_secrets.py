@@ -24,11 +24,11 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is unty
     def __init__(self) -> None:
         super().__init__("grpc://127.0.0.1:0")
         self.tokens: set[str] = set()
-        place = GroupPosition().to_json()
+        position = GroupPosition().to_json()
         group = {"active": True, "merging": True, "watermark_us": 1 << 61, "pid": 1, "generation": 1}
         self._answers: dict[str, Any] = {
-            "subscribe": {"epoch": 1, "cursor": place, "lease_s": 60},
-            "locate": place,
+            "subscribe": {"epoch": 1, "cursor": position, "lease_s": 60},
+            "locate": position,
             "status": {"now_us": 1, "shards": [], "group": {**group, "held_by": None, "clients": []}},
         }
 

@@ -43,7 +43,7 @@ def read(spark: Any, chosen: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def changes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows by their places, without what depends on which of equal commit times came first."""
+    """Return rows by their positions, without what depends on which of equal commit times came first."""
     alike = [{name: row[name] for name in row.keys() - {"_seq", "_commit_version", "task"}} for row in rows]
     return sorted(alike, key=lambda row: (row["_shard"], row["_file"], row["_pos"], row["_row"]))
 
@@ -69,12 +69,12 @@ def test_a_range_larger_than_the_rings_ends_at_any_position(
     late = beside.locate("latest")
     served.write_everywhere(3 * RING)
     beside.unsubscribe()
-    place = GroupPosition({"s0": early.shards["s0"], "s1": late.shards["s1"]}).to_json()
+    position = GroupPosition({"s0": early.shards["s0"], "s1": late.shards["s1"]}).to_json()
     chosen = options(
         served, served.instance, client="range", partitions=tasks, maxRowsPerBatch=9, retrySeconds=20
     )
-    before = read(spark, chosen | {"startingPosition": begin.to_json(), "endingPosition": place})
-    after = read(spark, chosen | {"startingPosition": place, "columns": "id,_seq"})
+    before = read(spark, chosen | {"startingPosition": begin.to_json(), "endingPosition": position})
+    after = read(spark, chosen | {"startingPosition": position, "columns": "id,_seq"})
     found = {name: [row["id"] for row in before if row["_shard"] == name] for name in served.written}
     assert {name: sorted(ids) for name, ids in found.items()} == {
         "s0": served.written["s0"][wrote["s0"] :][: 3 * RING],
@@ -82,7 +82,7 @@ def test_a_range_larger_than_the_rings_ends_at_any_position(
     }
     written = sorted(number for name, ids in served.written.items() for number in ids[wrote[name] :])
     assert sorted(row["id"] for row in before + after) == written
-    everything = chosen | {"startingPosition": begin.to_json(), "endingPosition": place}
+    everything = chosen | {"startingPosition": begin.to_json(), "endingPosition": position}
     envelopes = read(spark, {**everything, "table": "", "format": "envelope"})
     assert sorted(row["after"]["id"] for row in envelopes) == sorted(str(row["id"]) for row in before)
     assert not left_behind(beside, "range")
@@ -113,14 +113,14 @@ def test_several_tasks_have_the_rows_of_one(spark: Any, served: SharedShop, besi
 
 
 def test_a_position_that_is_not_there_is_refused(spark: Any, served: SharedShop, beside: Consumer) -> None:
-    place = beside.locate("latest")
+    position = beside.locate("latest")
     beside.unsubscribe()
     chosen = options(served, served.instance, client="range")
-    later = {name: at.to_dict() | {"offset": at.offset + 1} for name, at in place.shards.items()}
-    from_nowhere = place.with_shard("s7", place.shards["s0"])
-    ahead = GroupPosition.from_json(place.to_json())
+    later = {name: at.to_dict() | {"offset": at.offset + 1} for name, at in position.shards.items()}
+    from_nowhere = position.with_shard("s7", position.shards["s0"])
+    ahead = GroupPosition.from_json(position.to_json())
     for name, value in later.items():
-        ahead = ahead.with_shard(name, type(place.shards[name]).from_dict(value))
+        ahead = ahead.with_shard(name, type(position.shards[name]).from_dict(value))
     for ending, sentence in (
         (ahead, "endingPosition is past the current end of the sources' binlogs"),
         (from_nowhere, "names shards that the group does not have: s7"),

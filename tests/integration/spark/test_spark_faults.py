@@ -137,7 +137,7 @@ def purge(server: MariaDbServer) -> None:
 
 @pytest.mark.soak
 def test_what_a_source_has_purged_is_told_in_a_sentence(spark: Any, shop: Shop, tmp_path: Path) -> None:
-    """1. A place is noted. 2. What follows it is purged at a source. 3. A query begins there."""
+    """1. A position is noted. 2. What follows it is purged at a source. 3. A query begins there."""
     with serving(shop) as instance, shop.connect(instance) as reader:
         begin = reader.locate("latest").to_json()
     shop.write_everywhere(1)

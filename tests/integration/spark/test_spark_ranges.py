@@ -170,4 +170,4 @@ def test_progress_says_where_the_sources_are(
     query.awaitTermination()
     (source,) = query.lastProgress.sources
     end, latest = (GroupPosition.from_json(text) for text in (source.endOffset, source.latestOffset))
-    assert all(place <= latest.shards[name] for name, place in end.shards.items())
+    assert all(position <= latest.shards[name] for name, position in end.shards.items())

@@ -66,7 +66,7 @@ def test_micro_batches_are_repeated_unchanged_after_killed_drivers(
             status = beside.status()
             beside.unsubscribe()
         known = status["gateway"], status["shards"][0], status["group"]
-        victims = {kills * place // 4: each for place, each in enumerate(known, 1)}
+        victims = {kills * index // 4: each for index, each in enumerate(known, 1)}
         while sum(ends) > -9 * kills:
             chosen = options(
                 shop,

@@ -30,12 +30,12 @@ def test_what_an_executor_planned_again_does_not_stand_in_the_way(served: Shared
     chosen = options(served, served.instance, client="session", startingPosition="latest")
     session = Session(Options.from_spark(chosen))
     try:
-        place = session.begin()
+        position = session.begin()
         wrote = {name: len(ids) for name, ids in served.written.items()}
         served.write_everywhere(20)
         read: list[tuple[str, int]] = []
         while len(read) < sum(len(ids) - wrote[name] for name, ids in served.written.items()):
-            offset_range = session.next_batch(place, ROWS_MAX, BYTES_MAX)
+            offset_range = session.next_batch(position, ROWS_MAX, BYTES_MAX)
             if offset_range is None:
                 continue
             consumer = session._connected()
@@ -44,12 +44,12 @@ def test_what_an_executor_planned_again_does_not_stand_in_the_way(served: Shared
             wanted = {"format": "typed", "table": "shop.orders", "before": False}
             rows = RangeRows.of(consumer, offset_range, wanted).read(0, 1)
             read += zip(rows["_shard"].to_pylist(), rows["id"].to_pylist(), strict=True)
-            assert same_positions(offset_range.start, place)
-            place = offset_range.end
+            assert same_positions(offset_range.start, position)
+            position = offset_range.end
         assert read == sorted(set(read), key=read.index), "nothing comes twice"
         for name, ids in served.written.items():
             assert [row for shard, row in read if shard == name] == ids[wrote[name] :]
-        session.finish(place)
+        session.finish(position)
         state = next(each for each in consumer.status()["group"]["clients"] if each["client_id"] == "session")
         assert state["outstanding"] == []
     finally:
@@ -62,9 +62,9 @@ def test_parts_of_a_range_are_of_one_order(served: SharedShop) -> None:
     chosen = options(served, served.instance, client="orders", startingPosition="latest")
     session = Session(Options.from_spark(chosen))
     try:
-        place = session.begin()
+        position = session.begin()
         served.write_everywhere(20)
-        while (offset_range := session.next_batch(place, ROWS_MAX, BYTES_MAX)) is None:
+        while (offset_range := session.next_batch(position, ROWS_MAX, BYTES_MAX)) is None:
             pass
         rows = RangeRows.of(session._connected(), offset_range, {"format": "envelope"})
         session._connected().rollback()

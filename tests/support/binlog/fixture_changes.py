@@ -19,8 +19,8 @@ def changes_of(path):
             for row in table.rows.to_pylist():
                 images = (row["before"], row["after"])
                 shown = [i and {k: v for k, v in i.items() if v is not None} for i in images]
-                place = (number, row["_header"], row["_row"])
-                found.append((place, (Op(row["_op"]).name, str(table.name), *shown)))
+                index = (number, row["_header"], row["_row"])
+                found.append((index, (Op(row["_op"]).name, str(table.name), *shown)))
         for each in chunk.statements.to_pylist() if chunk.statements else ():
             name = f"{each['schema']}.{each['table']}"
             found.append(((number, each["_header"], each["_row"]), (each["op"], name)))

@@ -87,8 +87,8 @@ def _placed(events, checksums):
 
 def _change_one(change):
     def damage(chance, events, checksums):
-        place = chance.randrange(len(events))
-        events[place] = change(chance, events[place], checksums)
+        index = chance.randrange(len(events))
+        events[index] = change(chance, events[index], checksums)
         return events
 
     return damage

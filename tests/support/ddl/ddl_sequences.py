@@ -424,7 +424,7 @@ class Author:
         there = self._maybe("IF EXISTS ", 0.1) if self.mariadb else ""
         return f"ALTER {online}TABLE {there}{self._table(table)} {', '.join(clauses)}"
 
-    def _place(self, names: list[str]) -> str:
+    def _position(self, names: list[str]) -> str:
         return self._one("", "", " FIRST", f" AFTER {self._quoted(self.random.choice(names))}")
 
     def _clause(self, table: TableDefinition) -> str:  # noqa: C901, PLR0911, PLR0912 - one return a clause
@@ -437,7 +437,7 @@ class Author:
             case 0 | 1 | 2:
                 missing = self._maybe("IF NOT EXISTS ", 0.3) if self.mariadb else ""
                 name = self._one(new, new, self.random.choice(names)) if missing else new
-                return f"ADD {column}{missing}{self._quoted(name)} {self._column()}{self._place(names)}"
+                return f"ADD {column}{missing}{self._quoted(name)} {self._column()}{self._position(names)}"
             case 3:
                 others = [name for name in NAMES if name.lower() not in lower][:2] or ["zz"]
                 return (
@@ -447,10 +447,10 @@ class Author:
                 there = self._maybe("IF EXISTS ", 0.3) if self.mariadb else ""
                 return f"DROP {column}{there}{old}{self._maybe(' CASCADE', 0.1) if self.mariadb else ''}"
             case 6 | 7 | 8:
-                return f"MODIFY {column}{old} {self._column()}{self._place(names)}"
+                return f"MODIFY {column}{old} {self._column()}{self._position(names)}"
             case 9 | 10:
                 name = self._quoted(self._one(new, new, names[0]))
-                return f"CHANGE {column}{old} {name} {self._column()}{self._place(names)}"
+                return f"CHANGE {column}{old} {name} {self._column()}{self._position(names)}"
             case 11:
                 return f"RENAME COLUMN {old} TO {self._quoted(new)}"
             case 12:
@@ -495,7 +495,7 @@ class Author:
 
 
 def comparable(table):
-    """Return a table whose keys are sorted, but for those that may take a primary key's place.
+    """Return a table whose keys are sorted, but for those that may become the primary key.
 
     The servers move the others when they rebuild a table, which no statement says and nothing reads.
     """

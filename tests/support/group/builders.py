@@ -48,7 +48,7 @@ class Tx:
 
 
 class Source:
-    """One shard's binlog. Headers have files, offsets, ordinals and GTIDs; `place` sets the sequences.
+    """One shard's binlog. Headers have files, offsets, ordinals and GTIDs; the timeline sets the sequences.
 
     Args:
         gtid_source: MariaDB's "domain-server"; default: MySQL's uuid with `server` as its last digit.
@@ -67,8 +67,8 @@ class Source:
         #: by index of the header
         self.marks: dict[int, DdlMark] = {}
         for number, tx in enumerate(transactions):
-            file, place = divmod(number, TRANSACTIONS_A_FILE)
-            begin, row = 4 + place * STEP, 0
+            file, index = divmod(number, TRANSACTIONS_A_FILE)
+            begin, row = 4 + index * STEP, 0
             if tx.mark is not None:
                 self.marks[len(found)] = tx.mark
             for part, rows in enumerate(tx.rows):
@@ -144,9 +144,7 @@ Ident = tuple[int, int, int, int, int]
 
 def idents(headers: Headers, names: Sequence[str]) -> list[Ident]:
     """Return (shard, file number, begin_offset, row_begin, row_end) of headers."""
-    return [
-        (int(h["shard"]), int(names[h["file"]][-6:]), *(int(h[place]) for place in IDENT)) for h in headers
-    ]
+    return [(int(h["shard"]), int(names[h["file"]][-6:]), *(int(h[name]) for name in IDENT)) for h in headers]
 
 
 @dataclass
@@ -573,12 +571,12 @@ class World:
         return [instruction for instruction in self.done if isinstance(instruction, kind)]
 
 
-def places(batch: Batch) -> list[Ident]:
+def batch_idents(batch: Batch) -> list[Ident]:
     """Return the headers of a batch."""
     return idents(batch.headers, batch.names)
 
 
-def all_places(sources: Iterable[Source]) -> list[list[Ident]]:
+def all_idents(sources: Iterable[Source]) -> list[list[Ident]]:
     """Return the headers of each source, by shard."""
     found: list[list[Ident]] = []
     for shard, source in enumerate(sources):

@@ -7,7 +7,7 @@ from itertools import pairwise
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.defaults import batch_limits, group_settings
-from support.group.builders import Source, Tx, World, all_places, places
+from support.group.builders import Source, Tx, World, all_idents, batch_idents
 
 from canal_group.merge import events as ev
 from canal_group.merge.calls.consumers import Get, Unsubscribe
@@ -106,7 +106,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.key = "key_us" if ids_within_us is None else "order_key"
         self.world.forgets = False
         self.world.start()
-        self.expected = all_places(self.sources)
+        self.expected = all_idents(self.sources)
         self.consumers = {client: Consumer() for client in CLIENTS}
         #: acknowledgements and subscriptions whose write is under way: client -> call
         self.acking = {}
@@ -213,7 +213,7 @@ class GroupMachine(RuleBasedStateMachine):
         """One more shard, from its beginning on, for consumers that are there and for those to come."""
         added = Source(*source, server=len(self.sources))
         self._may_rewind(lambda: self.world.add(added))
-        self.expected[:] = all_places(self.sources)
+        self.expected[:] = all_idents(self.sources)
         for consumer in self.consumers.values():
             if consumer.begin is not None:
                 consumer.begin.append(0)
@@ -368,7 +368,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     def _acked(self, client, batch):
         consumer = self.consumers[client]
-        consumer.acked.append((batch, places(batch)))
+        consumer.acked.append((batch, batch_idents(batch)))
         consumer.passed_us = max(position.key_us for position in batch.ack.shards.values())
         lost = batch.generation != self.world.group.generation
         consumer.acked_us = consumer.passed_us if lost else int(batch.headers["key_us"][-1])
@@ -536,9 +536,9 @@ class GroupMachine(RuleBasedStateMachine):
         for consumer in getattr(self, "consumers", {}).values():
             if consumer.begin is None:
                 continue
-            seen = list(dict.fromkeys(place for _, batch in consumer.acked for place in batch))
+            seen = list(dict.fromkeys(ident for _, batch in consumer.acked for ident in batch))
             for shard, expected in enumerate(self.expected):
-                mine = [place for place in seen if place[0] == shard]
+                mine = [ident for ident in seen if ident[0] == shard]
                 begin = consumer.begin[shard]
                 assert mine == expected[begin : begin + len(mine)]
 
@@ -582,10 +582,10 @@ class GroupMachine(RuleBasedStateMachine):
             self.world.rollback(None, client)
         self._drain()
         for consumer in self.consumers.values():
-            seen = {place for _, batch in consumer.acked for place in batch}
+            seen = {ident for _, batch in consumer.acked for ident in batch}
             empty = 0
             for begin, expected, source in zip(consumer.begin, self.expected, self.sources, strict=True):
-                missing = [place for place in range(begin, len(expected)) if expected[place] not in seen]
+                missing = [index for index in range(begin, len(expected)) if expected[index] not in seen]
                 assert not source.headers["rows"][missing].any(), "rows were lost"
                 empty += len(missing)
             assert empty < EMPTY_MAX

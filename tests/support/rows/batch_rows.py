@@ -23,9 +23,9 @@ def headers(*records):
     """Headers in merged order, from dicts; whole transactions of one row unless they say otherwise."""
     order = np.zeros(len(records), dtype=HEADER)
     order["flags"], order["row_end"] = WHOLE, 1
-    for place, record in enumerate(records):
+    for index, record in enumerate(records):
         for name, value in record.items():
-            order[name][place] = value
+            order[name][index] = value
     return order
 
 

@@ -59,15 +59,15 @@ def double_text(value: float) -> str:
     """Return a DOUBLE's text in slow words, as MySQL's `my_gcvt` does: digits, and where the point goes."""
     sign, digits, exponent = Decimal(repr(value)).as_tuple()
     written = "".join(map(str, digits)).rstrip("0") or "0"
-    place = len(digits) + int(exponent) if value else 1
+    point = len(digits) + int(exponent) if value else 1
     minus = "-" if sign else ""
-    if -14 <= place <= 15 or 0 < place < len(written):
-        if place <= 0:
-            return f"{minus}0.{'0' * -place}{written}"
-        whole, fraction = written[:place].ljust(place, "0"), written[place:]
+    if -14 <= point <= 15 or 0 < point < len(written):
+        if point <= 0:
+            return f"{minus}0.{'0' * -point}{written}"
+        whole, fraction = written[:point].ljust(point, "0"), written[point:]
         return f"{minus}{whole}.{fraction}" if fraction else f"{minus}{whole}"
     mantissa = f"{written[0]}.{written[1:]}" if written[1:] else written
-    return f"{minus}{mantissa}e{place - 1}"
+    return f"{minus}{mantissa}e{point - 1}"
 
 
 def json_double_text(value: float) -> str:

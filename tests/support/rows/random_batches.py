@@ -110,9 +110,9 @@ def batches(draw):
         header.values["sequence"] = following[header.shard]
         following[header.shard] += 1
     order = np.zeros(len(merged), dtype=HEADER)
-    for place, header in enumerate(merged):
+    for index, header in enumerate(merged):
         for name, value in header.values.items():
-            order[name][place] = value
+            order[name][index] = value
     cut = draw(st.integers(0, 4))
     parts = tuple(shard_rows(merged, shard, columns, keys, cut) for shard in range(shards))
     first = draw(st.integers(0, 2**40))

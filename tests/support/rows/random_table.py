@@ -17,7 +17,7 @@ class Table:
         self.server, self.name, self.columns, self.chance = server, name, columns, chance
 
     def write(self, changes=ROWS):
-        names = [f"c{place}" for place in range(len(self.columns))]
+        names = [f"c{index}" for index in range(len(self.columns))]
         definition = ", ".join(f"{name} {kind.sql}" for name, kind in zip(names, self.columns, strict=True))
         with contextlib.closing(self.server.connect()) as connection, connection.cursor() as cursor:
             cursor.execute("SET sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'")
@@ -29,8 +29,8 @@ class Table:
                 self._run(cursor, f"INSERT INTO app.{self.name} VALUES ({number}, {{}})", values)
             for number in range(0, changes, 3):
                 chosen = self.chance.sample(range(len(names)), min(9, len(names)))
-                sets = ", ".join(f"{names[place]} = {{{at}}}" for at, place in enumerate(chosen))
-                values = [self.columns[place].value(self.chance) for place in chosen]
+                sets = ", ".join(f"{names[index]} = {{{at}}}" for at, index in enumerate(chosen))
+                values = [self.columns[index].value(self.chance) for index in chosen]
                 sql = sets.format(*(expression for expression, _ in values))
                 parameters = [each for _, several in values for each in several]
                 cursor.execute(f"UPDATE app.{self.name} SET {sql} WHERE id = {number}", parameters)
@@ -43,7 +43,7 @@ class Table:
 
     def selected(self):
         """Return id -> values as SELECT gives them, none converted."""
-        shown = ", ".join(kind.select.format(f"c{place}") for place, kind in enumerate(self.columns))
+        shown = ", ".join(kind.select.format(f"c{index}") for index, kind in enumerate(self.columns))
         with (
             contextlib.closing(self.server.connect(conv=ENCODERS)) as connection,
             connection.cursor() as cursor,

@@ -43,9 +43,9 @@ def image(values):
     return nulls.to_bytes((len(values) + 7) // 8, "little") + present
 
 
-def bitmap(places, count):
-    """Return a bitmap of `count` bits, of which those at `places` are set."""
-    return sum(1 << place for place in places).to_bytes((count + 7) // 8, "little")
+def bitmap(indexes, count):
+    """Return a bitmap of `count` bits, of which those at `indexes` are set."""
+    return sum(1 << index for index in indexes).to_bytes((count + 7) // 8, "little")
 
 
 def difference(operation, path, value=None):

@@ -32,13 +32,13 @@ def chunk(ends, special, kind=MOMENT):
     ]
     rows = [
         {
-            "_header": place,
+            "_header": index,
             "_row": 7,
             "_op": int(op),
-            "before": image(place, before),
-            "after": image(place, after),
+            "before": image(index, before),
+            "after": image(index, after),
         }
-        for place, (op, (before, after)) in enumerate(zip(ops, ends, strict=True))
+        for index, (op, (before, after)) in enumerate(zip(ops, ends, strict=True))
     ]
     headers = np.zeros(len(rows), HEADER)
     headers["rows"], headers["row_begin"], headers["row_end"], headers["flags"] = 1, 7, 8, WHOLE

@@ -20,7 +20,7 @@ MAKES = pytest.mark.parametrize("make", [MySqlServer, MariaDbServer], ids=lambda
 FIRST_MARIADB = pytest.mark.parametrize(
     "make", [MariaDbServer, pytest.param(MySqlServer, marks=pytest.mark.soak)], ids=["mariadb", "mysql"]
 )
-#: the other server's binlog has another name, and other places
+#: the other server's binlog has another name, and other offsets
 OTHER_LOG = ["--log-bin=other-bin"]
 
 

@@ -30,8 +30,8 @@ def test_a_time_is_found_in_files(instance, monkeypatch):
     found = asked(instance, "earliest", "--json")
     assert (found.exit_code, json.loads(found.stdout)["offset"]) == (0, 4)
     found = asked(instance, "-0s", "--json")
-    place = json.loads(found.stdout)
-    assert (found.exit_code, place["file"], place["shard"]) == (0, "mysql-bin.000003", "s0")
+    position = json.loads(found.stdout)
+    assert (found.exit_code, position["file"], position["shard"]) == (0, "mysql-bin.000003", "s0")
 
 
 def test_what_files_do_not_say_is_an_error(instance):

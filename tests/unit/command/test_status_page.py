@@ -96,7 +96,7 @@ def words(lines: list[str]) -> list[str]:
 def test_80_columns_have_what_matters_and_cut_nothing(capsys, monkeypatch):
     lines = printed(capsys, monkeypatch, SHOP, 80)
     assert all(len(line) <= 80 for line in lines)
-    table = next(place for place, line in enumerate(lines) if line.startswith("shard "))
+    table = next(index for index, line in enumerate(lines) if line.startswith("shard "))
     assert lines[table].split("  ")[0] == "shard"
     assert lines[table + 1].split() == [
         "s0", "streaming", "0.2", "s", "03:04:05.478", "mysql-bin.000002:4711",

@@ -136,9 +136,9 @@ def test_what_a_recipe_mounts_and_selects_is_declared():
     for name, service in compose["services"].items():
         assert set(service.get("secrets", ())) <= set(compose["secrets"]), name
         for mount in service["volumes"]:
-            place = mount.split(":")[0]
+            source = mount.split(":")[0]
             known = (
-                (COMPOSE.parent / place).exists() if place.startswith(".") else place in compose["volumes"]
+                (COMPOSE.parent / source).exists() if source.startswith(".") else source in compose["volumes"]
             )
             assert known, mount
     for path, name in ((KUBERNETES, "StatefulSet"), (KUBERAY, "RayJob"), (RAY_CLUSTER, "RayCluster")):

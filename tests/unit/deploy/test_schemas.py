@@ -78,10 +78,10 @@ def test_kuberay_takes_each_object(found: dict[str, Any]):
 def test_a_slip_in_a_recipe_of_kuberay_is_seen(path: tuple[Any, ...], value: object):
     (parameter,) = (each for each in objects("kuberay") if "RayCluster" in str(each.id))
     changed = copy.deepcopy(parameter.values[0])
-    place = changed["spec"]
+    member = changed["spec"]
     for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = value
+        member = member[key]
+    member[path[-1]] = value
     with pytest.raises((jsonschema.ValidationError, kubernetes_validate.ValidationError)):
         check_kuberay(changed)
 

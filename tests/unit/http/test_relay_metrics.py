@@ -22,9 +22,9 @@ OF = ("shop", "to-kafka", "kafka")
 
 
 def messages(values: list[str], keys: list[str | None] | None = None) -> Messages:
-    places = np.zeros(len(values), np.int32)
+    indexes = np.zeros(len(values), np.int32)
     key = None if keys is None else pa.array(keys, pa.utf8())
-    return Messages(("orders",), places, places, pa.array(values, pa.utf8()), {}, key)
+    return Messages(("orders",), indexes, indexes, pa.array(values, pa.utf8()), {}, key)
 
 
 def after(*commits_us: int) -> GroupPosition:

@@ -56,7 +56,7 @@ def test_a_repeated_skip_request_skips_once():
     ],
 )
 def test_nothing_else_is_left_out(where):
-    """Another server or shard, a file of the same name after RESET, another place, no event at all."""
+    """Another server or shard, a file of the same name after RESET, another offset, no event at all."""
     skips, _ = ask(EventSkips(), stop())
     with pytest.raises(UsageError) as refused:
         ask(skips, where)
@@ -104,7 +104,7 @@ def test_a_malformed_position_is_refused(text):
         parse_event_offset(text)
 
 
-def test_a_place_is_read_as_errors_write_it():
+def test_an_event_offset_is_read_as_errors_write_it():
     assert parse_event_offset("a:b-bin.000001:4711") == ("a:b-bin.000001", 4711)
 
 

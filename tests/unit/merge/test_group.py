@@ -2,7 +2,7 @@
 
 import pytest
 from support.defaults import batch_limits
-from support.group.builders import Source, Tx, World, places
+from support.group.builders import Source, Tx, World, batch_idents
 
 from canal_group.merge import events as ev
 from canal_group.merge import instructions as do
@@ -74,7 +74,7 @@ def test_a_long_transactions_late_end_does_not_lose_other_shards_data():
     world.subscribe()
     world.report_all()
     second = world.get()
-    assert places(second) == [(1, 1, 104, 0, 1), (1, 1, 204, 0, 1)]
+    assert batch_idents(second) == [(1, 1, 104, 0, 1), (1, 1, 204, 0, 1)]
     assert keys(second) == [60, 60]
 
 
@@ -209,7 +209,7 @@ def test_a_loss_is_a_rewind_and_the_consumer_is_told_once():
     assert caught.value.details == {"batch_id": second.batch_id}
     world.report_all()
     again = world.get()
-    assert places(again) == places(second)
+    assert batch_idents(again) == batch_idents(second)
     assert again.batch_id > second.batch_id
     assert again.generation == 2
     assert again.start == first.ack
@@ -350,7 +350,7 @@ def test_the_one_that_is_ahead_gets_no_key_below_its_cursor():
     world.open_all()
     world.report_all()
     one, two = world.get("one"), world.get("two")
-    assert (keys(one), places(one)) == ([100], [(1, 1, 4, 0, 1)])
+    assert (keys(one), batch_idents(one)) == ([100], [(1, 1, 4, 0, 1)])
     assert one.headers["flags"][0] & Flag.LATE
     assert (keys(two), shards(two)) == ([60, 100], [1, 0])
     assert not two.headers["flags"][0] & Flag.LATE
@@ -421,8 +421,8 @@ def test_a_newcomer_inside_a_huge_transaction_gets_it_whole():
     assert cursor.shards["s0"] == world.sources[0].start
     assert world.group.generation == 2
     world.report_all()
-    assert len(places(world.get("two"))) == 4
-    assert len(places(world.get("one"))) == 4, "it comes again from its start, whole"
+    assert len(batch_idents(world.get("two"))) == 4
+    assert len(batch_idents(world.get("one"))) == 4, "it comes again from its start, whole"
 
 
 def test_a_newcomer_between_transactions_begins_where_the_log_does():
@@ -650,7 +650,7 @@ def test_a_silent_consumers_batches_are_the_next_ones():
         world.get()
     world.subscribe(holder="y")
     batch = world.get()
-    assert places(batch) == places(first) + places(second)
+    assert batch_idents(batch) == batch_idents(first) + batch_idents(second)
     before = world.group.describe(0)
     call = world.call()
     world.tell(ev.Asked(call, Ack("c", zombie, first.batch_id), world.now_us))
@@ -725,7 +725,7 @@ def test_a_released_client_id_is_free_at_once():
     batch = world.get()
     world.tell(ev.Asked(world.call(), Release("c", 1), 0))
     world.subscribe(holder="y")
-    assert places(world.get()) == places(batch)
+    assert batch_idents(world.get()) == batch_idents(batch)
 
 
 def test_a_batch_of_the_server_before_is_rolled_back():
@@ -1056,7 +1056,7 @@ def test_a_batch_without_an_answer_gets_a_new_id():
     world.tell(ev.Asked(call, Get("c", world.epochs["c"], 1, 0.0, seen.batch_id), world.now_us))
     again = world.result(call)
     assert again.batch_id > lost.batch_id
-    assert places(again) == places(lost)
+    assert batch_idents(again) == batch_idents(lost)
     world.ack(seen.batch_id)
     world.ack(again.batch_id)
     assert keys(world.get()) == [30]

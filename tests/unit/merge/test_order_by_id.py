@@ -136,8 +136,8 @@ def test_an_offset_range_takes_the_greatest_id_of_all_fragments(fragments):
     headers["flags"] |= np.uint16(Flag.BY_ID)
     arranged = arrange(headers, GroupPosition())
     begins = arranged[(arranged["flags"] & Flag.BEGIN) != 0]
-    places = list(zip(begins["shard"].tolist(), begins["begin_offset"].tolist(), strict=True))
-    assert places == [(0, 4), (1, 4), (0, 104), (0, 204), (1, 104)]
+    offsets = list(zip(begins["shard"].tolist(), begins["begin_offset"].tolist(), strict=True))
+    assert offsets == [(0, 4), (1, 4), (0, 104), (0, 204), (1, 104)]
 
 
 def test_an_offset_range_cannot_end_at_a_time():

@@ -1,7 +1,7 @@
 """What an operator can say about a shard that holds the group, as numbered stories."""
 
 import pytest
-from support.group.builders import Source, Tx, World, places
+from support.group.builders import Source, Tx, World, batch_idents
 
 from canal_group.merge import events as ev
 from canal_group.merge.errors import CorruptEvent, UsageError
@@ -156,7 +156,7 @@ def test_a_shard_that_dies_in_its_transaction_rolls_it_back_and_repeats(how):
     world.report(0, low_watermark_us=200)
     world.tick(0)
     second = world.get()
-    assert (keys(second), places(second)[0][0]) == ([90], 0)
+    assert (keys(second), batch_idents(second)[0][0]) == ([90], 0)
     world.ack(second.batch_id)
     world.open(1)
     world.report(1)

@@ -99,8 +99,8 @@ def test_nothing_compiled_is_either() -> None:
 
 
 def test_no_command_and_no_page_names_a_module_so() -> None:
-    places = [ROOT / name for name in SHELL]
-    paths = [path for place in places for path in (place.rglob("*") if place.is_dir() else [place])]
+    named = [ROOT / name for name in SHELL]
+    paths = [path for each in named for path in (each.rglob("*") if each.is_dir() else [each])]
     texts = {
         path: path.read_text() for path in paths if path.suffix not in {".png", ".pyc"} and path.is_file()
     }

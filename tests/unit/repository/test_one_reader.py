@@ -1,4 +1,4 @@
-"""What a source says of itself is read in one place each, and what sqlglot reads is not the source's."""
+"""What a source says of itself is read in one module each, and what sqlglot reads is not the source's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def texts():
 
 
 @pytest.mark.parametrize(
-    ("what", "places"),
+    ("what", "files"),
     [
         # A server's tables.
         (r"FROM information_schema\.(TABLES|COLUMNS|SCHEMATA)", ["binlog/server/definitions/dictionary.py"]),
@@ -32,5 +32,5 @@ def texts():
         (r'"expected_created_s"|expected_created_s=', ["merge/values/resets/reset.py"]),
     ],
 )
-def test_it_is_read_in_one_place(what, places):
-    assert [file for file, text in texts().items() if re.search(what, text)] == places
+def test_it_is_read_in_one_file(what, files):
+    assert [file for file, text in texts().items() if re.search(what, text)] == files

@@ -70,7 +70,7 @@ def event(size, end):
     return b"".join(len(part).to_bytes(3, "little") + b"\0" + part for part in parts)
 
 
-def test_a_place_after_an_event_of_several_packets_and_beyond_4_gib():
+def test_an_offset_after_an_event_of_several_packets_and_beyond_4_gib():
     begin = 2**32 - 100
     packets = event(60, begin + 60), event(FULL + 5, begin + FULL + 65), event(40, begin + FULL + 105)
     block = Block("bin.000001", begin, begin + FULL + 105, b"".join(packets))

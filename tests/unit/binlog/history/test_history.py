@@ -46,7 +46,7 @@ def listed(tables=(), changes=(), views=(), schemas=None):
 
 
 def begun(*changes, tables=(), at=100, read=True, limits=None, **present):
-    """A history from a place on, on a server that has some tables after some changes."""
+    """A history from a position on, on a server that has some tables after some changes."""
     history = SchemaHistory(make, **(limits or {}))
     history.begin(position(at), listed(tables, changes, **present))
     for sql in tables if read else ():

@@ -99,7 +99,7 @@ def here(*transactions, size=500):
 
 
 @pytest.mark.parametrize("by_gtid", [True, False])
-def test_the_same_transaction_in_the_same_place_goes_on(by_gtid):
+def test_the_same_transaction_at_the_same_offset_goes_on(by_gtid):
     log = here(logged("0-1-5", 50))
     require(log, by_gtid=by_gtid)
     assert log.read_files == [("bin.000002", 400)], "one look, where it begins"
@@ -147,7 +147,7 @@ def test_a_file_of_another_creation_is_refused():
 
 
 @pytest.mark.parametrize("by_gtid", [True, False])
-def test_what_the_server_says_of_the_place_is_told(by_gtid):
+def test_what_the_server_says_of_the_offset_is_told(by_gtid):
     log = here(logged("0-1-5", 50))
     log.error = DataError("bogus data in log event")
     assert "bogus data in log event" in str(refusal(log, by_gtid=by_gtid))

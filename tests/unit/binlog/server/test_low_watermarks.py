@@ -267,14 +267,14 @@ def test_no_low_watermark_inside_a_transaction_and_rows_go_first(source):
 
 
 def test_by_gtid_a_heartbeat_after_what_was_passed_over_proves_nothing(source):
-    """1. The source passes over 400 bytes, then more, and says so. 2. It says the same place again: at rest.
+    """1. The source passes over 400 bytes, then more, and says so. 2. It says the same offset again: at rest.
 
     What came next after such a heartbeat could have been committed long before the socket was empty.
     """
     begin = 4 + len(FDE) + len(PREVIOUS)
     source.send(FDE, PREVIOUS)
-    places = [begin + 400, begin + 900, begin + 900, begin + 900]
-    source.when_empty = [lambda place=place: source.send_soon(heartbeat(place)) for place in places]
+    offsets = [begin + 400, begin + 900, begin + 900, begin + 900]
+    source.when_empty = [lambda offset=offset: source.send_soon(heartbeat(offset)) for offset in offsets]
     assert items_of(source, by_gtid=True) == [CaughtUp(frontier(3)), CaughtUp(frontier(4))]
     assert source.stream._decoder.offset == begin + 900
 

@@ -69,7 +69,7 @@ def test_requests():
         (MYSQL, f"{UUID}:1", "here", "file", False),
     ],
 )
-def test_by_place_on_its_own_server_by_gtid_on_another(facts, gtids, server, start_by, by_gtid):
+def test_by_offset_on_its_own_server_by_gtid_on_another(facts, gtids, server, start_by, by_gtid):
     position = Position("bin.000001", 4, gtid_set=parse_gtid_set(gtids), server=server)
     assert goes_by_gtid(ADDRESS, facts, position, start_by) is by_gtid
 

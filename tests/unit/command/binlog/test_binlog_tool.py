@@ -205,7 +205,7 @@ def test_a_tail_is_reported_on_stderr_without_failing(run, tmp_path, options):
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_a_length_that_contradicts_its_place_in_a_file_in_use_is_a_failure(run, tmp_path, options):
+def test_a_length_that_contradicts_the_offset_in_a_file_in_use_fails(run, tmp_path, options):
     data = bytearray(rows_of(rows_of(File("5.5.62", flags=IN_USE), 1), 2).data)
     begin = len(data) - sum(map(len, events_of(data)[-4:]))
     data[begin + 10] ^= 32

@@ -20,7 +20,7 @@ def settings(tmp_path):
     return load_instance(file)
 
 
-def test_a_difference_is_printed_with_its_place_in_80_columns(monkeypatch, settings):
+def test_a_difference_is_printed_with_its_position_in_80_columns(monkeypatch, settings):
     differs = Difference(
         EventPosition("mysql-bin.000001", 1234), "shop.orders", "total (after)", "7" * 900, "'8'"
     )

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from support.group.builders import Source, Tx, World, places
+from support.group.builders import Source, Tx, World, batch_idents
 from support.group.purges import (
     TRANSACTIONS,
     committing,
@@ -64,7 +64,7 @@ def test_a_waiting_get_keeps_its_turn_and_a_range_elsewhere_does_not():
     with pytest.raises(RolledBack, match="another position"):
         world.result(waiting)
     world.report_all()
-    assert [place[2] for place in places(world.result(other))] == [4]
+    assert [position[2] for position in batch_idents(world.result(other))] == [4]
 
 
 def far_apart():

@@ -1,7 +1,7 @@
 """Client ids without a consumer: held for, or dropped after a while, as numbered stories."""
 
 import pytest
-from support.group.builders import Source, Tx, World, places
+from support.group.builders import Source, Tx, World, batch_idents
 
 from canal_group.merge import events as ev
 from canal_group.merge.calls.consumers import Release, Touch
@@ -94,7 +94,7 @@ def test_it_continues_at_its_cursor_and_all_are_rolled_back():
         world.save()
     assert not world.stored["old"].dropped
     world.report(0)
-    assert [place[2] for place in places(world.get("old"))] == [104, 204]
+    assert [position[2] for position in batch_idents(world.get("old"))] == [104, 204]
     assert world.get("new") is None
 
 
@@ -131,8 +131,8 @@ def test_it_goes_on_at_its_own_cursor_where_the_others_are_behind_it():
     assert world.stored["fast"].cursor.sequence == 2
     assert world.get("fast") is None
     world.report(0)
-    assert [place[2] for place in places(world.get("fast"))] == [204]
-    assert [place[2] for place in places(world.get("slow"))] == [4, 104, 204]
+    assert [position[2] for position in batch_idents(world.get("fast"))] == [204]
+    assert [position[2] for position in batch_idents(world.get("slow"))] == [4, 104, 204]
 
 
 def test_a_rewind_and_a_restart_do_not_read_back_to_it():

@@ -13,12 +13,12 @@ from canal_group.merge.values.header import HEADER, Flag
 def headers(*transactions):
     """Return headers of transactions, each a list of its fragments' rows."""
     found = np.zeros(sum(map(len, transactions)), dtype=HEADER)
-    place = 0
+    index = 0
     for fragments in transactions:
         for rows in fragments:
-            found[place]["row_end"] = rows
-            place += 1
-        found[place - 1]["flags"] = Flag.END
+            found[index]["row_end"] = rows
+            index += 1
+        found[index - 1]["flags"] = Flag.END
     return found
 
 

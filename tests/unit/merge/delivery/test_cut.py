@@ -9,7 +9,7 @@ from canal_group.merge.values.header import no_headers
 
 def headers(*rows, bytes_each=100, ddl=()):
     return run_of(
-        *(Tx(1, (count,), ddl=place in ddl, bytes_each=bytes_each) for place, count in enumerate(rows))
+        *(Tx(1, (count,), ddl=index in ddl, bytes_each=bytes_each) for index, count in enumerate(rows))
     ).headers
 
 

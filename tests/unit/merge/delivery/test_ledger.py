@@ -25,7 +25,7 @@ def delivered():
 
 def test_ids_begin_above_those_of_the_epoch_before(delivered):
     _, batches = delivered
-    assert [batch.batch_id for batch in batches] == [(EPOCH << 32) + place for place in (1, 2, 3)]
+    assert [batch.batch_id for batch in batches] == [(EPOCH << 32) + number for number in (1, 2, 3)]
     assert Ledger(EPOCH + 1, 1).next_id > batches[-1].batch_id
 
 

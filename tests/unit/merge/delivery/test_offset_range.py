@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from support.defaults import batch_limits
-from support.group.builders import Source, Tx, World, places
+from support.group.builders import Source, Tx, World, batch_idents
 
 from canal_group.merge import events as ev
 from canal_group.merge.calls.consumers import Release
@@ -52,14 +52,14 @@ def test_the_order_is_of_the_binlogs_and_not_of_the_log():
     world.report(0)
     world.report_all()
     first = world.offset_range(OffsetRange(begin))
-    assert places(first)[1][0] == 1
+    assert batch_idents(first)[1][0] == 1
     assert keys(first) == [10, 20, 30]
     assert not (first.headers["flags"] & Flag.LATE).any()
     world.lose(0)
     world.open_all()
     world.report_all()
     again = world.offset_range(OffsetRange(begin, first.end))
-    assert places(again) == places(first)
+    assert batch_idents(again) == batch_idents(first)
     assert again.end.to_json() == first.end.to_json()
 
 
@@ -69,13 +69,13 @@ def test_what_stands_between_in_the_log_stays_for_the_next_range():
     world.report(0, 1, low_watermark_us=20)
     world.report(1, 1, low_watermark_us=20)
     first = world.offset_range(OffsetRange(begin))
-    assert [place[0] for place in places(first)] == [0, 1]
+    assert [position[0] for position in batch_idents(first)] == [0, 1]
     world.lose(0)
     world.open_all()
     world.report_all()
-    assert places(world.offset_range(OffsetRange(begin, first.end))) == places(first)
+    assert batch_idents(world.offset_range(OffsetRange(begin, first.end))) == batch_idents(first)
     rest = world.offset_range(OffsetRange(first.end))
-    assert [place[0] for place in places(rest)] == [0, 1]
+    assert [position[0] for position in batch_idents(rest)] == [0, 1]
     world.ack(world.offset_range(OffsetRange(begin, first.end)).batch_id)
     world.ack(rest.batch_id)
     assert world.group.describe(0)["headers_kept"] == 0
@@ -93,7 +93,7 @@ def test_a_reader_may_go_back_before_its_cursor_and_executors_may_not():
     assert world.opening[0].position == begin.shards["s0"]
     world.open_all()
     world.report_all()
-    assert places(world.result(call)) == places(first)
+    assert batch_idents(world.result(call)) == batch_idents(first)
 
 
 def test_a_reader_that_knows_more_than_the_cursor_goes_on_from_there():
@@ -197,10 +197,10 @@ def test_a_rolled_back_range_keeps_what_was_consumed_before_it():
     holey = world.offset_range(OffsetRange(begin, first.end))
     rest = world.offset_range(OffsetRange(holey.end))
     world.rollback(rest.batch_id)
-    assert places(world.offset_range(OffsetRange(holey.end))) == places(rest)
+    assert batch_idents(world.offset_range(OffsetRange(holey.end))) == batch_idents(rest)
     world.rollback()
-    assert places(world.offset_range(OffsetRange(begin, first.end))) == places(first)
-    assert places(world.offset_range(OffsetRange(first.end))) == places(rest)
+    assert batch_idents(world.offset_range(OffsetRange(begin, first.end))) == batch_idents(first)
+    assert batch_idents(world.offset_range(OffsetRange(first.end))) == batch_idents(rest)
 
 
 def test_keys_of_ranges_do_not_decrease_when_the_furthest_shard_left():
@@ -237,7 +237,7 @@ def test_a_query_that_goes_back_before_a_join_has_the_newcomers_rows_again():
     for shard in (0, 1):
         world.report(shard, 2, 35)
     first = world.offset_range(OffsetRange(checkpoint))
-    assert {place[0] for place in places(first)} == {0, 1}
+    assert {position[0] for position in batch_idents(first)} == {0, 1}
     world.ack(first.batch_id)
 
     def again():
@@ -246,15 +246,15 @@ def test_a_query_that_goes_back_before_a_join_has_the_newcomers_rows_again():
         world.open_all()
         for shard in (0, 1):
             world.report(shard, 2, 35)
-        return places(world.result(call))
+        return batch_idents(world.result(call))
 
-    assert again() == places(first)
+    assert again() == batch_idents(first)
     world.epoch += 1
     world.restart()
     world.start()
     world.open_all()
     world.subscribe()
-    assert again() == places(first)
+    assert again() == batch_idents(first)
 
 
 @pytest.mark.parametrize("unit", ["headers", "bytes"])
@@ -308,7 +308,7 @@ def test_an_acked_range_stays_done_with_other_headers_between_its_own():
     world, first = holey()
     world.ack(first.batch_id)
     rest = world.offset_range(OffsetRange(first.end))
-    assert [(place[0], place[2]) for place in places(rest)] == [(0, 104), (1, 104)]
+    assert [(position[0], position[2]) for position in batch_idents(rest)] == [(0, 104), (1, 104)]
 
 
 def test_a_range_rolled_back_during_its_ack_is_done():
@@ -324,7 +324,7 @@ def test_a_range_rolled_back_during_its_ack_is_done():
     world.save()
     assert world.result(acking) == world.result(call)[1] == first.ack
     rest = world.get()
-    assert [(place[0], place[2]) for place in places(rest)] == [(0, 104), (1, 104)]
+    assert [(position[0], position[2]) for position in batch_idents(rest)] == [(0, 104), (1, 104)]
 
 
 def test_a_log_that_begins_inside_a_transaction_has_no_position_before_it():
@@ -371,7 +371,7 @@ def test_an_outstanding_range_does_not_answer_other_numbers():
     with pytest.raises(DataError, match="ends at row 2 of the merged stream"):
         world.offset_range(OffsetRange(counted, first.end))
     again = world.offset_range(OffsetRange(counted, rows_max=2))
-    assert places(again) == places(first)
+    assert batch_idents(again) == batch_idents(first)
     assert (again.start.sequence, again.end.sequence) == (7, 9)
 
 
@@ -406,12 +406,12 @@ def test_only_shards_that_both_know_tell_positions_apart():
 
 def test_of_two_servers_the_gtids_say_whether_a_log_reaches_back():
     uuid = Source(Tx(1)).names[-1]
-    base, place = (Position("a.1", 4, server=server) for server in ("old", "new"))
+    base, position = (Position("a.1", 4, server=server) for server in ("old", "new"))
     few, many = (parse_gtid_set(f"{uuid}:{numbers}") for numbers in ("1", "1-2"))
 
     def reaches(base_gtids, place_gtids):
         return reaches_back(
-            {"s": replace(base, gtid_set=base_gtids)}, {"s": replace(place, gtid_set=place_gtids)}
+            {"s": replace(base, gtid_set=base_gtids)}, {"s": replace(position, gtid_set=place_gtids)}
         )
 
     assert reaches(few, many)
@@ -421,7 +421,7 @@ def test_of_two_servers_the_gtids_say_whether_a_log_reaches_back():
 
 
 def test_of_another_server_a_range_is_whole_when_all_its_gtids_are_there():
-    """1. Its end is a place of the old server. 2. The new one has the same transactions elsewhere; the range
+    """1. Its end is of the old server. 2. The new one has the same transactions elsewhere; the range
     waits for the last of them, and does not have what follows.
     """
     run = Source(Tx(10), Tx(20, (1, 1)), Tx(30)).run(0, 4)
@@ -464,7 +464,7 @@ def test_a_log_reaches_back_to_where_it_begins():
     assert reaches_back({"s": Position("a.2", 9)}, {"s": Position("a.2", 9, key_us=3)})
 
 
-def test_of_the_same_server_it_is_the_place_that_tells_what_is_old():
+def test_of_the_same_server_it_is_the_offset_that_tells_what_is_old():
     run = Source(Tx(10), Tx(20), Tx(30), Tx(40)).run(0, 4)
     for file, offset, count in (("bin.000001", 204, 2), ("bin.000002", 4, 3), ("bin.000002", 104, 4)):
         old = up_to(run.headers, run.names, Position(file, offset), same_server=True)
@@ -490,7 +490,7 @@ def test_an_order_digest_depends_on_transactions_only():
     assert order_of(one.headers[:0], (), ()) == ""
 
 
-def test_without_gtids_a_digest_tells_places():
+def test_without_gtids_a_digest_tells_offsets():
     source = Source(Tx(10), Tx(20))
     headers = source.headers.copy()
     headers["gtid_number"] = 0
@@ -608,4 +608,4 @@ def test_a_range_of_a_shard_that_left_is_refused_if_that_had_rows_in_it(had_rows
         with pytest.raises(UsageError, match="s1 left the group"):
             world.result(call)
     else:
-        assert places(world.result(call)) == places(first)
+        assert batch_idents(world.result(call)) == batch_idents(first)

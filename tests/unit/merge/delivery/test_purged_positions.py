@@ -225,8 +225,8 @@ def test_an_unneeded_position_only_gtids_can_find_is_given_up():
     world = World.of(source, start=False)
     world.start(
         *(
-            ev.ConsumerState(client, "", GroupPosition({"s0": Position(*place, server=client)}, 2), "h", 1)
-            for client, place in (
+            ev.ConsumerState(client, "", GroupPosition({"s0": Position(*position, server=client)}, 2), "h", 1)
+            for client, position in (
                 ("a", ("bin.000001", 500, parse_gtid_set(f"{uuid}:1-2"))),
                 ("b", ("bin.000002", 600, parse_gtid_set(f"{uuid}:1:3"))),
             )

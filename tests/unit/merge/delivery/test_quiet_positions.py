@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from support.defaults import batch_limits
-from support.group.builders import Source, Tx, World, places
+from support.group.builders import Source, Tx, World, batch_idents
 
 from canal_group.merge.errors import CoordinatorUnavailable, RolledBack
 from canal_group.merge.events import ShardReported
@@ -107,7 +107,7 @@ def test_a_batch_that_is_taken_back_is_delivered_again():
     batch = world.get()
     world.rollback(batch.batch_id)
     assert not quiet(world)
-    assert places(world.get()) == places(batch)
+    assert batch_idents(world.get()) == batch_idents(batch)
 
 
 def test_it_passes_no_part_of_a_transaction():

@@ -179,12 +179,12 @@ def forged(what):
     """An offset range's start in which a reader says more than where it stands."""
 
     def position(begin):
-        place, elsewhere = begin.shards["s0"], replace(begin, sequence=begin.sequence + 1)
+        at, elsewhere = begin.shards["s0"], replace(begin, sequence=begin.sequence + 1)
         return {
-            "a shard that is not there": begin.with_shard("evil", place),
+            "a shard that is not there": begin.with_shard("evil", at),
             "a shard left": replace(begin, retired=("s0",)),
             "a shard left, elsewhere": replace(elsewhere, retired=("s0",)),
-            "a shard joined": replace(elsewhere, joined={"s0": place, "evil": place}),
+            "a shard joined": replace(elsewhere, joined={"s0": at, "evil": at}),
         }[what]
 
     return position
@@ -253,8 +253,8 @@ def test_a_refused_position_concerns_only_the_client_that_made_it_up():
     refusal = PositionRefused("Nothing begins there.")
     world.tell(ev.ShardFailed(0, asked.generation, refusal, world.now_us))
     world.tick(PURGED_WAIT_US)
-    place = world.opening[0].position
-    assert (place.file, place.offset) == (source.ends[2].file, source.ends[2].offset)
+    at = world.opening[0].position
+    assert (at.file, at.offset) == (source.ends[2].file, source.ends[2].offset)
     world.open_all()
     assert world.get("app") is None
     with pytest.raises(PositionRefused, match="Client spark cannot go on at its cursor"):

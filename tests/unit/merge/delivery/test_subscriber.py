@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from support.defaults import batch_limits
-from support.group.builders import Source, Tx, World, places
+from support.group.builders import Source, Tx, World, batch_idents
 
 from canal_group.merge import events as ev
 from canal_group.merge.delivery.read_position import HEADERS_MAX
@@ -141,7 +141,7 @@ def test_a_ring_full_of_acked_rows_is_freed_without_another_ack():
     assert world.rings[0].at == 9
     world.request_get()
     world.request_get()
-    assert places(world.result(world.calls))[0] == (0, 3, 204, 0, 1)
+    assert batch_idents(world.result(world.calls))[0] == (0, 3, 204, 0, 1)
 
 
 def test_more_headers_than_are_looked_at_at_once():
@@ -186,7 +186,7 @@ def test_a_rollback_to_the_middle_gives_the_same_headers_under_new_ids():
     batches = [world.get(rows_max=2) for _ in range(3)]
     assert world.rollback(batches[1].batch_id) == 2
     again = [world.get(rows_max=2) for _ in range(2)]
-    assert [places(batch) for batch in again] == [places(batch) for batch in batches[1:]]
+    assert [batch_idents(batch) for batch in again] == [batch_idents(batch) for batch in batches[1:]]
     assert [batch.batch_id for batch in again] == [batches[2].batch_id + 1, batches[2].batch_id + 2]
     assert [(batch.start, batch.end) for batch in again] == [
         (batch.start, batch.end) for batch in batches[1:]
@@ -261,7 +261,7 @@ def test_of_another_server_with_equal_file_names_the_gtids_say_what_is_old():
         assert (position.server, str(position.gtid_set)) == ("new", f"{uuid}:1-5")
 
 
-def test_where_cursor_and_log_begin_at_one_place_nothing_is_compared():
+def test_where_cursor_and_log_begin_at_one_position_nothing_is_compared():
     """The same failover with equal file names, and one subscriber: files that count from 1 again are new."""
     world = World.of(Source(Tx(10), Tx(20)), start=False)
     old = Position("bin.000900", 500, key_us=5)
@@ -294,8 +294,8 @@ def test_acked_rows_are_not_repeated_after_an_ack_between_them(read_by):
     world = World.of(source, start=False)
     uuid = source.names[-1]
     behind, ahead = (
-        Position("bin.000900", 500 + place, parse_gtid_set(f"{uuid}:{gtids}"), key_us=5, server="gone")
-        for place, gtids in enumerate(("1", "1:3-4"))
+        Position("bin.000900", 500 + position, parse_gtid_set(f"{uuid}:{gtids}"), key_us=5, server="gone")
+        for position, gtids in enumerate(("1", "1:3-4"))
     )
     world.start(
         ev.ConsumerState("ahead", "", GroupPosition({"s0": ahead}, 3), "", 0),
@@ -324,8 +324,8 @@ def test_a_batch_ends_before_the_first_of_several_that_are_old():
     world = World.of(source, start=False)
     uuid = source.names[-1]
     behind, ahead = (
-        Position("bin.000900", 500 + place, parse_gtid_set(f"{uuid}:{gtids}"), key_us=5, server="gone")
-        for place, gtids in enumerate(("1", "1:3:5"))
+        Position("bin.000900", 500 + position, parse_gtid_set(f"{uuid}:{gtids}"), key_us=5, server="gone")
+        for position, gtids in enumerate(("1", "1:3:5"))
     )
     world.start(
         ev.ConsumerState("ahead", "", GroupPosition({"s0": ahead}, 3), "", 0),

@@ -226,8 +226,8 @@ def test_an_expired_client_may_unsubscribe_until_another_takes_over():
 
 def test_a_shard_missing_in_the_settings_leaves_without_a_clients_cursor():
     world = World.of(Source(Tx(10)), start=False)
-    place = Position("bin.000001", 4)
-    cursor = GroupPosition({"s0": place, "gone": place}, 1)
+    position = Position("bin.000001", 4)
+    cursor = GroupPosition({"s0": position, "gone": position}, 1)
     world.start(ev.ConsumerState("new", "", None, "", 0), ev.ConsumerState("c", "", cursor, "", 0))
     assert world.remove("gone", now=True) is None
     world.save()
@@ -433,9 +433,9 @@ def test_before_merging_a_shard_reopens_where_it_was_opened_or_asked():
 def test_a_cursor_gets_the_shards_that_joined_when_merging_begins():
     """Not when another shard is let go before: then nobody knows yet where the log begins."""
     world = World.of(Source(Tx(10)), Source(Tx(10), server=1), start=False)
-    place = world.sources[0].start
-    one = GroupPosition({"s0": place, "s1": place, "gone": place}, 1, joined={"s1": place})
-    two = GroupPosition({"s0": place, "gone": place}, 1)
+    position = world.sources[0].start
+    one = GroupPosition({"s0": position, "s1": position, "gone": position}, 1, joined={"s1": position})
+    two = GroupPosition({"s0": position, "gone": position}, 1)
     world.start(ev.ConsumerState("one", "", one, "", 0), ev.ConsumerState("two", "", two, "", 0))
     world.remove("gone", now=True)
     cursors = {save.client_id: save.cursor for save in world.saving}
@@ -447,7 +447,7 @@ def test_a_cursor_gets_the_shards_that_joined_when_merging_begins():
     world.save()
     world.open_all()
     world.save()
-    assert world.stored["two"].cursor.shards["s1"] == place
+    assert world.stored["two"].cursor.shards["s1"] == position
 
 
 def test_a_get_is_answered_past_more_headers_than_one_look_covers():
@@ -641,14 +641,14 @@ def test_an_error_that_answers_no_call_is_raised():
 
 def test_a_cursor_gets_a_shard_of_another_cursor_at_the_logs_start():
     world = World.of(Source(Tx(10)), Source(Tx(20), server=1), start=False)
-    place, further = world.sources[0].start, world.sources[1].ends[0]
+    position, further = world.sources[0].start, world.sources[1].ends[0]
     world.start(
-        ev.ConsumerState("one", "", GroupPosition({"s0": place, "s1": further}, 1), "", 0),
-        ev.ConsumerState("two", "", GroupPosition({"s0": place}, 1), "", 0),
+        ev.ConsumerState("one", "", GroupPosition({"s0": position, "s1": further}, 1), "", 0),
+        ev.ConsumerState("two", "", GroupPosition({"s0": position}, 1), "", 0),
     )
     world.open_all()
     world.save()
-    assert world.stored["two"].cursor.shards == {"s0": place, "s1": further}
+    assert world.stored["two"].cursor.shards == {"s0": position, "s1": further}
 
 
 def test_after_a_restart_a_newcomer_counts_from_where_the_log_begins():

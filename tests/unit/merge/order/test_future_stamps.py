@@ -48,8 +48,8 @@ def test_all_fragments_share_the_fate_of_the_first_across_runs():
     timeline = timeline_of([0])
     source = Source(Tx(FAR, (1, 1, 1)), Tx(NOW))
     timeline.read_clock(0, NOW)
-    for place in range(4):
-        timeline.append(0, source.run(place, place + 1, place))
+    for index in range(4):
+        timeline.append(0, source.run(index, index + 1, index))
     out = timeline.advance()
     assert flags(out, Flag.FUTURE) == [True, True, True, False]
     assert keys(out) == [0, 0, 0, NOW]

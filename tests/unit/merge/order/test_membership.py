@@ -2,7 +2,7 @@
 
 import pytest
 from support.defaults import group_settings
-from support.group.builders import Source, Tx, World, places
+from support.group.builders import Source, Tx, World, batch_idents
 
 from canal_group.merge import events as ev
 from canal_group.merge import instructions as do
@@ -97,11 +97,11 @@ def test_it_begins_where_an_operator_says():
     world.report(1)
     world.report(0, low_watermark_us=99)
     batch = world.get()
-    assert [place[2] for place in places(batch)] == [4, 104]
+    assert [position[2] for position in batch_idents(batch)] == [4, 104]
     assert keys(batch) == [10, 30]
 
 
-def test_batches_from_before_the_join_keep_the_newcomers_place():
+def test_batches_from_before_the_join_keep_the_newcomers_start():
     """1. A batch is out. 2. A shard joins, and is saved. 3. The old batch is acknowledged, or rolled back and
     delivered again: the cursor holds the newcomer at where it joined.
     """
@@ -710,18 +710,18 @@ def test_a_clients_list_of_members_is_ignored():
     """1. nobody joined or left by its word; 2. who left did so in its position too."""
     members = Membership(("a", "b", "c"))
     members.leave("b")
-    place = Source().start
-    said = GroupPosition({"a": place}, 7, ("b", "c"), joined={"a": place, "b": place})
-    assert members.said(said) == GroupPosition({"a": place}, 7, ("b",))
+    position = Source().start
+    said = GroupPosition({"a": position}, 7, ("b", "c"), joined={"a": position, "b": position})
+    assert members.said(said) == GroupPosition({"a": position}, 7, ("b",))
 
 
 def test_the_join_of_a_removed_shard_is_forgotten():
     """1. It leaves. 2. A cursor of before still says where it joined."""
     members = Membership(("a", "b"))
-    place = Source().start
-    before = GroupPosition({"a": place, "b": place}, joined={"b": place})
+    position = Source().start
+    before = GroupPosition({"a": position, "b": position}, joined={"b": position})
     members.take_roles([before], ())
-    assert members.joined == {"b": place}
+    assert members.joined == {"b": position}
     members.leave("b")
     assert members.joined == {}
     members.take_roles([before], ())

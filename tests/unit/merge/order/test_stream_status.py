@@ -66,7 +66,7 @@ def test_a_shard_that_the_settings_lack_holds_the_group_since_it_began():
     assert held(world) == ("s9", 3.0, "the cursors hold it, the settings do not")
 
 
-def test_a_shard_that_left_has_no_place_and_is_not_skipped():
+def test_a_shard_that_left_has_no_position_and_is_not_skipped():
     world = World.of(Source(Tx(10)), Source())
     world.subscribe()
     world.remove("s1", now=True)

@@ -32,12 +32,12 @@ def test_positions_compare_by_file_number_offset_and_rows():
         Position("mysql-bin.999999", 4),
         Position("mysql-bin.1000000", 4),
     ]
-    for place, one in enumerate(ascending):
-        for other_place, other in enumerate(ascending):
-            assert (one < other) == (place < other_place)
-            assert (one <= other) == (place <= other_place)
-            assert (one > other) == (place > other_place)
-            assert (one >= other) == (place >= other_place)
+    for index, one in enumerate(ascending):
+        for other_index, other in enumerate(ascending):
+            assert (one < other) == (index < other_index)
+            assert (one <= other) == (index <= other_index)
+            assert (one > other) == (index > other_index)
+            assert (one >= other) == (index >= other_index)
 
 
 def test_positions_of_two_sources_do_not_compare():
@@ -100,7 +100,7 @@ def test_a_files_creation_time_is_kept_and_does_not_order_positions():
 LAST = {"gtid": "0-1-5", "commit_us": 9, "server": "1", "file": "bin.000001", "begin_offset": 4}
 
 
-def test_the_last_transaction_is_kept_and_does_not_count_for_a_place():
+def test_the_last_transaction_is_kept_and_does_not_order_positions():
     """A position that only its GTIDs describe has none: its set has no last one."""
     known = Position("bin.000002", 8, last=LastTransaction(**LAST))
     unknown = replace(known, last=None)
@@ -182,12 +182,14 @@ def test_with_shard_leaves_the_original_as_it_was():
     ],
 )
 def test_the_oldest_of_two_servers_in_other_orders_is_what_both_have(one, other, shared):
-    """No place of either is before both: only GTIDs can find that."""
+    """No offset of either is before both: only GTIDs can find that."""
     first = Position("a.000001", 900, parse_gtid_set(one), commit_us=7, key_us=30, server="a")
     second = Position("b.000007", 400, parse_gtid_set(other), 5, 20, 3, server="b", created_s=9)
     for positions in ([first, second], [second, first]):
         found = oldest(positions)
-        assert (found.offset, found.rows_into_transaction, found.created_s) == (0, 0, 0), "it is no place"
+        assert (found.offset, found.rows_into_transaction, found.created_s) == (0, 0, 0), (
+            "it is not a position"
+        )
         assert (str(found.gtid_set), found.key_us, found.commit_us) == (shared, 20, 5)
         assert not found.is_of("a")
         assert not found.is_of("b")

@@ -64,7 +64,7 @@ def test_a_group_position_is_a_start_of_a_client():
         ),
     ],
 )
-def test_places_of_one_server_are_starts_of_a_shard_only(text, start):
+def test_offsets_of_one_server_are_starts_of_a_shard_only(text, start):
     assert parse_shard_start(text, NOW) == start
     with pytest.raises(ConfigError, match="is not a start"):
         parse_start(text, NOW)

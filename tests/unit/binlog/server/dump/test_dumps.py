@@ -24,7 +24,7 @@ AT = Position("bin.000003", 700, parse_gtid_set("0-1-5"), server="1")
 
 
 class Access:
-    """A dump server that covers every place that it is asked for."""
+    """A dump server that covers every position that it is asked for."""
 
     def __init__(self):
         self.attached = False
@@ -62,7 +62,7 @@ def test_a_dump_server_is_asked_only_if_there_may_be_one():
     assert type(dumps_of(replace(ADDRESS, semi_sync="ring"), SemiSync())) is OwnDumps
 
 
-def test_a_dump_server_sends_what_follows_a_place(served):
+def test_a_dump_server_sends_what_follows_an_offset(served):
     packets, start, _ = served.open(FromOffset(AT), "1")
     assert isinstance(packets, SharedDump)
     assert (packets.start, packets.file_offset, start.file_offset) == (

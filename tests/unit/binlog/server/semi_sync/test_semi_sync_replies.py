@@ -45,7 +45,7 @@ def ends():
 
 
 def received(theirs):
-    """Return the places of the replies that have arrived."""
+    """Return the offsets of the replies that have arrived."""
     try:
         data = theirs.recv(1 << 16)
     except BlockingIOError:
@@ -86,7 +86,7 @@ def test_inside_a_transaction_the_source_is_still_owed_a_reply(ends):
     ask(packets)
     replies.handed_over("bin.1", 100, all_read=False)
     replies.handed_over("bin.1", 100, all_read=False)
-    assert received(theirs) == [("bin.1", 100)], "one place is replied with once"
+    assert received(theirs) == [("bin.1", 100)], "one offset is replied with once"
     replies.handed_over("bin.1", 300, all_read=True)
     assert received(theirs) == [("bin.1", 300)]
 

@@ -11,8 +11,8 @@ PRIMARY, STANDBY = 1, 2
 START = "f.000001", 0
 
 
-def logged(place: int, original_us: int, server_id: int = PRIMARY) -> Logged:
-    return Logged("f.000001", place, server_id, original_us, original_us)
+def logged(offset: int, original_us: int, server_id: int = PRIMARY) -> Logged:
+    return Logged("f.000001", offset, server_id, original_us, original_us)
 
 
 def search(found: list[Logged], commit_us: int, *, origin_id: int = PRIMARY, ordered: bool = True) -> Found:
@@ -25,7 +25,7 @@ def search(found: list[Logged], commit_us: int, *, origin_id: int = PRIMARY, ord
 
 
 def test_everything_up_to_the_anchor_is_dropped():
-    binlog = [logged(place, 100 + place) for place in range(5)]
+    binlog = [logged(offset, 100 + offset) for offset in range(5)]
     assert search(binlog, 103) == Found(None, 4, 0)
 
 
@@ -65,9 +65,9 @@ def test_nothing_is_dropped_that_was_not_delivered(
     commit_us = times[delivered - 1]
     own = [(PRIMARY, number, time_us) for number, time_us in enumerate(times)]
     binlog = [each for each in own if not lost or each[1] < delivered - 1]
-    for place, time_us in others:
-        binlog.insert(min(place, len(binlog)), (STANDBY, -1, time_us))
-    placed = [logged(place, time_us, server) for place, (server, _, time_us) in enumerate(binlog)]
+    for offset, time_us in others:
+        binlog.insert(min(offset, len(binlog)), (STANDBY, -1, time_us))
+    placed = [logged(offset, time_us, server) for offset, (server, _, time_us) in enumerate(binlog)]
     found = search(placed, commit_us)
     missed = binlog[: found.dropped]
     assert all(server == PRIMARY and number < delivered for server, number, _ in missed)

@@ -47,7 +47,7 @@ def purge_is_not_called():
     pytest.fail("nothing was purged")
 
 
-def test_a_dump_from_a_place_begins_there():
+def test_a_dump_from_an_offset_begins_there():
     start = FromOffset(AT)
     assert (start.file_offset, start.decoded, start.by_gtid) == (("bin.000003", 700), AT, False)
     assert start.request(7).payload == struct.pack("<IHI", 700, 0, 7) + b"bin.000003"

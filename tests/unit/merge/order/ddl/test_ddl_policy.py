@@ -197,10 +197,10 @@ NAMES = ("bin.000001", "bin.000002", UUID)
 START = Position("bin.000001", 4, server=SERVER, created_s=100)
 
 
-def headers(*places, gtids=()):
+def headers(*offsets, gtids=()):
     """Return headers of DDL at (file, begin_offset)."""
-    found = np.zeros(len(places), dtype=HEADER)
-    for each, (file, offset) in zip(found, places, strict=True):
+    found = np.zeros(len(offsets), dtype=HEADER)
+    for each, (file, offset) in zip(found, offsets, strict=True):
         each["flags"], each["rows"], each["row_end"], each["bytes"] = WHOLE | Flag.DDL, 1, 1, 10
         each["file"], each["begin_offset"], each["end_offset"] = file, offset, offset + 10
         each["gtid_source"] = 2

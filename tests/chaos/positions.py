@@ -17,7 +17,7 @@ from chaos.commits import Commits
 FILE = "commits.000001"
 
 
-class Places:
+class Positions:
     """Maps transactions to their positions.
 
     Args:
@@ -36,11 +36,11 @@ class Places:
         """Return rows of an envelope with `file` and `pos` that no failover changes."""
         if not self._moved:
             return rows
-        files, places = rows["file"].to_pylist(), rows["pos"].to_pylist()
+        files, positions = rows["file"].to_pylist(), rows["pos"].to_pylist()
         for index, name in enumerate(zip(rows["shard"].to_pylist(), rows["gtid"].to_pylist(), strict=True)):
             if name in self._ordinals:
-                files[index], places[index] = FILE, self._ordinals[name]
-        for column, values in (("file", files), ("pos", places)):
+                files[index], positions[index] = FILE, self._ordinals[name]
+        for column, values in (("file", files), ("pos", positions)):
             where = rows.schema.get_field_index(column)
             rows = rows.set_column(
                 where, rows.schema.field(where), pa.array(values, rows.schema.field(where).type)
