@@ -9,5 +9,5 @@ class HistoryText(NamedTuple):
     """A part of a schema history's text."""
 
     text: str
-    #: whether it takes the place of what is stored; else it continues that
+    #: whether it replaces what is stored; else it continues that
     whole: bool
