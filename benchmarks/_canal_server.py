@@ -114,7 +114,7 @@ def fetch(jars: Path = _JARS, script: Path = _SCRIPT) -> None:
 
 
 def _bounded(command: list[str], limit_s: float, what: str) -> str:
-    """Run a command and return what it wrote to stderr."""
+    """Run a command and return its output on stderr."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
     except subprocess.TimeoutExpired as error:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from canal_group.merge.values.position import GroupPosition, Position
     from canal_group.merge.values.skips.skip_mark import SkipMark
 else:
-    #: where names are that are no errors
+    #: where names are that are not errors
     _MODULES = {
         "Batch": "canal_group.client.batch",
         "Consumer": "canal_group.client.consumer",

@@ -83,12 +83,12 @@ class EventSkips:
         return EventSkips((*self.events, event)[-SKIPS_MAX:]), event
 
     def _same(self, found: SkippedEvent) -> SkippedEvent | None:
-        """Return what is left out where a shard has stopped: it has not been told yet."""
+        """Return the skipped event at which a shard has stopped: it has not been told yet."""
         same = (event for event in self.of(found.shard) if event.event_key == found.event_key)
         return next((event for event in same if event.is_of(found.created_s)), None)
 
     def _known(self, stop: Stop, file: str, offset: int) -> SkippedEvent | None:
-        """Return what is left out at an offset that a shard is past."""
+        """Return the skipped event at an offset that a shard is past."""
         same = (event for event in self.of(stop.shard) if (event.file, event.offset) == (file, offset))
         ours = (event for event in same if stop.server in ("", event.server))
         return next((event for event in ours if event.is_of(stop.created.get(file, 0))), None)
@@ -99,7 +99,7 @@ class EventSkips:
 
     @classmethod
     def from_json(cls, text: str | None) -> EventSkips:
-        """Return what `to_json` wrote; None: nothing was.
+        """Return the value of a text of `to_json`; None: nothing was written.
 
         Raises:
             KeyError, TypeError, ValueError: it wrote no such text.

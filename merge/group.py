@@ -1,6 +1,6 @@
 """The group: the state machine that turns shards' headers into acknowledged batches.
 
-Only `handle(event)` changes its state; it returns what has to be done. `canal_group.merge.order.stream` knows
+Only `handle(event)` changes its state; it returns the instructions. `canal_group.merge.order.stream` knows
 the shards and merges them, `canal_group.merge.delivery.subscribers` knows who reads the merged log, and
 `canal_group.merge.delivery.consumers` answers the consumers' calls. The group connects the three. Rules:
 
@@ -123,7 +123,7 @@ class Group:
         return self._stream.generation
 
     def handle(self, event: Event) -> list[Instruction]:
-        """Handle an event and return what has to be done, in order."""
+        """Handle an event and return the instructions, in order."""
         try:
             return [*self._on(event), *self._reconcile(), *self._stream.ddl.write()]
         except CanalGroupError as error:

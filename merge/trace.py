@@ -52,7 +52,7 @@ def trace(
             them; None: the transaction as a whole.
 
     Raises:
-        UsageError: that is no such GTID; or it is unknown whose it is; or there is no such shard.
+        UsageError: it is not one transaction's GTID, or it is unknown whose it is, or the shard is unknown.
     """
     wanted = parse_gtid_set(gtid)
     source, number = single(wanted, gtid)
@@ -160,7 +160,7 @@ def _found(stream: Stream, headers: Headers, where: str) -> dict[str, Any]:
 def _of_client(
     client: Subscriber, stream: Stream, wanted: GtidSet, shards: list[str], index: int | None
 ) -> dict[str, Any]:
-    """Return what became of a transaction for a client; `index`: of its last header in the log."""
+    """Return the state of a transaction for a client; `index`: of its last header in the log."""
     acknowledged = {} if client.cursor is None else client.cursor.shards
     if any(acknowledged[name].gtid_set.contains(wanted) for name in shards if name in acknowledged):
         return {"state": "acknowledged"}

@@ -31,7 +31,7 @@ class Version:
 
     @classmethod
     def of(cls, told: dict[str, Any]) -> Self:
-        """Return what pip-audit tells of a version."""
+        """Return pip-audit's findings of a version."""
         if "vulns" not in told:
             return cls(str(told["name"]), None)
         faults = (
@@ -70,7 +70,7 @@ def installed(home: Path) -> Path:
 
 
 def asked(program: Path) -> list[Version]:
-    """Return what is known of each version; nothing, if what pip-audit prints is not understood."""
+    """Return the findings of each version; nothing, if what pip-audit prints is not understood."""
     options = ["--no-deps", "--disable-pip", "--progress-spinner", "off", "--format", "json"]
     command = [program, "--requirement", ROOT / "constraints.txt", *options]
     told = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
@@ -81,7 +81,7 @@ def asked(program: Path) -> list[Version]:
 
 
 def by_hand() -> str:
-    """Return what to do without a database."""
+    """Return the hint for a missing database."""
     return "docs/security.md says which dependencies to look up by hand."
 
 

@@ -128,7 +128,7 @@ case "${1:-}" in
 esac
 
 python=$(find_python)
-[ -n "$python" ] || [ -z "${PYTHON:-}" ] || fail "PYTHON=$PYTHON is no Python 3.11 or later"
+[ -n "$python" ] || [ -z "${PYTHON:-}" ] || fail "PYTHON=$PYTHON is not Python 3.11 or later"
 
 mapfile -t packages < <(missing_packages)
 if [ ${#packages[@]} -gt 0 ]; then

@@ -157,7 +157,7 @@ class Connection:
             return []
 
     def sync(self, path: str) -> None:
-        """Synchronize with the leader: later reads are no older than this call, and the session was alive."""
+        """Synchronize with the leader: later reads see at least this state, and the session was alive."""
         self._wait(lambda: self._client.sync_async(path))
 
     # ---- writes

@@ -59,7 +59,7 @@ class CallPaths:
         return router
 
     def _endpoint(self, kind: type[OperatorCall[Any]], path: Path) -> Callable[..., AsciiJson]:
-        """Return what answers a path: a function whose parameters are the call's fields."""
+        """Return the function that answers a path, whose parameters are the call's fields."""
 
         def answer(request: Request, destination: str, **said: Any) -> AsciiJson:
             return AsciiJson(self._answer(request, destination, kind, said))
@@ -100,7 +100,7 @@ class CallPaths:
 
 
 def well_formed(read: Callable[[], T]) -> T:
-    """Return what `read` reads of a request; raises Malformed if it cannot."""
+    """Return the value that `read` reads from a request; raises Malformed if it cannot."""
     try:
         return read()
     except UsageError as error:

@@ -62,7 +62,7 @@ class InstanceFiles:
         """Return the text, and the digest that a replacement has to name.
 
         A file that can be served holds no secrets. What looks like one, because somebody has edited the file
-        since, is replaced by `HIDDEN`, which is no valid setting either.
+        since, is replaced by `HIDDEN`, which is not a valid setting either.
         """
         served, _ = self.callers.operator(request, destination, "read the instance file")
         file, text = self._text(served)
@@ -121,7 +121,7 @@ class InstanceFiles:
             raise ConfigError(f"{file} cannot be read ({error}).") from error
 
     def _check(self, served: Served, text: str) -> None:
-        """Raise a ConfigError if a text is no instance file of the destination; no secret is read."""
+        """Raise a ConfigError if a text is not an instance file of the destination; no secret is read."""
         source = "The new file"
         folder = self.files().get(served.destination, Path()).absolute().parent
         settings = build_instance(parse_document(text, source), source=source, folder=folder, secrets=())

@@ -60,7 +60,7 @@ class Intake:
         start: the start position; None: the source's latest position.
         tables: receives the latest columns of each table, by the name that consumers see.
         host: provides the thread on which it reads.
-        process: returns what is stored of a chunk; None: all of it.
+        process: returns the stored part of a chunk; None: all of it.
         counters: of the shard; None: of this intake alone.
         destination: the instance, for the commands that errors name.
         slow_s: how long an event is read before `status` names it, seconds.

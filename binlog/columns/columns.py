@@ -1,6 +1,6 @@
 """Columns: from a table map's columns to typed Arrow fields, and from column buffers to Arrow arrays.
 
-`field_of` returns what a column becomes, `plan_of` how `native.images` reads its stored values. `array_of`
+`field_of` returns the Arrow field of a column, `plan_of` how `native.images` reads its values. `array_of`
 turns the filled buffers into an Arrow array, and copies only what needs conversion.
 
 The conversion is lossless where Arrow allows it. Two kinds of values do not fit their type; they are counted

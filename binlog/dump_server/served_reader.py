@@ -57,7 +57,7 @@ class ServedReader:
 
         Raises:
             OSError: the reader has closed the connection.
-            ValueError, KeyError, TypeError: it is no request, or the process is another user's.
+            ValueError, KeyError, TypeError: it is not a request, or the process is another user's.
         """
         try:
             data = self._sock.recv(REQUEST_BYTES_MAX)

@@ -112,7 +112,7 @@ class Window:
         self._drop()
 
     def after(self, position: WindowPosition) -> int:
-        """Return what the retained blocks from the block of a position on cost, bytes."""
+        """Return the cost of the retained blocks from the block of a position on, bytes."""
         return self._cost - self._cost_before(max(position.number, self.first))
 
     def blocks(self, number: int) -> Iterator[Block]:

@@ -37,7 +37,7 @@ def statement_id(op: str, name: TableName, source: TableName, statement: Stateme
         name: its table, as consumers see it.
         source: the same in the source.
         statement: the statement.
-        route: returns what consumers call a table of the source, or None if it is left out.
+        route: returns the consumers' name of a table of the source, or None if it is left out.
     """
     try:
         return _number((op, *name), _words(Words(statement), source, statement.schema, route))

@@ -132,7 +132,7 @@ class SourceHosts:
             self._continued = {"by": by, "dropped": dropped, "possibly_repeated": repeated}
 
     def checks(self, address: SourceAddress, control: pymysql.Connection[Any]) -> Callable[[], None]:
-        """Return what lets a server execute a statement at intervals, first when it is called first.
+        """Return a callable that executes a statement at intervals, first when it is called first.
 
         It raises SourceUnavailable if that fails. It does nothing if there is no other server to go to.
 

@@ -103,7 +103,7 @@ class GuardedConnection(_Driver):
             raise _no_tls()
 
     def _get_auth_plugin_handler(self, plugin_name: bytes) -> _Refusing | _Challenged | None:
-        """Return what answers a plugin's packets instead of the driver; None if the driver may."""
+        """Return the handler of a plugin's packets instead of the driver; None if the driver may."""
         name = plugin_name.decode("ascii", "replace")
         if name in _CHALLENGES or not self.password:
             return None
@@ -142,7 +142,7 @@ class GuardedConnection(_Driver):
 
 
 class _Refusing:
-    """Refuses a plugin when the server requests it; the name in the server's greeting is no request yet."""
+    """Refuses a plugin when the server requests it; a name in the server's greeting is not a request."""
 
     def __init__(self, connection: GuardedConnection, plugin: str) -> None:
         self._connection, self._plugin = connection, plugin

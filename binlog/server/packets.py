@@ -110,7 +110,7 @@ class PacketReader:
         except OverflowError as error:
             raise UnsupportedEvent(
                 "The next event is larger than 1 GiB.",
-                hint="No server writes such an event: the stream is damaged, or is no binlog.",
+                hint="No server writes such an event: the stream is damaged, or is not a binlog.",
             ) from error
         try:
             size = self._sock.recv_into(self.buffer)

@@ -53,7 +53,7 @@ def times_found(
     facts: ServerFacts,
     account: Callable[[], str],
 ) -> tuple[str, str] | None:
-    """Return what `reader.commit_time` means on a server, and what fixes it; None if there is nothing to say.
+    """Return the meaning of `reader.commit_time` on a server, and the remedy; None: nothing to say.
 
     Args:
         address: the server.

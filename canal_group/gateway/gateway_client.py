@@ -123,7 +123,7 @@ class GatewayClient:
         return self.ask_for(call, _as_it_is)
 
     def ask_for(self, call: Call[Any], read: Callable[[Any], T]) -> T:
-        """Make a call and return what `read` makes of its answer.
+        """Make a call and return its answer as `read` converts it.
 
         Args:
             call: of a consumer or an operator.

@@ -7,7 +7,7 @@ import re
 from canal_group.merge.errors import ConfigError
 
 #: host name, IPv4 address or IPv6 address in brackets, and the port; no path, no user
-_PLACE = re.compile(
+_ENDPOINT = re.compile(
     r"(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\]):([0-9]{1,5})"
 )
 #: accepted schemes, in lower case -> whether they use TLS
@@ -16,7 +16,7 @@ _SCHEMES = {"grpc": False, "grpc+tcp": False, "grpc+tls": True}
 
 def is_endpoint(text: str) -> bool:
     """Return whether a text is exactly "host:port"."""
-    match = _PLACE.fullmatch(text)
+    match = _ENDPOINT.fullmatch(text)
     return match is not None and 0 < int(match[1]) < 1 << 16
 
 

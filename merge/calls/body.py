@@ -16,7 +16,7 @@ MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError
 
 
 def body_of(call: Call[Any]) -> dict[str, Any]:
-    """Return what JSON says of a call's fields; of one that need not be given and is None, nothing."""
+    """Return a call's fields as JSON values; of one that need not be given and is None, nothing."""
     values = ((each, getattr(call, each.name)) for each in fields_of(type(call)))
     return {each.name: said(value) for each, value in values if value is not None or each.is_needed}
 

@@ -143,7 +143,7 @@ class RollBackClient(Operation[BatchesRolledBack]):
 
 @operate("client_unsubscribe", "DELETE /clients/{client_id}", audited=("client_id",))
 class RemoveClient(Operation[ClientRemoved]):
-    """Remove a client id that has no consumer, with its cursor; return what the cursor was.
+    """Remove a client id that has no consumer, with its cursor; return that cursor.
 
     Args:
         client_id: The client id.
@@ -248,7 +248,7 @@ class SkipEvent(Operation[EventSkipped]):
 
 @operate("schema_show", "GET /shards/{shard}/schema", audited=None)
 class ShowSchema(OperatorCall[dict[str, list[dict[str, Any]]]]):
-    """Return what each shard knows of its source's tables, where reading is: JSON objects, by shard.
+    """Return each shard's definitions of its source's tables, where reading is: JSON objects, by shard.
 
     Args:
         shard: Only this shard; otherwise every shard.

@@ -63,7 +63,7 @@ def wait_s(name: str, value: Any) -> float:
     """Return for how many seconds a call waits, `0 <= wait_s <= WAIT_MAX_S`: what is beyond is cut.
 
     Raises:
-        UsageError: it is no number, or not a finite one.
+        UsageError: it is not a number, or not a finite one.
     """
     if type(value) not in {int, float} or (type(value) is float and not math.isfinite(value)):
         raise _unfit(name, value, "a number of seconds")
@@ -99,7 +99,7 @@ def client_id(name: str, value: Any) -> str:
         UsageError: it is not a text, or cannot be a client id.
     """
     if not isinstance(value, str) or len(value) > NAME_MAX:
-        # Nobody's client id is no way around those that a token is for.
+        # Nobody's client id is not a way around those that a token is for.
         raise _unfit(name, value, f"a text of at most {NAME_MAX} characters")
     return checked_client_id(value)
 
@@ -227,7 +227,7 @@ SAID_AS: Final[dict[Any, Any]] = {
 
 
 def said(value: Any) -> Any:
-    """Return what JSON says of a field's value; its reader reads that."""
+    """Return a field's value as a JSON value, which its reader reads."""
     match value:
         case GroupPosition():
             return value.to_json()

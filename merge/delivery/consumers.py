@@ -70,7 +70,7 @@ class Consumers:
     # ---- subscribing -----------------------------------------------------------------------------------
 
     def answer(self, asked: Asked[Any]) -> list[Instruction]:  # noqa: PLR0911 - one case a call
-        """Answer a consumer's call; return what has to be done.
+        """Answer a consumer's call; return the instructions.
 
         Raises:
             CanalGroupError: the call is refused; nothing was changed.
@@ -97,10 +97,10 @@ class Consumers:
             case Touch():
                 return [Reply(asked.number, None)]
             case _:
-                raise AssertionError(f"{asked.call} is no consumer's call")
+                raise AssertionError(f"{asked.call} is not a consumer's call")
 
     def handle(self, event: ClientEvent) -> list[Instruction]:  # noqa: PLR0911 - one case an event
-        """Handle an answer of the coordinator or the cursor store, or a timeout; return what to do.
+        """Handle an answer of the coordinator or the cursor store, or a timeout; return the instructions.
 
         Raises:
             CanalGroupError: a call that waited for it is refused; nothing was changed.

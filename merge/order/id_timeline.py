@@ -106,7 +106,7 @@ class IdTimeline(Timeline):
         return sum((self.counters_of(shard) for shard in range(len(self._shards))), Counters())
 
     def counters_of(self, shard: int) -> Counters:
-        """Return what was counted of a shard so far; its late transactions are those with late ids."""
+        """Return the counts of a shard; its late transactions are those with late ids."""
         keys = self._ids[shard]
         return replace(super().counters_of(shard), late=keys.late_count, late_rows=keys.late_rows)
 

@@ -138,8 +138,8 @@ class Stream:
         """Return the error that stops the stream until an operator acts; None if there is none.
 
         Args:
-            cursor: cursor of the subscriber that asks. A purged position that it does not need is no failure
-                for it.
+            cursor: cursor of the subscriber that asks. A purged position that it does not need is
+                not a failure for it.
         """
         if self.membership.orphans:
             return ConfigError(
@@ -567,7 +567,7 @@ class Stream:
         )
 
     def _ddl_positions(self, headers: Headers) -> tuple[Callable[[str], Position], Callable[[str], Position]]:
-        """Return what returns a shard's position before the log, and after headers that went out last."""
+        """Return functions of a shard's position before the log, and after headers that went out last."""
 
         @cache
         def after() -> Mapping[str, Position]:
@@ -580,7 +580,7 @@ class Stream:
     # ---- freeing the log -------------------------------------------------------------------------------
 
     def free(self, done: int) -> list[FreeRing]:
-        """Forget the log before index `done`; return what frees it in the rings too."""
+        """Forget the log before index `done`; return the instructions that free it in the rings too."""
         gone = self.log.truncate(done)
         if not len(gone):
             return []

@@ -93,7 +93,7 @@ class Timeline:
         return sum((keys.counters for keys in self._shards), Counters())
 
     def counters_of(self, shard: int) -> Counters:
-        """Return what was counted of a shard so far."""
+        """Return the counts of a shard."""
         return self._shards[shard].counters
 
     def believed_us(self, shard: int) -> int:

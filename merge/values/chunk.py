@@ -117,7 +117,7 @@ STATEMENTS = pa.schema(
 
 
 def names_of(statement: Mapping[str, Any]) -> list[TableName]:
-    """Return what a filter asks of a statement: it is wanted if any of these names is.
+    """Return the names that a filter tests of a statement: it is wanted if any of these names is.
 
     Args:
         statement: `schema`, `table` and `tables` as in `STATEMENTS`.

@@ -45,7 +45,7 @@ def trace(
 
 
 def key_lines(found: RowTrace, within: str, state: dict[str, Any]) -> list[str]:
-    """Return what is known of a row's changes, the oldest first.
+    """Return the known changes of a row, the oldest first.
 
     Args:
         found: the answer to `TraceKey`.
@@ -74,7 +74,7 @@ def key_lines(found: RowTrace, within: str, state: dict[str, Any]) -> list[str]:
 
 
 def lines(found: TransactionTrace, state: dict[str, Any]) -> list[str]:
-    """Return what is known, a sentence a line.
+    """Return the facts, a sentence a line.
 
     Args:
         found: the answer to `Trace`.

@@ -77,7 +77,7 @@ class ConfirmedFile:
         self.written = Part(size, zlib.crc32(data, self.written.crc32))
 
     def sync(self) -> Part:
-        """Write to the disk; return what lasts then.
+        """Write to the disk; return the part of the file that lasts then.
 
         Raises:
             SinkRefused: the file ends elsewhere, so that another program writes to it.

@@ -132,7 +132,7 @@ class Oracle:
         return known.commit.begun_us if known is not None else 0
 
     def judge(self, arrivals: Sequence[Arrival]) -> Lateness:
-        """Return what is late among the transactions of a stream, each given once and in its order."""
+        """Return the late ones among the transactions of a stream, each given once and in its order."""
         late, unjustified, newest = 0, [], {}
         allowed = 0
         for one in arrivals:

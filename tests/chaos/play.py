@@ -116,7 +116,7 @@ def play(seed: int, minutes: float, say: Callable[[str], None], folder: Path) ->
 
 
 def _truth(world: World, faults: Faults, quiet_us: int) -> Truth:
-    """Return what is known about the sources by now."""
+    """Return the known facts about the sources."""
     dials = {number: dial for source in world.sources for number, dial in source.dials.items()}
     records = [writer.record for writer in world.writers]
     oracle = Oracle(records, dials, faults.operations.windows)

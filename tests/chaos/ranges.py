@@ -37,7 +37,7 @@ class OffsetRange:
 
 
 def ranges_of(folders: Sequence[Path]) -> list[OffsetRange]:
-    """Return what a client id has read, in order.
+    """Return the rows that a client id has read, in order.
 
     Args:
         folders: of its processes, in the order of their start; one ran at a time.

@@ -137,7 +137,7 @@ class Source:
         )
 
     def fail_over(self, within_s: float) -> Callable[[], None]:
-        """Fail over to the replica once it has everything; return what brings the old server back.
+        """Fail over to the replica once it has everything; return a callable that brings the old server back.
 
         No writer may run meanwhile.
 

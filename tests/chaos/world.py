@@ -299,7 +299,7 @@ class World:
         return [GroupPosition.from_json(text) if text else None for text in (*cursors, progress)]
 
     def states(self) -> dict[str, Any]:
-        """Return what each server says about itself, by address: the reason of a stall."""
+        """Return each server's state, by address: the reason of a stall."""
         found: dict[str, Any] = {}
         for server in self.servers:
             operator = Operator(f"grpc://{server.address}", DESTINATION)

@@ -26,7 +26,7 @@ def family(pid: int) -> set[int]:
 
 
 def command_line(pid: int) -> str:
-    """Return what a process was called with; empty if it has ended."""
+    """Return the arguments of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:

@@ -158,7 +158,7 @@ class Pair:
 
 
 def state_of(instance: Instance) -> dict[str, Any]:
-    """Return what a server says of itself, also while it stands by."""
+    """Return a server's state, also while it stands by."""
     return dict(ray.get(instance.ask_state(), timeout=DEADLINE_S))
 
 

@@ -24,14 +24,14 @@ def tables(shop: Shop, columns: str = "id, note, price", table: str = "orders") 
 
 
 def example(name: str, *arguments: object) -> dict[str, Any]:
-    """Run an example in this process, on the tests' Spark; return what it defines."""
+    """Run an example in this process, on the tests' Spark; return its globals."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", [name, *map(str, arguments)])
         return runpy.run_path(str(ROOT / "examples" / name), run_name="__main__")
 
 
 def definitions(name: str) -> dict[str, Any]:
-    """Return what an example defines, without running it."""
+    """Return the globals of an example, without running it."""
     return runpy.run_path(str(ROOT / "examples" / name))
 
 

@@ -116,7 +116,7 @@ class Module:
 
 
 def key_of(code: CodeType) -> FunctionKey:
-    """Return what identifies a code object within its file."""
+    """Return the key of a code object within its file."""
     return code.co_qualname, code.co_firstlineno
 
 

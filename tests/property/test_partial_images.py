@@ -41,7 +41,7 @@ def partial_body(event_type, count, rows, before, after):
 
 
 def partial(event_type, row, before, after):
-    """Return what is to be read of a row, as `expected` of a whole one."""
+    """Return the values that are to be read of a row, as `expected` of a whole one."""
     op, old, new = expected(event_type, row)
     old = old and {name: value if int(name[1:]) in before else NO for name, value in old.items()}
     from_before = old if event_type in UPDATES else {}

@@ -75,7 +75,7 @@ def printed(kind: str, memory: bytes, index: int, digits: int) -> str:
 
 
 def expected(kind, rows, offset, valid, memory, data, digits):
-    """Return what the texts have to be, None for a null.
+    """Return the expected texts, None for a null.
 
     Raises:
         RefusedError: the buffers do not hold the column.

@@ -189,7 +189,7 @@ class Counts(importlib.abc.MetaPathFinder):
         return spec_from_file_location(name, origin, loader=_Loader(name, origin, file, self))
 
     def count(self, file: str, branches: list[Branch]) -> Callable[[int], None]:
-        """Count these branches of a file, too; return what counts one of them."""
+        """Count these branches of a file, too; return the function that counts one of them."""
         all_branches, taken = self.branches.setdefault(file, []), self._taken.setdefault(file, [])
         first = len(all_branches)
         all_branches += branches

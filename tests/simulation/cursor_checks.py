@@ -231,7 +231,7 @@ class CursorChecks(OperatorChecks):
 
     @staticmethod
     def _between(source: Source, old: Reach, new: Reach) -> frozenset[int]:
-        """Return what a shard's position moves over; one that joins begins where its source does."""
+        """Return the indexes that a shard's position moves over; one that joins begins at its start."""
         joins = not old.passed and not old.server
         gone = frozenset().union(*(binlog.forgotten for binlog in source.binlogs)) if joins else frozenset()
         return new.passed - old.passed - gone

@@ -169,7 +169,7 @@ class Server:
         return self._file(file).gtids_before
 
     def executed(self) -> GtidSet:
-        """Return what it has executed."""
+        """Return its executed GTIDs."""
         return self.gtids
 
     @contextlib.contextmanager
@@ -260,7 +260,7 @@ class Stream:
         return oldest(self.positions)
 
     def open(self) -> Coming | None:
-        """Return what comes after the oldest position.
+        """Return the transactions after the oldest position.
 
         Returns:
             None: it cannot be read now: it lags, has purged what follows, or nothing says what was read.
@@ -301,7 +301,7 @@ class Stream:
             raise SourceUnavailable(f"{self.server.name} lags.")
 
     def _after(self, position: Position) -> Coming:
-        """Return what follows a file and offset, as the server and the decoder see them."""
+        """Return the transactions after a file and offset, as the server and the decoder see them."""
         server = self.server
         at = list(server.sizes()).index(position.file)
         if position.created_s != server.files[at].created_s:

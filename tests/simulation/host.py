@@ -56,7 +56,7 @@ class Host:
         return Thread(self._process, run)
 
     async def blocking(self, run: Callable[..., _T], *arguments: object) -> _T:
-        """Run `run`, which may block, on a thread; return what it returns."""
+        """Run `run`, which may block, on a thread; return its value."""
         await asyncio.sleep(self._process.loop.chance.randrange(BEGIN_MAX_US) / 1e6)
         ended = Future()
 

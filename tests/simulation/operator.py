@@ -66,7 +66,7 @@ class Operator(Process):
             await self.sleep(AGAIN_US)
 
     async def _insist(self, method: str, *arguments: Any, wait_us: int = ANSWER_US) -> Any:
-        """Ask one server after the other; return what it answers, or None if it is refused."""
+        """Ask one server after the other; return its answer, or None if it is refused."""
         while True:
             server = self.loop.chance.choice(self._servers)
             away = ServerUnavailable(f"{server.name} did not answer.")

@@ -49,7 +49,7 @@ class OperatorChecks(Record):
         self._require(any(shard in removed for shard, _ in positions), f"an offset range is refused: {why}")
 
     def _owed(self, shard: int, removal: Removal) -> range:
-        """Return what a removed shard must deliver: what was committed before the removal, on any server."""
+        """Return the indexes that a removed shard must deliver: committed before its removal, anywhere."""
         source = self._sources[shard]
         for index in range(removal.there):
             if source.records[index][2] & BEGIN and source.committed_us[index] >= removal.at_us:

@@ -312,7 +312,7 @@ class _Line:
     def poll(
         self, epoch: int, generation: int, items_max: int, wait_s: float, done: int, skips: Any = None
     ) -> asyncio.Future[ShardReport]:
-        """Return what the shard reports."""
+        """Return the shard's report."""
         return self._call("poll", epoch, generation, items_max, wait_s, done, skips)
 
     def free(self, epoch: int, generation: int, sequence: int) -> None:

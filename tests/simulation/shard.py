@@ -55,7 +55,7 @@ class Shard(Process):
         return BinlogReader(self, self.source, intake)
 
     def skips(self, server: str) -> Skips:
-        """Return what operators have left out of a server's binlog."""
+        """Return the skipped events of a server's binlog."""
         return self.shard._source._skips(server)
 
     @property

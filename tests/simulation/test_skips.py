@@ -13,7 +13,7 @@ COMMITS = commits(*((0.5 + 0.2 * index, index % 2) for index in range(16)))
 
 
 def stored(world):
-    """Return what is stored as left out."""
+    """Return the stored skipped events."""
     medium, zookeeper = world.servers[0].around.medium, world.zookeeper
     text = medium._values.get(StoredSkips.KEY) if medium else zookeeper.store.get(StoredSkips.KEY, 0)
     return EventSkips.from_json(text).events

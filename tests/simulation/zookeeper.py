@@ -170,7 +170,7 @@ class ZooKeeper:
             self._nodes.setdefault(path[:end], Node(b""))
 
     def commit(self, session: Session, operations: Sequence[Operation]) -> list[Any]:
-        """Apply all of the changes, or none; return what kazoo returns."""
+        """Apply all of the changes, or none; return kazoo's results."""
         change = _Change()
         for index, operation in enumerate(operations):
             try:

@@ -61,13 +61,13 @@ def files_source(name: str, files: str, **changes: Any) -> FilesSource:
 
 
 def shard_wiring(source: SourceAddress | FilesSource, **changes: Any) -> ShardWiring:
-    """Return what a shard is made of that reads a source from its beginning."""
+    """Return the parts of a shard that reads a source from its beginning."""
     made = wiring.shard_wiring(INSTANCE, INSTANCE.shards[0])
     return replace(made, **{"source": source, "start": "earliest", **changes})
 
 
 def definitions_of(name: str, select: Select, **changes: Any) -> SourceDefinitions:
-    """Return what is known of a shard's tables: nothing yet."""
+    """Return the definitions of a shard's tables: nothing yet."""
     known = {"confirm_s": READER.confirm_s, "statement_chars_max": READER.statement_chars_max}
     return SourceDefinitions(name, select, **{**known, **changes})
 

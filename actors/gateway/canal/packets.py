@@ -148,7 +148,7 @@ def _parsed(kind: type[_M], data: bytes) -> _M:
     try:
         message.ParseFromString(data)
     except (DecodeError, RecursionError, ValueError):
-        raise UsageError(f"{len(data)} bytes are no {kind.DESCRIPTOR.name}.") from None
+        raise UsageError(f"{len(data)} bytes are not a valid {kind.DESCRIPTOR.name}.") from None
     return message
 
 

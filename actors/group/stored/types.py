@@ -17,7 +17,7 @@ class StoredTypes(StoredDocument[TypeOverrides]):
     parse = staticmethod(TypeOverrides.from_json)
 
     async def choose(self, table: TableName, column: str, type_text: str | None) -> TypeOverrides:
-        """Choose a column's type; None: take the choice back. Return what is stored now.
+        """Choose a column's type; None: take the choice back. Return the stored types.
 
         Raises as `StoredDocument.change` and `TypeOverrides.changed`.
         """

@@ -177,7 +177,7 @@ class DefinitionLookup:
         )
 
     def columns(self, table: TableMap) -> Sequence[ColumnFacts] | None:
-        """Return what a table's columns were when its rows were written, see `TableLookup`.
+        """Return a table's columns as they were when its rows were written, see `TableLookup`.
 
         Raises:
             UnsupportedEvent: the rows lack names, and the definition is not known here.

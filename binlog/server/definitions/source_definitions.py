@@ -101,7 +101,7 @@ class SourceDefinitions:
                 self._stored = text
 
     def news(self) -> HistoryText | None:
-        """Return what has to be stored now; None if nothing has changed.
+        """Return the text to store now; None if nothing has changed.
 
         Ask after rows were taken, and store it before they are handed on: it has every statement before them.
 
@@ -153,7 +153,7 @@ class SourceDefinitions:
         return [table for table in found if table is not None]
 
     def names(self) -> frozenset[str] | None:
-        """Return what consumers call the tables where reading is; None: not known."""
+        """Return the consumers' names of the tables where reading is; None: not known."""
         with self._lock:
             latest = list(self._histories)
             if not latest:

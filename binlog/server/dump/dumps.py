@@ -85,7 +85,7 @@ class DumpServer(OwnDumps):
         return self._access.attached
 
     def open(self, start: FromOffset, server: str) -> tuple[PacketSource, FromOffset, NoReplies]:
-        """Return what the dump server sends, or a dump of the source."""
+        """Return the stream of the dump server, or a dump of the source."""
         served = start.served()
         attachment = None
         if served is not None and self._may_serve(start, server):

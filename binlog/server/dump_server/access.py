@@ -147,7 +147,7 @@ class DumpServerAccess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 # The process detaches itself: it serves other readers when this one has ended.
                 subprocess.run(  # noqa: S603 - our own interpreter and module
-                    # -P: what lies in the working folder is no module of ours.
+                    # -P: what lies in the working folder is not a module of ours.
                     [sys.executable, "-P", "-m", "canal_group.binlog.dump_server", str(listener.fileno())],
                     input=json.dumps(order).encode(),
                     stdout=subprocess.DEVNULL,

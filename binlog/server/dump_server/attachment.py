@@ -13,7 +13,7 @@ from canal_group.merge.errors import SourceUnavailable
 from canal_group.merge.values.position import Position
 
 
-class NotAttached(Exception):  # noqa: N818  it is no error: the reader reads the source by itself
+class NotAttached(Exception):  # noqa: N818  it is not an error: the reader reads the source by itself
     """The dump server does not serve a position, or there is none.
 
     Args:
@@ -68,7 +68,7 @@ class Attachment:
                 raise NotAttached("it did not answer in time")
             self.packets.fill()
         if payload[:1] != bytes([ANSWER]):
-            raise NotAttached("what answers is no dump server")
+            raise NotAttached("what answers is not a dump server")
         answered = json.loads(payload[1:])
         if not answered.get("attached"):
             raise NotAttached(str(answered.get("why")), answered=True)

@@ -51,7 +51,7 @@ def socket_name(address: SourceAddress, server: str) -> str:
 
 
 def address_fields(address: SourceAddress) -> dict[str, Any]:
-    """Return what a dump server needs to know of a source: arguments of `SourceAddress`, as a JSON object."""
+    """Return the facts of a source for its dump server: arguments of `SourceAddress`, as a JSON object."""
     return {key: value for key, value in asdict(address).items() if key != "commit_times"}
 
 

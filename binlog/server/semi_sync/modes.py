@@ -25,11 +25,11 @@ class SemiSync:
         return start
 
     def wake(self) -> Wake | None:
-        """Return what ends a dump's wait when a reply is due; None: nothing has to."""
+        """Return the wake-up that ends a dump's wait when a reply is due; None: nothing has to."""
         return None
 
     def replies(self, dump: OwnDump, start: Position) -> NoReplies:  # noqa: ARG002 - others need it
-        """Return what is told on a dump connection.
+        """Return the replies on a dump connection.
 
         Args:
             dump: the connection.
@@ -74,7 +74,7 @@ class WhenFreed(WhenStored):
         return start if file_offset is None else start.replayed(file_offset, self._purged)
 
     def wake(self) -> Wake | None:
-        """Return what the ring sets when it frees something."""
+        """Return the event that the ring sets when it frees something."""
         wake = Wake()
         self._ring.on_free(wake.set)
         return wake

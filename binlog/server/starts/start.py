@@ -247,7 +247,7 @@ def require_not_reset(
     """Return unless GTIDs prove that a server was reset, or restored from a copy, since a position was read.
 
     Raises:
-        PositionRefused: it lacks transactions before the position. That is no purge.
+        PositionRefused: it lacks transactions before the position. That is not a purge.
     """
     gtids = position.gtid_set
     if not facts.gtids or not gtids or isinstance(gtids, MariaDbGtidSet) != facts.mariadb:

@@ -84,7 +84,7 @@ class DdlGate:
             names: what their indexes point to.
             origins: by shard_index.
             shards: the shards, as they are now.
-            positions: returns what `DdlPolicy.decide` needs, for headers that follow those that went out.
+            positions: returns `before` and `after` of `DdlPolicy.decide`, for headers that follow the last.
         """
         policy = self.policy
         if policy is None or not len(headers):

@@ -211,7 +211,7 @@ class DdlPolicy:
     # ---- for the store, and for people -------------------------------------------------------------------
 
     def to_text(self) -> str:
-        """Return what has to be kept as a JSON text."""
+        """Return the state to store, as a JSON text."""
         value = {
             "version": _VERSION,
             "rule": self.rounds.rule.value,

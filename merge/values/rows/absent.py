@@ -31,7 +31,7 @@ NAMES = pa.list_(pa.utf8())
 
 
 def absent_in(rows: Any, image: str) -> Absent:
-    """Return what the images `before` or `after` of n row changes do not say.
+    """Return the columns that the images `before` or `after` of n row changes lack.
 
     Args:
         rows: (n,) RecordBatch or Table, see `canal_group.merge.values.chunk`.

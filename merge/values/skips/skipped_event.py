@@ -64,7 +64,7 @@ class SkippedEvent:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> SkippedEvent:
-        """Return what `to_dict` wrote.
+        """Return the event of an object that `to_dict` made.
 
         Raises:
             KeyError, TypeError, ValueError: it wrote no such value.

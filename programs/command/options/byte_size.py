@@ -15,10 +15,10 @@ def parse_size(text: str) -> int:
     """Return the bytes that `64MiB`, `100 KiB` or a plain number says.
 
     Raises:
-        UsageError: the text is no size, or zero.
+        UsageError: the text is not a size, or zero.
     """
     match = _SIZE.fullmatch(text)
     size = int(match[1]) * _UNITS[match[2]] if match else 0
     if not size:
-        raise UsageError(f"{text!r} is no size.", hint="Expected a size such as 64MiB or 512KiB.")
+        raise UsageError(f"{text!r} is not a valid size.", hint="Expected a size such as 64MiB or 512KiB.")
     return size

@@ -186,7 +186,7 @@ class Compared:
         return any(nulls) or any(each in str(expression) for each in made)
 
     def selected(self, condition, where):
-        """Return what the server says of rows; None: it has an error."""
+        """Return the server's answer for rows; None: it has an error."""
         try:
             self.cursor.execute(f"SELECT ({condition}) IS TRUE FROM app.c {where} ORDER BY id")
         except pymysql.MySQLError as error:

@@ -107,7 +107,7 @@ def differences(table, decoded):
 
 
 def is_lost_date(kind, value, found):
-    """Return whether a value is no date of any calendar, which its Arrow type cannot hold."""
+    """Return whether a value is not a date of any calendar, which its Arrow type cannot hold."""
     if found is not None or not isinstance(value, str) or not kind.sql.startswith(("DATE", "TIMESTAMP")):
         return False
     return value.startswith("0000") or "-00" in value[:10]

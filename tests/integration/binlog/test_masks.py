@@ -24,7 +24,7 @@ ROW = f"(id, mail, t) VALUES ({{0}}, '{SECRET}{{0}}', 1)"
 
 
 def stored(chunks, processing):
-    """Return what of chunks is stored, with every byte of it."""
+    """Return the stored bytes of chunks, all of them."""
     sink, tables = pa.BufferOutputStream(), []
     for chunk in chunks:
         for table in processing.apply(ConsumerView(History.DROP).apply(chunk)).tables:

@@ -161,7 +161,7 @@ def read(server, source_address, expected, positions):
         for table in map(asked.show, tables):
             shown.set(table)
     tables = [table for table in definitions.tables() if of_schemas(table.schema, table.table)]
-    # What is not known at the end is no table: else the server would have been asked.
+    # What is not known at the end is not a table: else the server would have been asked.
     known = [table for table in tables if isinstance(table, TableDefinition)]
     assert [comparable(table) for table in known] == [comparable(table) for table in shown.tables()]
 

@@ -1,4 +1,4 @@
-"""Sources that were restored from a copy, or reset: that is no purge, and the error names both GTID sets."""
+"""Sources that were restored from a copy, or reset: it is not a purge, and the error names both GTID sets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def refusal(address, position):
 
 
 def check(error, server, position):
-    """It is no purge, it says nothing of where to go on, and it names what both have."""
+    """It is not a purge, it says nothing of where to go on, and it names what both have."""
     assert not isinstance(error, PositionPurged)
     assert "earliest" not in error.details
     assert error.details["gtid_set"] == str(position.gtid_set)

@@ -64,7 +64,7 @@ UNKNOWN = {
     r"may be a temporary table": "a table like one that its session may hide",
     r"renames \S+, whose definition is not known": "MariaDB logs a RENAME of a temporary table as any",
     r"bytes that are not characters of": "a name in another charset than the session's",
-    r"charset filename is unknown": "the servers' encoding of file names is no charset of rows",
+    r"charset filename is unknown": "the servers' encoding of file names is not a charset of rows",
     r"hexadecimal is not a text|cannot be converted to the connection's charset": "a value that is not text",
     r"is not a text in the new charset": "a value of ENUM or SET that a conversion damages",
     r"is defined while its table is converted": "which text MySQL makes of it depends on its old definition",
@@ -220,7 +220,7 @@ class Player(Twin):
             yield "shown", *(comparable(unique_only(each)).to_json() for each in (table, shown))
 
     def _shown(self, name):
-        """Return what SHOW CREATE TABLE has; None if the server cannot show it."""
+        """Return the answer of SHOW CREATE TABLE; None if the server cannot show it."""
         schema, table = (part.replace("`", "``") for part in name)
         try:
             self.shows.execute(f"SHOW CREATE TABLE `{schema}`.`{table}`")

@@ -171,7 +171,7 @@ def test_a_mirror_of_versioned_tables_is_what_the_server_selects(
 
 
 def ops(recorder):
-    """Return what a consumer gets: operations, and the image after, or before."""
+    """Return a consumer's rows: operations, and the image after, or before."""
     view = ConsumerView(History.DROP)
     return [
         (Op(row["_op"]), *(row["after"] or row["before"]).values())

@@ -93,7 +93,7 @@ def test_the_dump_server_is_killed(source: Source) -> None:
         for recorder in (one, two):
             await_rows(recorder, "a", 200)
             assert ids(recorder, "a") == list(range(200))
-            assert not recorder.of("disconnected"), "it is no failure of the source"
+            assert not recorder.of("disconnected"), "it is not a failure of the source"
         await_true(lambda: len(source.dumps) == 1, "one dump again")
 
 

@@ -56,7 +56,7 @@ def offset_ranges(consumer: canal_group.Consumer, changes: int) -> Iterator[cana
 
 
 def state(changes: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """Return what is left when changes are applied in order."""
+    """Return the rows that are left when changes are applied in order."""
     rows: dict[int, tuple[Any, ...]] = {}
     for each in changes:
         before = each["_before"]

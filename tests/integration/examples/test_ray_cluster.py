@@ -33,7 +33,7 @@ class Cluster:
         self._environment = environment
 
     def job(self, *words: str) -> str:
-        """Run `ray job WORDS` to its end, once a node's agent is there for it; return what it printed."""
+        """Run `ray job WORDS` to its end, once a node's agent is there for it; return its output."""
         said: list[str] = []
 
         def done() -> bool:

@@ -30,7 +30,7 @@ def role(consumer: canal_group.Consumer, shard: str) -> str | None:
 
 
 def run(instance: Instance, shop: Shop, *words: str) -> str:
-    """Run `canal-group shard` and return what it says."""
+    """Run `canal-group shard` and return its output."""
     result = CliRunner().invoke(app, ["shard", *words, "-d", shop.destination, "-g", instance.uri])
     assert result.exit_code == 0, (result.output, result.exception)
     return result.output

@@ -67,7 +67,7 @@ def test_metrics_count_what_was_written_and_delivered(served: SharedShop, called
         assert after["canal_group_active", of] == after["canal_group_shard_up", of, "shard=s0"] == 1
         assert after["canal_group_watermark_timestamp_seconds", of] > 1.7e9
         assert called.samples(f"{called.base}/metrics").keys() == after.keys()
-        assert not [key for key in after if any("orders" in part for part in key)], "tables are no labels"
+        assert not [key for key in after if any("orders" in part for part in key)], "tables are not labels"
 
 
 def test_a_shard_is_held_resumed_and_known_by_name(served: SharedShop, called: Http):

@@ -32,7 +32,7 @@ class Target(ABC):
 
     @abstractmethod
     def held(self) -> Sequence[tuple[int, str, dict[str, str]]]:
-        """Return what a reader sees: partition, value and headers, in the order of each partition."""
+        """Return a reader's messages: partition, value and headers, in the order of each partition."""
 
     def fail(self) -> None:
         """Let the output stop answering as if it crashed; without loss of what was confirmed."""

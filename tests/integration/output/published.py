@@ -43,7 +43,7 @@ class Published:
 
 
 def in_kafka(broker: KafkaBroker, topic: str, *, committed: bool = True) -> list[Published]:
-    """Return what a topic has now, partition by partition in order of offsets; empty if there is no topic."""
+    """Return the messages of a topic, by partition in order of offsets; empty if there is no topic."""
     reader = Consumer(
         {
             **broker.client,
@@ -110,7 +110,7 @@ class Queue:
 
 
 def in_lines(path: Path) -> list[Published]:
-    """Return what a file of lines has."""
+    """Return the messages of a file of lines."""
     return [
         Published(each["topic"], each["partition"], each["headers"], json.dumps(each["value"]).encode())
         for each in map(json.loads, path.read_text().splitlines())

@@ -96,7 +96,7 @@ def _operator(instance: Instance, shop: Shop) -> Operator:
 
 
 def _tried(instance: Instance, shop: Shop, server: RogueServer) -> str:
-    """Wait until the new shard has met the server, and return what it says of it."""
+    """Wait until the new shard has met the server, and return its sentence about it."""
 
     gateway_client = GatewayClient(instance.uri, shop.destination)
 

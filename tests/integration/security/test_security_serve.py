@@ -308,7 +308,7 @@ def test_secrets_are_in_no_list_of_processes_no_status_and_no_log(
     ]
     for secret in served.secrets:
         assert not [text for text in texts if secret in text]
-    assert not [line for line in served.serve.lines if "\x1b" in line], "a pipe is no terminal"
+    assert not [line for line in served.serve.lines if "\x1b" in line], "a pipe is not a terminal"
 
 
 def _objects(text: str) -> list[Any]:

@@ -27,7 +27,7 @@ STEPS_MAX = 14
 
 @contextmanager
 def light_spark() -> Iterator[Any]:
-    """Return what runs a query and returns how it ended; see `light_spark.py`."""
+    """Return a callable that runs a query and returns how it ended; see `light_spark.py`."""
     runner = subprocess.Popen(
         [sys.executable, str(Path(__file__).parents[1] / "light_spark.py")],
         env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},

@@ -307,7 +307,7 @@ class Author:
         return f"RENAME TABLE {there}{', '.join(pairs)}"
 
     def _ghost(self) -> str:
-        """Return what gh-ost ends with: the old table goes aside, and the new one takes its name."""
+        """Return the last statement of gh-ost: the old table goes aside, and the new one takes its name."""
         one, other = self._shown(), self._shown()
         aside = (one.schema, "_t_del")
         if self.catalog.table(*aside) is not None:

@@ -69,7 +69,7 @@ def played(
 
 
 def text_after(*statements: str, table: str = "t", **options: object) -> str:
-    """Return what a table is after statements: its columns and keys; `unknown`; or `none`."""
+    """Return the definition of a table after statements: its columns and keys; `unknown`; or `none`."""
     return text_of(played(*statements, **options).table("app", table))  # type: ignore[arg-type]
 
 

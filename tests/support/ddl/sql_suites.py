@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-#: commands that are no statements though they look like some; a block's braces stand between statements
+#: commands that are not statements though they look like some; a block's braces stand between statements
 _COMMAND = re.compile(
     r"\{|\}|(?:append_file|assert|cat_file|change_user|character_set|chmod|connect|connection|copy_file|dec|die"
     r"|diff_files|dirty_close|disable_\w+|disconnect|echo|enable_\w+|end|error|exec|exit|file_exists|force-\w+|if"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def continued(stored, news):
-    """Return what is stored after news."""
+    """Return the stored text after news."""
     if news is None:
         return stored
     return news.text if news.whole else stored + news.text

@@ -92,7 +92,7 @@ class Twin:
         return self.cursor.fetchall()
 
     def answers(self, sql):
-        """Return what another session answers: it sees no temporary tables, and all letters."""
+        """Return the answer of another session: it sees no temporary tables, and all letters."""
         self.shows.execute(sql)
         return self.shows.fetchall()
 

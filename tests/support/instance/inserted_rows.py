@@ -8,7 +8,7 @@ import canal_group
 
 
 def rows_until(consumer: canal_group.Consumer, count: int) -> list[dict[str, str]]:
-    """Read and acknowledge rows; return what they are after the change. What is taken back comes again."""
+    """Read and acknowledge rows; return them as they are after the change. What is taken back comes again."""
     found: list[dict[str, str]] = []
     while len(found) < count:
         try:

@@ -127,7 +127,7 @@ SCHEMES = ("grpc", "grpc+tcp", "grpc+tls", "GRPC", "Grpc+Tcp", "GRPC+TLS")
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_an_authority_means_tls_by_every_way_in(scheme, listener, authority):
-    """A listener that is no gateway hears the begin of a TLS handshake, and nothing else: no token."""
+    """A listener that is not a gateway hears the begin of a TLS handshake, and nothing else: no token."""
     uri, settings = f"{scheme}://127.0.0.1:{listener.port}", Tls(ca=authority.ca)
     options = {"gateway": uri, "destination": "shop", "client": "1", "token": "s3cret"}
     ways = [
@@ -183,7 +183,7 @@ def test_a_gateway_that_wants_a_certificate_says_so(gateway, authority, other):
 
 def test_certificates_are_known_by_name_and_have_only_their_own_grants(gateway, authority, other):
     """1. a listed certificate is let in as its client; 2. any other one that the authority signed is not, nor
-    is one with a token that is for another certificate; 3. a wrong token is no way back to what it allows."""
+    is one with a token that is for another certificate; 3. a wrong token does not lead back to that."""
     grants = Grants(
         tokens=((token_digest("s3cret"), "both", Grant("BOTH")), (token_digest("free"), "", Grant("FREE"))),
         certificates=(("mirror", Grant("MIRROR", shows="certificate")),),

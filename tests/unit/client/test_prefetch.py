@@ -84,7 +84,7 @@ def prefetch(consumer, depth=2, read=None):
 
 
 def consume(consumer, depth=2, read=None):
-    """Take everything and acknowledge it; return what came."""
+    """Take everything and acknowledge it; return the rows."""
     seen = []
     for batch, number in prefetch(consumer, depth, read):
         seen.append(number)

@@ -17,5 +17,5 @@ def test_sizes(text, size):
 
 @pytest.mark.parametrize("text", ["", "0", "64MB", "-1", "MiB", "1.5GiB"])
 def test_no_sizes(text):
-    with pytest.raises(UsageError, match="is no size"):
+    with pytest.raises(UsageError, match="is not a valid size"):
         parse_size(text)

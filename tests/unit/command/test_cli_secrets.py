@@ -10,7 +10,7 @@ MISSING = "CANAL_GROUP_TEST_NOT_SET"
 
 
 def run(*arguments: str, status: int) -> str:
-    """Return what a command says, on both of its outputs."""
+    """Return the output of a command, on both of its outputs."""
     command = [sys.executable, "-m", "canal_group.programs.command.cli", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     said = done.stdout + done.stderr

@@ -26,7 +26,7 @@ def test_a_line_stays_one_line_and_steers_no_terminal(capsys: pytest.CaptureFixt
     for text in (*said.out.split("\n"), *said.err.split("\n")):
         assert text.isprintable()
     assert len(said.out.splitlines()) == 2
-    assert "[red]all is well[/red]" in said.out.splitlines()[1], "it is no markup"
+    assert "[red]all is well[/red]" in said.out.splitlines()[1], "it is not markup"
     assert json_line({"name": EVIL}).isprintable()
 
 

@@ -16,7 +16,7 @@ def write(folder: Path, name: str, destination: str, **more: str) -> Path:
 
 
 def applied(folder: Path, running=None):
-    """Return what a scan changes, and what runs after it."""
+    """Return the changes of a scan, and what runs after it."""
     running = {} if running is None else dict(running)
     found = changes(running, read_folder(folder))
     for file in found.stop:

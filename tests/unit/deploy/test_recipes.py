@@ -48,7 +48,7 @@ def kind(path: Path, name: str) -> Any:
 
 
 def within(value: Any, key: str) -> list[Any]:
-    """Return what has a key, wherever in a document it is."""
+    """Return the values of a key, wherever in a document it is."""
     if isinstance(value, dict):
         found = [value[key]] if key in value else []
         return found + [each for inner in value.values() for each in within(inner, key)]

@@ -28,7 +28,7 @@ def printed(*lines, pid=17, is_err=True, name=SHARD.text):
 
 
 def told(caplog):
-    """Return what was logged: level, logger, destination and shard, message."""
+    """Return the logged records: level, logger, destination and shard, message."""
     return [
         (one.levelname, one.name, getattr(one, "destination", None), getattr(one, "shard", None), one.message)
         for one in caplog.records

@@ -13,7 +13,7 @@ FILE = Path("shop.yaml")
 
 
 def said(*names):
-    """Return what a file says that names these shards."""
+    """Return the settings of a file that names these shards."""
     shards = [{"name": name, "host": name, "user": "canal"} for name in names]
     return build_instance({"preset": "memory", "destination": "shop", "shards": shards})
 

@@ -263,7 +263,7 @@ def test_all_but_one_can_be_skipped():
 
 @pytest.mark.parametrize("how", [Policy.HOLD, Policy.RESUME])
 def test_a_resumed_shard_is_awaited_at_once_with_any_lag(how):
-    """It is no newcomer, which has to catch up first."""
+    """It is not a newcomer, which has to catch up first."""
     far = 10 * CAUGHT_UP_US
     world = world_of(Source(Tx(far), Tx(far + 1)), Source(Tx(5)))
     world.subscribe()

@@ -147,7 +147,7 @@ raise RuntimeError("the end")
 
 
 def run(level):
-    """Return what a process with a log level logs; every line is JSON."""
+    """Return the records of a process with a log level; every line is JSON."""
     done = subprocess.run([sys.executable, "-c", PROGRAM, level], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     return [json.loads(line) for line in done.stderr.splitlines()]

@@ -24,7 +24,7 @@ def modules(folder):
 
 
 def mapped(file):
-    """Return what a table's first column names."""
+    """Return the names in a table's first column."""
     return {
         name
         for line in (ROOT / file).read_text().splitlines()

@@ -43,7 +43,7 @@ def run(code, *arguments, status=0):
 
 
 def required(extra):
-    """Return what an extra asks for itself, and the other extras that it includes."""
+    """Return the requirements of an extra, and the other extras that it includes."""
     each = [Requirement(text) for text in PROJECT["optional-dependencies"][extra]]
     names = {canonicalize_name(one.name) for one in each if one.name != PROJECT["name"]}
     return names, {name for one in each if one.name == PROJECT["name"] for name in one.extras}

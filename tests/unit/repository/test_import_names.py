@@ -44,7 +44,7 @@ def in_code(text: str) -> list[str]:
 
 
 def top_level(text: str) -> list[str]:
-    """Return what a Python file imports of the rooms, or names in a string, without our package's name."""
+    """Return a Python file's imports from the rooms, or names in a string, without our package's name."""
     found = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):

@@ -57,7 +57,7 @@ def tree(tmp_path):
 
 @pytest.fixture
 def found(tree, capsys):
-    """Return what is printed with these rules, without the last line, and the exit status."""
+    """Return the output with these rules, without the last line, and the exit status."""
 
     def look(*rules, head=""):
         (tree / "rules").write_text(head + "".join(rules))

@@ -38,7 +38,7 @@ CASES = [
     (None, NEVER, Op.INSERT),
     (None, NEVER_SINCE_11_5, Op.INSERT),
     (None, PAST, None),
-    (None, 4_000_000_000_000_000, None),  # will end, and is no row that SELECT shows
+    (None, 4_000_000_000_000_000, None),  # will end, and is not a row that SELECT shows
     (NEVER, NEVER, Op.UPDATE),
     (NEVER, PAST, Op.DELETE),
     (PAST, NEVER, Op.INSERT),

@@ -115,7 +115,7 @@ def test_the_same_transaction_at_the_same_offset_goes_on(by_gtid):
         ([], "no transaction"),
     ],
 )
-def test_another_one_in_its_place_is_refused(found, what, by_gtid):
+def test_another_one_instead_of_it_is_refused(found, what, by_gtid):
     error = refusal(here(*found), by_gtid=by_gtid)
     assert f"has {what}" in str(error)
     assert error.details["in_doubt"] == "the transactions up to 0-1-5"

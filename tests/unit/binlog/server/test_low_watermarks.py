@@ -119,7 +119,7 @@ def source():
 
 
 def items_of(source, *, by_gtid=False, withheld_us=0, shares_dump=False):
-    """Return what a stream over the source, or over a dump server, yields until the source falls silent."""
+    """Return the items of a stream over the source, or over a dump server, until the source falls silent."""
     position = Position(FILE, 4)
     if shares_dump:
         attachment = SimpleNamespace(packets=Packets(source), position=position)

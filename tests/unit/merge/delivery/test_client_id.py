@@ -101,7 +101,7 @@ def test_a_new_client_id_beyond_the_bound_is_refused_and_says_what_to_do():
     assert {each["client_id"] for each in world.group.describe(world.now_us)["clients"]} == {"a", "b"}
 
 
-def test_a_removed_client_id_leaves_its_place_to_another():
+def test_a_removed_client_id_leaves_its_slot_to_another():
     world = World.of(Source(Tx(10)), client_ids_max=1)
     world.subscribe("a")
     with pytest.raises(CanalGroupError):

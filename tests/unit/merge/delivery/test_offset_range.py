@@ -409,9 +409,9 @@ def test_of_two_servers_the_gtids_say_whether_a_log_reaches_back():
     base, position = (Position("a.1", 4, server=server) for server in ("old", "new"))
     few, many = (parse_gtid_set(f"{uuid}:{numbers}") for numbers in ("1", "1-2"))
 
-    def reaches(base_gtids, place_gtids):
+    def reaches(base_gtids, position_gtids):
         return reaches_back(
-            {"s": replace(base, gtid_set=base_gtids)}, {"s": replace(position, gtid_set=place_gtids)}
+            {"s": replace(base, gtid_set=base_gtids)}, {"s": replace(position, gtid_set=position_gtids)}
         )
 
     assert reaches(few, many)
