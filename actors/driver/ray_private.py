@@ -23,35 +23,38 @@ _log = logging.getLogger(__name__)
 _MODE = "RAY_AUTH_MODE"
 _TOKEN, _TOKEN_FILE = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 #: Ray has sockets deep in its folder, whose paths may have 107 characters: 64 of them are Ray's own
-_FOLDER_MAX = 39
+FOLDER_MAX = 39
 _SHORT = Path("/tmp")  # noqa: S108 - only for a folder of ours in it
 
 
-def private_folder() -> Path:
+def private_folder(length_max: int = FOLDER_MAX) -> Path:
     """Return the folder of a Ray of our own: nobody else can enter it, whatever Ray makes of what is in it.
 
     It is in the folder for temporary files (RAY_TMPDIR, TMPDIR, or /tmp), or in /tmp where that has too long
     a path, and the same one each time.
+
+    Args:
+        length_max: characters of a path that is not too long.
     """
     parent = Path(get_default_system_temp_dir())
-    if _is_private(parent) and _is_short(parent):
+    if _is_private(parent) and _is_short(parent, length_max):
         return parent
     name = f"canal-group-{os.geteuid()}"
-    if not _is_short(parent / name):
+    if not _is_short(parent / name, length_max):
         parent = _SHORT
     folder = parent / name
     folder.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):  # a link or a file: somebody was here before us
         folder.mkdir(mode=0o700, exist_ok=True)
     if not _is_ours(folder):
-        return _another(parent, name)
+        return _another(parent, name, length_max)
     folder.chmod(0o700)
     return folder
 
 
-def _another(parent: Path, name: str) -> Path:
+def _another(parent: Path, name: str, length_max: int) -> Path:
     """Return a folder of ours where its name is taken: any user can do that in a folder for all of them."""
-    if not _is_short(parent / f"{name}-12345678"):
+    if not _is_short(parent / f"{name}-12345678", length_max):
         parent = _SHORT
     ours = (folder for folder in sorted(parent.glob(f"{name}-*")) if _is_private(folder))
     return next(ours, None) or Path(tempfile.mkdtemp(prefix=f"{name}-", dir=parent))
@@ -127,8 +130,8 @@ def _hide(file: Path) -> bool:
     return True
 
 
-def _is_short(folder: Path) -> bool:
-    return len(str(folder)) <= _FOLDER_MAX
+def _is_short(folder: Path, length_max: int) -> bool:
+    return len(str(folder)) <= length_max
 
 
 def _is_private(folder: Path) -> bool:

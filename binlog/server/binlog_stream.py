@@ -42,6 +42,7 @@ class BinlogStream:
         decoding: which tables to decode, and how.
         low_watermarks: makes those of the stream.
         replies: what the source is told of what was handed over.
+        linger_s: see `LINGER_S`.
     """
 
     def __init__(
@@ -51,8 +52,11 @@ class BinlogStream:
         decoding: Decoding,
         low_watermarks: LowWatermarks,
         replies: NoReplies = NO_REPLIES,
+        *,
+        linger_s: float = LINGER_S,
     ) -> None:
         self._shard = shard
+        self._pause_s = linger_s
         self._packets = packets
         self._low_watermarks = low_watermarks
         self._replies = replies
@@ -206,7 +210,7 @@ class BinlogStream:
         """
         if self._replies.asked:
             return 0.0
-        return max(0.0, self._flushed_s + LINGER_S - time.monotonic())
+        return max(0.0, self._flushed_s + self._pause_s - time.monotonic())
 
     def _low_watermark(self, moment_us: int) -> Iterator[Chunk | CaughtUp]:
         """Yield the low watermark that a moment proves, and what was read before it."""

@@ -15,7 +15,7 @@ from canal_group.binlog.history.verified import require_agreement
 from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
 from canal_group.binlog.server.definitions.base import Base
 from canal_group.binlog.server.definitions.confirming import Confirming
-from canal_group.binlog.server.definitions.learning import Learning
+from canal_group.binlog.server.definitions.learning import Learning, LearningPace
 from canal_group.binlog.server.definitions.lost import lost
 from canal_group.binlog.server.definitions.present import PresentReader
 from canal_group.merge.errors import UnsupportedEvent
@@ -44,6 +44,10 @@ class Keeper(Protocol):
     @property
     def confirm_s(self) -> float:
         """How long the first rows after a statement wait for the source's own definition."""
+
+    @property
+    def pace(self) -> LearningPace:
+        """How fast the tables are read that are not needed at once."""
 
     def begin(self, history: SchemaHistory) -> None:
         """Keep a history that has begun."""
@@ -77,7 +81,7 @@ class DefinitionLookup:
         self._base = base
         self._stream: Following | None = None
         self._version = reader.version
-        self._learning = Learning(reader)
+        self._learning = Learning(reader, keeper.pace)
         self._confirming = Confirming(reader, self._learning)
         #: tables that were asked for in vain, and not touched by a statement since
         self._missed: set[SourceName] = set()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 
 from canal_group.binlog.history.facts import Change, LogPosition
 from canal_group.binlog.history.history import SchemaHistory
@@ -22,12 +23,20 @@ _log = logging.getLogger(__name__)
 
 #: how often a table is asked again because it was changed meanwhile
 _TRIES = 5
-#: tables that are asked between two looks at the end of the binlog
-BATCH = 200
-#: how long tables are read before the first row, between two items of a stream, and while it is idle, seconds
-FIRST_S, BETWEEN_S, IDLE_S = 2.0, 0.05, 0.5
 #: how long after a failure tables are read again, seconds
 _AGAIN_S = 5.0
+
+
+@dataclass(slots=True)
+class LearningPace:
+    """How many tables are read at a time, and for how long."""
+
+    #: tables that are asked between two looks at the end of the binlog
+    batch: int = 200
+    #: seconds for which tables are read before the first row, between two items, and while the source is idle
+    first_s: float = 2.0
+    between_s: float = 0.05
+    idle_s: float = 0.5
 
 
 class Learning:
@@ -38,10 +47,12 @@ class Learning:
 
     Args:
         reader: asks the server.
+        pace: of what is not needed at once.
     """
 
-    def __init__(self, reader: PresentReader) -> None:
+    def __init__(self, reader: PresentReader, pace: LearningPace) -> None:
         self._reader = reader
+        self._pace = pace
         #: up to where every statement is a fact of the history, if that is after where the stream is
         self._known_to: LogPosition | None = None
         self._total = 0
@@ -104,7 +115,7 @@ class Learning:
     def read_first(self, history: SchemaHistory, begin: Position, position: LogPosition) -> None:
         """Read the tables of a history that begins, for a while. Raises as `learn`."""
         self._total = len(history.unread)
-        self._read(history, begin, position, FIRST_S)
+        self._read(history, begin, position, self._pace.first_s)
 
     def read_some(
         self, history: SchemaHistory, begin: Position, position: LogPosition, *, idle: bool
@@ -116,7 +127,7 @@ class Learning:
         if not history.unread or time.monotonic() < self._again_s:
             return False
         try:
-            return self._read(history, begin, position, IDLE_S if idle else BETWEEN_S)
+            return self._read(history, begin, position, self._pace.idle_s if idle else self._pace.between_s)
         except RetryableError as error:
             self._again_s = time.monotonic() + _AGAIN_S
             _log.warning("tables are not read: %s", error, extra={"shard": self._reader.address.name})
@@ -126,7 +137,7 @@ class Learning:
         until, some = time.monotonic() + budget_s, False
         with self._reader.asking() as asked:
             while history.unread and time.monotonic() < until:
-                names = list(history.unread.values())[:BATCH]
+                names = list(history.unread.values())[: self._pace.batch]
                 before = asked.end()
                 answers = [(name, asked.show(name)) for name in names]
                 self.catch_up(history, begin, position, asked.end())

@@ -27,6 +27,7 @@ from canal_group.binlog.history.history import SchemaHistory
 from canal_group.binlog.schema.definition import SourceName, TableDefinition, UnknownTable
 from canal_group.binlog.server.definitions.base import Base
 from canal_group.binlog.server.definitions.definition_lookup import DefinitionLookup
+from canal_group.binlog.server.definitions.learning import LearningPace
 from canal_group.binlog.server.definitions.present import PresentReader
 from canal_group.binlog.server.definitions.scope import Scope
 from canal_group.binlog.server.source import ServerFacts, SourceAddress
@@ -53,6 +54,7 @@ class SourceDefinitions:
             all, it is compared later.
         statement_chars_max: characters of the longest statement that is read.
         protects: see `Keeper`; None: no table is.
+        pace: how fast the tables are read that are not needed at once; None: as fast as a shard reads them.
     """
 
     def __init__(
@@ -64,8 +66,10 @@ class SourceDefinitions:
         statement_chars_max: int,
         always: bool = False,
         protects: Callable[[TableName, tuple[TableName, ...]], bool] | None = None,
+        pace: LearningPace | None = None,
     ) -> None:
         self.always = always
+        self.pace = pace or LearningPace()
         self._protects = protects
         self.confirm_s = confirm_s
         self._shard = shard

@@ -72,12 +72,16 @@ class DdlPolicy:
     Args:
         rule: FIRST or LAST.
         stored: a text that `to_text` made; None: nothing is decided. One of another rule is not used.
+        delivered_max: delivered statements that are kept.
 
     Raises:
         ConfigError: the text is none.
     """
 
-    def __init__(self, rule: DdlRule, stored: str | None = None) -> None:
+    def __init__(
+        self, rule: DdlRule, stored: str | None = None, *, delivered_max: int = DELIVERED_MAX
+    ) -> None:
+        self._delivered_max = delivered_max
         self.rounds = DdlRounds(rule)
         #: how often something was decided; `to_text` has all of it
         self.version = 0
@@ -201,7 +205,7 @@ class DdlPolicy:
         return delivered
 
     def _bound(self) -> None:
-        if len(self._newer) >= DELIVERED_MAX // 2:
+        if len(self._newer) >= self._delivered_max // 2:
             self._older, self._newer = self._newer, set()
             self._decided = {
                 shard: _Decided(decided.middle, decided.end, decided.end)

@@ -132,10 +132,12 @@ class DdlRounds:
 
     Args:
         rule: FIRST or LAST.
+        sources_max: sources that are counted.
     """
 
-    def __init__(self, rule: DdlRule) -> None:
+    def __init__(self, rule: DdlRule, *, sources_max: int = SOURCES_MAX) -> None:
         self.rule = rule
+        self._sources_max = sources_max
         #: statements by number, the least recent first
         self._open: dict[int, _Open] = {}
         self.missed = 0
@@ -174,7 +176,7 @@ class DdlRounds:
     def _bound(self, kept: int) -> None:
         """Forget statements until the bound holds, but not the one that just came."""
         sources = {number: sum(map(len, found.times.values())) for number, found in self._open.items()}
-        while sum(sources.values()) > SOURCES_MAX and len(sources) > 1:
+        while sum(sources.values()) > self._sources_max and len(sources) > 1:
             others = [number for number in sources if number != kept]
             done = (number for number in others if self._open[number].delivered >= self._open[number].rounds)
             gone = next(done, others[0])

@@ -16,7 +16,7 @@ from support.soak import first_quick
 from support.sources.recorder import await_rows, of_app, reading
 from support.sources.replication import replicate
 
-from canal_group.binlog.server.definitions import learning
+from canal_group.binlog.server.definitions.learning import LearningPace
 from canal_group.binlog.server.source import connect, server_facts
 from canal_group.merge.errors import DataError, UnsupportedEvent
 from playground.database.mariadb import MariaDbServer
@@ -285,15 +285,12 @@ def test_a_first_start_is_not_delayed_by_statements_on_other_tables(unprepared, 
         defining.join()
 
 
-def test_rows_of_a_table_that_was_not_asked_for_yet(unprepared, source_address, monkeypatch):
+def test_rows_of_a_table_that_was_not_asked_for_yet(unprepared, source_address):
     """Its definition is asked for at once; the others follow while rows come."""
-    monkeypatch.setattr(learning, "FIRST_S", 0.0)
-    monkeypatch.setattr(learning, "BATCH", 1)
-    monkeypatch.setattr(learning, "BETWEEN_S", 0.0)
-    monkeypatch.setattr(learning, "IDLE_S", 0.0)
+    pace = LearningPace(batch=1, first_s=0.0, between_s=0.0, idle_s=0.0)
     unprepared.execute(*(f"CREATE TABLE app.t{number} (id INT)" for number in range(5)))
     unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
-    definitions = definitions_of("s1", of_app)
+    definitions = definitions_of("s1", of_app, pace=pace)
     with reading(source_address(unprepared), definitions=definitions) as recorder:
         await_true(lambda: definitions.describe() or recorder.error, "the history begins")
         assert definitions.describe()["unread"] >= 6
@@ -301,7 +298,7 @@ def test_rows_of_a_table_that_was_not_asked_for_yet(unprepared, source_address, 
         await_rows(recorder, "t", 1)
         assert definitions.describe()["unread"] >= 5
         stored = definitions.news().text
-        monkeypatch.setattr(learning, "IDLE_S", 0.5)
+        pace.idle_s = 0.5
         await_true(lambda: definitions.describe()["unread"] == 0 or recorder.error, "all are read")
     assert after(recorder) == [{"id": 1, "v": 2}]
     again = definitions_of("s1", of_app)

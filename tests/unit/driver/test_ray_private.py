@@ -13,6 +13,8 @@ import pytest
 from canal_group.actors.driver import ray_private
 from canal_group.actors.driver.ray_private import private_folder, require_token
 
+#: no path here is too long
+LONG = 1_000
 #: the user id of "nobody", everywhere
 NOBODY = 65_534
 
@@ -24,7 +26,6 @@ def mode(path: Path) -> int:
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for temporary files that all users write to."""
-    monkeypatch.setattr(ray_private, "_FOLDER_MAX", 1_000)
     folder = tmp_path / "tmp"
     folder.mkdir()
     folder.chmod(0o1777)
@@ -47,12 +48,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_folder_is_ours_alone_and_the_same_each_time(shared: Path):
     before = os.umask(0)
     try:
-        folder = private_folder()
+        folder = private_folder(LONG)
     finally:
         os.umask(before)
     assert (folder.parent, mode(folder)) == (shared, 0o700)
     folder.chmod(0o755)
-    assert (private_folder(), mode(folder)) == (folder, 0o700)
+    assert (private_folder(LONG), mode(folder)) == (folder, 0o700)
 
 
 @pytest.mark.parametrize("taken", ["link", "file", "foreign"])
@@ -70,13 +71,13 @@ def test_a_link_at_a_taken_name_is_not_followed(taken: str, shared: Path, tmp_pa
         if os.geteuid():
             pytest.skip("root alone can make another user's folder")
         os.chown(trap, NOBODY, NOBODY)
-    folder = private_folder()
+    folder = private_folder(LONG)
     assert folder.parent == shared
     assert folder != trap
     assert mode(folder) == 0o700
     assert mode(theirs) == 0o777
     assert list(theirs.iterdir()) == []
-    assert private_folder() == folder, "the same one each time"
+    assert private_folder(LONG) == folder, "the same one each time"
 
 
 def test_a_second_taken_name_is_not_used(shared: Path):
@@ -84,19 +85,18 @@ def test_a_second_taken_name_is_not_used(shared: Path):
     (shared / name).write_text("")
     (shared / f"{name}-a").symlink_to(shared)
     (shared / f"{name}-b").mkdir(mode=0o755)
-    folder = private_folder()
+    folder = private_folder(LONG)
     assert (mode(folder), folder.is_symlink()) == (0o700, False)
-    assert list(shared.glob("*-????????")) == [folder] == [private_folder()]
+    assert list(shared.glob("*-????????")) == [folder] == [private_folder(LONG)]
 
 
 def test_a_private_folder_for_temporary_files_is_good_enough(
     shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     shared.chmod(0o700)
-    assert private_folder() == shared
+    assert private_folder(LONG) == shared
     monkeypatch.setattr(ray_private, "_SHORT", tmp_path / "s")
-    monkeypatch.setattr(ray_private, "_FOLDER_MAX", len(str(shared)) - 1)
-    assert private_folder().parent == tmp_path / "s"
+    assert private_folder(len(str(shared)) - 1).parent == tmp_path / "s"
 
 
 def test_a_path_too_long_for_sockets_is_replaced_by_a_shorter_one(
@@ -104,15 +104,14 @@ def test_a_path_too_long_for_sockets_is_replaced_by_a_shorter_one(
 ):
     short = tmp_path / "s"
     monkeypatch.setattr(ray_private, "_SHORT", short)
-    monkeypatch.setattr(ray_private, "_FOLDER_MAX", len(str(shared)))
-    assert private_folder().parent == short
+    assert private_folder(len(str(shared))).parent == short
     # A name that leaves enough, and a second one, where it is taken, that does not.
     name = f"canal-group-{os.geteuid()}"
-    monkeypatch.setattr(ray_private, "_FOLDER_MAX", len(str(shared / name)))
-    assert private_folder().parent == shared
+    length = len(str(shared / name))
+    assert private_folder(length).parent == shared
     (shared / name).rmdir()
     (shared / name).write_text("")
-    assert private_folder().parent == short
+    assert private_folder(length).parent == short
 
 
 def test_a_token_is_made_that_its_user_alone_can_read(home: Path):

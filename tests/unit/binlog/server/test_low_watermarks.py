@@ -19,8 +19,7 @@ from support.defaults import address_of, chunk_limits
 from canal_group.binlog.formats.event_types import EventType
 from canal_group.binlog.formats.events import CHECKSUM_CRC32
 from canal_group.binlog.grammar.decoding import Decoding
-from canal_group.binlog.server import binlog_stream
-from canal_group.binlog.server.binlog_stream import BinlogStream
+from canal_group.binlog.server.binlog_stream import LINGER_S, BinlogStream
 from canal_group.binlog.server.clock import AGE_MAX_US, STALE_US, SourceClock
 from canal_group.binlog.server.dump.own_dump import OwnDump
 from canal_group.binlog.server.dump_server.shared_dump import SharedDump
@@ -118,7 +117,7 @@ def source():
             timer.join()
 
 
-def items_of(source, *, by_gtid=False, withheld_us=0, shares_dump=False):
+def items_of(source, *, by_gtid=False, withheld_us=0, shares_dump=False, linger_s=LINGER_S):
     """Return the items of a stream over the source, or over a dump server, until the source falls silent."""
     position = Position(FILE, 4)
     if shares_dump:
@@ -129,7 +128,8 @@ def items_of(source, *, by_gtid=False, withheld_us=0, shares_dump=False):
         start = AfterGtids(position) if by_gtid else FromOffset(position)
         dump = OwnDump(ADDRESS, start, Packets(source), checksum=CHECKSUM_CRC32, clock_us=source.moment_us)
     low_watermarks = LowWatermarks(source.clock, MARGIN_US, lambda: withheld_us)
-    source.stream = stream = BinlogStream("s1", dump, Decoding(TableName, chunk_limits()), low_watermarks)
+    decoding = Decoding(TableName, chunk_limits())
+    source.stream = stream = BinlogStream("s1", dump, decoding, low_watermarks, linger_s=linger_s)
     stream._flushed_s = -math.inf  # whatever the clock says: it counts from when the machine was started
     items = []
     with contextlib.suppress(SourceUnavailable):
@@ -285,21 +285,20 @@ def transactions():
     return [REST[begin:end] for begin, end in itertools.pairwise([*begins, len(REST)])]
 
 
-def test_what_follows_a_chunk_waits_a_moment_for_more(source, monkeypatch):
+def test_what_follows_a_chunk_waits_a_moment_for_more(source):
     """The first transaction goes out at once; the second lingers, and takes along what comes meanwhile."""
-    monkeypatch.setattr(binlog_stream, "LINGER_S", 3600.0)
     first, second, third, *_ = transactions()
     source.send(FDE, PREVIOUS, *first)
     source.when_empty = [lambda: source.send(*second)]
     source.when_lingering = [lambda: source.send(*third)]
-    chunks = [item for item in items_of(source) if isinstance(item, Chunk)]
+    chunks = [item for item in items_of(source, linger_s=3600.0) if isinstance(item, Chunk)]
     assert [len(chunk.headers) for chunk in chunks] == [1, 2]
 
 
-def test_what_follows_a_chunk_goes_out_at_once_after_a_pause(source, monkeypatch):
-    monkeypatch.setattr(binlog_stream, "LINGER_S", 0.0)
+def test_what_follows_a_chunk_goes_out_at_once_after_a_pause(source):
     first, second, *_ = transactions()
     source.send(FDE, PREVIOUS, *first)
     source.when_empty = [lambda: source.send(*second)]
     source.when_lingering = [lambda: pytest.fail("it lingered")]
-    assert [len(item.headers) for item in items_of(source) if isinstance(item, Chunk)] == [1, 1]
+    chunks = [item for item in items_of(source, linger_s=0.0) if isinstance(item, Chunk)]
+    assert [len(chunk.headers) for chunk in chunks] == [1, 1]

@@ -9,7 +9,6 @@ import pytest
 from support.group.builders import Source, Tx, World
 
 from canal_group.merge.errors import ConfigError
-from canal_group.merge.order.ddl import policy as module
 from canal_group.merge.order.ddl.policy import DdlPolicy, Origin, withhold
 from canal_group.merge.order.ddl.rounds import DdlRounds, Shards
 from canal_group.merge.order.ddl.rule import DdlRule
@@ -178,9 +177,8 @@ def test_a_table_that_is_made_later_begins_with_the_next_round():
     assert rounds.decide("a", mark("s.t1", tables=2), shards)
 
 
-def test_the_bound_forgets_what_is_delivered_first(monkeypatch):
-    monkeypatch.setattr("canal_group.merge.order.ddl.rounds.SOURCES_MAX", 2)
-    rounds, shards = DdlRounds(DdlRule.LAST), Shards(["a", "b"])
+def test_the_bound_forgets_what_is_delivered_first():
+    rounds, shards = DdlRounds(DdlRule.LAST, sources_max=2), Shards(["a", "b"])
     for statement in (1, 2):
         assert not rounds.decide("a", mark(statement=statement), shards)
     assert not rounds.decide("a", mark(statement=3), shards)
@@ -272,9 +270,8 @@ def test_a_source_that_was_reset_begins_anew():
     assert policy.version == 2, "it was decided, and not taken for one of before"
 
 
-def test_delivered_statements_are_bounded_and_what_is_older_is_delivered(monkeypatch):
-    monkeypatch.setattr(module, "DELIVERED_MAX", 4)
-    policy = DdlPolicy(DdlRule.FIRST)
+def test_delivered_statements_are_bounded_and_what_is_older_is_delivered():
+    policy = DdlPolicy(DdlRule.FIRST, delivered_max=4)
     for number in range(6):
         given = headers((0, 100 * number + 50))
         assert decide(policy, given, after(0, 100 * number + 60), statements=[number]) == [False]
