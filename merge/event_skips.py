@@ -65,11 +65,11 @@ class EventSkips:
         Raises:
             UsageError: the shard has not stopped at that event, or it cannot be left out.
         """
-        found = _stopped_at(stop, file, offset)
-        known = self._known(stop, file, offset) if found is None else self._same(found)
-        if known is not None:
-            return self, known
-        if found is None:
+        event = _stopped_at(stop, file, offset)
+        skipped = self._skipped(stop, file, offset) if event is None else self._same(event)
+        if skipped is not None:
+            return self, skipped
+        if event is None:
             raise _refused(stop, file, offset)
         assert stop.error is not None, "it has stopped"
         if whole_transaction and stop.error.details.get("handed_over"):
@@ -79,15 +79,15 @@ class EventSkips:
                 hint="Without --whole-transaction the event alone is left out.",
             )
         unit = Unit.TRANSACTION if whole_transaction else Unit.EVENT
-        event = replace(found, unit=unit, by=by[:BY_CHARS_MAX], at_us=at_us)
+        event = replace(event, unit=unit, by=by[:BY_CHARS_MAX], at_us=at_us)
         return EventSkips((*self.events, event)[-SKIPS_MAX:]), event
 
-    def _same(self, found: SkippedEvent) -> SkippedEvent | None:
+    def _same(self, stopped_at: SkippedEvent) -> SkippedEvent | None:
         """Return the skipped event at which a shard has stopped: it has not been told yet."""
-        same = (event for event in self.of(found.shard) if event.event_key == found.event_key)
-        return next((event for event in same if event.is_of(found.created_s)), None)
+        same = (event for event in self.of(stopped_at.shard) if event.event_key == stopped_at.event_key)
+        return next((event for event in same if event.is_of(stopped_at.created_s)), None)
 
-    def _known(self, stop: Stop, file: str, offset: int) -> SkippedEvent | None:
+    def _skipped(self, stop: Stop, file: str, offset: int) -> SkippedEvent | None:
         """Return the skipped event at an offset that a shard is past."""
         same = (event for event in self.of(stop.shard) if (event.file, event.offset) == (file, offset))
         ours = (event for event in same if stop.server in ("", event.server))

@@ -54,31 +54,31 @@ def trace(
     Raises:
         UsageError: it is not one transaction's GTID, or it is unknown whose it is, or the shard is unknown.
     """
-    wanted = parse_gtid_set(gtid)
-    source, number = single(wanted, gtid)
+    gtid_set = parse_gtid_set(gtid)
+    source, number = single(gtid_set, gtid)
     if shard is not None and shard not in stream.shards:
         raise UsageError(f"The group has no shard {shard}.", hint=f"It has {', '.join(stream.shards)}.")
     log = stream.log.slice(stream.log.base, stream.log.tip)
     waiting = [] if stream.timeline is None else [*stream.timeline.waiting(), *stream.ddl.waiting]
-    found = [(headers, np.flatnonzero(_is(stream, headers, source, number))) for headers in (*waiting, log)]
+    matches = [(headers, np.flatnonzero(_is(stream, headers, source, number))) for headers in (*waiting, log)]
     held = {
-        stream.shards[each] for headers, indexes in found for each in np.unique(headers["shard"][indexes])
+        stream.shards[each] for headers, indexes in matches for each in np.unique(headers["shard"][indexes])
     }
     gtids = {name: parse_gtid_set(text) for name, text in read.items()}
-    counted = [shard] if shard is not None else _shards_of(wanted, held, gtids)
+    counted = [shard] if shard is not None else _shards_of(gtid_set, held, gtids)
     traced: dict[str, Any] = {
-        "read_by": [name for name in counted if gtids.get(name, NO_GTIDS).contains(wanted)],
+        "read_by": [name for name in counted if gtids.get(name, NO_GTIDS).contains(gtid_set)],
         "found": None,
     }
     last = None
-    for headers, indexes in found:
+    for headers, indexes in matches:
         mine = indexes[[stream.shards[each] in counted for each in headers["shard"][indexes]]]
         if len(mine):
             last = stream.log.base + int(mine[-1]) if headers is log else None
             traced |= _found(stream, headers[mine], "merged" if headers is log else "waiting")
             break
     clients = [
-        {"client_id": each.client_id, **_of_client(each, stream, wanted, counted, last)}
+        {"client_id": each.client_id, **_of_client(each, stream, gtid_set, counted, last)}
         if table is None or TableFilter.of_reader(each.filter).matches(table)
         else {"client_id": each.client_id, "state": "left out by its filter"}
         for each in subscribers.all

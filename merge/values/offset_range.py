@@ -158,8 +158,8 @@ def order_of(headers: Headers, names: Sequence[str], shards: Sequence[str]) -> s
 
 def _digests(indexes: NDArray[np.integer], texts: Sequence[str]) -> NDArray[np.int64]:
     """Return a number for each text that an index points to; the indexes of two servers differ."""
-    found, inverse = np.unique(indexes, return_inverse=True)
-    return np.array([crc32(texts[index].encode()) for index in found.tolist()], dtype=np.int64)[inverse]
+    distinct, inverse = np.unique(indexes, return_inverse=True)
+    return np.array([crc32(texts[index].encode()) for index in distinct.tolist()], dtype=np.int64)[inverse]
 
 
 def whole(headers: Headers, lead: int, count: int) -> int:

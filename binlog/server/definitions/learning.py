@@ -54,7 +54,7 @@ class Learning:
         self._reader = reader
         self._pace = pace
         #: up to where every statement is a fact of the history, if that is after where the stream is
-        self._known_to: LogPosition | None = None
+        self._read_to: LogPosition | None = None
         self._total = 0
         self._said_s = self._again_s = 0.0
 
@@ -63,9 +63,9 @@ class Learning:
 
         Raises as `PresentReader.changes`.
         """
-        known = self._known_to
-        ahead = known is not None and known.reaches(position)
-        after = known if ahead and known is not None else position
+        read_to = self._read_to
+        ahead = read_to is not None and read_to.reaches(position)
+        after = read_to if ahead and read_to is not None else position
         if after.reaches(end):
             return []
         start = Position(after.file, after.offset) if ahead else begin
@@ -75,7 +75,7 @@ class Learning:
                 f"The binlog of {self._reader.address} ends before {end}, where it said that it ends.",
                 shard=self._reader.address.name,
             )
-        self._known_to = end
+        self._read_to = end
         return changes
 
     def catch_up(

@@ -110,19 +110,21 @@ class ReadProgress:
         return AfterGtids(position)
 
     def _by_time(self, log: ServerLog, position: Position) -> Position:
-        found = continued_by_time(log.address, log.connection, log.facts, position, self._choice.fallback_us)
-        self._hosts.continued("time", found.dropped, found.repeated)
+        continued = continued_by_time(
+            log.address, log.connection, log.facts, position, self._choice.fallback_us
+        )
+        self._hosts.continued("time", continued.dropped, continued.repeated)
         _log.warning(
             "continues on %s at %s by commit time: the last transaction that was delivered was %s, "
             "%d transactions are not repeated, %d may be",
             self._address.location,
-            found.position,
-            "found" if found.anchored else "not found",
-            found.dropped,
-            found.repeated,
+            continued.position,
+            "found" if continued.anchored else "not found",
+            continued.dropped,
+            continued.repeated,
             extra={"shard": self._address.name},
         )
-        return found.position
+        return continued.position
 
     def reached(self, start: FromOffset, server: str) -> None:
         """Note that a server sends a stream."""
