@@ -84,7 +84,7 @@ def test_the_same_offset_on_another_server_is_another_event(seed):
     assert len(positions) == len(stored(world))
     for server, index in source.left_out:
         binlog = source.binlog_of(server)
-        assert (server, *binlog.index(binlog.at[index])) in positions
+        assert (server, *binlog.position(binlog.at[index])) in positions
 
 
 @pytest.mark.parametrize(("first", "seeds"), first_quick(1, [(1, 5), (6, 200)]))
