@@ -31,6 +31,9 @@ from canal_group.merge.values.position import Position
 #: shortest time between two chunks of a source that writes steadily, seconds: a chunk costs as much as
 #: hundreds of rows. What arrives after a pause is yielded at once
 LINGER_S = 0.01
+#: transactions of a chunk after which the next one is not read as it arrives: a source that writes more fills
+#: its connection meanwhile, and waits
+SPARSE_HEADERS_MAX = 64
 
 
 class BinlogStream:
@@ -62,6 +65,8 @@ class BinlogStream:
         self._replies = replies
         #: when the last chunk was taken, `time.monotonic`
         self._flushed_s = 0.0
+        #: whether that had few transactions
+        self._sparse = False
         self._decoder, self._builder = decoding.decoder(shard, packets.start, packets.checksum)
         self._decoder.file, self._decoder.offset = packets.file_offset
 
@@ -151,7 +156,12 @@ class BinlogStream:
                 if moment_us is not None:
                     yield from self._low_watermark(moment_us)
                 continue
-            if not decoder.in_transaction and not packets.readable(self._linger_s()):
+            if not decoder.in_transaction and packets.readable(self._linger_s()):
+                # All that arrives until a chunk may be yielded is read at once: to wake up costs as much as
+                # tens of rows.
+                if self._sparse:
+                    time.sleep(self._linger_s())
+            elif not decoder.in_transaction:
                 # Nothing more has arrived: yield what is complete. (The rest of an open transaction is on its
                 # way, so no chunk is closed inside one.)
                 yield from self._flush()
@@ -197,6 +207,7 @@ class BinlogStream:
     def _flush(self) -> Iterator[Chunk]:
         chunk = self._decoder.close_chunk()
         if chunk is not None:
+            self._sparse = len(chunk.headers) <= SPARSE_HEADERS_MAX
             yield chunk
             self._flushed_s = time.monotonic()
         decoder = self._decoder
