@@ -12,7 +12,8 @@ help: ## show this
 setup: ## install what is missing: Java, MariaDB, gcc, .venv (PYTHON=python3.12 chooses the interpreter)
 	@scripts/setup.sh
 
-demo: setup ## start shards, merge them, watch the stream (ARGS="--help" for options)
+demo: ## start shards, merge them, watch the stream (ARGS="--help" for options)
+	@scripts/setup.sh $(if $(filter --zookeeper,$(ARGS)),,$(if $(filter --files,$(ARGS)),files,demo))
 	@$(BIN)/python -m playground $(ARGS)
 
 recorded: setup ## record again the binlogs that `canal-group demo --files` reads

@@ -1,15 +1,10 @@
-"""An instance that reads servers of the playground: its settings, and its page."""
+"""An instance that reads servers of the playground: its settings."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
-from canal_group.actors.driver.instance import Instance
-from canal_group.actors.http.service import HttpService, HttpSettings
 from canal_group.conf.load import build_instance
 from canal_group.conf.settings import InstanceSettings
 from canal_group.programs.demo.instance import DESTINATION, shard_name
@@ -18,8 +13,14 @@ from playground.database.secret_file import secret_file
 from playground.database.server_process import CANAL_PASSWORD, CANAL_USER, DatabaseServer
 
 
-def settings_for(servers: Sequence[DatabaseServer], folder: Path) -> InstanceSettings:
-    """Return the instance that reads the servers; a private file has the password, also ZooKeeper's."""
+def settings_for(servers: Sequence[DatabaseServer], folder: Path, *, zookeeper: bool) -> InstanceSettings:
+    """Return the instance that reads the servers; a private file has the password, also ZooKeeper's.
+
+    Args:
+        servers: the shards.
+        folder: of its own, for what it writes.
+        zookeeper: whether an embedded ZooKeeper elects its server and keeps its cursors.
+    """
     password = secret_file(folder / "password", CANAL_PASSWORD)
     shards = []
     for shard, server in enumerate(servers):
@@ -33,38 +34,23 @@ def settings_for(servers: Sequence[DatabaseServer], folder: Path) -> InstanceSet
                 "password_file": str(password),
             }
         )
+    coordination = {
+        "kind": "embedded",
+        "folder": str(folder / "zookeeper"),
+        "user": CANAL_USER,
+        "password_file": str(password),
+    }
     return build_instance(
         {
-            "preset": "group",
+            "preset": "group" if zookeeper else "memory",
             "destination": DESTINATION,
             "shards": shards,
             # The tables are there and empty: what follows is the whole story.
             "start": "latest",
             "filter": {"white": WHITE, "routes": routes()},
-            "coordination": {
-                "kind": "embedded",
-                "folder": str(folder / "zookeeper"),
-                "user": CANAL_USER,
-                "password_file": str(password),
-            },
             "gateway": {"port": 0},
-        },
+        }
+        | ({"coordination": coordination} if zookeeper else {}),
         source="the demo's settings",
         folder=folder,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Demo:
-    """The one instance of a demo, as the HTTP service wants it."""
-
-    instances: Mapping[Path, Instance]
-
-
-@contextmanager
-def page_of(instance: Instance) -> Iterator[HttpService]:
-    """Serve the page of a demo's instance, on the usual port or a free one."""
-    with tempfile.TemporaryDirectory(prefix="cg-page-") as folder:
-        settings = HttpSettings(audit_log=Path(folder) / "audit.jsonl")
-        with HttpService(_Demo({Path(folder) / f"{DESTINATION}.yaml": instance}), settings) as service:
-            yield service

@@ -26,8 +26,12 @@ class DemoOptions:
     seconds: float = 40.0
     #: the same seed writes the same rows
     seed: int = 1
+    #: whether an embedded ZooKeeper elects the server and keeps the cursors
+    zookeeper: bool = False
     #: whether the result is one JSON line on stdout, and nothing else is
     json: bool = False
+    #: whether it stops at a signal only
+    stay: bool = False
     #: the least severe level that its actors log
     log_level: LogLevel = LogLevel.WARNING
     #: rows of the one large transaction

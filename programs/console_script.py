@@ -6,13 +6,15 @@ import sys
 
 from canal_group.extras import MissingExtraError, needed_by
 from canal_group.programs.command.options.exit_code import ExitCode
+from canal_group.programs.quick_exit import quick_exit
 
 
 def main() -> None:
     """Run a command line; exits with an `ExitCode`."""
     try:
         with needed_by("canal-group"):
-            from canal_group.programs.command.cli import main as command_line
+            with quick_exit():
+                from canal_group.programs.command.cli import main as command_line
 
             command_line()
     except MissingExtraError as error:

@@ -4,7 +4,11 @@
 # tools in it. The hot loops are compiled again whenever their source has changed.
 #
 #     scripts/setup.sh           install what is missing; done in a moment when nothing is
+#     scripts/setup.sh demo      only what `make demo` needs: no Java, and in .venv no Spark and no tools
+#     scripts/setup.sh files     only what `make demo ARGS=--files` needs: no MariaDB either
 #     scripts/setup.sh --check   name what is missing and change nothing; exit 1 if anything is
+#
+# A larger set completes the .venv of a smaller one.
 #
 # PYTHON=/path/to/python3 chooses the interpreter. No server is started, by the packages neither: only their parts
 # without a service are installed.
@@ -12,6 +16,8 @@ set -euo pipefail
 cd -P "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly stamp=.venv/.setup-stamp
+# Seconds of silence after which a step says that it goes on.
+readonly silence=10
 readonly compiled_stamp=.venv/.compiled-stamp
 readonly native=(binlog/native merge/rows/native merge/values/native)
 # Servers stand where only root's PATH looks.
@@ -56,9 +62,9 @@ missing_packages() {
     has_python "$python" || echo python3
     has_venv || echo python3-venv
     has_compiler || printf '%s\n' gcc libc6-dev python3-dev
-    has_java "${JAVA_HOME:+$JAVA_HOME/bin/}java" || echo default-jre-headless
+    [ "$set" != all ] || has_java "${JAVA_HOME:+$JAVA_HOME/bin/}java" || echo default-jre-headless
     # The core packages hold the programs without the service that mariadb-server would start.
-    has_mariadb || printf '%s\n' mariadb-server-core mariadb-client-core
+    [ "$set" = files ] || has_mariadb || printf '%s\n' mariadb-server-core mariadb-client-core
 }
 
 install_packages() {
@@ -69,11 +75,26 @@ install_packages() {
         sudo -n true 2>/dev/null || fail "missing: $*; install them with: sudo $command"
         as_root=(sudo -n)
     fi
-    say "installing $*"
+    say "installing $* with apt-get"
     "${as_root[@]}" apt-get update -qq
     # --no-remove: rather stop than take away a MySQL that is in the way.
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -qq -y --no-install-recommends --no-remove "$@" >/dev/null
+        apt-get install -q -y -o Dpkg::Use-Pty=0 --no-install-recommends --no-remove "$@" | told '^Need to get '
+}
+
+# Passes on those lines of a step's output that match a pattern, and says that it goes on while it is silent.
+told() {
+    local began=$SECONDS line status
+    while true; do
+        IFS= read -r -t "$silence" line && status=0 || status=$?
+        if [ "$status" = 0 ]; then
+            [[ $line =~ $1 ]] && say "  $line"
+        elif [ "$status" -gt 128 ]; then
+            say "  still at it, $((SECONDS - began)) s"
+        else
+            return 0
+        fi
+    done
 }
 
 # Changes whenever .venv has to be made again: its interpreter, what is asked for, and where it lies.
@@ -89,16 +110,28 @@ is_venv_ours() {
         [[ "$(head -n 1 .venv/bin/pip 2>/dev/null)" == "#!$PWD/.venv/bin/"* ]]
 }
 
+# Whether .venv is up to date and has the extra: `dev` includes all others.
+has_extra() {
+    local now
+    now=$(fingerprint)
+    [ "$(cat "$stamp-$extra" 2>/dev/null)" = "$now" ] || [ "$(cat "$stamp-dev" 2>/dev/null)" = "$now" ]
+}
+
 make_venv() {
-    say "making .venv with $("$python" --version) (a few minutes the first time)"
-    rm -f "$stamp"
+    say "making .venv with $("$python" --version) and the extra '$extra'"
+    rm -f "$stamp"-*
     is_venv_ours || "$python" -m venv --clear .venv
-    local install=(.venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt)
     # What builds the project is pinned like all else, hence not isolated.
-    "${install[@]}" setuptools cython
-    "${install[@]}" --no-build-isolation -e '.[dev]'
-    fingerprint >"$stamp"
+    install setuptools cython
+    install --no-build-isolation -e ".[$extra]"
+    fingerprint >"$stamp-$extra"
     compiled_fingerprint >"$compiled_stamp"
+}
+
+# pip tells of each file its size before it fetches it; small ones are many.
+install() {
+    .venv/bin/python -m pip install --disable-pip-version-check --progress-bar off --no-compile -c constraints.txt "$@" |
+        told '^ *(Downloading|Using cached) .*[0-9] [MG]B\)|^ *Building|^Installing'
 }
 
 # Changes whenever the hot loops have to be compiled again.
@@ -121,10 +154,12 @@ compile() {
     compiled_fingerprint >"$compiled_stamp"
 }
 
+check=false set=all extra=dev
 case "${1:-}" in
-'') check=false ;;
+'') ;;
 --check) check=true ;;
-*) fail "expected --check or nothing, found $1" ;;
+demo | files) set=$1 extra=server ;;
+*) fail "expected demo, files, --check or nothing, found $1" ;;
 esac
 
 python=$(find_python)
@@ -141,7 +176,7 @@ if [ ${#packages[@]} -gt 0 ]; then
         "and its C headers, a C compiler (CC=${CC:-cc}), Java 17 (JAVA_HOME=${JAVA_HOME:-}) and MariaDB, or later ones"
 fi
 
-if [ "$(cat "$stamp" 2>/dev/null)" != "$(fingerprint)" ]; then
+if ! has_extra; then
     $check && fail "missing: an up to date .venv"
     make_venv
 fi

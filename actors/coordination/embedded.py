@@ -211,7 +211,12 @@ class _Started:
             )
             with os.fdopen(made, "ab") as log:
                 self._process = subprocess.Popen(  # noqa: S603 - our own java command, no shell
-                    self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    # Ctrl-C on a terminal is for the owner alone, which hands over first and then ends this.
+                    start_new_session=True,
                 )
         except OSError as error:
             self._error = error

@@ -44,6 +44,7 @@ from canal_group.programs.command.serve_command import serve
 from canal_group.programs.command.switch_command import start, stop
 from canal_group.programs.command.top_command import top
 from canal_group.programs.command.trace_command import trace
+from canal_group.programs.quick_exit import quick_exit
 from canal_group.zookeeper.login import ZooKeeperLogin
 
 if TYPE_CHECKING:
@@ -334,10 +335,13 @@ def demo(
     files: Annotated[bool, typer.Option("--files", help="Read the recorded binlogs.")] = False,
     seed: Annotated[int, typer.Option(help="The same seed makes the consumer do the same.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Last line on stdout: the result as JSON.")] = False,
+    stay: Annotated[
+        bool, typer.Option("--stay", help="Keep the instance and its page until Ctrl-C.")
+    ] = False,
     log_format: log_options.Format = LogFormat.TEXT,
     log_level: log_options.Level = LogLevel.WARNING,
 ) -> None:
-    """Read the recorded binlogs of four database servers as one stream, and verify it.
+    """Read the recorded binlogs of four database servers as one stream, show rows of it, and verify it.
 
     They ship with the package: it takes seconds and needs nothing installed.
     """
@@ -346,10 +350,12 @@ def demo(
             "The demo that starts database servers is not installed.",
             hint="Read recorded binlogs with --files, or run `make demo` in the project's repository.",
         )
-    from canal_group.programs.demo.run import run_recorded
+    with quick_exit():
+        from canal_group.programs.demo.run import run_recorded
+        from canal_group.programs.demo.show.summary import RECORDED
 
     with log_options.logged(log_format, log_level):
-        report = run_recorded(seed, log_level, as_json=as_json)
+        report = run_recorded(seed, log_level, RECORDED, as_json=as_json, stay=stay)
     if not report.ok:
         raise typer.Exit(ExitCode.FAILED)
 

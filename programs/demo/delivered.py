@@ -104,6 +104,10 @@ class Delivered:
         """Return every delivered row, repetitions included: (n,) of `DELIVERED`."""
         return pa.concat_tables([DELIVERED.empty_table(), *(each.rows for each in self._deliveries)])
 
+    def arrived(self) -> int:
+        """Return how many rows arrived and were not given back, or were acknowledged before: quickly."""
+        return sum(len(each.rows) for each in self._deliveries if each.acked or not each.taken_back)
+
     def distinct(self) -> int:
         """Return how many different rows were delivered."""
         return len(self.table().group_by(list(IDENTITY)).aggregate([]))

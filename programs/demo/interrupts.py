@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_STDERR: Final = 2
+_SAID: Final = b"Interrupted: stopping what was started; this takes some seconds.\n"
 
 
 class Interrupts:
-    """While inside, the first signal raises KeyboardInterrupt in the main thread; a context manager.
+    """While inside, the first signal says so on stderr and raises KeyboardInterrupt in the main thread.
+
+    A context manager.
 
     Outside of the main thread it does nothing: signals are not this thread's.
     """
@@ -52,8 +57,13 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if self._ignored or self._deferred:
+            return
+        # Not by a stream, which the main thread may be in the middle of writing to. On a terminal the line of
+        # progress has no end.
+        os.write(_STDERR, b"\n" + _SAID if os.isatty(_STDERR) else _SAID)
         if self._deferring:
             self._deferred = True
-        elif not self._ignored:
+        else:
             self._ignored = True
             raise KeyboardInterrupt

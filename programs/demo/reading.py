@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
+import pyarrow as pa
+
 from canal_group.client.batch import Batch
 from canal_group.client.consumer import Consumer
 from canal_group.merge.errors import NotSubscribed, RetryableError, RolledBack, UnknownBatch
@@ -38,6 +40,8 @@ class Reading:
 
     consumer: Consumer
     seed: int
+    #: is shown each batch's rows
+    show: Callable[[pa.Table], None]
     delivered: Delivered = field(default_factory=Delivered)
     batches: int = 0
     #: rows in all deliveries, repetitions included
@@ -94,6 +98,7 @@ class Reading:
         self.delivered.add(batch.batch_id, rows, time.time_ns() // 1000)
         self.batches += 1
         self.rows += len(rows)
+        self.show(rows)
 
     def _patiently(self, call: Callable[[], _T]) -> _T:
         """Call until it is not refused for the moment; the same call again is harmless."""

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Final, TypeAlias
 
+import pyarrow as pa
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 from canal_group.actors.driver.instance import Instance
 from canal_group.actors.process.log import LogLevel
 from canal_group.client.client import connect
+from canal_group.merge.printable import escaped
 from canal_group.merge.well_known import CLIENT_ID
 from canal_group.programs.demo.instance import DESTINATION, running, settings_for_files
 from canal_group.programs.demo.interrupts import Interrupts
 from canal_group.programs.demo.measures import latency_ms, rows_per_s
-from canal_group.programs.demo.progress import Progress
+from canal_group.programs.demo.page import page_of
 from canal_group.programs.demo.proof import Findings, prove
 from canal_group.programs.demo.reading import Reading
-from canal_group.programs.demo.recorded_shards import FOLDER, recorded_shards
+from canal_group.programs.demo.recorded_shards import recorded_shards
 from canal_group.programs.demo.report import DemoReport
+from canal_group.programs.demo.show.progress import Progress
+from canal_group.programs.demo.show.summary import NextSteps, Outcome, summary, what_next
 from canal_group.programs.demo.written import Record
 
 #: time within which the instance must serve, seconds
@@ -38,73 +44,94 @@ _QUIET_S: Final = 1.0
 _TIMEOUT_S: Final = 30.0
 
 #: starts everything, reads, and proves; the stack stops what was started
-Demo: TypeAlias = Callable[[Progress, Interrupts, ExitStack], tuple[DemoReport, Findings]]
+Demo: TypeAlias = Callable[[Progress, Interrupts, ExitStack], Outcome]
 
 
-def run(demo: Demo, *, as_json: bool) -> DemoReport:
-    """Run a demo, show it on stderr, and print its report on stdout.
+def run(demo: Demo, steps: NextSteps, *, as_json: bool, stay: bool) -> DemoReport:
+    """Run a demo, show it, and print what it came to.
 
     Whatever ends it, also Ctrl-C and SIGTERM, ends what it started too and removes its folders.
 
     Args:
         demo: what is run.
-        as_json: whether the report is one JSON object, as the last line.
+        steps: what to try next.
+        as_json: whether the report is one JSON object, as the last line of stdout; the rest is on stderr.
+        stay: whether it goes on serving until a signal.
 
     Returns:
         The report; `report.ok` says whether the stream was right.
 
     Raises:
         CanalGroupError: the instance failed.
-        KeyboardInterrupt: it was interrupted; everything is stopped.
+        KeyboardInterrupt: it was interrupted before its end; everything is stopped.
     """
-    with Interrupts() as interrupts, Progress() as progress, ExitStack() as stack:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal's encoding may lack a character of a row.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    with Interrupts() as interrupts, Progress(as_json=as_json) as progress, ExitStack() as stack:
         try:
-            report, findings = demo(progress, interrupts, stack)
+            outcome = demo(progress, interrupts, stack)
+            _print(outcome, as_json=as_json)
+            if not as_json:
+                _print_lines(what_next(outcome, steps, stay=stay))
+            if stay:
+                with contextlib.suppress(KeyboardInterrupt):
+                    threading.Event().wait()
         finally:
             interrupts.ignore()
             progress.unwatch()
-            progress.phase("stopping")
-    _print(report, findings, as_json)
-    return report
+    return outcome.report
 
 
-def run_recorded(seed: int, log_level: LogLevel, *, as_json: bool) -> DemoReport:
+def run_recorded(
+    seed: int, log_level: LogLevel, steps: NextSteps, *, as_json: bool, stay: bool
+) -> DemoReport:
     """Run the demo of recorded shards, which starts no server; as `run`.
 
     Args:
         seed: of what the consumer does.
         log_level: the least severe level that its actors log.
+        steps: as `run`.
         as_json: as `run`.
+        stay: as `run`.
     """
-    return run(partial(_recorded, seed, log_level), as_json=as_json)
+    return run(partial(_recorded, seed, log_level), steps, as_json=as_json, stay=stay)
 
 
 def _recorded(
     seed: int, log_level: LogLevel, progress: Progress, interrupts: Interrupts, stack: ExitStack
-) -> tuple[DemoReport, Findings]:
+) -> Outcome:
     """Read and prove the recorded shards; there is nothing to write, and no latency to measure."""
     recorded = recorded_shards()
-    progress.phase(f"starting Ray and the instance; it reads the files in {FOLDER}")
+    progress.phase(f"starting Ray and an instance that reads the binlogs of {len(recorded)} servers")
     with interrupts.deferred():
         instance = stack.enter_context(running(partial(settings_for_files, recorded), log_level))
-    reading = reading_of(instance, seed, stack)
-    progress.phase(f"reading; the gateway is {instance.uri}")
+    reading = reading_of(instance, seed, progress.rows, stack)
+    page = stack.enter_context(page_of(instance))
+    progress.phase("reading; these are some of the rows, in the order of the stream")
     records = [each.record for each in recorded]
     began_us = time.time_ns() // 1000
-    progress.watch(reading, records)
+    progress.watch(partial(state_of, reading, records))
     read(reading, records, lambda: False)
     progress.unwatch()
 
     progress.phase("verifying the stream")
     rows = {name: row for each in recorded for name, row in each.rows.items()}
     findings = prove(reading.delivered, records, rows)
-    return report_of(reading, findings, len(recorded), began_us, 0), findings
+    report = report_of(reading, findings, len(recorded), began_us, 0)
+    return Outcome(report, findings, reading.rows, reading.rollbacks, page.url, instance.uri)
 
 
-def reading_of(instance: Instance, seed: int, stack: ExitStack) -> Reading:
+def reading_of(instance: Instance, seed: int, show: Callable[[pa.Table], None], stack: ExitStack) -> Reading:
     """Connect to an instance."""
     consumer = connect(instance.uri, destination=DESTINATION, client_id=CLIENT_ID, wait_s=_SERVING_S)
-    return Reading(stack.enter_context(consumer), seed)
+    return Reading(stack.enter_context(consumer), seed, show)
+
+
+def state_of(reading: Reading, records: Sequence[Record]) -> str:
+    """Return in words how far a consumer is with what was written."""
+    written = sum(record.rows for record in records)
+    return f"{min(reading.delivered.arrived(), written):,} of {written:,} written rows have arrived"
 
 
 def read(reading: Reading, records: Sequence[Record], writing: Callable[[], bool]) -> None:
@@ -156,17 +183,21 @@ def report_of(
     )
 
 
-def _print(report: DemoReport, findings: Findings, as_json: bool) -> None:
-    """Print faults in words on stderr, and the report on stdout: a table, or one JSON object as last line."""
-    for words in findings.words:
-        Console(stderr=True, highlight=False).print(f"[red]wrong[/red]  {escape(words)}", soft_wrap=True)
+def _print(outcome: Outcome, *, as_json: bool) -> None:
+    """Print faults on stderr, and the result on stdout: in words, or as one JSON object, the last line."""
+    for words in outcome.findings.words:
+        Console(stderr=True, highlight=False).print(
+            Text.assemble(("wrong", "red"), f"  {escaped(words)}"), soft_wrap=True
+        )
     if as_json:
-        sys.stdout.write(json.dumps(report.to_dict()) + "\n")
+        sys.stdout.write(json.dumps(outcome.report.to_dict()) + "\n")
         sys.stdout.flush()
         return
-    table = Table(show_header=False, box=None)
-    for name, value in report.to_dict().items():
-        table.add_row(name, str(value) if value is None or isinstance(value, bool) else f"{value:,}")
+    _print_lines(summary(outcome))
+
+
+def _print_lines(lines: Iterable[str]) -> None:
     out = Console(highlight=False)
-    out.print(table)
-    out.print("[green]The stream is right.[/green]" if report.ok else "[red]The stream is wrong.[/red]")
+    out.print()
+    for line in lines:
+        out.print(Text(line), soft_wrap=True)

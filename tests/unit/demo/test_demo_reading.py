@@ -101,7 +101,7 @@ class FakeServer:
 
 
 def read_all(server: Any, seed: int) -> Reading:
-    reading = Reading(server, seed)
+    reading = Reading(server, seed, lambda _: None)
     for _ in range(20_000):
         if not reading.step(0.0) and server.cursor == server.rows:
             return reading

@@ -38,7 +38,7 @@ def test_a_readable_file_becomes_private_with_its_secret(tmp_path):
 @pytest.mark.usefixtures("open_umask")
 def test_the_demo_keeps_its_password_and_nodes_private(tmp_path):
     (server,) = make(Engine.MARIADB, 1)
-    settings = settings_for([server], tmp_path)
+    settings = settings_for([server], tmp_path, zookeeper=True)
     server.close()
     assert len(CANAL_PASSWORD) == 32
     assert settings.coordination.user == "canal"
