@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,10 +17,12 @@ from pathlib import Path
 
 import pymysql
 import pytest
+from rich.cells import cell_len
 from support.soak import patient
 from support.sources.installed import require
 
 from canal_group.programs.demo.recorded_shards import recorded_shards
+from canal_group.programs.demo.show.sample import FIRST_ROWS
 from playground.database.engine import Engine
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer, Programs
@@ -29,6 +32,11 @@ from playground.load.workload import Workload
 from playground.load.writer import Writer, prepare
 
 DEADLINE_S = patient(120.0)
+WIDTH = 80
+ROW = re.compile(r"[\d:.]{12}  shop-\d  shop\.")
+#: the demo's two commands
+IN_REPOSITORY = (sys.executable, "-m", "playground")
+INSTALLED = (str(Path(sys.executable).with_name("canal-group")), "demo")
 KEYS = [
     "shards",
     "transactions",
@@ -97,13 +105,13 @@ def demo(tmp_path, folder):
     """Start demos as commands of their own, with a private folder for temporary files."""
     started = []
 
-    def start(*arguments: str, command: tuple[str, ...] = ("playground",)) -> subprocess.Popen[str]:
+    def start(*arguments: str, command: tuple[str, ...] = IN_REPOSITORY) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", *command, *arguments],
+            [*command, *arguments],
             stdout=subprocess.PIPE,
             stderr=(tmp_path / "stderr").open("w"),
             text=True,
-            env={**os.environ, "TMPDIR": str(folder)},
+            env={**os.environ, "TMPDIR": str(folder), "COLUMNS": str(WIDTH)},
             start_new_session=True,
         )
         started.append(process)
@@ -241,7 +249,7 @@ def test_the_demo_proves_its_stream_and_leaves_nothing_behind(demo, folder, tmp_
 def test_the_demo_of_recorded_files_needs_no_server(demo, folder, tmp_path, monkeypatch):
     """No program of a database or of Java is found; what is read was written by both makes of servers."""
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent) + ":/bin")
-    process = demo("--json", "--files", command=("canal_group.programs.command.cli", "demo"))
+    process = demo("--json", "--files", command=INSTALLED)
     watch = Watch(process)
     output, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0, (tmp_path / "stderr").read_text()
@@ -260,11 +268,45 @@ def test_the_demo_of_recorded_files_needs_no_server(demo, folder, tmp_path, monk
 
 
 @pytest.mark.soak
+def test_the_demo_shows_rows_of_all_shards_and_says_in_words_what_they_came_to(demo, tmp_path):
+    process = demo("--files", command=INSTALLED)
+    output, _ = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0, (tmp_path / "stderr").read_text()
+    assert not (tmp_path / "stderr").read_text()
+    lines = output.splitlines()
+    assert max(map(cell_len, lines)) <= WIDTH
+    assert "None" not in output
+    rows = [line.split() for line in lines if ROW.match(line)]
+    assert {shard for _, shard, *_ in rows} == {each.record.shard for each in recorded_shards()}
+    assert [clock for clock, *_ in rows] == sorted(clock for clock, *_ in rows)
+    assert len(rows) >= FIRST_ROWS
+    written = sum(each.record.rows for each in recorded_shards())
+    assert f"  {written} of {written} written rows have arrived\n" in output
+    result = lines[lines.index("The stream is right:") :]
+    assert f", {written} rows." in result[1]
+    assert any(line.startswith("The page was http://127.0.0.1:") for line in result)
+    assert "Try next:" in result
+
+
+@pytest.mark.parametrize("command", [IN_REPOSITORY, INSTALLED], ids=["repository", "installed"])
+def test_ctrl_c_in_the_first_seconds_is_a_line(demo, folder, tmp_path, command):
+    """1. the demo imports; 2. when it has come to Ray's compiled module, Ctrl-C; 3. it ends, and says so."""
+    process = demo("--files", command=command)
+    wait_for(lambda: "_raylet" in Path(f"/proc/{process.pid}/maps").read_text(), "the import of Ray")
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130
+    assert (tmp_path / "stderr").read_text() == "Interrupted: nothing was started yet.\n"
+    assert not output
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize("phase", ["starting ZooKeeper", "writing and reading"])
 def test_ctrl_c_ends_all_of_it(demo, folder, tmp_path, phase):
     """1. the demo starts; 2. in a phase, Ctrl-C reaches its whole process group; 3. nothing is left."""
     require(Engine.MARIADB)
-    process = demo("--shards", "2")
+    process = demo("--shards", "2", "--zookeeper", "--json")
     watch = Watch(process)
     wait_for(
         lambda: phase in (tmp_path / "stderr").read_text() or process.poll() is not None, f"the phase {phase}"
@@ -272,7 +314,10 @@ def test_ctrl_c_ends_all_of_it(demo, folder, tmp_path, phase):
     assert process.poll() is None, (tmp_path / "stderr").read_text()
     os.killpg(process.pid, signal.SIGINT)
     output, _ = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == 130, (tmp_path / "stderr").read_text()
+    printed = (tmp_path / "stderr").read_text()
+    assert process.returncode == 130, printed
+    assert printed.count("Interrupted: stopping what was started") == 1
+    assert "Traceback" not in printed
     assert not output
     assert watch.seen
     assert not watch.left()
