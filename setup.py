@@ -33,7 +33,12 @@ _NATIVE = ("canal_group/binlog/native", "canal_group/merge/rows/native", "canal_
 
 
 class BuildRows(build_ext):
-    """Says in one sentence what a machine lacks that cannot compile."""
+    """Compiles on all processors, and says in one sentence what a machine lacks that cannot compile."""
+
+    def finalize_options(self) -> None:
+        """Settle the number of processors."""
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
 
     def build_extension(self, ext: Any) -> None:
         """Compile one module."""

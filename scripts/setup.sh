@@ -88,7 +88,8 @@ told() {
     while true; do
         IFS= read -r -t "$silence" line && status=0 || status=$?
         if [ "$status" = 0 ]; then
-            [[ $line =~ $1 ]] && say "  $line"
+            # The names of a wheel's platforms, and of all packages, fill lines.
+            [[ $line =~ $1 ]] && say "  $(sed -E 's/^ *//; s/-cp[0-9].*\.whl|-py3.*\.whl//; s/^(Installing).*/\1/' <<<"$line")"
         elif [ "$status" -gt 128 ]; then
             say "  still at it, $((SECONDS - began)) s"
         else
@@ -118,20 +119,26 @@ has_extra() {
 }
 
 make_venv() {
-    say "making .venv with $("$python" --version) and the extra '$extra'"
-    rm -f "$stamp"-*
-    is_venv_ours || "$python" -m venv --clear .venv
-    # What builds the project is pinned like all else, hence not isolated.
-    install setuptools cython
-    install --no-build-isolation -e ".[$extra]"
+    if [ "$(cat "$stamp-server" 2>/dev/null)" = "$(fingerprint)" ]; then
+        say "completing .venv: the project's extra '$extra'"
+        install "canal-group[$extra]"
+    else
+        say "making .venv with $("$python" --version), and in it the project's extra '$extra'"
+        rm -f "$stamp"-*
+        is_venv_ours || "$python" -m venv --clear .venv
+        # What builds the project is pinned like all else, hence not isolated.
+        install setuptools cython
+        install --no-build-isolation -e ".[$extra]"
+        compiled_fingerprint >"$compiled_stamp"
+    fi
     fingerprint >"$stamp-$extra"
-    compiled_fingerprint >"$compiled_stamp"
 }
 
-# pip tells of each file its size before it fetches it; small ones are many.
+# pip says the size of each file before it fetches it. Those of some kilobytes are many, and are not passed on.
+# Modules are byte-compiled when they are imported: most never are.
 install() {
     .venv/bin/python -m pip install --disable-pip-version-check --progress-bar off --no-compile -c constraints.txt "$@" |
-        told '^ *(Downloading|Using cached) .*[0-9] [MG]B\)|^ *Building|^Installing'
+        told '^ *(Downloading|Using cached) .*[0-9] [MG]B\)|^ *Building .*started|^Installing'
 }
 
 # Changes whenever the hot loops have to be compiled again.
