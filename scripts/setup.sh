@@ -82,14 +82,20 @@ install_packages() {
         apt-get install -q -y -o Dpkg::Use-Pty=0 --no-install-recommends --no-remove "$@" | told '^Need to get '
 }
 
+# Returns a line of pip or apt-get without the platforms of a wheel and without the names of all packages.
+in_short() {
+    sed -E <<<"$1" -e 's/^ *//' -e 's/-(cp|py)[0-9].*\.whl//' -e 's/^Downloading/fetching/' -e 's/^Using cached/cached:/' \
+        -e 's/^Building editable .*/compiling the hot loops/' -e 's/^Building wheel for ([^ ]*) .*/building \1/' \
+        -e 's/^Installing.*/installing/'
+}
+
 # Passes on those lines of a step's output that match a pattern, and says that it goes on while it is silent.
 told() {
     local began=$SECONDS line status
     while true; do
         IFS= read -r -t "$silence" line && status=0 || status=$?
         if [ "$status" = 0 ]; then
-            # The names of a wheel's platforms, and of all packages, fill lines.
-            [[ $line =~ $1 ]] && say "  $(sed -E 's/^ *//; s/-cp[0-9].*\.whl|-py3.*\.whl//; s/^(Installing).*/\1/' <<<"$line")"
+            [[ $line =~ $1 ]] && say "  $(in_short "$line")"
         elif [ "$status" -gt 128 ]; then
             say "  still at it, $((SECONDS - began)) s"
         else

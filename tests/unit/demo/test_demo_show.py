@@ -108,7 +108,7 @@ def seqs(rows):
     return [row["seq"] for row in rows]
 
 
-def test_the_rows_that_are_shown_are_few_and_spread_and_those_of_a_rollback_are_not_shown_again():
+def test_shown_rows_are_few_and_spread_and_never_repeated():
     """1. at first; 2. the same and a little more; 3. a large batch after a second; 4. after a pause."""
     now_s = [0.0]
     sample = Sample(lambda: now_s[0])
