@@ -18,6 +18,8 @@ from canal_group.programs.demo.report import DemoReport
 from canal_group.programs.demo.run import read, reading_of, report_of, run, state_of
 from canal_group.programs.demo.show.progress import Progress
 from canal_group.programs.demo.show.summary import NextSteps, Outcome
+from playground.database.engine import Engine
+from playground.database.mysql import is_fetched
 from playground.database.server_process import DatabaseServer, ServerFailedError, ServerMissingError
 from playground.database.servers import make, start_all
 from playground.instance import settings_for
@@ -61,6 +63,8 @@ def run_servers(options: DemoOptions) -> DemoReport:
 def _servers(options: DemoOptions, progress: Progress, interrupts: Interrupts, stack: ExitStack) -> Outcome:
     """Start everything, write, read and prove; `stack` stops what was started."""
     servers = make(options.engine, options.shards)
+    if options.engine is not Engine.MARIADB and not is_fetched():
+        progress.phase("fetching MySQL's server, 180 MB, once; it is kept in .cache/mysql")
     makes = Counter(server.engine for server in servers)
     progress.phase(f"starting {' and '.join(f'{number} {make}' for make, number in makes.items())} servers")
     for server in servers:

@@ -110,6 +110,11 @@ class Programs:
 _programs = Programs()
 
 
+def is_fetched() -> bool:
+    """Return whether MySQL's programs are on this machine: fetching them takes a while."""
+    return (_PREFIX / "bin" / "mysqld").exists()
+
+
 def mysqlbinlog() -> Path:
     """Return MySQL's own client for binlogs; `--no-defaults` is given to it already.
 

@@ -86,7 +86,8 @@ def what_next(outcome: Outcome, steps: NextSteps, *, stay: bool) -> Iterator[str
         yield f"The page is {outcome.page}; all of it stays until Ctrl-C."
         yield "Try in another terminal:"
         yield f"  {steps.program} status {where}"
-        yield f"  {steps.program} consume {where} --client me"
+        yield f"  {steps.program} consume {where} \\"
+        yield "    --client me --from earliest"
         return
     yield f"The page was {outcome.page}; it ends with the demo."
     yield "Try next:"
