@@ -25,7 +25,7 @@ import numpy as np
 from pyarrow import flight
 
 from canal_group.actors.admission.access import Grant, Grants
-from canal_group.actors.admission.token_middleware import TokenMiddleware, grant_of
+from canal_group.actors.admission.token_middleware import TokenMiddleware, caller_of
 from canal_group.actors.process.imports import freeze_imports
 from canal_group.actors.shard.report import ShardReport
 from canal_group.actors.transport.rpc_server import RpcServer
@@ -145,12 +145,11 @@ class _Actions(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is unt
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         grants = Grants.of([(SECRET, Grant("caller"))])
-        super().__init__(
-            "grpc://127.0.0.1:0", middleware=TokenMiddleware(grants, GatewayBounds().calls_max).middleware
-        )
+        tokens = TokenMiddleware(lambda: grants, GatewayBounds().calls_max)
+        super().__init__("grpc://127.0.0.1:0", middleware=tokens.middleware)
 
     def do_action(self, context: Any, action: flight.Action) -> list[flight.Result]:
-        grant_of(context)
+        caller_of(context)
         request = pickle.loads(action.body)
         if action.type == "poll":
             value: Any = _poll(*request)

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -27,7 +27,8 @@ from benchmarks._pipeline import DESTINATION, WAIT_S
 from canal_group.actors.admission.token_middleware import TokenMiddleware
 from canal_group.actors.driver import launch
 from canal_group.actors.driver.instance import Instance
-from canal_group.actors.gateway.gateway import Gateway, GatewayServer, GatewayWiring
+from canal_group.actors.gateway.gateway import Gateway, GatewayServer
+from canal_group.actors.gateway.wiring import DestinationWiring
 from canal_group.actors.shard.shard import ShardActor
 from canal_group.actors.transport import row_server
 from canal_group.actors.transport.row_server import RowAddress
@@ -124,11 +125,9 @@ _SECRET = "secret"
 class _UnixServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
     """Another location of a gateway's Flight server, for rows."""
 
-    def __init__(self, location: str, door: GatewayServer, wiring: GatewayWiring) -> None:
+    def __init__(self, location: str, door: GatewayServer, tokens: TokenMiddleware) -> None:
         self._server = door
-        super().__init__(
-            location, middleware=TokenMiddleware(wiring.grants, wiring.bounds.calls_max).middleware
-        )
+        super().__init__(location, middleware=tokens.middleware)
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.GeneratorStream:
         return self._server.do_get(context, ticket)
@@ -138,10 +137,15 @@ def _unix_gateway(folder: Path) -> type[Gateway]:
     class UnixGateway(Gateway):
         """A gateway that sends rows by Flight over a Unix socket as well."""
 
-        def __init__(self, wiring: GatewayWiring, *arguments: Any) -> None:
-            super().__init__(wiring, *arguments)
-            self._unix = _UnixServer(f"grpc+unix://{folder}/gateway", self._server, wiring)
-            threading.Thread(target=self._unix.serve, name="flight", daemon=True).start()
+        _unix: _UnixServer | None = None
+
+        def serve(self, version: int, destinations: Sequence[DestinationWiring]) -> None:
+            super().serve(version, destinations)
+            if self._unix is None:
+                assert self._server is not None, "it serves"
+                tokens = TokenMiddleware(self._destinations.grants, self._wiring.bounds.calls_max)
+                self._unix = _UnixServer(f"grpc+unix://{folder}/gateway", self._server, tokens)
+                threading.Thread(target=self._unix.serve, name="flight", daemon=True).start()
 
     return UnixGateway
 

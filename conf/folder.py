@@ -3,6 +3,7 @@
 Rules:
 - an invalid file changes nothing: its instance keeps its settings, and the others are not affected;
 - one destination has one file: the file that is served already, or else the first by name;
+- files that share a listener agree on it; one that does not changes nothing, and the others go on;
 - settings are compared, not bytes: an edited comment restarts nothing, a changed password file restarts;
 - shards that are appended or removed join and leave while the instance runs; any other change is a restart.
 """
@@ -16,6 +17,8 @@ from pathlib import Path
 from canal_group.conf.changes import only_shards_differ
 from canal_group.conf.load import load_instance
 from canal_group.conf.sentence import config_error
+from canal_group.conf.server.server_file import SERVER_FILE
+from canal_group.conf.server.shared_listeners import check_together
 from canal_group.conf.settings import InstanceSettings
 from canal_group.merge.errors import ConfigError
 
@@ -57,6 +60,8 @@ def read_file(file: Path, content: FolderContent) -> None:
 def read_folder(folder: Path) -> FolderContent:
     """Read the instance files of a folder; hidden files and files with other suffixes are ignored.
 
+    The server's file is read with each of them.
+
     Raises:
         ConfigError: the folder cannot be read.
     """
@@ -68,7 +73,7 @@ def read_folder(folder: Path) -> FolderContent:
         ) from None
     content = FolderContent()
     for file in files:
-        if not file.name.startswith("."):
+        if not file.name.startswith(".") and file.name != SERVER_FILE:
             read_file(file, content)
     return content
 
@@ -94,6 +99,9 @@ def changes(running: Mapping[Path, InstanceSettings], content: FolderContent) ->
             refused[file] = config_error(
                 str(file), "destination", "be unique", f"{owner} has '{settings.destination}' too"
             )
+    for file, error in _refused_together(current, targets).items():
+        refused[file] = error
+        del targets[file]
     changed = {file: new for file, new in targets.items() if file in current and new != running[file]}
     adopt = {file: new for file, new in changed.items() if only_shards_differ(running[file], new)}
     return Changes(
@@ -103,3 +111,32 @@ def changes(running: Mapping[Path, InstanceSettings], content: FolderContent) ->
         start={file: new for file, new in targets.items() if file not in current},
         refused=refused,
     )
+
+
+def _refused_together(
+    running: Mapping[Path, InstanceSettings], targets: Mapping[Path, InstanceSettings]
+) -> dict[Path, ConfigError]:
+    """Return the targets that cannot be served together with the others, with the reason.
+
+    One that is refused goes on with its running settings, which others then have to agree with.
+    """
+    refused: dict[Path, ConfigError] = {}
+    while True:
+        taken = {
+            file: settings
+            for file, settings in running.items()
+            if file in refused or targets.get(file, settings) == settings
+        }
+        found = dict(refused)
+        for file, settings in targets.items():
+            if file in taken or file in refused:
+                continue
+            try:
+                check_together(file, settings, taken)
+            except ConfigError as error:
+                found[file] = error
+            else:
+                taken[file] = settings
+        if found == refused:
+            return refused
+        refused = found

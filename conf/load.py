@@ -4,8 +4,9 @@
     destination: shop
     shards: [...]
 
-Mappings are merged key by key; any other value replaces the preset's. An invalid file raises one
-`ConfigError` whose message is one sentence.
+Mappings are merged key by key; any other value replaces the preset's. Between both lies what a file
+`server.yaml` in the same folder says for all instances (`canal_group.conf.server.server_file`). An invalid
+file raises one `ConfigError` whose message is one sentence.
 """
 
 from __future__ import annotations
@@ -18,6 +19,13 @@ from typing import Any
 from canal_group.conf.document import parse_document, read_document
 from canal_group.conf.secret import EVERY_OWNER, Owner
 from canal_group.conf.sentence import config_error, in_a_sentence, nearest, shown, unknown_key
+from canal_group.conf.server.server_file import (
+    NO_SERVER_FILE,
+    SERVER_FILE,
+    ServerFile,
+    not_an_instance,
+    read_server_file,
+)
 from canal_group.conf.settings import InstanceSettings
 
 #: the presets, as canal names its four instance files
@@ -25,19 +33,23 @@ PRESETS = ("memory", "file", "default", "group")
 
 
 def load_instance(path: str | Path, *, secrets: Collection[Owner] = EVERY_OWNER) -> InstanceSettings:
-    """Read an instance file and the secrets it points to.
+    """Read an instance file, the server's file beside it, and the secrets they point to.
 
-    Relative paths in it are relative to its folder.
+    Relative paths in them are relative to their folder.
 
     Args:
         path: of the file.
         secrets: owners whose secrets are read. Other secrets may be missing; using one is a RuntimeError.
 
     Raises:
-        ConfigError: the file is missing or malformed, or a setting is invalid.
+        ConfigError: a file is missing or malformed, or a setting is invalid.
     """
     folder = Path(path).absolute().parent
-    return build_instance(read_document(path), source=str(path), folder=folder, secrets=secrets)
+    if Path(path).name == SERVER_FILE:
+        raise not_an_instance(path)
+    return build_instance(
+        read_document(path), source=str(path), folder=folder, secrets=secrets, server=read_server_file(folder)
+    )
 
 
 def build_instance(
@@ -46,6 +58,7 @@ def build_instance(
     source: str = "settings",
     folder: Path | None = None,
     secrets: Collection[Owner] = EVERY_OWNER,
+    server: ServerFile = NO_SERVER_FILE,
 ) -> InstanceSettings:
     """Return the settings for the content of an instance file.
 
@@ -54,19 +67,23 @@ def build_instance(
         source: where the values come from, for messages.
         folder: folder that relative paths are relative to; None: the working directory.
         secrets: owners whose secrets are read, see `load_instance`.
+        server: what the instance files of its server share.
 
     Raises:
-        ConfigError: a setting is invalid.
+        ConfigError: a setting is invalid; the message names the file that has it.
     """
     own = dict(values)
-    name = own.pop("preset", None)
     for key in own:
-        if key not in InstanceSettings.model_fields:
+        if key not in InstanceSettings.model_fields and key != "preset":
             raise unknown_key(source, str(key), [*InstanceSettings.model_fields, "preset"])
-    below = {} if name is None else load_preset(name, source=source)
-    with in_a_sentence(source, InstanceSettings):
+    name = own.pop("preset", None)
+    shared, named_by = dict(server.values), source if name is not None else server.source
+    name = shared.pop("preset", None) if name is None else name
+    below = {} if name is None else load_preset(name, source=named_by)
+    merged = merge_over(merge_over(below, shared), own)
+    with in_a_sentence(source, InstanceSettings, lambda key: server.source_of(key, own, source)):
         context = {"folder": folder, "secrets": secrets}
-        return InstanceSettings.model_validate(merge_over(below, own), context=context)
+        return InstanceSettings.model_validate(merged, context=context)
 
 
 def load_preset(name: str, *, source: str = "settings") -> dict[str, Any]:

@@ -6,7 +6,7 @@ A message shows the value, unless the value could be a secret.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import get_args
 
@@ -67,51 +67,58 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 @contextmanager
-def in_a_sentence(source: str, model: type[BaseModel]) -> Iterator[None]:
+def in_a_sentence(
+    source: str, model: type[BaseModel], source_of: Callable[[str], str] | None = None
+) -> Iterator[None]:
     """Raise a ConfigError for whatever goes wrong inside: one file must not end what others say.
 
     Args:
         source: where the values come from, for messages.
         model: what they are validated against.
+        source_of: returns where the value of a key comes from; None: all come from `source`.
     """
     try:
         yield
     except ValidationError as error:
-        raise first_error(error, source, model) from None
+        raise first_error(error, source_of or (lambda _: source), model) from None
     except CanalGroupError:
         raise
     except Exception as error:
         raise config_error(source, "", "be valid", f"cannot be read ({type(error).__name__})") from error
 
 
-def first_error(error: ValidationError, source: str, model: type[BaseModel]) -> ConfigError:
+def first_error(
+    error: ValidationError, source_of: Callable[[str], str], model: type[BaseModel]
+) -> ConfigError:
     """Return the error for the first invalid setting.
 
     Unknown keys come first, because a misspelt key is also a missing one.
 
     Args:
         error: what the validation against `model` raised.
-        source: where the values come from, for messages.
+        source_of: returns where the value of a key comes from, for messages.
         model: the outermost model.
     """
     details = error.errors(include_url=False)
     detail = min(details, key=lambda detail: detail["type"] != "extra_forbidden")
     key, models = _locate(detail["loc"], model)
     if detail["type"] == "extra_forbidden":
-        return unknown_key(source, key, [name for model in models for name in model.model_fields])
+        names = [name for model in models for name in model.model_fields]
+        return unknown_key(source_of(key), key, names)
     context = detail.get("ctx", {})
     if detail["type"] == UNFIT:
         inner = context["key"]
         key = f"{key}.{inner}" if key and inner else key or inner
-        return config_error(source, key, context["expected"], context["found"] or _found(key, detail))
+        found = context["found"] or _found(key, detail)
+        return config_error(source_of(key), key, context["expected"], found)
     if detail["type"].startswith("union_tag"):
         key = f"{key}.kind"
     if detail["type"] == "union_tag_not_found":
         # Pydantic does not name the tags here; take them from the models.
         tags = ", ".join(f"'{model.model_fields['kind'].default}'" for model in models)
-        return config_error(source, key, f"be one of {tags}", "is missing")
+        return config_error(source_of(key), key, f"be one of {tags}", "is missing")
     expected = _EXPECTED.get(detail["type"], "be valid").format(**context)
-    return config_error(source, key, expected, _found(key, detail))
+    return config_error(source_of(key), key, expected, _found(key, detail))
 
 
 def shown(value: object) -> str:

@@ -5,7 +5,7 @@ Only a token's digest is kept, and it is compared in constant time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from hmac import compare_digest
@@ -46,12 +46,20 @@ class Grant:
         Raises:
             AccessDenied: it is not.
         """
-        if self.destinations and destination not in self.destinations:
-            raise self._denied(f"destination {destination}", "destinations")
+        if not self.reads(destination):
+            raise self.denied_at(destination)
         if operation and not self.operate:
             raise self._denied(f"the operation {operation} on {destination}", "operate")
         if client_id is not None and self.client_ids and client_id not in self.client_ids:
             raise self._denied(f"client id {client_id} of {destination}", "client_ids")
+
+    def reads(self, destination: str) -> bool:
+        """Return whether a destination may be read."""
+        return not self.destinations or destination in self.destinations
+
+    def denied_at(self, destination: str) -> AccessDenied:
+        """Return the refusal of a destination that this is not for."""
+        return self._denied(f"destination {destination}", "destinations")
 
     def sees(self, client_id: str) -> bool:
         """Return whether a client id's cursor may be shown: its own readers and operators see it."""
@@ -84,7 +92,7 @@ def token_digest(token: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """The grants of a gateway.
+    """The grants of a destination's clients, or of all clients of a listener.
 
     Args:
         tokens: digests of tokens, the certificate that has to be shown with each (empty: none has to), and
@@ -101,6 +109,21 @@ class Grants:
     def of(cls, tokens: Iterable[tuple[str, Grant]]) -> Grants:
         """Return the grants of tokens, whatever certificate is shown with them."""
         return cls(tuple((token_digest(token), "", grant) for token, grant in tokens))
+
+    @classmethod
+    def merged(cls, parts: Sequence[Grants]) -> Grants:
+        """Return who comes in at a listener of several destinations: whoever one of them admits.
+
+        What a caller may do there is what the grants of its request's destination say.
+        """
+        tokens = {(digest, beside): grant for each in parts for digest, beside, grant in each.tokens}
+        certificates = {name: grant for each in parts for name, grant in each.certificates}
+        anybody = next((each.anybody for each in parts if each.anybody is not None), None)
+        return cls(
+            tuple((digest, beside, grant) for (digest, beside), grant in tokens.items()),
+            tuple(certificates.items()),
+            anybody,
+        )
 
     def find(self, token: str, certificate: str = "") -> Grant | None:
         """Return a caller's grant; None: it is not admitted.

@@ -6,7 +6,8 @@ the call's own method begins, and every method asks for it first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyarrow import flight
@@ -17,15 +18,26 @@ from canal_group.actors.admission.calls import Calls
 _NAME = "token"
 
 
-class _Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow is untyped
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who makes a call: what it shows, and the grant that let it in."""
+
+    token: str = field(repr=False)
+    #: the certificate's first alternative name, or its subject's common name if it has none. Empty, unless an
+    #: authority of `client_ca` signed it and the caller has its key
+    certificate: str
+    grant: Grant
+
+
+class _Call(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow is untyped
     def __init__(self, grants: Grants, token: str, calls: Calls) -> None:
         super().__init__()
         self._grants, self._token, self._calls = grants, token, calls
         #: the name that the call is counted under; None: it is not counted
         self._counted: str | None = None
 
-    def grant(self, certificate: str) -> Grant:
-        """Return the caller's grant; its call is counted from now on."""
+    def caller(self, certificate: str) -> Caller:
+        """Return who calls; the call is counted from now on."""
         grant = self._grants.find(self._token, certificate)
         if grant is None:
             raise _unknown()
@@ -33,7 +45,7 @@ class _Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow is unty
             if not self._calls.begin(grant.name):
                 raise flight.FlightUnavailableError(f"Too many calls of {grant.name} are in progress.")
             self._counted = grant.name
-        return grant
+        return Caller(self._token, certificate, grant)
 
     def call_completed(self, exception: Any) -> None:  # noqa: ARG002  Flight's signature
         """Count it no more."""
@@ -45,11 +57,11 @@ class TokenMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # 
     """Admits callers with a known token, whatever they request, and stores what the token allows.
 
     Args:
-        grants: of tokens and certificates.
+        grants: returns those of tokens and certificates; they may change.
         calls_max: how many calls of one grant are answered at once; each holds a thread.
     """
 
-    def __init__(self, grants: Grants, calls_max: int) -> None:
+    def __init__(self, grants: Callable[[], Grants], calls_max: int) -> None:
         super().__init__()
         self._grants = grants
         self._calls = Calls(calls_max)
@@ -59,26 +71,25 @@ class TokenMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # 
         """What a Flight server is told of it."""
         return {_NAME: self}
 
-    def start_call(self, info: Any, headers: Mapping[str, Sequence[str]]) -> _Caller:  # noqa: ARG002  Flight's signature
+    def start_call(self, info: Any, headers: Mapping[str, Sequence[str]]) -> _Call:  # noqa: ARG002  Flight's signature
         """Refuse a call without a token that is known, if no certificate can be enough."""
         shown = next(iter(headers.get("authorization", [])), "").removeprefix("Bearer ")
-        if not self._grants.may_come_in(shown):
+        grants = self._grants()
+        if not grants.may_come_in(shown):
             raise _unknown()
-        return _Caller(self._grants, shown, self._calls)
+        return _Call(grants, shown, self._calls)
 
 
-def grant_of(context: Any) -> Grant:
-    """Return the grant of a Flight call's caller. The call counts as the caller's until it is answered.
+def caller_of(context: Any) -> Caller:
+    """Return who makes a Flight call. It counts as the caller's until it is answered.
 
     Raises:
-        FlightUnauthenticatedError: nothing.
+        FlightUnauthenticatedError: nobody who is known.
         FlightUnavailableError: too many calls of the caller are being answered.
     """
-    # The certificate's first alternative name, or its subject's common name if it has none. Empty, unless an
-    # authority of `client_ca` signed it and the caller has its key.
     certificate = context.peer_identity().decode("utf-8", "replace")
-    grant: Grant = context.get_middleware(_NAME).grant(certificate)
-    return grant
+    caller: Caller = context.get_middleware(_NAME).caller(certificate)
+    return caller
 
 
 def _unknown() -> flight.FlightUnauthenticatedError:

@@ -17,6 +17,8 @@ from ray.util.placement_group import PlacementGroup, remove_placement_group
 
 from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
 from canal_group.actors.driver.actor_registry import ActorRegistry
+from canal_group.actors.driver.gateway_process import GatewayProcess
+from canal_group.actors.driver.gateways import Gateways
 from canal_group.actors.driver.zookeepers import ZooKeepers
 from canal_group.actors.gateway.address import Addresses, GatewayAddress
 from canal_group.conf.settings import InstanceSettings
@@ -32,10 +34,13 @@ class Instance:
     """A launched instance. A context manager: leaving it ends its actors, in good order."""
 
     settings: InstanceSettings
-    #: of the gateway, and of canal's protocol
+    #: of the gateway, and of canal's protocol, which it may share with other instances
     addresses: Addresses
     group: ActorHandle
-    gateway: ActorHandle
+    #: that it may share with other instances
+    gateway: GatewayProcess
+    #: who started that one
+    gateways: Gateways
     #: what the names of the shards' actors begin with; the shard's name follows
     shard_actors: str
     actor_registry: ActorRegistry
@@ -86,9 +91,9 @@ class Instance:
     def end(self) -> None:
         """End the actors, and what was started for them, as they are."""
         self.actor_registry.close()
-        for actor in (self.gateway, self.group, *self.actor_registry.actors):
+        self.gateways.give_back(self.gateway, self.settings)
+        for actor in (self.group, *self.actor_registry.actors):
             ray.kill(actor, no_restart=True)
-        self.addresses.close()
         remove_placement_group(self.placement)
         if self.zookeeper is not None:
             self.zookeepers.give_back(self.zookeeper)

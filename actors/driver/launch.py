@@ -1,49 +1,42 @@
 """Launch: the one module that turns plain classes into Ray actors, with every option and its reason.
 
-All actors of an instance belong to the driver that launched them: they end with it, also if it is killed.
+All actors belong to the driver that launched them: they end with it, also if it is killed. Group and shards
+are an instance's; a gateway may be shared (`canal_group.actors.driver.gateways`).
 """
 
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import ray
 from ray.actor import ActorHandle
-from ray.exceptions import GetTimeoutError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from canal_group.actors.admission.calls import ALL_QUESTIONS_MAX, QUESTIONS_MAX
-from canal_group.actors.admission.gateway_tls import GatewayTls
 from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
 from canal_group.actors.driver import local_ray
 from canal_group.actors.driver.actor_registry import ActorRegistry
+from canal_group.actors.driver.gateways import Gateways
 from canal_group.actors.driver.instance import Instance
 from canal_group.actors.driver.zookeepers import ZooKeepers
-from canal_group.actors.gateway.address import Addresses, GatewayAddress, ReservedAddress
-from canal_group.actors.gateway.canal.login import CanalLogin
-from canal_group.actors.gateway.canal.wiring import CanalWiring
-from canal_group.actors.gateway.gateway import Gateway, GatewayWiring
+from canal_group.actors.gateway.gateway import Gateway
+from canal_group.actors.gateway.wiring import DestinationActors, GatewayWiring
 from canal_group.actors.group import wiring
 from canal_group.actors.group.group import GroupActor
 from canal_group.actors.process.log import ActorLog, LogLevel
 from canal_group.actors.shard.shard import ShardActor
 from canal_group.actors.shard.wiring import shard_wiring
-from canal_group.conf.listeners.canal_settings import CanalBounds
-from canal_group.conf.listeners.gateway_settings import GatewayBounds
 from canal_group.conf.settings import InstanceSettings
 from canal_group.conf.shard_settings import ShardSettings
-from canal_group.merge.errors import ConfigError, ServerUnavailable
+from canal_group.merge.errors import ConfigError
 
 #: CPUs that the bundle of a shard reserves: almost none, so that any number of shards fits
 SHARD_CPUS = 0.001
 #: time within which the placement group must be ready, seconds
 PLACEMENT_TIMEOUT_S = 30
-#: time within which the gateway must listen, seconds
-GATEWAY_TIMEOUT_S = 60.0
 
 #: options of every actor
 _COMMON: dict[str, Any] = {
@@ -70,8 +63,8 @@ _GROUP: dict[str, Any] = {
 }
 _GATEWAY: dict[str, Any] = {
     **_COMMON,
-    # Flight threads do its work; calls only ask where it listens.
-    "max_concurrency": 2,
+    # Flight threads do its work; calls only say what it serves, and ask how it is.
+    "max_concurrency": 4,
 }
 
 
@@ -84,7 +77,6 @@ class _ActorNames:
     def __init__(self, destination: str) -> None:
         self._stem = f"{destination}/{uuid.uuid4().hex[:8]}"
         self.group = f"{self._stem}/group"
-        self.gateway = f"{self._stem}/gateway"
         #: what the names of shards' actors begin with; the shard's name follows
         self.shards = f"{self._stem}/shard/"
 
@@ -94,15 +86,15 @@ def launch(
     *,
     log: LogLevel | None = None,
     zookeepers: ZooKeepers | None = None,
-    audit_log: Path | None = None,
+    gateways: Gateways | None = None,
 ) -> Instance:
     """Start an instance: Ray and an embedded ZooKeeper where the settings say so, then the actors.
 
     Args:
         settings: of the instance.
         log: the least severe level that actors log, here and into Ray's files; None: `info`, and not here.
-        audit_log: where changes that commands make are logged; None: nowhere.
         zookeepers: of the server that the instance belongs to; None: it stands alone.
+        gateways: of the same server; None: it stands alone.
 
     Returns:
         The instance, with its gateway listening. Whether its server is the active one, or stands by, its
@@ -112,28 +104,27 @@ def launch(
         ConfigError: the gateway's port is taken, its certificate cannot be used, or Ray cannot be reached.
         ServerUnavailable: Ray did not start the gateway in time.
     """
-    tls, canal_tls = wiring.gateway_tls(settings), wiring.canal_tls(settings)
-    addresses = Addresses(settings)
+    level = LogLevel.INFO if log is None else log
+    of_server = Gateways(partial(gateway_actor, level=level)) if gateways is None else gateways
+    started_by = ZooKeepers() if zookeepers is None else zookeepers
+    gateway, addresses = of_server.take(settings)
     try:
         owns_ray = join_ray(settings, forward=log is not None)
     except BaseException:
-        addresses.close()
+        of_server.give_back(gateway, settings)
         raise
-    address = addresses.gateway
-    started_by = ZooKeepers() if zookeepers is None else zookeepers
     zookeeper, placement = None, None
     begun: list[ActorHandle] = []
     try:
         embedded = wiring.embedded(settings)
         zookeeper = started_by.take(embedded) if embedded is not None else None
         identity = wiring.ServerIdentity(
-            address=address.advertised,
+            address=addresses.gateway.advertised,
             owner=uuid.uuid4().hex,
             zookeeper_hosts=_zookeeper_hosts(settings, zookeeper),
             canal_address="" if addresses.canal is None else addresses.canal.advertised,
         )
         names = _ActorNames(settings.destination)
-        level = LogLevel.INFO if log is None else log
         of_group = ActorLog(level, settings.destination)
         placement = _placement(len(settings.shards))
         shards = {
@@ -146,22 +137,13 @@ def launch(
             )
             for index, shard in enumerate(settings.shards)
         }
-        here = _on_this_node()
         begun += shards.values()
-        group = _actor(GroupActor, names.group, _GROUP | here, settings, identity, names.shards, of_group)
+        options = _GROUP | _on_this_node()
+        group = _actor(GroupActor, names.group, options, settings, identity, names.shards, of_group)
         begun.append(group)
-        canal = canal_wiring(settings, addresses.canal, canal_tls)
-        door = replace(gateway_wiring(settings, address, tls), audit_log=audit_log, canal=canal)
-        shard_names = [shard.name for shard in settings.shards]
-        gateway = _actor(
-            Gateway, names.gateway, _GATEWAY | here, door, names.group, names.shards, shard_names, of_group
-        )
-        begun.append(gateway)
-        _await_gateway(gateway, settings.destination)
-        # Not before: until it listens, another account of the machine could, and be shown the token.
-        address.publish_operator_token()
+        of_server.add(gateway, settings, DestinationActors(names.group, names.shards, tuple(shards)))
     except BaseException:
-        addresses.close()
+        of_server.give_back(gateway, settings)
         for actor in begun:
             ray.kill(actor, no_restart=True)
         if placement is not None:
@@ -176,6 +158,7 @@ def launch(
         addresses=addresses,
         group=group,
         gateway=gateway,
+        gateways=of_server,
         shard_actors=names.shards,
         actor_registry=ActorRegistry(group, shards, lambda shard: _late_shard(settings, names, shard, level)),
         placement=placement,
@@ -185,40 +168,15 @@ def launch(
     )
 
 
-def gateway_wiring(
-    settings: InstanceSettings, address: GatewayAddress, tls: GatewayTls | None
-) -> GatewayWiring:
-    """Return the wiring of an instance's gateway."""
-    return GatewayWiring(
-        location=address.location,
-        destination=settings.destination,
-        grants=wiring.grants(settings, address.operator_token),
-        tls=tls,
-        lease_s=settings.consumer.lease_s,
-        bounds=settings.gateway.part(GatewayBounds),
-    )
+def gateway_actor(gateway: GatewayWiring, *, level: LogLevel) -> ActorHandle:
+    """Make the actor of a gateway.
 
-
-def canal_wiring(
-    settings: InstanceSettings, address: ReservedAddress | None, tls: GatewayTls | None
-) -> CanalWiring | None:
-    """Return the wiring of an instance's server of canal's protocol; None: it has none."""
-    canal = settings.canal
-    if canal is None or address is None:
-        return None
-    password = canal.password
-    login = None
-    if canal.user is not None and password is not None:
-        login = CanalLogin.of(canal.user, password.get_secret_value())
-    return CanalWiring(
-        canal.host,
-        address.port,
-        settings.destination,
-        settings.consumer.lease_s,
-        login,
-        tls,
-        canal.part(CanalBounds),
-    )
+    Args:
+        gateway: its wiring.
+        level: the least severe level that it logs.
+    """
+    name = f"gateway/{gateway.location.rpartition(':')[2]}/{uuid.uuid4().hex[:8]}"
+    return _actor(Gateway, name, _GATEWAY | _on_this_node(), gateway, ActorLog(level))
 
 
 def _late_shard(
@@ -261,23 +219,6 @@ def _on_this_node() -> dict[str, Any]:
     """
     node_id = ray.get_runtime_context().get_node_id()
     return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id=node_id, soft=False)}
-
-
-def _await_gateway(gateway: ActorHandle, destination: str) -> None:
-    """Return when the gateway listens.
-
-    Raises:
-        ServerUnavailable: Ray did not start it in time.
-    """
-    # Where Ray loses its connection to a process that starts on a busy machine, it asks again.
-    port = gateway.port.options(max_task_retries=-1).remote()
-    try:
-        ray.get(port, timeout=GATEWAY_TIMEOUT_S)
-    except GetTimeoutError as error:
-        raise ServerUnavailable(
-            f"Ray did not start the gateway of {destination} within {GATEWAY_TIMEOUT_S:g} s.",
-            hint="Look at the machine's load and at `ray status`, then start it again.",
-        ) from error
 
 
 def _actor(cls: type, name: str, options: dict[str, Any], *arguments: Any) -> ActorHandle:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import ray
 
 from canal_group.actors.admission.audit_log import AuditLog
+from canal_group.actors.driver.gateways import Gateways
 from canal_group.actors.driver.instance import Instance, close_groups
-from canal_group.actors.driver.launch import join_ray, launch
+from canal_group.actors.driver.launch import gateway_actor, join_ray, launch
 from canal_group.actors.driver.zookeepers import ZooKeepers
 from canal_group.actors.process.log import LogLevel
 from canal_group.conf.cautions import cautions
 from canal_group.conf.folder import FolderContent, changes
+from canal_group.conf.server.shared_listeners import check_together
 from canal_group.conf.settings import InstanceSettings
 from canal_group.merge.errors import CanalGroupError, ConfigError, RetryableError
 
@@ -35,7 +38,6 @@ class Server:
 
     def __init__(self, *, log: LogLevel | None = None, audit_log: Path | None = None) -> None:
         self._log_level = log
-        self._audit_file = audit_log
         self._audit_log = None if audit_log is None else AuditLog(audit_log)
         #: the stop mark that was last seen of each file's destination
         self._marks: dict[Path, str] = {}
@@ -43,6 +45,7 @@ class Server:
         #: what each file said when its instance was started, or last adopted it
         self._served: dict[Path, InstanceSettings] = {}
         self._zookeepers = ZooKeepers()
+        self._gateways = Gateways(partial(gateway_actor, level=log or LogLevel.INFO), audit_log)
         self._ray: InstanceSettings | None = None
         self._owns_ray = False
         #: what was said last of a file, and of a destination's role: nothing is said twice
@@ -69,17 +72,22 @@ class Server:
             file not in self._instances and file not in self._complaints for file in files
         )
 
+    def expect(self, instances: Iterable[InstanceSettings]) -> None:
+        """Name instances that will be started: their clients are told to wait, not that they are unknown."""
+        self._gateways.expect(instances)
+
     def start(self, file: Path, settings: InstanceSettings) -> None:
         """Start an instance.
 
         Raises:
             ConfigError: it cannot be started as its settings say; nothing is left of it.
         """
+        check_together(file, settings, self._served)
         self._join(file, settings)
         for sentence in cautions(settings):
             _log.warning("caution: %s", sentence, extra={"destination": settings.destination})
         self._instances[file] = launch(
-            settings, log=self._log_level, zookeepers=self._zookeepers, audit_log=self._audit_file
+            settings, log=self._log_level, zookeepers=self._zookeepers, gateways=self._gateways
         )
         self._served[file] = settings
 
@@ -98,6 +106,7 @@ class Server:
         """
         self._files = frozenset({*content.settings, *content.errors})
         todo = changes(self.running, content)
+        self.expect({**todo.restart, **todo.start}.values())
         refused, restart = dict(todo.refused), dict(todo.restart)
         for file, settings in todo.adopt.items():
             try:

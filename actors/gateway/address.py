@@ -1,20 +1,20 @@
 """The addresses of a gateway: where it listens, and the addresses under which others reach it.
 
-The port is chosen before the gateway's process starts and reserved until the instance ends. So a restarted
-gateway has the address that consumers know, and no other process takes the port in between. A socket that is
-bound and never listens reserves it: the kernel does not assign the port to others, and lets the gateway's own
-socket bind it.
+The port is chosen before the gateway's process starts and reserved until its last destination ends. So a
+restarted gateway has the address that consumers know, and no other process takes the port in between. A
+socket that is bound and never listens reserves it: the kernel does not assign the port to others, and lets
+the gateway's own socket bind it.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
+from dataclasses import dataclass
 from typing import Self
 
 from canal_group.conf.listeners.canal_settings import CanalSettings
 from canal_group.conf.listeners.gateway_settings import GatewaySettings
-from canal_group.conf.settings import InstanceSettings
 from canal_group.gateway.operator_token import OperatorToken
 from canal_group.merge.errors import ConfigError
 from canal_group.merge.values.reach import is_every_address
@@ -57,8 +57,8 @@ class ReservedAddress:
 class GatewayAddress(ReservedAddress):
     """The address of one gateway.
 
-    If the settings name no clients, it has an operator token. Commands of this user find the token by the
-    address once it is published.
+    It has an operator token, for the destinations whose settings name no clients. Commands of this user find
+    the token by the address while it is published.
 
     Args:
         settings: of the gateway.
@@ -70,7 +70,7 @@ class GatewayAddress(ReservedAddress):
     def __init__(self, settings: GatewaySettings) -> None:
         super().__init__(settings, "The gateway", "gateway")
         self._scheme = "grpc" if settings.ssl is None else "grpc+tls"
-        self._token = None if settings.names_who else OperatorToken(*self._socket.getsockname()[:2])
+        self._token = OperatorToken(*self._socket.getsockname()[:2])
 
     @property
     def uri(self) -> str:
@@ -83,52 +83,34 @@ class GatewayAddress(ReservedAddress):
         return f"{self._scheme}://{_in_uri(self._listen_host)}:{self.port}"
 
     @property
-    def operator_token(self) -> str | None:
-        """The operator token, which is not in the settings; None if there is none."""
-        return None if self._token is None else self._token.token
+    def operator_token(self) -> str:
+        """The operator token, which is not in the settings."""
+        return self._token.token
 
     def publish_operator_token(self) -> None:
-        """Publish the token, if there is one, to this user's commands; call it once the gateway listens."""
-        if self._token is None:
-            return
+        """Publish the token to this user's commands; call it once the gateway listens."""
         try:
             self._token.publish()
         except ConfigError as error:
             _log.warning("the gateway at %s has no operator token: %s", self.location, error)
 
+    def withdraw_operator_token(self) -> None:
+        """Publish it no more."""
+        self._token.close()
+
     def close(self) -> None:
         """Release the port."""
-        if self._token is not None:
-            self._token.close()
+        self.withdraw_operator_token()
         super().close()
 
 
+@dataclass(frozen=True, slots=True)
 class Addresses:
-    """The addresses of an instance.
+    """The addresses of an instance, which it may share with others."""
 
-    Args:
-        settings: of the instance.
-
-    Raises:
-        ConfigError: one of its listeners cannot listen.
-    """
-
-    def __init__(self, settings: InstanceSettings) -> None:
-        self.gateway = GatewayAddress(settings.gateway)
-        #: of canal's protocol; None: it is not served
-        self.canal: ReservedAddress | None = None
-        if settings.canal is not None:
-            try:
-                self.canal = ReservedAddress(settings.canal, "canal's protocol", "canal")
-            except ConfigError:
-                self.gateway.close()
-                raise
-
-    def close(self) -> None:
-        """Release the ports."""
-        self.gateway.close()
-        if self.canal is not None:
-            self.canal.close()
+    gateway: GatewayAddress
+    #: of canal's protocol; None: it is not served
+    canal: ReservedAddress | None
 
 
 def _in_uri(host: str) -> str:

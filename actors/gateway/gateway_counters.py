@@ -69,6 +69,12 @@ class GatewayCounters:
             self._sent_rows += rows
             self._sent_bytes += size
 
+    @property
+    def calls(self) -> int:
+        """How many calls were answered."""
+        with self._lock:
+            return sum(int(calls.durations.sum()) for calls in self._calls.values())
+
     def describe(self) -> dict[str, Any]:
         """Return the counts as a JSON object."""
         with self._lock:

@@ -16,12 +16,14 @@ from canal_group.actors.transport.rpc_client import KeptRpcClient
 from canal_group.actors.transport.rpc_wire import RpcAddress
 from canal_group.merge.calls.call import Call
 from canal_group.merge.calls.consumers import Confirm
-from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.errors import CanalGroupError, ServerUnavailable
 
 R = TypeVar("R")
 
 #: how long a call to the group may take beyond what it is asked to wait, seconds
 CALL_TIMEOUT_S = 10.0
+#: how long after it is closed its loop ends, seconds: calls that came just before are refused there
+CLOSE_S = 5.0
 
 
 class GroupHandle:
@@ -39,15 +41,21 @@ class GroupHandle:
         self._rpc = KeptRpcClient("The group", self._find)
         self._loop = LoopThread("rpc")
         self._keeping = self._loop.run(self._rpc.keep())
+        self._closed = False
+
+    def close(self) -> None:
+        """Close the connection: calls end, and later ones are refused, with ServerUnavailable."""
+        self._closed = True
+        self._keeping.cancel()
+        self._loop.end(CLOSE_S)
 
     def ask(self, call: Call[R]) -> R:
         """Return the group's answer to a call; see `GroupPort.ask`."""
-        answer: Future[R] = self._loop.run(self._rpc.ask("answer", call))
-        return _answer(answer, CALL_TIMEOUT_S + call.wait_s)
+        return _answer(self._asked(call), CALL_TIMEOUT_S + call.wait_s)
 
     async def ask_from(self, call: Call[R]) -> R:
         """Return the group's answer to a call as `ask` does, without blocking the loop of the caller."""
-        answer: asyncio.Future[R] = asyncio.wrap_future(self._loop.run(self._rpc.ask("answer", call)))
+        answer: asyncio.Future[R] = asyncio.wrap_future(self._asked(call))
         with translated("The group"):
             async with asyncio.timeout(CALL_TIMEOUT_S + call.wait_s):
                 return await answer
@@ -64,11 +72,15 @@ class GroupHandle:
 
     def delivery_lease(self, client_id: str, epoch: int, batch_id: int) -> DeliveryLease:
         """Return a delivery lease for the rows of an outstanding batch."""
+        confirm = Confirm(client_id, epoch, batch_id)
+        return DeliveryLease(
+            lambda: self._asked(confirm), lambda answer: float(_answer(answer, CALL_TIMEOUT_S))
+        )
 
-        def ask() -> Future[float]:
-            return self._loop.run(self._rpc.ask("answer", Confirm(client_id, epoch, batch_id)))
-
-        return DeliveryLease(ask, lambda answer: float(_answer(answer, CALL_TIMEOUT_S)))
+    def _asked(self, call: Call[R]) -> Future[R]:
+        if self._closed:
+            raise ServerUnavailable("The destination is not served here any more.", retry_after_s=0.5)
+        return self._loop.run(self._rpc.ask("answer", call))
 
     async def _find(self) -> RpcAddress:
         with translated("The group"):

@@ -132,7 +132,7 @@ def grants(settings: InstanceSettings, operator_token: str | None = None) -> Gra
     if gateway.token is not None:
         digest = token_digest(gateway.token.get_secret_value())
         tokens.append((digest, "", Grant("the gateway", operate=True)))
-    for client in gateway.clients:
+    for client in gateway.admitted:
         grant = Grant(
             client.name,
             destinations=frozenset(client.destinations or (settings.destination,)),

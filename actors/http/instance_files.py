@@ -21,6 +21,7 @@ from canal_group.actors.http.served import Served
 from canal_group.actors.process.durable import PUBLIC, replace_file
 from canal_group.conf.document import parse_document
 from canal_group.conf.load import build_instance
+from canal_group.conf.server.server_file import read_server_file
 from canal_group.merge.errors import AccessDenied, ConfigError, UsageError
 
 #: characters of a file
@@ -124,7 +125,13 @@ class InstanceFiles:
         """Raise a ConfigError if a text is not an instance file of the destination; no secret is read."""
         source = "The new file"
         folder = self.files().get(served.destination, Path()).absolute().parent
-        settings = build_instance(parse_document(text, source), source=source, folder=folder, secrets=())
+        settings = build_instance(
+            parse_document(text, source),
+            source=source,
+            folder=folder,
+            secrets=(),
+            server=read_server_file(folder),
+        )
         if settings.destination != served.destination:
             raise ConfigError(
                 f"{source}: `destination` must stay {served.destination}, and is {settings.destination}."

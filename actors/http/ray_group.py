@@ -49,12 +49,12 @@ class RayGroup:
         return status
 
 
-def gateway_state(gateway: ActorHandle) -> dict[str, Any]:
-    """Return a gateway's state as a JSON object; if it is unavailable, with an error."""
+def gateway_state(gateway: ActorHandle, destination: str) -> dict[str, Any]:
+    """Return a gateway's state at one destination as a JSON object; if it is unavailable, with an error."""
     try:
         _require_ray()
         with translated("The gateway"):
-            state: dict[str, Any] = ray.get(gateway.describe.remote(), timeout=CALL_TIMEOUT_S)
+            state: dict[str, Any] = ray.get(gateway.describe.remote(destination), timeout=CALL_TIMEOUT_S)
     except CanalGroupError as error:
         return {"error": str(error)}
     return state

@@ -45,7 +45,7 @@ class Served:
             instance.settings.destination,
             RayGroup(instance.group),
             ShardActors(instance.shard_actors, names),
-            partial(gateway_state, instance.gateway),
+            partial(gateway_state, instance.gateway.actor, instance.settings.destination),
         )
         self._state = Shared(self._ask, STATE_AGE_MAX_S)
         self._zookeeper = instance.zookeeper

@@ -34,8 +34,6 @@ class HttpSettings:
     host: str = HOST
     #: 0: a free one
     port: int = HTTP_PORT
-    #: whether another port is taken if this one is not free
-    any_port: bool = True
     #: certificate and key, PEM; None: connections are not encrypted
     cert: Path | None = None
     key: Path | None = None
@@ -158,19 +156,15 @@ class HttpService:
 
 
 def _bound(settings: HttpSettings) -> socket.socket:
-    """Return a socket that is bound; to a free port if the wanted one is taken and that is allowed.
+    """Return a socket that is bound.
 
     Raises:
         ConfigError: it cannot listen there.
     """
-    ports = [settings.port, 0] if settings.any_port else [settings.port]
-    for port in ports:
-        try:
-            return listening(settings.host, port)
-        except OSError as error:
-            if port == ports[-1]:
-                raise ConfigError(
-                    f"The HTTP service cannot listen on {settings.host}:{port}: {error.strerror}.",
-                    hint="Stop what listens there, or pass another --http HOST:PORT, or --http off.",
-                ) from error
-    raise AssertionError("the last port returns or raises")
+    try:
+        return listening(settings.host, settings.port)
+    except OSError as error:
+        raise ConfigError(
+            f"The HTTP service cannot listen on {settings.host}:{settings.port}: {error.strerror}.",
+            hint="Stop what listens there, or pass another --http HOST:PORT, or --http off.",
+        ) from error

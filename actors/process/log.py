@@ -55,7 +55,8 @@ class ActorLog:
     """How an actor logs: in JSON, whatever the server's format is; the server writes it in that."""
 
     level: LogLevel
-    destination: str
+    #: None: it is of all destinations
+    destination: str | None = None
     #: None: it is not a shard's
     shard: str | None = None
 
@@ -66,7 +67,8 @@ class ActorLog:
     @property
     def origin(self) -> dict[str, str]:
         """Fields that all records of the actor have."""
-        return {"destination": self.destination} | ({"shard": self.shard} if self.shard else {})
+        fields = {"destination": self.destination, "shard": self.shard}
+        return {field: value for field, value in fields.items() if value}
 
     @property
     def text(self) -> str:

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines for other threads, until the process ends.
+    """Runs coroutines for other threads, until it is ended or the process ends.
 
     Args:
         name: of the thread.
@@ -20,8 +20,20 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name=name, daemon=True).start()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Start work on the loop; return a future of its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def end(self, after_s: float) -> None:
+        """End the thread; nothing may be started from now on.
+
+        Args:
+            after_s: how long what runs may take to come to its end, seconds.
+        """
+        self._loop.call_soon_threadsafe(self._loop.call_later, after_s, self._loop.stop)
+
+    def _run(self) -> None:
+        self._loop.run_forever()
+        self._loop.close()

@@ -24,7 +24,7 @@ from pyarrow import flight
 
 from canal_group.actors.admission.access import Grant, Grants
 from canal_group.actors.admission.connection_guard import ConnectionGuard
-from canal_group.actors.admission.token_middleware import TokenMiddleware, grant_of
+from canal_group.actors.admission.token_middleware import TokenMiddleware, caller_of
 from canal_group.actors.store.rows import STREAMS, Payload, message
 from canal_group.actors.transport.bind_address import (
     RowServerCertificate,
@@ -113,13 +113,14 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is unty
         tls = {"tls_certificates": pairs} if pairs else {}
         self._rows = rows
         self._guard = ConnectionGuard(BOUNDS)
-        tokens = TokenMiddleware(Grants.of([(secret, Grant("the gateway"))]), CALLS_MAX)
+        grants = Grants.of([(secret, Grant("the gateway"))])
+        tokens = TokenMiddleware(lambda: grants, CALLS_MAX)
         super().__init__(location, middleware=tokens.middleware, **tls)
         self._guard.start(self.port)
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:
         """Stream the rows that a ticket names."""
-        self._guard.let_in(context.peer(), grant_of(context).name)
+        self._guard.let_in(context.peer(), caller_of(context).grant.name)
         try:
             row_ticket = RowTicket.from_dict(json.loads(ticket.ticket))
             streams = [message(payload) for payload in self._rows(row_ticket)]

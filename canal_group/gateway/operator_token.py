@@ -1,9 +1,10 @@
-"""The operator's token: `serve` makes it for commands of the same user, if its settings name no clients.
+"""The operator's token: `serve` makes it for commands of the same user, where settings name no clients.
 
 It is stored in a file that only this user can read, one file for each gateway. The file exists from when the
-gateway answers until the instance ends; each start makes a new token. A command sends the token only to the
-address in the file's name, because a host name may lead to another listener. It does so only while the
-listener belongs to this user: when a gateway has ended, another account of the machine can take its port.
+gateway answers until its last such instance ends; each start makes a new token. A command sends the token
+only to the address in the file's name, because a host name may lead to another listener. It does so only
+while the listener belongs to this user: when a gateway has ended, another account of the machine can take its
+port.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ class OperatorToken:
         with contextlib.suppress(OSError):
             if _read(self.file) == self.token:
                 self.file.unlink()
+        self.file = None
 
 
 def find_token(uri: str) -> str | None:

@@ -84,6 +84,8 @@ class GatewaySettings(GatewayBounds):
     #: other clients. Without clients and token, every process of this machine may read, and every client with
     #: a certificate of `ssl.client_ca`
     clients: Annotated[tuple[ClientSettings, ...], Field(strict=False)] = ()
+    #: names of those of them that this destination admits; empty: all
+    only: Annotated[tuple[Name, ...], Field(strict=False)] = ()
     #: None: the connections are not encrypted
     ssl: GatewaySslSettings | None = None
 
@@ -136,6 +138,22 @@ class GatewaySettings(GatewayBounds):
                 key = "token_env" if client.token_file is None else "token_file"
                 raise unfit("hold a unique token", key=f"{path}.{key}", found=f"{owner} has the same")
         return self
+
+    @model_validator(mode="after")
+    def _only_clients(self) -> GatewaySettings:
+        names = [client.name for client in self.clients]
+        for index, name in enumerate(self.only):
+            if name not in names:
+                there = ", ".join(names) or "none"
+                raise unfit(
+                    f"name one of `gateway.clients` ({there})", key=f"only[{index}]", found=f"is '{name}'"
+                )
+        return self
+
+    @property
+    def admitted(self) -> tuple[ClientSettings, ...]:
+        """The clients that this destination admits."""
+        return tuple(client for client in self.clients if not self.only or client.name in self.only)
 
     @property
     def token(self) -> SecretStr | None:

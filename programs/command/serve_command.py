@@ -61,6 +61,8 @@ def serve(
 ) -> None:
     """Serve instances until SIGTERM or Ctrl-C; print when each becomes active, stands by or is stopped.
 
+    Instances share the gateway's port and canal's. A file `server.yaml` beside them has what they share.
+
     A shard that is added to a file joins its running instance, and one that is removed leaves it; any other
     change restarts the instance. In a folder, a new file starts an instance, and a removed file stops its
     instance. A broken file is reported and changes nothing.
@@ -90,6 +92,7 @@ def _serve(
         if listen is not None:
             service = stack.enter_context(HttpService(server, listen, lambda: server.starting))
             _log.info("page, metrics and REST API: %s", service.url)
+        server.expect(files.look(Found()).settings.values())
         for file, settings in files.fixed.items():
             server.start(file, settings)
         content, scan_at_s = FolderContent(), time.monotonic()

@@ -15,7 +15,10 @@ class Serve:
     """A `canal-group serve` process, and what it said."""
 
     def __init__(self, *options: str) -> None:
-        self.process = subprocess.Popen([*PROGRAM, "serve", *options], stderr=subprocess.PIPE, text=True)
+        # Several may run at once: each has a page at a port of its own.
+        where = () if "--http" in options else ("--http", "127.0.0.1:0")
+        command = [*PROGRAM, "serve", *options, *where]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self.lines: list[str] = []
         self._news = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)

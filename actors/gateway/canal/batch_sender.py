@@ -74,6 +74,7 @@ class BatchSender:
                 await asyncio.get_running_loop().run_in_executor(self._service.threads, entries.lease.check)
             if entries.count:
                 await self._write(ready)
+                subscription.counters.sent(batch.rows, len(entries.body))
         except RolledBack:
             await asyncio.sleep(_AGAIN_S)
             return False  # The client has not seen it: it gets the next one.
@@ -141,7 +142,6 @@ class BatchSender:
                     raise PeerGone from error
             await self._stream.send(entries.body[begin : begin + PART_BYTES])
             ready.answer.read_bytes = begin + PART_BYTES
-        self._service.sent(batch.rows, len(entries.body))
 
     def _give_way(self) -> None:
         _log.warning("connection=%s is closed: others wait, and it reads too slowly", self._stream.peer)

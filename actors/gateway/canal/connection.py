@@ -16,7 +16,8 @@ from typing import Final
 
 from canal_group.actors.gateway.canal import packets
 from canal_group.actors.gateway.canal.batch_sender import BatchSender
-from canal_group.actors.gateway.canal.login import new_seed
+from canal_group.actors.gateway.canal.destination import CanalDestination
+from canal_group.actors.gateway.canal.login import ShownLogin, new_seed
 from canal_group.actors.gateway.canal.service import CanalService
 from canal_group.actors.gateway.canal.stream import PacketStream, PeerGone
 from canal_group.actors.gateway.canal.subscription import Subscription
@@ -24,7 +25,6 @@ from canal_group.actors.process.stranger_log import stranger_log
 from canal_group.actors.transport.flight_errors import refusal
 from canal_group.canal_protocol.packet_pb2 import (
     ClientAck,
-    ClientAuth,
     ClientRollback,
     Get,
     Sub,
@@ -71,6 +71,12 @@ class CanalConnection:
         self._inbox: asyncio.Queue[bytes | Exception] = asyncio.Queue(PACKETS_MAX)
         #: a packet that was looked at and is next
         self._next: packets.Request | None = None
+        #: how the client logged in, None: it has not; and whether that is a destination's login
+        self._shown: ShownLogin | None = None
+        self._is_known = False
+        #: that it reads; None: it has not said yet
+        self._destination: CanalDestination | None = None
+        self._has_destination = asyncio.Event()
         self._subscription: Subscription | None = None
         self._batches = BatchSender(service, stream)
 
@@ -116,21 +122,43 @@ class CanalConnection:
                 shown = packets.read_login(await self._stream.receive(LOGIN_BYTES_MAX))
         except TimeoutError as error:
             raise PeerGone from error
-        await self._check_login(shown, seed)
+        await self._check_login(ShownLogin.of(shown, seed))
         await self._stream.send(packets.ack())
 
-    async def _check_login(self, shown: ClientAuth, seed: bytes) -> None:
-        """Check a login; it waits if others from the same address failed. Raises as `CanalLogin.check`."""
-        login, failed_logins, host = self._service.login, self._service.failed_logins, self._stream.host
-        if login is None:
-            return
+    async def _check_login(self, shown: ShownLogin) -> None:
+        """Check a login; it waits if others from the same address failed. Raises as `CanalTable.check_login`.
+
+        Where one destination admits every client, what is shown may still be a guess at another one's
+        password: it counts when that destination refuses it.
+        """
+        failed_logins, host = self._service.failed_logins, self._stream.host
         await self._stream.pause(failed_logins.pause_s(host))
         try:
-            login.check(shown, seed)
+            self._is_known = self._service.table.check_login(shown)
         except AccessDenied:
             failed_logins.failed(host)
             raise
-        failed_logins.succeeded(host)
+        if self._is_known:
+            failed_logins.succeeded(host)
+        self._shown = shown
+
+    def _find(self, name: str) -> CanalDestination:
+        """Return the destination that a packet is for; raises as `CanalTable.find`."""
+        current = self._destination
+        if current is not None and current.name == name and self._service.serves(current):
+            return current
+        assert self._shown is not None, "packets follow the login"
+        try:
+            return self._service.table.find(name, self._shown)
+        except AccessDenied:
+            if not self._is_known:
+                self._service.failed_logins.failed(self._stream.host)
+            raise
+
+    def end_if_withdrawn(self) -> None:
+        """End the connection if its destination is not served any more; called on the server's loop."""
+        if self._destination is not None and not self._service.serves(self._destination):
+            self._stream.abort()
 
     # ---- packets
 
@@ -176,7 +204,8 @@ class CanalConnection:
             failed = type(error).__name__
             raise
         finally:
-            self._service.counted(name, time.monotonic() - began_s, failed)
+            counters = self._service.table.counters_of(request.destination)
+            counters.called(f"canal_{name}", time.monotonic() - began_s, failed)
 
     async def _served(self, request: packets.Request) -> None:
         match request:
@@ -221,14 +250,19 @@ class CanalConnection:
         Raises:
             CanalGroupError: the group refuses it.
         """
-        if self._subscription is not None and self._subscription.client_id != request.client_id:
+        destination, current = self._find(request.destination), self._subscription
+        if current is not None and (self._destination, current.client_id) != (destination, request.client_id):
+            assert self._destination is not None, "it has a subscription"
             raise UsageError(
-                f"This connection reads as client {self._subscription.client_id}.",
-                hint="Open another connection for another client id.",
+                f"This connection reads {self._destination.name} as client {current.client_id}.",
+                hint="Open another connection for another destination or client id.",
             )
-        self._service.check(request.destination)
         await self._batches.drop_ahead()
-        self._subscription = await self._service.subscribe(request.client_id, self._stream.peer, table_filter)
+        self._destination = destination
+        self._has_destination.set()
+        self._subscription = await self._service.subscribe(
+            destination, request.client_id, self._stream.peer, table_filter
+        )
         return self._subscription
 
     async def _subscribed(self, request: packets.Request) -> Subscription:
@@ -238,18 +272,19 @@ class CanalConnection:
             NotSubscribed: the client id has no subscription.
             CanalGroupError: the group refuses it.
         """
-        self._service.check(request.destination)
-        current = self._subscription
-        if current is not None and current.client_id == request.client_id:
+        destination, current = self._find(request.destination), self._subscription
+        if current is not None and (self._destination, current.client_id) == (destination, request.client_id):
             return current
-        return await self._open(request, await self._service.filter_of(request.client_id))
+        return await self._open(request, await self._service.filter_of(destination, request.client_id))
 
     async def _keep_lease(self) -> None:
         """Renew the lease as long as the connection stands."""
-        every_s, heard_s = self._service.touch_every_s, time.monotonic()
+        await self._has_destination.wait()
+        heard_s = time.monotonic()
         while True:
-            await asyncio.sleep(every_s)
-            subscription = self._subscription
+            assert self._destination is not None, "it was said"
+            await asyncio.sleep(self._destination.touch_every_s)
+            subscription, lease_s = self._subscription, self._destination.lease_s
             if subscription is None:
                 heard_s = time.monotonic()
                 continue
@@ -257,7 +292,7 @@ class CanalConnection:
                 await subscription.touch()
                 heard_s = time.monotonic()
             except RetryableError as error:
-                if time.monotonic() - heard_s < self._service.lease_s:
+                if time.monotonic() - heard_s < lease_s:
                     continue
                 await self._inbox.put(error)
             except CanalGroupError as error:
@@ -324,7 +359,7 @@ class CanalConnection:
             return
         if self._subscription is None:
             # canal's clients do this before they subscribe, and then get all that is not acknowledged.
-            self._service.check(request.destination)
+            self._find(request.destination)
             return
         subscription = await self._subscribed(request)
         await self._batches.drop_ahead()

@@ -31,6 +31,44 @@ def scrambled(password: bytes, seed: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
+class ShownLogin:
+    """What a client has answered to a handshake."""
+
+    user: str
+    #: the password, scrambled with the seed; None: it was not scrambled
+    answer: bytes | None = field(repr=False)
+    #: of the handshake
+    seed: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, packet: ClientAuth, seed: bytes) -> Self:
+        """Return the login in a client's packet."""
+        return cls(packet.username, _unhex(packet.password), seed)
+
+    @property
+    def refusal(self) -> AccessDenied:
+        """The error of a login that no destination of the listener knows."""
+        name = self.user[:_NAME_CHARS]
+        if self.answer is None:
+            return AccessDenied(
+                f"The login of {name!r} is refused: its password is not scrambled with the seed of"
+                " the handshake.",
+                hint="Use a client that scrambles it, as canal's Java client does since 1.1.3.",
+            )
+        return AccessDenied(
+            f"The login of {name!r} is refused: user or password is wrong.",
+            hint="Compare them with canal.user and its password in the server's instance file.",
+        )
+
+    def denied_at(self, destination: str) -> AccessDenied:
+        """Return the error of a destination that has another login."""
+        return AccessDenied(
+            f"The login of {self.user[:_NAME_CHARS]!r} is not for destination {destination}.",
+            hint="Log in with canal.user and its password in that destination's instance file.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class CanalLogin:
     """The one user whose clients are admitted."""
 
@@ -45,26 +83,13 @@ class CanalLogin:
             return cls(user, bytes.fromhex(secret.removeprefix(_DIGEST_MARK)))
         return cls(user, _sha1(_sha1(secret.encode())))
 
-    def check(self, shown: ClientAuth, seed: bytes) -> None:
-        """Check a client's login.
-
-        Raises:
-            AccessDenied: the user or the password is wrong, or the password is not scrambled.
-        """
-        answer, name = _unhex(shown.password), shown.username[:_NAME_CHARS]
-        if answer is None:
-            raise AccessDenied(
-                f"The login of {name!r} is refused: its password is not scrambled with the seed of"
-                " the handshake.",
-                hint="Use a client that scrambles it, as canal's Java client does since 1.1.3.",
-            )
-        once = _xor(answer, _sha1(seed + self.digest))
+    def admits(self, shown: ShownLogin) -> bool:
+        """Return whether user and password are right."""
+        if shown.answer is None:
+            return False
+        once = _xor(shown.answer, _sha1(shown.seed + self.digest))
         matches = compare_digest(_sha1(once), self.digest)
-        if not (compare_digest(shown.username.encode(), self.user.encode()) and matches):
-            raise AccessDenied(
-                f"The login of {name!r} is refused: user or password is wrong.",
-                hint="Compare them with canal.user and its password in the server's instance file.",
-            )
+        return compare_digest(shown.user.encode(), self.user.encode()) and matches
 
 
 def _unhex(text: bytes) -> bytes | None:

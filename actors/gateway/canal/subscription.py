@@ -22,6 +22,7 @@ from typing import Protocol, TypeVar
 
 from canal_group.actors.gateway.batch_reader import BatchReader
 from canal_group.actors.gateway.delivery_lease import DeliveryLease
+from canal_group.actors.gateway.gateway_counters import GatewayCounters
 from canal_group.merge.calls.batch import Batch, epoch_of
 from canal_group.merge.calls.call import Call
 from canal_group.merge.calls.consumers import Ack, Get, Release, Rollback, Touch, Unsubscribe
@@ -76,6 +77,7 @@ class Subscription:
         client_id: under which it reads.
         epoch: of the consumer that this connection is.
         table_filter: the tables that are wanted.
+        counters: where sent rows are counted.
     """
 
     def __init__(
@@ -86,10 +88,12 @@ class Subscription:
         client_id: str,
         epoch: int,
         table_filter: str,
+        counters: GatewayCounters,
     ) -> None:
         self._group, self._rows, self._threads = group, rows, threads
         self.client_id, self.epoch = client_id, epoch
         self._filter = table_filter
+        self.counters = counters
         #: outstanding and done with here, the oldest first
         self._delivered: deque[_Delivered] = deque()
         #: the newest of those so far: the next get takes back what the group delivered after it

@@ -1,4 +1,4 @@
-"""What a server of canal's protocol is made of: its settings."""
+"""What serving canal's protocol is made of: a listener, and a destination's login there."""
 
 from __future__ import annotations
 
@@ -10,19 +10,27 @@ from canal_group.conf.listeners.canal_settings import CanalBounds
 
 
 @dataclass(frozen=True, slots=True)
-class CanalWiring:
-    """The settings of a server of canal's protocol."""
+class CanalListener:
+    """The settings of a listener, which all its destinations share."""
 
     #: where to listen
     host: str
     port: int
-    #: the one destination that it serves
-    destination: str
-    #: how long a consumer may be silent, seconds
-    lease_s: float
-    #: None: every client is admitted
-    login: CanalLogin | None
     #: None: connections are not encrypted
     tls: GatewayTls | None
     #: what clients may cost
     bounds: CanalBounds
+
+    @property
+    def at(self) -> tuple[str, int]:
+        """Where it listens."""
+        return self.host, self.port
+
+
+@dataclass(frozen=True, slots=True)
+class CanalWiring:
+    """How one destination is served by canal's protocol."""
+
+    listener: CanalListener
+    #: None: every client is admitted
+    login: CanalLogin | None

@@ -14,7 +14,7 @@ from canal_group.merge.well_known import HOST, HTTP_PORT
 if TYPE_CHECKING:
     from canal_group.actors.http.service import HttpSettings
 
-#: where the service listens unless told; if the port is taken, on a free one
+#: where the service listens unless told
 HTTP = f"{HOST}:{HTTP_PORT}"
 _PORT_MAX = 65_535
 
@@ -55,7 +55,6 @@ def http_settings(
     return HttpSettings(
         host.strip("[]"),
         int(port),
-        any_port=address == HTTP,
         cert=cert,
         key=key,
         audit_log=audit_log or folder / "canal-group" / "audit.jsonl",

@@ -265,7 +265,7 @@ def test_a_gateway_that_was_paused_lets_no_rows_out_after_a_hand_over(shop: Shop
         shop.write(0, 10)
         batch = consumer.get_without_ack(5, timeout=20)
         assert batch is not None
-        pid = ray.get(instance.gateway.pid.remote())
+        pid = ray.get(instance.gateway.actor.pid.remote())
         os.kill(pid, signal.SIGSTOP)
         outcome: list[object] = []
         gateway_client = GatewayClient(instance.uri, shop.destination)

@@ -144,7 +144,7 @@ def test_a_batch_that_is_refused_leaves_no_traceback_in_the_gateways_log(served:
         with pytest.raises(canal_group.RolledBack):
             batch.envelope()
         assert consumer.status()["group"]["active"]
-        pid = ray.get(served.instance.gateway.pid.remote())
+        pid = ray.get(served.instance.gateway.actor.pid.remote())
         logs = Path(ray._private.worker._global_node.get_logs_dir_path())
         (log,) = logs.glob(f"worker-*-{pid}.err")
         assert "Traceback" not in log.read_text()

@@ -92,7 +92,7 @@ def test_a_consumer_keeps_its_batch_while_the_gateway_is_down(shop: Shop):
         until_s = time.monotonic() + 2 * lease_s
         while time.monotonic() < until_s:
             with contextlib.suppress(ray.exceptions.RayError):
-                kill(ray.get(instance.gateway.pid.remote()))
+                kill(ray.get(instance.gateway.actor.pid.remote()))
         reading.take(batch.envelope())
         consumer.ack(batch.batch_id)
         reading.until(shop.rows)

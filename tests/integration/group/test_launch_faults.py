@@ -5,28 +5,36 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import ray
-
 from canal_group.actors.driver import launch
+from canal_group.actors.driver.gateway_process import GatewayProcess
+from canal_group.actors.gateway.wiring import DestinationActors
+from canal_group.conf.load import build_instance
 
 
-def test_a_gateway_that_ends_while_it_starts_is_awaited_again(one_ray: None, tmp_path: Path):
+def test_a_gateway_that_ends_while_it_starts_is_told_again(one_ray: None, tmp_path: Path):
     class EndsOnce:
-        """A gateway whose process ends at the first question."""
+        """A gateway whose process ends when it is told its destinations first."""
 
         def __init__(self, mark: Path) -> None:
             self._mark = mark
 
-        def port(self) -> int:
+        def serve(self, version: int, destinations: list[object]) -> None:
+            assert (version, len(destinations)) == (1, 1)
             if not self._mark.exists():
                 self._mark.touch()
                 os._exit(1)
-            return 1
 
     mark = tmp_path / "ended"
-    gateway = launch._actor(EndsOnce, "ends-once", dict(launch._COMMON), mark)
+    shard = {"name": "a", "host": "db", "user": "canal"}
+    settings = build_instance(
+        {"preset": "memory", "destination": "shop", "shards": [shard], "gateway": {"port": 0}}
+    )
+    process = GatewayProcess(
+        settings, lambda _: launch._actor(EndsOnce, "ends-once", dict(launch._COMMON), mark), None
+    )
+    process.reserve(settings)
     try:
-        launch._await_gateway(gateway, "shop")
+        process.add(settings, DestinationActors("group", "shard/", ("a",)), ())
         assert mark.exists()
     finally:
-        ray.kill(gateway)
+        assert process.withdraw("shop", ())

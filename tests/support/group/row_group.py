@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from canal_group.actors.gateway.canal.destination import CanalDestination, CanalTable
 from canal_group.actors.gateway.canal.server import CanalServer
-from canal_group.actors.gateway.canal.service import CanalService
-from canal_group.actors.gateway.canal.wiring import CanalWiring
+from canal_group.actors.gateway.canal.wiring import CanalListener
 from canal_group.actors.gateway.gateway_counters import GatewayCounters
 from canal_group.canal_protocol import entry_pb2, packet_pb2
 from canal_group.conf.listeners.canal_settings import CanalBounds
@@ -152,12 +152,25 @@ class RowGroup:
     forget = remember
 
 
+def canal_destination(group: RowGroup, name: str = "shop", login: Any = None) -> CanalDestination:
+    """Return a destination that a group answers for."""
+    parts: Any = group
+    return CanalDestination(name, login, 30.0, parts, parts, parts, GatewayCounters({"canal_get"}))
+
+
+def canal_table(*destinations: CanalDestination, **absent: Any) -> CanalTable:
+    """Return the table of destinations, and of the logins of absent ones."""
+    return CanalTable({each.name: each for each in destinations}, absent, GatewayCounters({"canal_get"}))
+
+
 def canal_server(group: RowGroup, login: Any = None, **limits: Any) -> str:
     """Serve canal's protocol for a group until the process ends; return the address."""
-    wiring = CanalWiring("127.0.0.1", 0, "shop", 30.0, login, None, CanalBounds(**limits))
-    parts: Any = group
-    service = CanalService(wiring, parts, parts, parts, GatewayCounters({"canal_get"}))
-    return f"127.0.0.1:{CanalServer(wiring, service).port}"
+    return f"127.0.0.1:{serving(canal_table(canal_destination(group, login=login)), **limits).port}"
+
+
+def serving(table: CanalTable, **limits: Any) -> CanalServer:
+    """Serve canal's protocol for destinations until the process ends, or it is closed."""
+    return CanalServer(CanalListener("127.0.0.1", 0, None, CanalBounds(**limits)), table)
 
 
 def rows_of(entries: list[entry_pb2.Entry]) -> list[int]:

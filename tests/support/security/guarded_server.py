@@ -15,7 +15,7 @@ from support.security.certificates import Pair
 from canal_group.actors.admission.access import Grant, Grants
 from canal_group.actors.admission.connection_guard import ConnectionGuard
 from canal_group.actors.admission.gateway_tls import GatewayTls
-from canal_group.actors.admission.token_middleware import TokenMiddleware, grant_of
+from canal_group.actors.admission.token_middleware import TokenMiddleware, caller_of
 from canal_group.conf.listeners.connection_bounds import ConnectionBounds
 
 DEADLINE_S = 20.0
@@ -56,12 +56,12 @@ class Guarded(flight.FlightServerBase):
         self.busy, self.go_on = threading.Semaphore(0), threading.Event()
         known = Grants.of([("s3cret", Grant("reader"))]) if grants is None else grants
         options = {} if tls is None else tls.server_options()
-        super().__init__(location, middleware=TokenMiddleware(known, calls_max).middleware, **options)
+        super().__init__(location, middleware=TokenMiddleware(lambda: known, calls_max).middleware, **options)
         if watched:
             self.guard.start(self.port)
 
     def do_action(self, context: Any, action: flight.Action) -> list[bytes]:
-        self.guard.let_in(context.peer(), grant_of(context).name)
+        self.guard.let_in(context.peer(), caller_of(context).grant.name)
         if action.type == "wait":
             self.busy.release()
             self.go_on.wait(DEADLINE_S)

@@ -38,15 +38,14 @@ MIB = 1 << 20
 _GATEWAY = """
 from canal_group.actors.gateway import group_handle
 from canal_group.conf.listeners.gateway_settings import GatewayBounds
-from canal_group.actors.gateway.gateway import GatewayServer, GatewayWiring
+from support.instance.gateway import destination, gateway_server
 from canal_group.actors.admission.access import Grant, Grants
 import logging, sys
 logging.disable()
 group_handle.ray.get_actor = lambda _: object()
 grants = Grants.of([("s3cret", Grant("reader"))])
 bounds = GatewayBounds(unauthenticated_bytes_max=int(sys.argv[1]))
-wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 10.0, bounds)
-door = GatewayServer(wiring, "group", "shard/", ["s0"])
+door = gateway_server(destination(grants=grants), bounds=bounds)
 print(door.port, flush=True)
 sys.stdin.read()
 """

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyarrow import flight
 from ray.exceptions import RayActorError
+from support.instance.gateway import destination, gateway_server
 from support.security.certificates import Authority
 from support.security.guarded_server import (
     DEADLINE_S,
@@ -30,8 +31,6 @@ from canal_group.actors.admission.access import Grant, Grants, token_digest
 from canal_group.actors.admission.connection_guard import ConnectionGuard
 from canal_group.actors.admission.gateway_tls import GatewayTls
 from canal_group.actors.gateway import group_handle
-from canal_group.actors.gateway.gateway import GatewayServer, GatewayWiring
-from canal_group.conf.listeners.gateway_settings import GatewayBounds
 
 TWO = Grants.of([("of-a", Grant("a")), ("of-b", Grant("b"))])
 
@@ -174,7 +173,6 @@ def test_a_certificate_without_a_grant_stays_a_strangers(
     pair, ca = authority.pair("server"), authority.ca.read_bytes()
     tls = GatewayTls(pair.cert, pair.key, authority.ca)
     grants = Grants(certificates=(("mirror", Grant("MIRROR")),))
-    wiring = GatewayWiring("grpc+tls://127.0.0.1:0", "shop", grants, tls, 10.0, GatewayBounds())
 
     def call(client: flight.FlightClient) -> None:
         if method == "do_action":
@@ -182,7 +180,8 @@ def test_a_certificate_without_a_grant_stays_a_strangers(
         else:
             client.do_get(flight.Ticket(b"{}"), NO_TOKEN)
 
-    with GatewayServer(wiring, "group", "shard/", []) as gateway_client:
+    where = {"location": "grpc+tls://127.0.0.1:0", "tls": tls}
+    with gateway_server(destination(grants=grants), **where) as gateway_client:
         stranger = connected(gateway_client, ca=ca, pair=authority.pair("whoever", of_consumer=True))
         with pytest.raises(flight.FlightUnauthenticatedError):
             call(stranger)
@@ -195,7 +194,7 @@ def test_a_certificate_without_a_grant_stays_a_strangers(
         if method == "do_action":
             call(trusted)
         else:
-            with pytest.raises(flight.FlightServerError, match="serves 'shop'"):
+            with pytest.raises(flight.FlightServerError, match="None is not served here; served: shop"):
                 call(trusted)
         gateway_client._guard._look(gateway_client.port)
         assert (len(gateway_client._guard._unauthenticated), len(gateway_client._guard._authenticated)) == (

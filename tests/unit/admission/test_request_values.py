@@ -14,13 +14,13 @@ import pytest
 from pyarrow import flight
 from ray.exceptions import RayActorError, RayTaskError
 from support.group.builders import Source, Tx, World
+from support.instance.gateway import gateway_server
 from support.security.guarded_server import own_connection
 
-from canal_group.actors.admission.access import READER, Grants
 from canal_group.actors.gateway import group_handle
 from canal_group.actors.gateway.batch_reader import BatchReader, Part
 from canal_group.actors.gateway.delivery_lease import DeliveryLease
-from canal_group.actors.gateway.gateway import GatewayServer, GatewayWiring
+from canal_group.actors.gateway.gateway import GatewayServer
 from canal_group.actors.gateway.joined_schemas import JoinedSchemas
 from canal_group.actors.gateway.operator_requests import OperatorRequests
 from canal_group.actors.gateway.requests import Requests
@@ -30,7 +30,6 @@ from canal_group.actors.transport.ray_errors import translated
 from canal_group.actors.transport.row_server import RowServer
 from canal_group.actors.transport.row_ticket import RowTicket
 from canal_group.actors.transport.shared_memory_server import Offer, SharedMemoryServer
-from canal_group.conf.listeners.gateway_settings import GatewayBounds
 from canal_group.merge.calls.body import call_of
 from canal_group.merge.calls.call import CALLS, Call
 from canal_group.merge.errors import CanalGroupError, ConfigError, RetryableError, RolledBack, UsageError
@@ -184,8 +183,7 @@ def gateway_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[GatewayServer]:
     monkeypatch.setattr(
         group_handle.GroupHandle, "delivery_lease", lambda *_: DeliveryLease(lambda: None, lambda _: 1.0)
     )
-    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(anybody=READER), None, 10.0, GatewayBounds())
-    with GatewayServer(wiring, "group", "shard/", []) as made:
+    with gateway_server() as made:
         yield made
 
 

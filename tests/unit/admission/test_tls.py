@@ -13,7 +13,7 @@ from support.security.certificates import Authority
 import canal_group
 from canal_group.actors.admission.access import READER, Grant, Grants, token_digest
 from canal_group.actors.admission.gateway_tls import GatewayTls
-from canal_group.actors.admission.token_middleware import TokenMiddleware, grant_of
+from canal_group.actors.admission.token_middleware import TokenMiddleware, caller_of
 from canal_group.conf.listeners.gateway_settings import GatewayBounds
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.tls import Tls
@@ -32,12 +32,12 @@ class Gateway(flight.FlightServerBase):
         if grants is None:
             by_token = Grants.of((token, Grant(token.upper())) for token in tokens)
             grants = by_token if tokens else Grants(anybody=READER)
-        middleware = TokenMiddleware(grants, GatewayBounds().calls_max).middleware
+        middleware = TokenMiddleware(lambda: grants, GatewayBounds().calls_max).middleware
         super().__init__(f"{scheme}://127.0.0.1:0", middleware=middleware, **options)
         self.plain, self.encrypted = f"grpc://127.0.0.1:{self.port}", f"grpc+tls://127.0.0.1:{self.port}"
 
     def do_action(self, context, _action):
-        return [json.dumps({"value": grant_of(context).name}).encode()]
+        return [json.dumps({"value": caller_of(context).grant.name}).encode()]
 
 
 @pytest.fixture

@@ -225,18 +225,17 @@ def test_a_gateway_without_operators_starts(monkeypatch, caplog):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_token_is_made_only_if_the_settings_name_no_operator(host, cache, monkeypatch):
-    monkeypatch.setenv("A", "secret")
+def test_a_token_is_found_from_when_it_is_published_until_it_is_withdrawn(host, cache):
     with GatewayAddress(GatewaySettings(host=host, port=0)) as address:
         port = int(address.uri.rpartition(":")[2])
-        assert address.operator_token is not None
         with listening(port=port):
             assert find_token(f"grpc://127.0.0.1:{port}") is None
-            address.publish_operator_token()
-            assert find_token(f"grpc://127.0.0.1:{port}") == address.operator_token
+            for _ in range(2):
+                address.publish_operator_token()
+                assert find_token(f"grpc://127.0.0.1:{port}") == address.operator_token
+                address.withdraw_operator_token()
+                assert find_token(f"grpc://127.0.0.1:{port}") is None
+                assert list(cache.iterdir()) == []
+        address.publish_operator_token()
     with listening(port=port):
         assert find_token(f"grpc://127.0.0.1:{port}") is None
-    with GatewayAddress(GatewaySettings(port=0, token_env="A")) as address:
-        address.publish_operator_token()
-        assert address.operator_token is None
-        assert list(cache.iterdir()) == []

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from canal_group.actors.gateway.canal import packets
-from canal_group.actors.gateway.canal.login import CanalLogin, new_seed, scrambled
+from canal_group.actors.gateway.canal.login import CanalLogin, ShownLogin, new_seed, scrambled
 from canal_group.canal_protocol import entry_pb2, packet_pb2
-from canal_group.merge.errors import AccessDenied, UsageError
+from canal_group.merge.errors import UsageError
 
 PROTOCOL = Path(packet_pb2.__file__).parent
 
@@ -126,11 +126,18 @@ DIGEST, PASSWORD = "*E3619321C1A937C46A0D8BD1DAC39F93B27D4458", "canal"
 def test_a_login_is_checked_by_password_or_digest(secret):
     login, seed = CanalLogin.of("canal", secret), new_seed()
     shown = packet_pb2.ClientAuth(username="canal", password=scrambled(b"canal", seed).hex().encode())
-    login.check(shown, seed)
+    assert login.admits(ShownLogin.of(shown, seed))
     assert "digest" not in repr(login)
-    with pytest.raises(AccessDenied, match="wrong"):
-        login.check(shown, new_seed())
+    other = ShownLogin.of(shown, new_seed())
+    assert not login.admits(other)
+    assert "wrong" in str(other.refusal)
     for wrong in (b"canal", b"", b"zz" * 20, b"00" * 19, "ü".encode()):
         shown.password = wrong
-        with pytest.raises(AccessDenied, match="not scrambled"):
-            login.check(shown, seed)
+        plain = ShownLogin.of(shown, seed)
+        assert not login.admits(plain)
+        assert "not scrambled" in str(plain.refusal)
+    assert not login.admits(
+        ShownLogin.of(
+            packet_pb2.ClientAuth(username="root", password=scrambled(b"canal", seed).hex().encode()), seed
+        )
+    )

@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 from pyarrow import flight
 from ray.exceptions import RayActorError
+from support.instance.gateway import destination, gateway_server
 from support.security.guarded_server import own_connection
 
-from canal_group.actors.admission.access import READER, Grant, Grants
+from canal_group.actors.admission.access import Grant, Grants
 from canal_group.actors.admission.calls import QUESTIONS_MAX
 from canal_group.actors.gateway import group_handle
 from canal_group.actors.gateway.address import GatewayAddress
-from canal_group.actors.gateway.gateway import GatewayServer, GatewayWiring
+from canal_group.actors.gateway.gateway import GatewayServer
 from canal_group.actors.group.wiring import grants as wired_grants
-from canal_group.conf.listeners.gateway_settings import GatewayBounds, GatewaySettings
+from canal_group.conf.listeners.gateway_settings import GatewaySettings
 from canal_group.conf.load import build_instance
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.merge.calls.call import Call, inside
@@ -58,17 +59,15 @@ class EagerlyAsked(GatewayServer, AskedAtOnce):
 
 def test_a_call_that_comes_while_the_gateway_starts_is_answered(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
-    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(anybody=READER), None, 10.0, GatewayBounds())
-    with EagerlyAsked(wiring, "group", "shard/", ["s0"]) as gateway_client:
+    with gateway_server(kind=EagerlyAsked) as gateway_client:
         assert "dance" in str(gateway_client.answer["error"])
 
 
 def test_a_request_of_many_brackets_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
-    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(anybody=READER), None, 10.0, GatewayBounds())
     deep = b"[" * 10_000
     with (
-        GatewayServer(wiring, "group", "shard/", ["s0"]) as gateway_client,
+        gateway_server() as gateway_client,
         own_connection(f"grpc://127.0.0.1:{gateway_client.port}") as client,
     ):
         (result,) = client.do_action(flight.Action("get", deep))
@@ -86,7 +85,6 @@ def test_searches_of_one_caller_leave_some_to_others(monkeypatch: pytest.MonkeyP
     """Also a subscription from a time; what searches nothing is answered beside them."""
     monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
     grants = Grants.of([(name, Grant(name, operate=True)) for name in ("a", "b")])
-    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 10.0, GatewayBounds())
     go_on, busy = threading.Event(), threading.Semaphore(0)
 
     def search(where: str) -> GroupPosition:
@@ -94,8 +92,9 @@ def test_searches_of_one_caller_leave_some_to_others(monkeypatch: pytest.MonkeyP
         assert go_on.wait(60)
         return GroupPosition({})
 
-    with GatewayServer(wiring, "group", "shard/", ["s0"]) as gateway, ThreadPoolExecutor(8) as pool:
-        gateway._requests._questions.position = search  # type: ignore[method-assign]
+    with gateway_server(destination(grants=grants)) as gateway, ThreadPoolExecutor(8) as pool:
+        served = gateway._destinations._table.served["shop"]
+        served.requests._questions.position = search  # type: ignore[method-assign]
         a, b = (GatewayClient(f"grpc://127.0.0.1:{gateway.port}", "shop", name) for name in ("a", "b"))
         answers = [pool.submit(a.ask, Locate("-2h")) for _ in range(QUESTIONS_MAX)]
         answers.append(pool.submit(b.ask, Locate("-2h")))
@@ -116,9 +115,8 @@ def test_a_token_is_for_its_client_ids_also_where_rows_are_lent(monkeypatch: pyt
     """1. Only who has a token is told of the shared memory. 2. It is lent nothing of other client ids."""
     monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
     grants = Grants.of([("s3cret", Grant("reader", client_ids=frozenset({"reader"})))])
-    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 10.0, GatewayBounds())
     ticket = {"destination": "shop", "epoch": 1, "batch_id": 1, "format": "envelope"}
-    with GatewayServer(wiring, "group", "shard/", ["s0"]) as gateway_client:
+    with gateway_server(destination(grants=grants)) as gateway_client:
         uri = f"grpc://127.0.0.1:{gateway_client.port}"
         with pytest.raises(AccessDenied):
             GatewayClient(uri, "shop").ask(OpenSharedMemory())
@@ -128,7 +126,7 @@ def test_a_token_is_for_its_client_ids_also_where_rows_are_lent(monkeypatch: pyt
             client.borrow({**ticket, "client_id": "other"})
         with pytest.raises(UsageError, match="not a text"):
             client.borrow({**ticket, "client_id": None})
-        with pytest.raises(UsageError, match="serves 'shop'"):
+        with pytest.raises(UsageError, match="'elsewhere' is not served here; served: shop"):
             client.borrow({**ticket, "client_id": "reader", "destination": "elsewhere"})
         client.close()
 
@@ -141,11 +139,10 @@ def test_a_malformed_client_id_never_reaches_the_group(
     """It would pass by the client ids that a token is for, and break what takes it for a text."""
     monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
     reader = Grants.of([("s3cret", Grant("reader", client_ids=frozenset({"reader"})))])
-    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", reader, None, 10.0, GatewayBounds())
     body = {"destination": "shop", "client_id": client_id, "epoch": 1, "holder": "x", "rows_max": 1}
     options = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer s3cret")])
     with (
-        GatewayServer(wiring, "group", "shard/", ["s0"]) as gateway_client,
+        gateway_server(destination(grants=reader)) as gateway_client,
         own_connection(f"grpc://127.0.0.1:{gateway_client.port}") as client,
     ):
         action = flight.Action(request_of, json.dumps({**body, "timeout_s": 0}).encode())
@@ -166,8 +163,7 @@ def test_a_loopback_caller_operates_nothing_and_this_users_commands_do(
     settings = build_instance({"preset": "memory", "destination": "shop", "shards": [shard]})
     with GatewayAddress(GatewaySettings(port=0)) as address:
         grants = wired_grants(settings, address.operator_token)
-        wiring = GatewayWiring(address.location, "shop", grants, None, 10.0, GatewayBounds())
-        with GatewayServer(wiring, "group", "shard/", ["s0"]):
+        with gateway_server(destination(grants=grants), location=address.location):
             address.publish_operator_token()
             for token in (None, "guessed"):
                 stranger = GatewayClient(address.uri, "shop", token)
@@ -199,8 +195,7 @@ def test_a_status_shows_only_the_cursors_of_the_tokens_client_ids(
             ("ops-s3cret", Grant("ops", client_ids=frozenset({"a"}), operate=True)),
         ]
     )
-    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 10.0, GatewayBounds())
-    with GatewayServer(wiring, "group", "shard/", []) as gateway_client:
+    with gateway_server(destination(grants=grants)) as gateway_client:
 
         def shown(token: str) -> str:
             uri = f"grpc://127.0.0.1:{gateway_client.port}"

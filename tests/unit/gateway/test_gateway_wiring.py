@@ -7,12 +7,12 @@ import threading
 import pytest
 from pyarrow import flight
 from ray.exceptions import RayActorError
+from support.instance.gateway import gateway_server
 from support.security.guarded_server import DEADLINE_S, own_connection
 
-from canal_group.actors.driver.launch import gateway_wiring
+from canal_group.actors.driver.gateway_process import gateway_wiring
 from canal_group.actors.gateway import group_handle
 from canal_group.actors.gateway.address import GatewayAddress
-from canal_group.actors.gateway.gateway import GatewayServer
 from canal_group.conf.listeners.gateway_settings import GatewayBounds
 from canal_group.conf.load import build_instance
 
@@ -50,10 +50,10 @@ def test_settings_reach_the_guard_and_the_count_of_calls(monkeypatch: pytest.Mon
     monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
     monkeypatch.setattr(group_handle.GroupHandle, "status", status)
     with GatewayAddress(settings.gateway) as address:
-        wiring = gateway_wiring(settings, address, None)
+        wiring = gateway_wiring(settings, address, None, None)
         assert wiring.bounds == bounds
         with (
-            GatewayServer(wiring, "group", "shard/", []) as gateway_client,
+            gateway_server(location=wiring.location, bounds=wiring.bounds) as gateway_client,
             own_connection(address.uri) as client,
         ):
             assert gateway_client._guard._bounds == bounds

@@ -21,6 +21,7 @@ def test_a_cancellation_that_comes_with_the_answer_is_not_lost():
         handle = object.__new__(GroupHandle)  # its constructor looks for an actor
         handle._rpc = SimpleNamespace(ask=lambda *_, **__: None)  # type: ignore[assignment]
         handle._loop = SimpleNamespace(run=lambda _: answer)  # type: ignore[assignment]
+        handle._closed = False
         task = asyncio.create_task(handle.ask_from(Touch("a", 1)))
         await asyncio.sleep(0)
         answer.set_result(None)

@@ -1,0 +1,92 @@
+"""Destinations as the connections of one of canal's listeners find them, by name and by login."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from canal_group.actors.admission.refused_destination import not_served
+from canal_group.actors.gateway.batch_reader import BatchReader
+from canal_group.actors.gateway.canal.login import CanalLogin, ShownLogin
+from canal_group.actors.gateway.gateway_counters import GatewayCounters
+from canal_group.actors.gateway.group_handle import GroupHandle
+from canal_group.actors.gateway.requests import Requests
+
+#: how often a lease is renewed, seconds; at least every quarter of it
+_TOUCH_EVERY_S = 2.0
+_TOUCH_EVERY_PART = 0.25
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CanalDestination:
+    """The parts that answer for a destination; another launch of it is another object."""
+
+    name: str
+    #: None: every client is admitted
+    login: CanalLogin | None
+    #: how long a consumer may be silent, seconds
+    lease_s: float
+    group: GroupHandle
+    #: answers subscriptions
+    requests: Requests
+    #: reads the rows of batches
+    rows: BatchReader
+    #: where packets are counted
+    counters: GatewayCounters
+
+    @property
+    def touch_every_s(self) -> float:
+        """How often a lease is renewed, seconds."""
+        return min(_TOUCH_EVERY_S, self.lease_s * _TOUCH_EVERY_PART)
+
+
+@dataclass(frozen=True, slots=True)
+class CanalTable:
+    """The destinations of one listener."""
+
+    served: Mapping[str, CanalDestination]
+    #: logins of the absent ones
+    absent: Mapping[str, CanalLogin | None]
+    #: where packets are counted that are for none of those that are served
+    unserved: GatewayCounters
+
+    def check_login(self, shown: ShownLogin) -> bool:
+        """Check a login before its destination is known.
+
+        Returns:
+            Whether it is the login of a destination; otherwise there is one that admits every client.
+
+        Raises:
+            AccessDenied: no destination admits it.
+        """
+        logins = [*(each.login for each in self.served.values()), *self.absent.values()]
+        # All of them are compared, so that the time does not depend on which one fits.
+        is_right = any([login.admits(shown) for login in logins if login is not None])  # noqa: C419
+        if not is_right and None not in logins:
+            raise shown.refusal
+        return is_right
+
+    def counters_of(self, name: str) -> GatewayCounters:
+        """Return where the packets for a destination are counted."""
+        destination = self.served.get(name)
+        return self.unserved if destination is None else destination.counters
+
+    def find(self, name: str, shown: ShownLogin) -> CanalDestination:
+        """Return the destination that a packet is for.
+
+        Raises:
+            UsageError: it is unknown.
+            ServerUnavailable: it is absent.
+            AccessDenied: the client logged in for another one.
+        """
+        destination = self.served.get(name)
+        if destination is not None:
+            if not _admits(destination.login, shown):
+                raise shown.denied_at(name)
+            return destination
+        readable = (each.name for each in self.served.values() if _admits(each.login, shown))
+        raise not_served(name, readable, is_absent=name in self.absent)
+
+
+def _admits(login: CanalLogin | None, shown: ShownLogin) -> bool:
+    return login is None or login.admits(shown)

@@ -1,0 +1,1 @@
+"""What the instance files of one server share: a file of settings, and listeners."""
