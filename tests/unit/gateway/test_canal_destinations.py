@@ -28,24 +28,24 @@ def test_two_destinations_are_read_at_one_port_each_with_its_login():
             client.ack(batch_id)
             assert client.get(timeout=-1) == (-1, [])
     assert {name: group.rows_acknowledged[-1] for name, group in groups.items()} == {"a": 2, "b": 4}
-    with client_of(server.port, "b", "a", "a-s3cret") as client:
-        with pytest.raises(Refused, match="login of 'a' is not for destination b"):
-            client.subscribe()
-    with RawClient(f"127.0.0.1:{server.port}", "a") as client:
-        with pytest.raises(Refused, match="user or password is wrong"):
-            client.log_in("a", "b-s3cret")
+    client = client_of(server.port, "b", "a", "a-s3cret")
+    with client, pytest.raises(Refused, match="login of 'a' is not for destination b"):
+        client.subscribe()
+    client = RawClient(f"127.0.0.1:{server.port}", "a")
+    with client, pytest.raises(Refused, match="user or password is wrong"):
+        client.log_in("a", "b-s3cret")
     counted = [table.counters_of(name).describe()["sent_rows"] for name in ("a", "b")]
     assert counted == [3, 5]
     server.close()
 
 
-def test_unknown_and_absent_destinations_are_named_with_those_that_there_are():
+def test_unknown_and_absent_destinations_are_named_with_the_others():
     server = serving(
         canal_table(canal_destination(RowGroup(1), "a"), canal_destination(RowGroup(1), "b", B), gone=None)
     )
-    with client_of(server.port, "x") as client:
-        with pytest.raises(Refused, match="400 Destination 'x' is not served here; served: a"):
-            client.subscribe()
+    client = client_of(server.port, "x")
+    with client, pytest.raises(Refused, match="400 Destination 'x' is not served here; served: a"):
+        client.subscribe()
     with client_of(server.port, "gone") as client:
         with pytest.raises(Refused, match="400 Destination 'gone' is not served here now; served: a"):
             client.subscribe()
@@ -59,9 +59,9 @@ def test_guesses_at_a_destination_beside_an_open_one_wait_longer_each_time():
     server = serving(canal_table(canal_destination(RowGroup(1), "a"), canal_destination(RowGroup(1), "b", B)))
     began_s = time.monotonic()
     for _ in range(3):
-        with client_of(server.port, "b", "b", "guessed") as client:
-            with pytest.raises(Refused, match="login of 'b' is not for destination b"):
-                client.subscribe()
+        client = client_of(server.port, "b", "b", "guessed")
+        with client, pytest.raises(Refused, match="login of 'b' is not for destination b"):
+            client.subscribe()
     assert time.monotonic() > began_s + 0.1 + 0.2
     client_of(server.port, "b", "b", "b-s3cret").subscribe().close()
     server.close()

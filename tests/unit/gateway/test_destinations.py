@@ -61,7 +61,7 @@ def test_a_token_is_for_the_destinations_that_know_it_and_for_no_other():
             asked(server.port, "b", "guessed")
 
 
-def test_a_destination_for_everybody_opens_no_other_one():
+def test_an_open_destination_opens_no_other_one():
     with gateway_server(destination("open"), destination("shut", of("shut", "s3cret"))) as server:
         assert asked(server.port, "open") == "open"
         assert asked(server.port, "shut", "s3cret") == "shut"
