@@ -76,10 +76,13 @@ def build_instance(
     for key in own:
         if key not in InstanceSettings.model_fields and key != "preset":
             raise unknown_key(source, str(key), [*InstanceSettings.model_fields, "preset"])
-    name = own.pop("preset", None)
-    shared, named_by = dict(server.values), source if name is not None else server.source
-    name = shared.pop("preset", None) if name is None else name
-    below = {} if name is None else load_preset(name, source=named_by)
+    shared = dict(server.values)
+    own_preset, shared_preset = own.pop("preset", None), shared.pop("preset", None)
+    below: dict[str, Any] = {}
+    if own_preset is not None:
+        below = load_preset(own_preset, source=source)
+    elif shared_preset is not None:
+        below = load_preset(shared_preset, source=server.source)
     merged = merge_over(merge_over(below, shared), own)
     with in_a_sentence(source, InstanceSettings, lambda key: server.source_of(key, own, source)):
         context = {"folder": folder, "secrets": secrets}

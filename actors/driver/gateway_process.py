@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import ray
+from ray import ObjectRef
 from ray.actor import ActorHandle
 
 from canal_group.actors.admission.gateway_tls import GatewayTls
@@ -25,7 +26,7 @@ from canal_group.actors.transport.ray_errors import translated
 from canal_group.conf.listeners.canal_settings import CanalBounds, CanalSettings
 from canal_group.conf.listeners.gateway_settings import GatewayBounds
 from canal_group.conf.settings import InstanceSettings
-from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.errors import CanalGroupError, ServerUnavailable
 
 _log = logging.getLogger(__name__)
 
@@ -129,6 +130,7 @@ class GatewayProcess:
             try:
                 if self._actor is None:
                     self._actor = self._make(self._listener)
+                    self._await_actor(settings.destination)
                 self._version += 1
                 self._tell(START_TIMEOUT_S)
             except BaseException:
@@ -138,6 +140,25 @@ class GatewayProcess:
             self._publish_operator_token()
             if self._thread.ident is None:
                 self._thread.start()
+
+    def _await_actor(self, destination: str) -> None:
+        """Return when the actor runs.
+
+        Raises:
+            ServerUnavailable: Ray did not start it in time.
+        """
+        try:
+            ray.get(self._ask_version(), timeout=START_TIMEOUT_S)
+        except ray.exceptions.GetTimeoutError as error:
+            raise ServerUnavailable(
+                f"Ray did not start the gateway of {destination} within {START_TIMEOUT_S:g} s.",
+                hint="Look at the machine's load and at `ray status`, then start it again.",
+            ) from error
+
+    def _ask_version(self) -> ObjectRef[int]:
+        # While the process starts, or if Ray loses its connection to it, Ray asks again.
+        asked: ObjectRef[int] = self.actor.version.options(max_task_retries=-1).remote()
+        return asked
 
     def withdraw(self, destination: str, absent: Sequence[InstanceSettings]) -> bool:
         """Serve an instance no more, and release its addresses.
@@ -199,9 +220,7 @@ class GatewayProcess:
     def _tend(self) -> None:
         """Tell the actor what to serve if it does not: it was started anew, or missed a call."""
         with translated("The gateway"):
-            # Where the process starts, or Ray loses its connection to it, Ray asks again.
-            asked = self.actor.version.options(max_task_retries=-1).remote()
-            version: int = ray.get(asked, timeout=ASK_TIMEOUT_S)
+            version = ray.get(self._ask_version(), timeout=ASK_TIMEOUT_S)
         with self._lock:
             if version < self._version and not self._closing.is_set():
                 self._tell(ASK_TIMEOUT_S)

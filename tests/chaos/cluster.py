@@ -91,6 +91,8 @@ class Server:
                 str(file),
                 "--address",
                 address,
+                "--http",
+                "off",
             ],
             folder / f"server-{number}.log",
         )

@@ -26,7 +26,7 @@ def served(
 ) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Run `serve` until the block ends; yield its gateway and process."""
     process = subprocess.Popen(
-        [*PROGRAM, "serve", "-c", str(file), *options],
+        [*PROGRAM, "serve", "-c", str(file), "--http", "127.0.0.1:0", *options],
         env={**os.environ, **(variables or {})},
         stderr=subprocess.PIPE,
         text=True,

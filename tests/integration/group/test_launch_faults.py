@@ -13,16 +13,23 @@ from canal_group.conf.load import build_instance
 
 def test_a_gateway_that_ends_while_it_starts_is_told_again(one_ray: None, tmp_path: Path):
     class EndsOnce:
-        """A gateway whose process ends when it is told its destinations first."""
+        """A gateway whose process ends when it is asked first, and when it is told its destinations first."""
 
         def __init__(self, mark: Path) -> None:
             self._mark = mark
 
+        def _end_once(self, name: str) -> None:
+            if not self._mark.with_suffix(name).exists():
+                self._mark.with_suffix(name).touch()
+                os._exit(1)
+
+        def version(self) -> int:
+            self._end_once(".asked")
+            return 0
+
         def serve(self, version: int, destinations: list[object]) -> None:
             assert (version, len(destinations)) == (1, 1)
-            if not self._mark.exists():
-                self._mark.touch()
-                os._exit(1)
+            self._end_once(".told")
 
     mark = tmp_path / "ended"
     shard = {"name": "a", "host": "db", "user": "canal"}
@@ -35,6 +42,6 @@ def test_a_gateway_that_ends_while_it_starts_is_told_again(one_ray: None, tmp_pa
     process.reserve(settings)
     try:
         process.add(settings, DestinationActors("group", "shard/", ("a",)), ())
-        assert mark.exists()
+        assert {file.suffix for file in tmp_path.iterdir()} == {".asked", ".told"}
     finally:
         assert process.withdraw("shop", ())

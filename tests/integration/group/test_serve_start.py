@@ -8,7 +8,7 @@ import pytest
 import ray
 from support.deadline import await_true
 
-from canal_group.actors.driver import launch
+from canal_group.actors.driver import gateway_process
 from canal_group.programs.command import cli
 from canal_group.programs.command.options.exit_code import ExitCode
 from canal_group.programs.demo.recorded_shards import recorded_shards
@@ -22,8 +22,8 @@ def test_a_ray_that_is_too_slow_is_a_sentence_and_leaves_nothing(
         "preset: memory\ndestination: slow\ngateway: {port: 0}\n"
         f"shards: [{{name: a, files: '{recorded_shards()[1].folder}/mysql-bin.*'}}]\n"
     )
-    monkeypatch.setattr(launch, "GATEWAY_TIMEOUT_S", 0.0)
-    monkeypatch.setattr(sys, "argv", ["canal-group", "serve", "-c", str(file)])
+    monkeypatch.setattr(gateway_process, "START_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(sys, "argv", ["canal-group", "serve", "-c", str(file), "--http", "off"])
     with pytest.raises(SystemExit) as ended:
         cli.main()
     said = capsys.readouterr().err
