@@ -35,7 +35,8 @@ def listener_of(views: Sequence[View], report: Report, secrets: Secrets) -> dict
         first_of(views, report, "canal.port", "canal.port", lambda each, key: each.whole(key, 1))
         or CANAL_PORT
     )
-    settings: dict[str, Any] = {"port": port}
+    # All instance files of a server share canal's usual port, which none of them has to name.
+    settings: dict[str, Any] = {} if port == CANAL_PORT else {"port": port}
     report.setting(view.entry("canal.port"), f"`canal.port: {port}`")
     user, digest, entry = view.text("canal.user"), view.text("canal.passwd"), view.entry("canal.passwd")
     if user and digest:

@@ -109,7 +109,8 @@ class CanalConnection:
             await asyncio.wait(tasks)
 
     async def _refuse(self, error: CanalGroupError) -> None:
-        _log.info("connection=%s ends: %s", self._stream.peer, error)
+        of = None if self._destination is None else self._destination.name
+        _log.info("connection=%s ends: %s", self._stream.peer, error, extra={"destination": of})
         await self._stream.end(packets.ack(packets.FAILED, str(error)))
 
     # ---- login

@@ -39,7 +39,7 @@ class InstanceFamilies(Families):
                 self._add_shard(state, shard, merged.get(shard["shard"], {}))
             for client in state["group"].get("clients", ()):
                 self._add_client(state["destination"], client)
-            self._add_gateway(state["destination"], state["gateway"].get("counters"))
+            self._add_gateway(state["destination"], state["gateway"])
 
     # ---- what there is ---------------------------------------------------------------------------------
 
@@ -197,14 +197,16 @@ class InstanceFamilies(Families):
         count("acked_rows", "Rows of these.")
         count("rolled_back_batches", "Batches rolled back in this epoch.")
 
-    def _add_gateway(self, destination: str, counters: Mapping[str, Any] | None) -> None:
-        of = (destination,)
+    def _add_gateway(self, destination: str, gateway: Mapping[str, Any]) -> None:
+        of, counters = (destination,), gateway.get("counters")
         self._gauge("gateway_up", "Whether the gateway answers.", counters is not None, of)
         if counters is None:
             return
         self._count("gateway_sent_rows", "Rows sent or lent to consumers.", counters["sent_rows"], of)
         self._count("gateway_sent_bytes", "Bytes of these in memory.", counters["sent_bytes"], of)
         self._count("gateway_empty_gets", "Gets that ended without a batch.", counters["empty_gets"], of)
+        what = "Calls for destinations that its gateway does not serve, the same for all that share it."
+        self._count("gateway_unserved_calls", what, gateway["unserved_calls"], of)
         for request, calls in counters["calls"].items():
             for error, times in calls["errors"].items():
                 what = "Calls that were refused or failed, by error."

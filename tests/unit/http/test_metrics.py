@@ -85,7 +85,7 @@ def whole_state(destination="shop"):
         "now_us": 3_000_000,
         "group": group,
         "shards": [shard],
-        "gateway": {"counters": gateway.describe()},
+        "gateway": {"counters": gateway.describe(), "unserved_calls": 3},
     }
 
 
@@ -151,6 +151,7 @@ def test_values_are_in_base_units():
         family = f"shard_{name}_events"
         assert value(families, family, f"{family}_total", type=kind) == count
     assert value(families, "gateway_errors", "gateway_errors_total", request="ack", error="RolledBack") == 1
+    assert value(families, "gateway_unserved_calls", "gateway_unserved_calls_total") == 3
     buckets = {
         each.labels["le"]: each.value
         for each in families[f"{PREFIX}_gateway_call_duration_seconds"].samples

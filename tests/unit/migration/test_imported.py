@@ -59,7 +59,7 @@ def test_canal_s_own_files_become_one_shard_with_the_defaults(conf):
         "destination": "example",
         "shards": [{"name": "example", "host": "127.0.0.1", "user": "canal", "password_file": secret}],
         "filter": {"black": r"mysql\.slave_.*", "tables": [AS_CANAL]},
-        "canal": {"port": 11111},
+        "canal": {},
     }
     loaded = load(conf)
     assert loaded.shards[0].password.get_secret_value() == "canal"
@@ -395,7 +395,7 @@ def test_canal_s_listener_its_user_and_the_digest_of_its_password(conf):
 def test_a_listener_without_access_control_stays_on_this_machine(conf):
     conf.server(ip="10.0.0.7", user="app")
     conf.instance()
-    assert values(conf)["canal"] == {"port": 11111}
+    assert values(conf)["canal"] == {}
     assert [kind for kind, _ in said(conf, "canal.ip")] == [Kind.ACT]
     assert [kind for kind, _ in said(conf, "canal.user")] == [Kind.NOTE]
 
