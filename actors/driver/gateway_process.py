@@ -34,6 +34,8 @@ _log = logging.getLogger(__name__)
 TEND_EVERY_S = 0.3
 #: how long it may take to start, or to start again, seconds
 START_TIMEOUT_S = 60.0
+#: how long its process may take to end, seconds
+END_S = 5.0
 #: how long it may take to answer, seconds
 ASK_TIMEOUT_S = 10.0
 
@@ -180,7 +182,7 @@ class GatewayProcess:
                     _log.info("the gateway at %s is told later: %s", self._address.location, error)
             for held in list(self._canal):
                 held.users.discard(destination)
-                if not held.users:
+                if not held.users and self._users:
                     held.address.close()
                     self._canal.remove(held)
             if self._users:
@@ -194,7 +196,10 @@ class GatewayProcess:
             ray.kill(self._actor, no_restart=True)
         if self._thread.ident is not None:
             self._thread.join()
-        self._address.close()
+        for address in (self._address, *(held.address for held in self._canal)):
+            # An instance that starts again wants the same port.
+            address.await_unused(END_S)
+            address.close()
 
     def _publish_operator_token(self) -> None:
         if any(not settings.gateway.names_who for settings, _ in self._served.values()):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 from dataclasses import dataclass
 from typing import Self
 
@@ -20,6 +21,9 @@ from canal_group.merge.errors import ConfigError
 from canal_group.merge.values.reach import is_every_address
 
 _log = logging.getLogger(__name__)
+
+#: how often it is looked whether a port is in use, seconds
+_LOOK_EVERY_S = 0.02
 
 
 class ReservedAddress:
@@ -42,6 +46,19 @@ class ReservedAddress:
         host = settings.advertise or settings.host
         #: "host:port" by which others reach it; one that listens on all addresses goes by the machine's name
         self.advertised = f"{_in_uri(socket.gethostname() if is_every_address(host) else host)}:{self.port}"
+
+    def await_unused(self, within_s: float) -> None:
+        """Return when no process listens there any more, or the time is over."""
+        until_s = time.monotonic() + within_s
+        while not self._is_unused() and time.monotonic() < until_s:
+            time.sleep(_LOOK_EVERY_S)
+
+    def _is_unused(self) -> bool:
+        try:
+            _bound(self._listen_host, self.port, "", "").close()
+        except ConfigError:
+            return False
+        return True
 
     def close(self) -> None:
         """Release the port."""

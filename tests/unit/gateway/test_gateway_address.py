@@ -1,6 +1,8 @@
 """The gateway's address: its port is its own, also while it does not listen."""
 
 import socket
+import threading
+import time
 
 import pytest
 from pyarrow import flight
@@ -44,3 +46,18 @@ def test_others_reach_it_by_what_it_advertises(settings, advertised, monkeypatch
     with GatewayAddress(GatewaySettings(port=0, **settings)) as address:
         assert address.advertised.rpartition(":")[0] == advertised
         assert address.uri == f"grpc://{address.advertised}"
+
+
+def test_a_port_is_awaited_until_nobody_listens():
+    with GatewayAddress(GatewaySettings(port=0)) as address:
+        address.await_unused(0.0)
+        with flight.FlightServerBase(address.location) as server:
+            began_s = time.monotonic()
+            address.await_unused(0.1)
+            assert time.monotonic() >= began_s + 0.1
+            ends = threading.Timer(0.2, server.shutdown)
+            ends.start()
+            began_s = time.monotonic()
+            address.await_unused(60.0)
+            assert 0.1 < time.monotonic() - began_s < 60.0
+            ends.join()
