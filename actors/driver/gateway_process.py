@@ -137,6 +137,8 @@ class GatewayProcess:
                 self._tell(START_TIMEOUT_S)
             except BaseException:
                 del self._served[settings.destination]
+                # The call may still arrive: what the thread tells next is newer.
+                self._version += 1
                 raise
             # Not before: until it listens, another account of the machine could, and be shown the token.
             self._publish_operator_token()
@@ -177,7 +179,7 @@ class GatewayProcess:
                 self._publish_operator_token()
                 try:
                     self._tell(ASK_TIMEOUT_S)
-                except (CanalGroupError, ray.exceptions.RayError) as error:
+                except (CanalGroupError, ray.exceptions.RayError, RuntimeError) as error:
                     # It is told again by the thread.
                     _log.info("the gateway at %s is told later: %s", self._address.location, error)
             for held in list(self._canal):
