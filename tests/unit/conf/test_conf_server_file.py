@@ -34,7 +34,7 @@ def refusal(file: Path) -> str:
     return str(caught.value).replace(f"{file.parent}/", "")
 
 
-def test_an_instances_values_go_before_the_servers_and_these_before_the_presets(tmp_path: Path):
+def test_values_of_an_instance_go_before_the_server_and_the_preset(tmp_path: Path):
     put(
         tmp_path,
         "server.yaml",

@@ -48,7 +48,7 @@ def test_others_reach_it_by_what_it_advertises(settings, advertised, monkeypatch
         assert address.uri == f"grpc://{address.advertised}"
 
 
-def test_a_port_is_awaited_until_nobody_listens():
+def test_a_port_is_awaited_until_no_process_listens():
     with GatewayAddress(GatewaySettings(port=0)) as address:
         address.await_unused(0.0)
         with flight.FlightServerBase(address.location) as server:
