@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from canal_group.conf.folder import Found, changes, read_folder
+from canal_group.conf.folder import FolderContent, changes, read_folder
 from canal_group.conf.load import load_instance
 from canal_group.merge.errors import ConfigError
 
@@ -215,4 +215,4 @@ def test_a_new_destination_of_a_file_is_compared_too(tmp_path: Path):
     assert together(tmp_path, "", "") == {}
     found = read_folder(tmp_path)
     twins = {file: each.model_copy(update={"destination": "same"}) for file, each in found.settings.items()}
-    assert list(changes({}, Found(twins)).refused) == [tmp_path / "two.yaml"]
+    assert list(changes({}, FolderContent(twins)).refused) == [tmp_path / "two.yaml"]
