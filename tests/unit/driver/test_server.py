@@ -7,7 +7,7 @@ import pytest
 from canal_group.actors.driver.server import Server
 from canal_group.conf.folder import FolderContent
 from canal_group.conf.load import build_instance
-from canal_group.merge.errors import CanalGroupError, ServerUnavailable, UsageError
+from canal_group.merge.errors import CanalGroupError, ConfigError, ServerUnavailable, UsageError
 
 FILE = Path("shop.yaml")
 
@@ -87,3 +87,10 @@ def test_values_missing_in_the_file_stay_as_a_command_set_them(world):
     """A shard added by command is not taken out again because the file does not have it."""
     world.follow("a")
     assert world.instance.adopted == []
+
+
+def test_a_given_file_that_cannot_be_served_beside_another_is_refused(world):
+    """Before anything of it is started."""
+    with pytest.raises(ConfigError, match=r"other.yaml: `destination` should be unique, but shop.yaml has"):
+        world.server.start(Path("other.yaml"), said("a"))
+    assert list(world.server.running) == [FILE]

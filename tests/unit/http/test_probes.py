@@ -30,6 +30,7 @@ from canal_group.merge.calls.call import Call
 from canal_group.merge.calls.operators import Trace
 from canal_group.merge.errors import ConfigError
 from canal_group.merge.values.position import GroupPosition
+from canal_group.programs.command.options import http_options
 
 #: more than either test leaves to others
 MANY = 40
@@ -159,6 +160,17 @@ def test_a_server_without_instances_is_ready_only_if_that_is_all_there_is(tmp_pa
         assert requests.get(f"{service.url}/ready", timeout=DEADLINE_S).status_code == 503
         server.follow(FolderContent())
         assert requests.get(f"{service.url}/ready", timeout=DEADLINE_S).status_code == 200
+
+
+def test_a_taken_port_is_an_error_and_not_another_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also the default one."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        monkeypatch.setattr(http_options, "HTTP", address)
+        settings = http_options.http_settings(address, None, None, tmp_path / "audit.jsonl", edit=False)
+        assert settings is not None
+        with pytest.raises(ConfigError, match=f"HTTP service cannot listen on {address}: Address already"):
+            HttpService(SimpleNamespace(instances={}), settings)
 
 
 class Recording(Server):
