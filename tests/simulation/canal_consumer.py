@@ -133,7 +133,7 @@ class _Watched(Subscription):
 
     def __init__(self, consumer: CanalConsumer, client_id: str, epoch: int) -> None:
         nothing: Any = _Nothing()
-        super().__init__(consumer, nothing, nothing, client_id, epoch, "")  # type: ignore[arg-type]
+        super().__init__(consumer, nothing, nothing, client_id, epoch, "", nothing)  # type: ignore[arg-type]
         self._consumer = consumer
         self._positions: dict[int, list[ReadPosition]] = {}
 
@@ -188,14 +188,13 @@ class _Service:
         self.threads = None
         self.unsent = UnsentBytes(UNSENT_BYTES)
 
-    def sent(self, rows: int, size: int) -> None:
-        pass
-
 
 class _Nothing:
-    """Has no rows to remember."""
+    """Has no rows to remember, and none to count."""
 
     def remember(self, *_: Any) -> None:
         pass
+
+    sent = remember
 
     forget = remember
