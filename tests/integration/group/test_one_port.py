@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -98,10 +99,13 @@ def folder(
 
 def read(consumer: canal_group.Consumer) -> tuple[int, set[str]]:
     """Return the id of the next batch, and the shards of its rows."""
+    until_s = time.monotonic() + DEADLINE_S
     while True:
         try:
             batch = consumer.get_without_ack(100, timeout=DEADLINE_S)
         except (RetryableError, RolledBack):
+            if time.monotonic() > until_s:
+                raise
             continue
         assert batch is not None
         return batch.batch_id, set(batch.envelope()["shard"].to_pylist())
