@@ -22,8 +22,8 @@ class _Demo:
 
 @contextmanager
 def page_of(instance: Instance) -> Iterator[HttpService]:
-    """Serve the page of a demo's instance, on the usual port or a free one."""
+    """Serve the page of a demo's instance, on a free port: a server may have the usual one."""
     with tempfile.TemporaryDirectory(prefix="cg-page-") as folder:
-        settings = HttpSettings(audit_log=Path(folder) / "audit.jsonl")
+        settings = HttpSettings(port=0, audit_log=Path(folder) / "audit.jsonl")
         with HttpService(_Demo({Path(folder) / f"{DESTINATION}.yaml": instance}), settings) as service:
             yield service
