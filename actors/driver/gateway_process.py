@@ -269,7 +269,8 @@ class GatewayProcess:
             ),
             None,
         )
-        return None if held is None else CanalWiring(held, _login(settings.canal))
+        canal = settings.canal
+        return None if held is None else CanalWiring(held, _login(canal), canal.transaction_entries)
 
 
 def gateway_wiring(

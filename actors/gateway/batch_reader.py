@@ -157,15 +157,23 @@ class BatchReader:
         return entries(rows, rows_max=rows_max)
 
     def messages(
-        self, client_id: str, epoch: int, batch_id: int, table_filter: str
+        self, client_id: str, epoch: int, batch_id: int, table_filter: str, *, transaction_ends: bool
     ) -> tuple[memoryview, int]:
         """Return canal's entries as fields of canal's Messages, and how many there are.
+
+        Args:
+            client_id: of the consumer, with its epoch.
+            epoch: of the consumer.
+            batch_id: an outstanding batch.
+            table_filter: the tables that are wanted.
+            transaction_ends: whether the begins and the ends of transactions are wanted.
 
         Raises:
             ConfigError: the filter cannot be used.
         """
         selection = Selection(table_filter=table_filter)
-        return messages(self._rows((client_id, epoch, batch_id), selection, WHOLE), {}, MESSAGES_ENTRY)
+        rows = self._rows((client_id, epoch, batch_id), selection, WHOLE)
+        return messages(rows, {}, MESSAGES_ENTRY, transaction_ends=transaction_ends)
 
     def typed(
         self,

@@ -57,7 +57,14 @@ class ServedDestination:
         self.canal: CanalDestination | None = None
         if wiring.canal is not None:
             self.canal = CanalDestination(
-                self.name, wiring.canal.login, wiring.lease_s, group, self.requests, self.rows, counters
+                self.name,
+                wiring.canal.login,
+                wiring.canal.transaction_ends,
+                wiring.lease_s,
+                group,
+                self.requests,
+                self.rows,
+                counters,
             )
 
     @property

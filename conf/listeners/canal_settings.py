@@ -41,6 +41,8 @@ class CanalSettings(CanalBounds):
     port: ListenPort = CANAL_PORT
     #: host by which other machines reach it; None: `host`, or the machine's name if `host` is every address
     advertise: Host | None = None
+    #: whether the begin and the end of each transaction are entries
+    transaction_entries: bool = True
     #: the one user whose clients are admitted; None: all clients are
     user: Text | None = None
     #: environment variable or file that holds the user's password, or "*" and its digest in digits

@@ -178,3 +178,13 @@ def test_a_message_holds_the_entries(drawn):
     found.ParseFromString(bytes(body))
     assert list(found.messages) == entries(drawn[0])["entry"].to_pylist()
     assert count == len(found.messages)
+
+
+@given(batches())
+def test_a_message_without_transaction_ends_holds_the_other_entries(drawn):
+    body, count = messages(drawn[0], {}, 2, transaction_ends=False)
+    found = packet_pb2.Messages()
+    found.ParseFromString(bytes(body))
+    table = entries(drawn[0]).to_pylist()
+    assert list(found.messages) == [row["entry"] for row in table if row["entry_type"] == entry_pb2.ROWDATA]
+    assert count == len(found.messages)

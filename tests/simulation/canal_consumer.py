@@ -133,7 +133,16 @@ class _Watched(Subscription):
 
     def __init__(self, consumer: CanalConsumer, client_id: str, epoch: int) -> None:
         nothing: Any = _Nothing()
-        super().__init__(consumer, nothing, nothing, client_id, epoch, "", nothing)  # type: ignore[arg-type]
+        super().__init__(
+            consumer,  # type: ignore[arg-type]
+            nothing,
+            nothing,
+            client_id,
+            epoch,
+            "",
+            nothing,
+            transaction_ends=True,
+        )
         self._consumer = consumer
         self._positions: dict[int, list[ReadPosition]] = {}
 

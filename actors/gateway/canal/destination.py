@@ -24,6 +24,8 @@ class CanalDestination:
     name: str
     #: None: every client is admitted
     login: CanalLogin | None
+    #: whether the begins and the ends of transactions are sent
+    transaction_ends: bool
     #: how long a consumer may be silent, seconds
     lease_s: float
     group: GroupHandle

@@ -82,6 +82,7 @@ class CanalService:
                     int(taken["epoch"]),
                     table_filter,
                     destination.counters,
+                    transaction_ends=destination.transaction_ends,
                 )
 
     async def _take(

@@ -78,6 +78,7 @@ class Subscription:
         epoch: of the consumer that this connection is.
         table_filter: the tables that are wanted.
         counters: where sent rows are counted.
+        transaction_ends: whether the begins and the ends of transactions are sent.
     """
 
     def __init__(
@@ -89,10 +90,12 @@ class Subscription:
         epoch: int,
         table_filter: str,
         counters: GatewayCounters,
+        *,
+        transaction_ends: bool,
     ) -> None:
         self._group, self._rows, self._threads = group, rows, threads
         self.client_id, self.epoch = client_id, epoch
-        self._filter = table_filter
+        self._filter, self._transaction_ends = table_filter, transaction_ends
         self.counters = counters
         #: outstanding and done with here, the oldest first
         self._delivered: deque[_Delivered] = deque()
@@ -151,7 +154,7 @@ class Subscription:
     def _entries(self, batch_id: int) -> Entries:
         key = self.client_id, self.epoch, batch_id
         lease = self._group.delivery_lease(*key)
-        body, count = self._rows.messages(*key, self._filter)
+        body, count = self._rows.messages(*key, self._filter, transaction_ends=self._transaction_ends)
         lease.check()
         return Entries(body, count, lease)
 

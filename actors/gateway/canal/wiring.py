@@ -34,3 +34,5 @@ class CanalWiring:
     listener: CanalListener
     #: None: every client is admitted
     login: CanalLogin | None
+    #: whether the begins and the ends of transactions are sent
+    transaction_ends: bool

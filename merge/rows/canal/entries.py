@@ -5,6 +5,7 @@ statement, or the end of a transaction. `canal_group.canal_protocol` has the mes
 
 - Adjacent row changes of one table with one operation, in one transaction, are one entry: the binlog's own
   rows events are unknown here. An entry has at most `ENTRY_BYTES_MAX`, or one row.
+- Begins and ends may be left out: `transaction_ends`.
 - A transaction of which no row is selected has no entry, unless it is huge: its begin and its end may lie in
   other batches than its rows. A DDL statement stands alone, without begin and end. Statements that canal's
   parser drops are left out (`canal_group.merge.rows.canal.parsed`).
@@ -146,7 +147,7 @@ def entries(batch: BatchRows, server_ids: Mapping[str, int] | None = None, *, ro
     Returns:
         (e,) Table of `ENTRIES`.
     """
-    merged = _merged(batch, rows_max)
+    merged = _merged(batch, rows_max, transaction_ends=True)
     block, begins = merged.encoded(server_ids or {}, 0)
     messages = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(merged.entries), [None, pa.py_buffer(begins), pa.py_buffer(block)]
@@ -169,20 +170,23 @@ def entries(batch: BatchRows, server_ids: Mapping[str, int] | None = None, *, ro
     )
 
 
-def messages(batch: BatchRows, server_ids: Mapping[str, int], field: int) -> tuple[memoryview, int]:
+def messages(
+    batch: BatchRows, server_ids: Mapping[str, int], field: int, *, transaction_ends: bool = True
+) -> tuple[memoryview, int]:
     """Return a batch's entries as one field of a message, repeated, and how many there are.
 
     Args:
         batch: as for `entries`.
         server_ids: as for `entries`.
         field: number of the field.
+        transaction_ends: whether the begins and the ends of transactions are among them.
     """
-    merged = _merged(batch, 0)
+    merged = _merged(batch, 0, transaction_ends=transaction_ends)
     block, begins = merged.encoded(server_ids, field)
     return block.data[int(begins[0]) :], len(merged.entries)
 
 
-def _merged(batch: BatchRows, rows_max: int) -> _Entries:
+def _merged(batch: BatchRows, rows_max: int, *, transaction_ends: bool) -> _Entries:
     numbers = RowNumbers(batch)
     pieces = list(_pieces(numbers, rows_max))
     parts = [piece.entries.copy() for piece in pieces]
@@ -190,7 +194,7 @@ def _merged(batch: BatchRows, rows_max: int) -> _Entries:
         part["piece"] = index
     rows = np.concatenate([np.empty(0, ENTRY), *parts])
     seq = np.concatenate([np.empty(0, np.int64), *(piece.seq for piece in pieces)])
-    ends = _ends(batch.order, rows["rank"])
+    ends = _ends(batch.order, rows["rank"]) if transaction_ends else np.empty(0, ENTRY)
     both = np.concatenate([rows, ends])
     seqs = np.concatenate([seq, numbers.bounds[ends["rank"] + (ends["kind"] == END)]])
     order = np.lexsort((seqs, both["kind"], both["rank"]))

@@ -66,6 +66,8 @@ class RowGroup:
         self.seen: list[int] = []
         #: what to raise next: of a call before it runs, of "lost METHOD" after it ran, of "lease" and "rows"
         self.failures: dict[str, deque[Exception]] = {}
+        #: whether each batch ends a transaction, and whether clients are sent that
+        self.has_ends, self.sends_ends = False, True
         #: whether a lease ends at once
         self.leases_end = False
         self._epochs = 0
@@ -136,15 +138,19 @@ class RowGroup:
         self._epochs += 1
         return {"epoch": self._epochs}
 
-    def messages(self, _client_id: str, _epoch: int, batch_id: int, _filter: str) -> tuple[memoryview, int]:
+    def messages(
+        self, _client_id: str, _epoch: int, batch_id: int, _filter: str, *, transaction_ends: bool
+    ) -> tuple[memoryview, int]:
         self.fail("rows")
         wanted = [row for row in range(*self.rows[batch_id]) if row not in self._filtered]
         entries = [
             entry_pb2.Entry(storeValue=str(row).encode(), header=entry_pb2.Header(gtid=self._padding))
             for row in wanted
         ]
+        if self.has_ends and transaction_ends:
+            entries += [entry_pb2.Entry(entryType=entry_pb2.TRANSACTIONEND)]
         messages = packet_pb2.Messages(messages=[entry.SerializeToString() for entry in entries])
-        return memoryview(messages.SerializeToString()), len(wanted)
+        return memoryview(messages.SerializeToString()), len(entries)
 
     def remember(self, *_: Any) -> None:
         pass
@@ -155,7 +161,8 @@ class RowGroup:
 def canal_destination(group: RowGroup, name: str = "shop", login: Any = None) -> CanalDestination:
     """Return a destination that a group answers for."""
     parts: Any = group
-    return CanalDestination(name, login, 30.0, parts, parts, parts, GatewayCounters({"canal_get"}))
+    counters = GatewayCounters({"canal_get"})
+    return CanalDestination(name, login, group.sends_ends, 30.0, parts, parts, parts, counters)
 
 
 def canal_table(*destinations: CanalDestination, **absent: Any) -> CanalTable:

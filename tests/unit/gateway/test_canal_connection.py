@@ -11,7 +11,7 @@ from integration.canal_clients import RawClient, Refused
 from support.group.row_group import LOST, RowGroup, canal_server, rows_of
 
 from canal_group.actors.gateway.canal.login import CanalLogin
-from canal_group.canal_protocol import packet_pb2
+from canal_group.canal_protocol import entry_pb2, packet_pb2
 from canal_group.merge.errors import RolledBack, ShardUnavailable
 
 ROWS = 300
@@ -84,6 +84,23 @@ def test_a_batch_without_entries_is_acknowledged_with_nothing_after_it():
         assert client.get(10, timeout=200) == (-1, [])
         assert client.get(10, timeout=-1) == (-1, [])
         assert group.rows_acknowledged == list(range(10))
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_batch_of_an_end_alone_is_acknowledged_where_ends_are_not_sent(wanted):
+    group = RowGroup(20, filtered=range(10))
+    group.has_ends, group.sends_ends = True, wanted
+    with client_of(canal_server(group)).subscribe() as client:
+        batch_id, entries = client.get(10)
+        if wanted:
+            assert [each.entryType for each in entries] == [entry_pb2.TRANSACTIONEND]
+            client.ack(batch_id)
+            batch_id, entries = client.get(10)
+            assert entries.pop().entryType == entry_pb2.TRANSACTIONEND
+        assert rows_of(entries) == list(range(10, 20))
+        client.ack(batch_id)
+        assert client.get(timeout=-1) == (-1, [])
+    assert group.rows_acknowledged == list(range(20))
 
 
 @pytest.mark.parametrize("where", ["ack", "lost ack"])
