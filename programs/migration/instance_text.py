@@ -1,9 +1,10 @@
-"""Instance text: imported settings as an instance file, with what is left to do as comments."""
+"""Instance text: imported settings as files, with what is left to do as comments."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -11,7 +12,8 @@ import yaml
 from canal_group.conf.document import parse_document
 from canal_group.merge.errors import ConfigError
 from canal_group.merge.printable import escaped
-from canal_group.programs.migration.imported import Imported
+from canal_group.programs.migration.imported import SERVER_FILE, Destination, Imported
+from canal_group.programs.migration.report import Answer
 
 _WIDTH = 110
 
@@ -24,25 +26,49 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def instance_text(imported: Imported) -> str:
-    """Return the text of the instance file.
+def instance_text(imported: Imported, destination: Destination) -> str:
+    """Return the text of a destination's instance file.
+
+    What is left to do in canal.properties is in it if there is no file of the server.
 
     Raises:
         ConfigError: what it says as YAML is something else.
     """
-    listed = ", ".join(str(each.file) for each in imported.files)
+    own = {str(view.own.file) for view in destination.views}
+    if not imported.server:
+        own |= {str(each.file) for each in imported.files}
+    return _text(imported, destination.values, own)
+
+
+def server_text(imported: Imported) -> str:
+    """Return the text of server.yaml, with what is left to do beside the instances; raises as above."""
+    instances = {str(view.own.file) for each in imported.destinations for view in each.views}
+    return _text(imported, imported.server, {str(each.file) for each in imported.files} - instances)
+
+
+def _text(imported: Imported, values: Mapping[str, Any], files: Collection[str]) -> str:
+    listed = ", ".join(str(each.file) for each in imported.files if str(each.file) in files)
     lines = list(_comment(f"Imported from {listed}.", ""))
-    todo = imported.report.left_to_do
+    todo: list[Answer] = [each for each in imported.report.left_to_do if each.entry.file in files]
     if todo:
         lines += ["#", *_comment("Left to do:", "")]
         for answer in todo:
             lines += _comment(f"- {answer.entry.key} ({answer.entry.location}): {answer.text}.", "  ")
-    return _proved("\n".join([*lines, "", _yaml(imported.values)]), imported.values)
+    return _proved("\n".join([*lines, "", _yaml(values)]), values)
 
 
-def relay_text(imported: Imported) -> str:
-    """Return the text of the relay's file; raises as `instance_text`."""
-    return _proved(_yaml(imported.relay or {}), imported.relay or {})
+def texts_of(imported: Imported, folder: Path) -> dict[Path, str]:
+    """Return the files that a server of all destinations serves, with their texts; raises as above."""
+    texts = {
+        folder / f"{each.values['destination']}.yaml": instance_text(imported, each)
+        for each in imported.destinations
+    }
+    return texts | ({folder / SERVER_FILE: server_text(imported)} if imported.server else {})
+
+
+def relay_text(relay: Mapping[str, Any]) -> str:
+    """Return the text of a relay's file; raises as `instance_text`."""
+    return _proved(_yaml(relay), relay)
 
 
 def _yaml(values: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
 """Keys: every key of canal's files, and what is said of it where nothing more is known of its value.
 
-The names are those of canal 1.1.8's canal.properties and instance.properties, of its group-instance.xml, and
-of versions before. A key that is neither here nor begins as what canal passes on is unknown. Keys that become
-settings by a table are in that table only.
+The names are those of canal.properties and instance.properties of canal 1.0.24 to 1.1.9, of its
+group-instance.xml, and what its code reads besides. A key that is neither here nor begins as what canal
+passes on is unknown. Keys that become settings by a table are in that table only.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Final
 
 from canal_group.conf.sentence import nearest
 from canal_group.programs.migration.filters import LEFT_OUT
-from canal_group.programs.migration.relay import ROUTE
-from canal_group.programs.migration.shards import START_KEYS
+from canal_group.programs.migration.queues.kafka import OLD_KEYS
+from canal_group.programs.migration.queues.relay import ROUTE
+from canal_group.programs.migration.starts import START_KEYS
 from canal_group.programs.migration.stream import DETECTING, SETTINGS
 
 _NO_NETWORK = "no setting: the system chooses the buffers of a connection"
@@ -27,9 +28,16 @@ _START = "`shards[].start`: no position is given, so a shard without a cursor be
 _STANDBY_START = "no setting: a standby is read from where the shard is, not from a position of its own"
 _SSL = "`shards[].ssl`"
 _RELAY = "settings of a relay: see --relay"
-_KAFKA = "passed on to the Kafka client of a relay: see --relay"
-_RABBIT = "`output` of a relay: see --relay"
+_KAFKA = "an option of Kafka's client: it counts if it has a value, and `canal.serverMode` is kafka"
+_RABBIT = "`output` of a relay: it counts if it has a value, and `canal.serverMode` is rabbitMQ"
 _ROCKET = "no setting: there is no relay to RocketMQ"
+_THREADS = "no setting: one thread of a relay keeps its broker busy"
+_MANAGER = "canal reads its configuration from that database: save it as files, and import those"
+_OPEN_API = (
+    "canal downloads binlogs by RDS's API and parses the files: download them, and set `shards[].files`,"
+    " which is read instead of a server"
+)
+_OCEANBASE = "OceanBase is not read: point the shard at MySQL or MariaDB"
 _PULSAR = "no setting: there is no relay to Pulsar"
 
 #: key -> what is said of it
@@ -37,6 +45,7 @@ KEYS: Final[dict[str, str]] = {
     **{key: setting.meaning for key, setting in {**SETTINGS, **DETECTING}.items()},
     **{key: f"`filter.tables[].keep`: {', '.join(kinds)}" for key, kinds in LEFT_OUT.items()},
     **dict.fromkeys(ROUTE, _RELAY),
+    **dict.fromkeys(OLD_KEYS, _KAFKA),
     # ---- canal.properties: the server
     "canal.id": "no setting: servers are told apart by address",
     "canal.ip": "`canal.host`, where canal's clients connect",
@@ -68,7 +77,7 @@ KEYS: Final[dict[str, str]] = {
     "canal.instance.filter.query.dcl": "`filter.tables[].keep`: without `dcl` and `query`, either way",
     "canal.instance.filter.query.dml": "no setting: the texts of row changes are not delivered",
     "canal.instance.filter.table.error": "no setting: rows of a table that is not known stop their shard",
-    "canal.instance.filter.transaction.entry": "no setting: canal's clients always get begin and end",
+    "canal.instance.filter.transaction.entry": "`canal.transaction_entries`",
     "canal.instance.binlog.format": "no setting: ROW is required, and `canal-group check` says so",
     "canal.instance.binlog.image": "no setting: every row image is read; columns that it lacks are absent",
     "canal.instance.parser.parallel": _PARSER,
@@ -96,13 +105,26 @@ KEYS: Final[dict[str, str]] = {
     "canal.aliyun.accessKey": _OSS,
     "canal.aliyun.secretKey": _OSS,
     "canal.aliyun.uid": _OSS,
+    "canal.aliyun.accesskey": _OSS,
+    "canal.aliyun.secretkey": _OSS,
     # ---- canal.properties: message queues
     "canal.mq.flatMessage": _RELAY,
     "canal.mq.canalBatchSize": _RELAY,
     "canal.mq.canalGetTimeout": _RELAY,
     "canal.mq.accessChannel": _ROCKET,
-    "canal.mq.send.thread.size": "no setting: one thread of a relay keeps its broker busy",
-    "canal.mq.build.thread.size": "no setting: one thread of a relay keeps its broker busy",
+    "canal.mq.send.thread.size": _THREADS,
+    "canal.mq.build.thread.size": _THREADS,
+    "canal.mq.parallelThreadSize": _THREADS,
+    "canal.mq.transaction": "no setting: a relay to Kafka publishes each batch in a transaction",
+    "canal.mq.producerGroup": _ROCKET,
+    "canal.mq.enableMessageTrace": _ROCKET,
+    "canal.mq.customizedTraceTopic": _ROCKET,
+    "canal.mq.namespace": _ROCKET,
+    "canal.mq.vhost": _RABBIT,
+    "canal.mq.exchange": _RABBIT,
+    "canal.mq.username": _RABBIT,
+    "canal.mq.password": _RABBIT,
+    "canal.mq.aliyunuid": _RABBIT,
     "rabbitmq.host": _RABBIT,
     "rabbitmq.virtual.host": _RABBIT,
     "rabbitmq.exchange": _RABBIT,
@@ -111,6 +133,7 @@ KEYS: Final[dict[str, str]] = {
     "rabbitmq.queue": _RABBIT,
     "rabbitmq.routingKey": _RABBIT,
     "rabbitmq.deliveryMode": _RABBIT,
+    "rabbitmq.rabbitmq.resource.ownerId": _RABBIT,
     # ---- instance.properties
     "canal.instance.mysql.slaveId": "`shards[].server_id`; it is computed unless set",
     "canal.instance.gtidon": "`shards[].start_by`",
@@ -136,6 +159,8 @@ KEYS: Final[dict[str, str]] = {
 SOURCE_KEYS: Final[dict[str, str]] = {
     **dict.fromkeys(START_KEYS, _START),
     "address": "`shards[].host` and `port`, or `hosts` with a standby; it is empty, and so there is none",
+    "dbUsername": "`shards[].user`; it is empty, and so `canal.instance.dbUsername` counts",
+    "dbPassword": "`shards[].password_file`; it is empty, and so `canal.instance.dbPassword` counts",
     "sslMode": _SSL,
     "tlsVersions": "no setting: the system's library chooses the version, TLS 1.2 or later",
     "trustCertificateKeyStoreType": _SSL,
@@ -151,7 +176,20 @@ _OF_DESTINATION = re.compile(
     r"canal\.instance\.(?P<destination>.+)\.(?P<key>mode|lazy|manager\.address|spring\.xml)"
 )
 #: prefixes of keys that canal passes on
-_PASSED = {"kafka.": _KAFKA, "rocketmq.": _ROCKET, "pulsarmq.": _PULSAR}
+_PASSED = {"kafka.": _KAFKA, "canal.mq.properties.": _KAFKA, "rocketmq.": _ROCKET, "pulsarmq.": _PULSAR}
+#: an account of one source of a group
+_OF_SOURCE = re.compile(r"canal\.instance\.(?P<key>dbUsername|dbPassword)\d+")
+#: prefixes of keys that ask for something, if they have a value
+_ASKING: Final = {
+    "canal.manager.jdbc.": _MANAGER,
+    "canal.instance.rds.open.": _OPEN_API,
+    "canal.instance.rds.startTime": _OPEN_API,
+    "canal.instance.rds.endTime": _OPEN_API,
+    "canal.instance.parser.directory": _OPEN_API,
+    "canal.instance.oceanbase.": _OCEANBASE,
+    "canal.instance.parser.excludeTenantInDbName": _OCEANBASE,
+}
+_QUEUES: Final = ("canal.mq.", "kafka.", "rabbitmq.", "rocketmq.", "pulsarmq.")
 
 
 def meaning(key: str) -> str | None:
@@ -165,7 +203,22 @@ def meaning(key: str) -> str | None:
     one = _OF_DESTINATION.fullmatch(key)
     if one is not None:
         return KEYS[f"canal.instance.global.{one['key']}"]
+    account = _OF_SOURCE.fullmatch(key)
+    if account is not None:
+        return SOURCE_KEYS[account["key"]]
+    if left_to_do(key) is not None:
+        return "no setting: it is empty"
     return next((text for prefix, text in _PASSED.items() if key.startswith(prefix)), None)
+
+
+def left_to_do(key: str) -> str | None:
+    """Return what a key with a value asks for; None: nothing."""
+    return next((text for prefix, text in _ASKING.items() if key.startswith(prefix)), None)
+
+
+def is_of_queues(key: str) -> bool:
+    """Return whether a key counts only if canal publishes to a message queue."""
+    return key.startswith(_QUEUES)
 
 
 def unknown(key: str) -> str:

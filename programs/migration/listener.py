@@ -14,6 +14,7 @@ from canal_group.programs.migration.secrets import Secrets
 from canal_group.programs.migration.stream import first_of
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - canal's own default
+_ENDS: Final = "canal.instance.filter.transaction.entry"
 _DIGEST = re.compile(r"[0-9A-Fa-f]{40}")
 
 
@@ -29,6 +30,8 @@ def listener_of(views: Sequence[View], report: Report, secrets: Secrets) -> dict
     if mode != "tcp" or without:
         for key in ("canal.ip", "canal.port", "canal.user", "canal.passwd"):
             report.note(view.given(key), "not used, as in canal: it has no listener for clients")
+        for each in views:
+            report.note(each.entry(_ENDS), "no setting: a relay's messages have no begin and no end")
         return None
     report.setting(view.entry("canal.serverMode"), "`canal`: the listener for canal's clients")
     port = (
@@ -55,6 +58,11 @@ def listener_of(views: Sequence[View], report: Report, secrets: Secrets) -> dict
         for key in ("canal.user", "canal.passwd"):
             report.note(view.given(key), "not used, as in canal: it counts only with the other one")
     _address(view, settings, report, open_to_all=not (user and digest))
+    leaves_out = first_of(views, report, _ENDS, "canal.transaction_entries", lambda each, key: each.flag(key))
+    if leaves_out:
+        settings["transaction_entries"] = False
+    for each in views:
+        report.setting(each.entry(_ENDS), f"`canal.transaction_entries: {str(not leaves_out).lower()}`")
     return settings
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
 from canal_group.conf.sentence import shown
 from canal_group.programs.migration.canal_files.properties import Entry
-
-_SECRET_WORDS = ("passw", "secret", "accesskey", "roletoken", "jaas.config", "publickey")
+from canal_group.programs.migration.canal_files.secret_text import is_secret, masked
 
 
 class Kind(Enum):
@@ -30,22 +29,29 @@ class Answer:
     entry: Entry
     kind: Kind
     text: str
+    #: the entry's value as it may be shown
+    value: str
 
     def __str__(self) -> str:
         entry = self.entry
-        return f"{self.kind.value:<5} {entry.location}: {entry.key} = {_value(entry)}: {self.text}"
+        return f"{self.kind.value:<5} {entry.location}: {entry.key} = {self.value}: {self.text}"
 
 
 @dataclass(slots=True)
 class Report:
-    """The answers, by entry."""
+    """The answers, by entry.
 
+    Args:
+        hidden: keys whose values are secrets, though their names do not say so.
+    """
+
+    hidden: Collection[str] = frozenset()
     _answers: dict[Entry, list[Answer]] = field(default_factory=dict)
 
     def add(self, entry: Entry, kind: Kind, text: str) -> None:
         """Add an answer."""
         answers = self._answers.setdefault(entry, [])
-        answer = Answer(entry, kind, text)
+        answer = Answer(entry, kind, text, self._value(entry))
         if answer not in answers:
             answers.append(answer)
 
@@ -68,24 +74,20 @@ class Report:
         """Return whether an entry has an answer."""
         return entry in self._answers
 
-    def of(self, entries: Iterable[Entry]) -> Iterator[Answer]:
-        """Yield the answers for entries, in their order."""
-        for entry in entries:
-            yield from self._answers.get(entry, ())
+    def of(self, file: str) -> Iterator[Answer]:
+        """Yield the answers for a file's entries, in the order of lines."""
+        for entry in sorted(
+            (each for each in self._answers if each.file == file), key=lambda each: each.line
+        ):
+            yield from self._answers[entry]
 
     @property
     def left_to_do(self) -> list[Answer]:
         """The answers that ask for something, in the order of files and lines."""
         return [answer for answers in self._answers.values() for answer in answers if answer.kind is Kind.ACT]
 
-
-def is_secret(key: str) -> bool:
-    """Return whether the value of a key is not to be shown."""
-    return any(word in key.lower() for word in _SECRET_WORDS)
-
-
-def _value(entry: Entry) -> str:
-    if not entry.raw:
-        return "(empty)"
-    hidden = is_secret(entry.key) or "password" in entry.raw.lower()
-    return "(not shown)" if hidden else shown(entry.raw)
+    def _value(self, entry: Entry) -> str:
+        if not entry.raw:
+            return "(empty)"
+        hidden = is_secret(entry.key) or entry.key in self.hidden
+        return "(not shown)" if hidden else shown(masked(entry.raw))

@@ -60,6 +60,8 @@ class Secrets:
         try:
             if self._texts:
                 self.folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            for path in also or {}:
+                path.parent.mkdir(parents=True, exist_ok=True)
             for path, text in {**self._texts, **(also or {})}.items():
                 number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE)
                 made.append(path)

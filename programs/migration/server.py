@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from canal_group.conf.load import PRESETS
 from canal_group.conf.sentence import shown
 from canal_group.merge.well_known import PREFIX
+from canal_group.programs.migration.canal_files.conf_files import destinations
+from canal_group.programs.migration.canal_files.secret_text import masked
 from canal_group.programs.migration.canal_files.view import View
 from canal_group.programs.migration.report import Report
 from canal_group.programs.migration.stream import first_of
@@ -18,8 +20,13 @@ _FLUSH_MS = 1_000
 _XML = "canal.instance.global.spring.xml"
 
 
-def server_of(views: Sequence[View], report: Report) -> dict[str, Any]:
+def server_of(views: Sequence[View], report: Report, every_name: Collection[str]) -> dict[str, Any]:
     """Return the settings by path, `preset` first.
+
+    Args:
+        views: the instances of one destination.
+        report: takes the answers.
+        every_name: names of all instances that are imported.
 
     Raises:
         ConfigError: a value cannot be used.
@@ -40,7 +47,7 @@ def server_of(views: Sequence[View], report: Report) -> dict[str, Any]:
             _say_zookeeper(view, settings, report)
     settings |= _flush(views, settings["preset"], report)
     settings |= _purged(views, report)
-    _say_others(views, report)
+    _say_others(views, report, every_name)
     return settings
 
 
@@ -87,7 +94,7 @@ def _zookeeper(view: View, key: str) -> tuple[str, str] | None:
     if not parts or any(
         not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^\s:\[\]]+)(:\d{1,5})?", part) for part in parts
     ):
-        raise entry.wrong("be `host:port`, several separated by commas", f"is {shown(text)}")
+        raise entry.wrong("be `host:port`, several separated by commas", f"is {shown(masked(text))}")
     complete = [part if re.search(r":\d+$", part) else f"{part}:{_ZOOKEEPER_PORT}" for part in parts]
     return ",".join(complete), f"{slash}{root.rstrip('/')}{PREFIX}" if root else PREFIX
 
@@ -129,18 +136,20 @@ def _purged(views: Sequence[View], report: Report) -> dict[str, Any]:
     return {"merge.purged": purged} if latest else {}
 
 
-def _say_others(views: Sequence[View], report: Report) -> None:
-    names = {view.name for view in views}
+def _say_others(views: Sequence[View], report: Report, every_name: Collection[str]) -> None:
     for view in views:
+        listed = destinations(view)
         entry = view.given("canal.destinations")
-        if entry is not None:
-            others = [
-                name.strip() for name in entry.raw.split(",") if name.strip() and name.strip() not in names
-            ]
-            if others:
-                report.act(
-                    entry, f"{', '.join(others)}: import each into an instance file of its own, or as a shard"
-                )
+        others = [name for name in listed if name not in every_name]
+        if others:
+            report.act(
+                entry or view.entry("canal.destinations.expr"),
+                f"{', '.join(others)}: import each into an instance file of its own, or as a shard",
+            )
+        if view.name in listed and view.name != view.own.folder_name:
+            report.setting(entry, f"`destination: {view.name}`, though the folder is {view.own.folder_name}")
+        if listed and view.name not in listed and not view.flag("canal.auto.scan", default=True):
+            report.act(entry, f"canal does not serve {view.name}, which it does not name, without auto.scan")
         mode = view.given("canal.instance.global.mode")
         if mode is not None and mode.raw.lower() == "manager":
             report.act(mode, "canal-admin holds the instances: save them as files, and import those")
@@ -150,6 +159,7 @@ def _say_others(views: Sequence[View], report: Report) -> None:
             ("canal.instance.multi.stream.on", "the streams of PolarDB-X are not read"),
             ("canal.instance.rds.accesskey", "binlogs that only Aliyun's object store has are not read"),
             ("canal.aliyun.accessKey", "binlogs that only Aliyun's object store has are not read"),
+            ("canal.aliyun.accesskey", "binlogs that only Aliyun's object store has are not read"),
         ):
             entry_given = view.given(key)
             if entry_given is not None and entry_given.raw.lower() != "false":

@@ -8,29 +8,31 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from canal_group.conf.sentence import config_error, shown
+from canal_group.conf.settings import InstanceSettings
 from canal_group.conf.shard_settings import ShardSettings
 from canal_group.conf.value import default_of
 from canal_group.merge.errors import CanalGroupError
 from canal_group.merge.values.start import parse_shard_start
-from canal_group.programs.migration.canal_files.cursor import CanalCursor, time_text
+from canal_group.programs.migration.canal_files.cursor import time_text
 from canal_group.programs.migration.canal_files.druid import decrypted
 from canal_group.programs.migration.canal_files.properties import Entry
+from canal_group.programs.migration.canal_files.secret_text import masked
 from canal_group.programs.migration.canal_files.view import View
 from canal_group.programs.migration.report import Report
 from canal_group.programs.migration.secrets import Secrets
 from canal_group.programs.migration.ssl import ssl_of
+from canal_group.programs.migration.starts import START_KEYS, Source
 
 _PREFIX = "canal.instance."
 _NUMBERED = re.compile(r"canal\.instance\.master(\d+)\.address")
 _PORT: Final = default_of(ShardSettings, "port")
+_FALLBACK_S: Final = default_of(InstanceSettings, "reader.fallback_s")
 _PORT_MAX = 65_535
 _FIRST_OFFSET = 4
-START_KEYS = ("journal.name", "position", "timestamp", "gtid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +43,21 @@ class Shards:
         view: what the files say about it.
         report: takes the answers.
         secrets: takes the passwords.
-        fallback_s: how long before the last commit another server is read from.
+        destination: name of the stream that they are shards of.
     """
 
     view: View
     report: Report
     secrets: Secrets
-    fallback_s: float
-    #: the cursors that became starts
-    used: set[CanalCursor] = field(default_factory=set)
+    destination: str
 
-    def make(self, cursors: Sequence[CanalCursor]) -> list[dict[str, Any]]:
-        """Return the instance's entries of `shards`.
-
-        Args:
-            cursors: the first that is of a source counts for it.
+    def make(self) -> list[Source]:
+        """Return the instance's sources, each with its entry of `shards`.
 
         Raises:
             ConfigError: an entry is missing, or cannot be used.
         """
-        numbers = self._numbers()
-        account = self._account()
-        return [self._shard(number, len(numbers) > 1 or bool(number), account, cursors) for number in numbers]
+        return [self._source(number) for number in self._numbers()]
 
     def _numbers(self) -> list[str]:
         """Return the numbers that follow `master` in the keys of each source; empty without a group."""
@@ -71,7 +66,8 @@ class Shards:
         )
         numbered = [number for number in numbers if self.view.given(f"{_PREFIX}master{number}.address")]
         single = self.view.given(f"{_PREFIX}master.address")
-        xml = self.view.text("canal.instance.global.spring.xml")
+        own_xml = f"{_PREFIX}{self.view.name}.spring.xml"
+        xml = self.view.text(own_xml) or self.view.text(f"{_PREFIX}global.spring.xml")
         if numbered and (single is None or xml is None or "group" in xml):
             self.report.note(single, "the group's sources are read instead: master1, master2 and so on")
             return numbered
@@ -90,9 +86,10 @@ class Shards:
                     )
         return [""]
 
-    def _account(self) -> dict[str, Any]:
-        """Return the user, and where its password is; a group's sources share them."""
-        user = self.view.text(f"{_PREFIX}dbUsername")
+    def _account(self, number: str, shard: str) -> dict[str, Any]:
+        """Return the user of a source, and where its password is; a group's sources may have their own."""
+        user_key, password_key = (self._own_key(number, name) for name in ("dbUsername", "dbPassword"))
+        user = self.view.text(user_key)
         if user is None:
             raise config_error(
                 str(self.view.own.file),
@@ -100,11 +97,16 @@ class Shards:
                 "be given, in it or in canal.properties",
                 "is not",
             )
-        self.report.setting(self.view.entry(f"{_PREFIX}dbUsername"), "`shards[].user`")
-        return {"user": user, **self._password()}
+        self.report.setting(self.view.entry(user_key), "`shards[].user`")
+        owner = self.view.name if password_key == f"{_PREFIX}dbPassword" else shard
+        return {"user": user, **self._password(password_key, owner)}
 
-    def _password(self) -> dict[str, str]:
-        key = f"{_PREFIX}dbPassword"
+    def _own_key(self, number: str, name: str) -> str:
+        """Return the key that counts for a source: its own, by either name that a group's file may use."""
+        own = (f"{_PREFIX}master{number}.{name}", f"{_PREFIX}{name}{number}") if number else ()
+        return next((key for key in own if self.view.given(key) is not None), f"{_PREFIX}{name}")
+
+    def _password(self, key: str, owner: str) -> dict[str, str]:
         entry, variable = self.view.given(key), self.view.variable(key)
         encrypted = self.view.flag(f"{_PREFIX}enableDruid")
         if entry is None:
@@ -121,15 +123,13 @@ class Shards:
                 self.view.entry(f"{_PREFIX}enableDruid"),
                 "no setting: the password was decrypted into its file",
             )
-        path = self.secrets.put(f"{self.view.name}.password", password)
+        path = self.secrets.put(f"{owner}.password", password)
         self.report.setting(entry, f"`password_file: {path}`")
         return {"password_file": path}
 
-    def _shard(
-        self, number: str, in_group: bool, account: dict[str, Any], cursors: Sequence[CanalCursor]
-    ) -> dict[str, Any]:
+    def _source(self, number: str) -> Source:
         master, standby = f"{_PREFIX}master{number}", f"{_PREFIX}standby{number}"
-        name = f"{self.view.name}-{number}" if in_group else self.view.name
+        name = f"{self.view.name}-{number}" if number else self.view.name
         host, port = self._address(f"{master}.address")
         shard: dict[str, Any] = {"name": name}
         other = self._address(f"{standby}.address") if self.view.given(f"{standby}.address") else None
@@ -137,20 +137,18 @@ class Shards:
             shard |= {"host": host} if port == _PORT else {"host": host, "port": port}
         else:
             shard["hosts"] = [_joined(host, port), _joined(*other)]
-        shard |= account
+        shard |= self._account(number, name)
         ssl = ssl_of(self.view, master, name, self.secrets.folder, self.report)
         if ssl is not None:
             shard["ssl"] = ssl
-        self._ssl_of_standby(standby)
+        self._of_standby(standby)
         gtids = self.view.flag(f"{_PREFIX}gtidon")
         self._resumption(shard, gtids, other is not None, standby)
         start = self._start(master, gtids)
-        cursor = next((each for each in cursors if self._reads(each, (host, port), other)), None)
-        if cursor is not None:
-            start = self._from_cursor(cursor, (host, port), master)
         if start is not None:
             shard["start"] = start
-        return shard
+        fallback_s = self.view.whole(f"{_PREFIX}fallbackIntervalInSeconds") or _FALLBACK_S
+        return Source(self.view, shard, master, (host, port), other, float(fallback_s), self.destination)
 
     def _address(self, key: str) -> tuple[str, int]:
         text, entry = self.view.text(key), self.view.entry(key)
@@ -159,14 +157,19 @@ class Shards:
         host, colon, port = text.rpartition(":")
         if not colon:
             host, port = text, str(_PORT)
-        if not host or not port.isdecimal() or not 1 <= int(port) <= _PORT_MAX:
-            raise entry.wrong("be `host:port`", f"is {shown(text)}")
+        if not host or "@" in host or not port.isdecimal() or not 1 <= int(port) <= _PORT_MAX:
+            raise entry.wrong("be `host:port`", f"is {shown(masked(text))}")
         self.report.setting(
             entry, f"`shards[].hosts`: {text}" if ".standby" in key else f"`shards[].host`: {text}"
         )
         return host.strip("[]"), int(port)
 
-    def _ssl_of_standby(self, standby: str) -> None:
+    def _of_standby(self, standby: str) -> None:
+        for key in ("dbUsername", "dbPassword"):
+            self.report.act(
+                self.view.given(f"{standby}.{key}"),
+                "a shard has one account for all of its `hosts`: make the same one on the standby",
+            )
         for key in ("sslMode", "trustCertificateKeyStoreUrl", "clientCertificateKeyStoreUrl"):
             entry = self.view.given(f"{standby}.{key}")
             self.report.note(entry, "no setting of its own: `shards[].ssl` counts for all `hosts` of a shard")
@@ -225,23 +228,6 @@ class Shards:
             raise entry.wrong(
                 "say where a binlog begins", f"does not ({error.message.rstrip('.')})"
             ) from None
-
-    def _reads(self, cursor: CanalCursor, primary: tuple[str, int], standby: tuple[str, int] | None) -> bool:
-        endpoint = cursor.host.lower(), cursor.port
-        if not cursor.host:
-            return cursor.destination in ("", self.view.name)
-        return any(each is not None and (each[0].lower(), each[1]) == endpoint for each in (primary, standby))
-
-    def _from_cursor(self, cursor: CanalCursor, primary: tuple[str, int], master: str) -> str:
-        """Return the start that a cursor says; it wins over the configured one, as in canal."""
-        here = not cursor.host or (cursor.host.lower(), cursor.port) == (primary[0].lower(), primary[1])
-        self.used.add(cursor)
-        start = cursor.start if here else cursor.start_elsewhere(self.fallback_s)
-        for key in START_KEYS:
-            self.report.note(
-                self.view.given(f"{master}.{key}"), f"the cursor of {cursor.source} counts instead: {start}"
-            )
-        return start
 
 
 def _joined(host: str, port: int) -> str:

@@ -63,7 +63,9 @@ def test_every_entry_has_an_answer_and_the_result_loads(server, instance):
             for file, content in zip(files, (server, instance), strict=True)
             for key in content
         }
-        build_instance(parse_document(instance_text(found), "found"), secrets=frozenset())
+        build_instance(
+            parse_document(instance_text(found, found.destinations[0]), "found"), secrets=frozenset()
+        )
 
 
 def test_every_key_that_canal_ships_is_known():

@@ -9,13 +9,16 @@ Both are JSON:
 
 The position is where the last acknowledged entry *begins*: the end of a transaction, its begin, or a DDL
 statement. A stream cannot begin inside a transaction, so the start is the transaction that holds the offset.
-With GTIDs the set includes the transaction, and the start is after it.
+With GTIDs the set includes the transaction, and the start is after it. Offsets 0 and 4 are a file's begin.
+
+canal writes the *name* of the source's host, as a reverse lookup of its address says it.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +31,10 @@ from canal_group.merge.values.start import parse_shard_start
 from canal_group.programs.migration.canal_files.properties import FILE_BYTES_MAX
 
 _MS = 1_000
+#: where the first event of a file begins
+_FIRST_OFFSET = 4
+#: name of a file with the data of a node, without its suffix: instance, or instance and client id
+_NODE = re.compile(r"(?P<destination>.+?)(?:\.(?P<client>\d{1,5}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,15 @@ class CanalCursor:
     @property
     def start(self) -> str:
         """The start of its shard, on the server that the cursor is of."""
-        return self.gtids or f"{self.file}:~{self.offset}"
+        if self.gtids:
+            return self.gtids
+        at_begin = self.offset in (0, _FIRST_OFFSET)
+        return f"{self.file}:{_FIRST_OFFSET}" if at_begin else f"{self.file}:~{self.offset}"
+
+    @property
+    def client(self) -> str:
+        """The client, for a message."""
+        return f"client {self.client_id}" if self.client_id else f"the client of {self.source}"
 
     def start_elsewhere(self, fallback_s: float) -> str:
         """Return the start on another server of the shard: by GTIDs, or `fallback_s` before its time."""
@@ -89,11 +104,11 @@ def read_cursors(file: Path) -> list[CanalCursor]:
     try:
         value = json.loads(content)
         listed = value.get("clientDatas", [{"cursor": value}])
-        cursors = [
-            _cursor(source, str(value.get("destination") or ""), each)
-            for each in listed
-            if each.get("cursor")
-        ]
+        # The data of a node does not say whose it is: the file's name may.
+        node = _NODE.fullmatch(file.stem)
+        assert node is not None, file
+        destination, client = str(value.get("destination") or node["destination"]), node["client"] or ""
+        cursors = [_cursor(source, destination, client, each) for each in listed if each.get("cursor")]
     except (AttributeError, CanalGroupError, KeyError, RecursionError, TypeError, ValueError) as error:
         why = (
             error.message.rstrip(".")
@@ -106,7 +121,7 @@ def read_cursors(file: Path) -> list[CanalCursor]:
     return cursors
 
 
-def _cursor(source: str, destination: str, data: Mapping[str, Any]) -> CanalCursor:
+def _cursor(source: str, destination: str, client_id: str, data: Mapping[str, Any]) -> CanalCursor:
     cursor, client = data["cursor"], data.get("clientIdentity") or {}
     # The first spelling is canal's.
     position = cursor["postion"] if "postion" in cursor else cursor["position"]
@@ -115,7 +130,7 @@ def _cursor(source: str, destination: str, data: Mapping[str, Any]) -> CanalCurs
     parsed = CanalCursor(
         source,
         str(client.get("destination") or destination),
-        str(client.get("clientId") or ""),
+        str(client.get("clientId") or client_id),
         str(address.get("address") or ""),
         int(address.get("port") or 0),
         str(position.get("journalName") or ""),

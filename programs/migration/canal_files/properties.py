@@ -10,12 +10,16 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import javaproperties
 
 from canal_group.conf.sentence import config_error
 from canal_group.merge.errors import ConfigError
 
+#: in place of a file's name, of entries that are variables
+ENVIRONMENT: Final = "the environment"
+_OF_CANAL: Final = ("canal.", "kafka.", "rabbitmq.", "rocketmq.", "pulsarmq.")
 #: largest file, bytes
 FILE_BYTES_MAX = 1 << 20
 _LINE_END = re.compile(r"\r\n?|\n")
@@ -28,13 +32,13 @@ class Entry:
     key: str
     raw: str
     file: str
-    #: from 1, of its first line
+    #: from 1, of its first line; 0: it has none
     line: int
 
     @property
     def location(self) -> str:
         """Where it is, for a message."""
-        return f"{self.file}, line {self.line}"
+        return f"{self.file}, line {self.line}" if self.line else self.file
 
     def wrong(self, expected: str, found: str) -> ConfigError:
         """Return the error of a value that cannot be used."""
@@ -54,6 +58,16 @@ class Properties:
     def folder_name(self) -> str:
         """The name of the folder that holds the file: canal's name of the instance."""
         return self.file.absolute().parent.name
+
+
+def read_environment(variables: Mapping[str, str]) -> Properties:
+    """Return the variables that are named as keys of canal: they win over its files."""
+    entries = {
+        key: Entry(key, value.strip(), ENVIRONMENT, 0)
+        for key, value in sorted(variables.items())
+        if key.startswith(_OF_CANAL)
+    }
+    return Properties(Path(ENVIRONMENT), entries)
 
 
 def read_properties(file: Path) -> Properties:

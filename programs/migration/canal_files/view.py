@@ -1,7 +1,8 @@
 """View: what canal's files say about one instance.
 
-An entry of the instance's file replaces the one of canal.properties. `${name}` and `${name:default}` stand
-for an entry of either file, or for a variable of this command's environment, which wins as it does in canal.
+An entry of the instance's file replaces the one of canal.properties, and a variable of this command's
+environment that is named as a key replaces both, as in canal: its container is configured by such variables.
+`${name}` and `${name:default}` stand for an entry of either file, or for a variable of the environment.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ _DEPTH_MAX = 20
 #: longest value that placeholders may make, characters
 _CHARS_MAX = 1 << 16
 _INNERMOST = re.compile(r"\$\{([^${}]*)\}")
+_NAME = re.compile(r"\$\{\s*([^${}:\s]+)")
 _DESTINATION = "canal.instance.destination"
 
 
@@ -29,16 +31,26 @@ class View:
         name: canal's name of the instance.
         own: its instance.properties.
         server: canal.properties; None: there is none.
+        environment: variables that are named as keys; None: there are none.
     """
 
     name: str
     own: Properties
     server: Properties | None = None
+    environment: Properties | None = None
 
     def entry(self, key: str) -> Entry | None:
         """Return the entry that counts; None if there is none."""
-        entry = self.own.entries.get(key)
-        return entry if entry is not None or self.server is None else self.server.entries.get(key)
+        return next((file.entries[key] for file in self._files if key in file.entries), None)
+
+    def entry_of(self, key: str) -> Entry:
+        """Return the entry that counts, or one without a value, for what has to be said of a key anyway."""
+        return self.entry(key) or Entry(key, "", str(self._files[-1].file), 0)
+
+    @property
+    def _files(self) -> list[Properties]:
+        """The files, the one first that counts first."""
+        return [file for file in (self.environment, self.own, self.server) if file is not None]
 
     def given(self, key: str) -> Entry | None:
         """Return the entry that counts if it has a value."""
@@ -47,10 +59,19 @@ class View:
 
     @property
     def all_keys(self) -> list[str]:
-        """Every key of both files, once."""
-        return list(
-            dict.fromkeys([*self.own.entries, *(self.server.entries if self.server is not None else ())])
-        )
+        """Every key, once."""
+        return list(dict.fromkeys(key for file in self._files for key in file.entries))
+
+    def references(self, key: str) -> set[str]:
+        """Return the keys that the placeholders of an entry stand for, and those that theirs stand for."""
+        found, following = set[str](), [key]
+        while following:
+            name = following.pop()
+            texts = [file.entries[name].raw for file in self._files if name in file.entries]
+            new = {each for text in texts for each in _NAME.findall(text)} - found
+            found |= new
+            following += new
+        return found
 
     def text(self, key: str) -> str | None:
         """Return a value with its placeholders filled in; None if there is none, or it is empty.

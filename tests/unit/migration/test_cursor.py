@@ -1,6 +1,7 @@
 """canal's cursors become starts: of meta.dat, and of a node in ZooKeeper."""
 
 import json
+import socket
 
 import pytest
 from unit.migration.canal_files import Conf
@@ -61,8 +62,9 @@ def starts(conf, *files, **options):
     result = imported(
         conf.files, **{"destination": None, "secrets": conf.secrets, "cursors": files, **options}
     )
-    build_instance(result.values, secrets=frozenset())
-    return [shard.get("start") for shard in result.values["shards"]]
+    (destination,) = result.destinations
+    build_instance(destination.values, secrets=frozenset())
+    return [shard.get("start") for shard in destination.values["shards"]]
 
 
 def test_a_cursor_is_the_transaction_that_holds_its_offset_or_its_gtids(conf, written):
@@ -115,12 +117,103 @@ def test_each_cursor_finds_its_shard(conf, written):
     ]
 
 
-def test_a_cursor_of_a_source_not_imported_is_refused(conf, written):
+def left_to_do(conf, *files, **options):
+    """What is left to do: the folder of the instance, the key, and what is said."""
+    result = imported(
+        conf.files, **{"destination": None, "secrets": conf.secrets, "cursors": files, **options}
+    )
+    return [
+        (each.entry.file.split("/")[-2], each.entry.key.removeprefix("canal.instance."), each.text)
+        for each in result.report.left_to_do
+        if each.entry.key.endswith(".address")
+    ]
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST", "127.0.0.1", "::1", "127.0.1.1", socket.gethostname()]
+)
+@pytest.mark.parametrize("configured", ["127.0.0.1", "localhost", "[::1]"])
+def test_a_cursor_may_have_another_name_of_its_source_s_address(conf, written, host, configured):
+    # Of another instance by its file, so that nothing but the address can say it.
+    conf.instance(master__address=f"{configured}:3306")
+    file = written(meta(position(address=(host, 3306)), destination="other"))
+    assert starts(conf, file) == ["mysql-bin.000003:~4711"]
+    assert left_to_do(conf, file) == []
+
+
+@pytest.mark.parametrize(("host", "port"), [("db9", 3306), ("localhost", 3307)])
+def test_a_cursor_of_a_source_not_imported_is_refused(conf, written, host, port):
     conf.instance()
-    with pytest.raises(
-        ConfigError, match=r"hold cursors of the imported sources, but it has one of db9:3306"
-    ):
-        starts(conf, written(meta(position(address=("db9", 3306)))))
+    with pytest.raises(ConfigError, match=rf"hold cursors of the imported sources; .* one of {host}:{port}"):
+        starts(conf, written(meta(position(address=(host, port)), destination="other")))
+
+
+def test_a_cursor_on_an_unknown_server_begins_by_time_and_is_left_to_do(conf, written):
+    conf.instance()
+    cursor = position(address=("db-7.internal", 3306))
+    file = written(meta(cursor))
+    # As canal does when its source was replaced: a minute before.
+    assert starts(conf, file) == ["2023-11-14T22:12:20+00:00"]
+    ((instance, key, text),) = left_to_do(conf, file)
+    assert (instance, key) == ("example", "master.address")
+    assert "is of db-7.internal:3306, which is not known to be this server" in text
+    assert text.endswith("set `start: mysql-bin.000003:~4711`")
+    by_gtid = written(meta({**cursor, "postion": {**cursor["postion"], "gtid": GTIDS}}), "gtid.dat")
+    assert starts(conf, by_gtid) == [GTIDS]
+
+
+def test_a_cursor_on_an_unknown_server_without_a_time_is_refused(conf, written):
+    conf.instance()
+    with pytest.raises(ConfigError, match=r"it has one of db9:3306"):
+        starts(conf, written(meta(position(time_ms=0, address=("db9", 3306)))))
+
+
+@pytest.mark.parametrize("offset", [0, 4])
+def test_a_cursor_at_the_begin_of_a_file_is_the_file_s_begin(conf, written, offset):
+    conf.instance()
+    assert starts(conf, written(meta(position(offset=offset)))) == ["mysql-bin.000003:4"]
+
+
+def test_a_node_s_data_is_of_the_instance_that_its_file_names(conf, written):
+    conf.instance("a", master__address="10.1.0.1:3306")
+    conf.instance("b", master__address="10.1.0.2:3306")
+    node = position(offset=20, address=("db-b.internal", 3306))
+    file = written(node, "b.1001.cursor")
+    assert starts(conf, file, destination="shop") == [None, "2023-11-14T22:12:20+00:00"]
+    with pytest.raises(ConfigError, match=r"is known by its name, INSTANCE.cursor, but it has one of db-b"):
+        starts(conf, written(node, "cursor"), destination="shop")
+
+
+def test_shards_without_a_cursor_beside_others_are_left_to_do(conf, written):
+    conf.instance("a", master__address="10.1.0.1:3306")
+    conf.instance("b", master__address="10.1.0.2:3306")
+    conf.instance("c", master__address="10.1.0.3:3306", master__journal__name="bin.000001")
+    file = written(meta(position(address=("10.1.0.1", 3306)), destination="a"))
+    ((instance, key, text),) = left_to_do(conf, file, destination="shop")
+    assert (instance, key) == ("b", "master.address")
+    assert text.startswith("none of the cursors is of this source: its shard begins at the source's end")
+    assert left_to_do(conf, destination="shop") == [], "without any cursor nothing is said"
+
+
+def test_each_client_id_is_told_where_it_begins(conf, written):
+    conf.instance()
+    file = written(meta(position(offset=900), position(offset=800), position(offset=800)))
+    assert starts(conf, file) == ["mysql-bin.000003:~800"]
+    ((_, _, text),) = left_to_do(conf, file)
+    assert text.startswith(
+        "client 1001 has acknowledged what is before mysql-bin.000003:900, and begins where"
+    )
+    assert "client 1002 does: what is between comes to it again" in text
+    assert text.endswith("canal-group rewind -d example --client 1001 --to 2023-11-14T22:13:20+00:00")
+    result = imported(conf.files, destination=None, secrets=conf.secrets, cursors=[file])
+    texts = [each.text for each in result.answers]
+    assert "client 1003 begins where client 1002 does, at mysql-bin.000003:~800" in texts
+
+
+def test_cursors_with_two_names_of_one_server_are_compared_by_offset(conf, written):
+    conf.instance()
+    cursors = position(offset=900, time_ms=5), position(offset=800, time_ms=9, address=("localhost", 3306))
+    assert starts(conf, written(meta(*cursors))) == ["mysql-bin.000003:~800"]
 
 
 @pytest.mark.parametrize(
@@ -133,8 +226,9 @@ def test_a_cursor_of_a_source_not_imported_is_refused(conf, written):
         ('{"clientDatas": [], "destination": "x"}', "has none"),
         ('{"clientDatas": [{"clientIdentity": {"clientId": 1}}]}', "has none"),
         ('{"clientDatas": 3}', "TypeError"),
-        ('{"postion": {"journalName": "mysql-bin", "position": 4}}', "'mysql-bin:~4' is not a start"),
+        ('{"postion": {"journalName": "mysql-bin", "position": 4}}', "'mysql-bin:4' is not a start"),
         ('{"postion": {"journalName": "a.000001", "position": 3}}', "inside the first 4 bytes"),
+        ('{"postion": {"position": 0, "timestamp": 5}}', "':4' is not a start"),
         ('{"postion": {"journalName": "a.000001", "position": "x"}}', "ValueError"),
         ('{"postion": {"gtid": "x"}}', "'x' is not a start"),
         ("[" * 100_000, "RecursionError"),

@@ -26,7 +26,11 @@ def import_(conf, **options):
 
 
 def values(conf, **options):
-    return import_(conf, **options).values
+    return import_(conf, **options).destinations[0].values
+
+
+def text_of(result):
+    return instance_text(result, result.destinations[0])
 
 
 def load(conf, **options):
@@ -34,7 +38,7 @@ def load(conf, **options):
     result = import_(conf, **options)
     result.secrets.write()
     file = conf.folder / "out.yaml"
-    file.write_text(instance_text(result))
+    file.write_text(text_of(result))
     return load_instance(file)
 
 
@@ -92,7 +96,7 @@ def test_several_instances_become_one_group_in_their_order(conf):
     )
     assert refusal_without_secrets(conf) == (
         "2 instances become the shards of one destination, which has no name yet. Name it with --destination."
-        " Import an instance alone to keep its stream apart."
+        " To keep their streams apart, write a file for each: --into."
     )
 
 
@@ -352,7 +356,7 @@ def test_no_secret_is_in_the_file_or_in_the_report(conf):
     conf.files.append(conf.write("canal.properties", {"rabbitmq.password": "s3cret-8"}))
     conf.files = conf.files[:2]
     result = import_(conf)
-    shown = "\n".join([instance_text(result), *map(str, result.answers)])
+    shown = "\n".join([text_of(result), *map(str, result.answers)])
     assert "s3cret" not in shown
     assert [file.read_text() for file in conf.secrets.glob("*")] == []
     result.secrets.write()
@@ -411,7 +415,7 @@ def test_a_canal_without_a_listener_gets_none(conf, changes):
     conf.server(**changes)
     conf.instance()
     assert "canal" not in values(conf)
-    assert import_(conf).relay is None
+    assert import_(conf).destinations[0].relay is None
 
 
 def test_slave_ids_are_not_taken_over(conf):
@@ -439,7 +443,7 @@ def test_replaced_entries_placeholders_and_unknown_keys_are_said(conf):
 
 def test_what_is_left_to_do_is_a_comment_of_the_file(conf):
     conf.instance(multi__stream__on="true")
-    text = instance_text(import_(conf))
+    text = text_of(import_(conf))
     comment = " ".join(line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
     assert "canal.instance.multi.stream.on" in comment
     assert "the streams of PolarDB-X are not read" in comment
@@ -452,7 +456,7 @@ def test_what_is_left_to_do_is_a_comment_of_the_file(conf):
 def test_an_entry_of_others_opens_nothing_in_the_file_that_is_written(conf, end):
     """Some characters end a line of YAML, and with it a comment."""
     conf.instance(**{f"multi__stream__on{end}gateway\\:\\ 5{end}\\#": "true"})
-    text = instance_text(import_(conf))
+    text = text_of(import_(conf))
     assert "gateway: 5" in text
     assert "gateway" not in yaml.safe_load(text)
 

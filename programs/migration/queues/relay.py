@@ -10,7 +10,8 @@ from canal_group.conf.relay.relay_settings import RelaySettings
 from canal_group.conf.value import default_of
 from canal_group.merge.well_known import GATEWAY
 from canal_group.programs.migration.canal_files.view import View
-from canal_group.programs.migration.kafka import Kafka
+from canal_group.programs.migration.queues.kafka import Kafka
+from canal_group.programs.migration.queues.rabbitmq import RabbitMq
 from canal_group.programs.migration.report import Report
 from canal_group.programs.migration.secrets import Secrets
 from canal_group.programs.migration.stream import first_of
@@ -63,9 +64,8 @@ def relay_of(
     route = _route(views, report)
     if route:
         relay["route"] = route
-    relay["output"] = (
-        Kafka(view, report, secrets).make() if mode == "kafka" else _rabbitmq(view, report, secrets)
-    )
+    maker = Kafka if mode == "kafka" else RabbitMq
+    relay["output"] = maker(view, report, secrets).make()
     return relay
 
 
@@ -97,33 +97,3 @@ def _value(view: View, key: str, default: Any) -> Any:
     if isinstance(default, bool):
         return view.flag(key)
     return view.whole(key) if isinstance(default, int) else view.text(key)
-
-
-def _rabbitmq(view: View, report: Report, secrets: Secrets) -> dict[str, Any]:
-    output: dict[str, Any] = {"kind": "rabbitmq"}
-    host, colon, port = (view.text("rabbitmq.host") or "127.0.0.1").partition(":")
-    output["host"] = host
-    if colon and port.isdecimal():
-        output["port"] = int(port)
-    report.setting(view.entry("rabbitmq.host"), "`output.host`")
-    for key, name in (("virtual.host", "virtual_host"), ("exchange", "exchange"), ("username", "username")):
-        text = view.text(f"rabbitmq.{key}")
-        if text is not None:
-            output[name] = text
-            report.setting(view.entry(f"rabbitmq.{key}"), f"`output.{name}`")
-    password, entry = view.text("rabbitmq.password"), view.entry("rabbitmq.password")
-    if password is not None and "username" in output:
-        variable = view.variable("rabbitmq.password")
-        if variable is not None:
-            output["password_env"] = variable
-            report.setting(entry, f"`output.password_env: {variable}`")
-        else:
-            output["password_file"] = secrets.put("rabbitmq.password", password)
-            report.setting(entry, f"`output.password_file: {output['password_file']}`")
-    for key in ("queue", "routingKey"):
-        report.act(
-            view.given(f"rabbitmq.{key}"),
-            "the routing key is the topic, as canal's is: bind the queue to the exchange by it",
-        )
-    report.note(view.entry("rabbitmq.deliveryMode"), "no setting: messages are persistent, and confirmed")
-    return output
