@@ -106,7 +106,7 @@ def imported_each(paths: Sequence[Path], *, secrets: Path, cursors: Sequence[Pat
             )
     importer = _Importer(views, Report(_hidden(views)), Secrets(secrets))
     made = [importer.destination([view], view.name) for view in views]
-    shared: dict[str, Any] = {key: made[0].values[key] for key in SHARED if key in made[0].values}
+    shared = _common([{key: each.values[key] for key in SHARED if key in each.values} for each in made])
     for each in made:
         _leave_out(each.values, shared)
     return importer.finished(server, made, cursors, shared)
@@ -173,6 +173,18 @@ class _Importer:
             values = merge_over(shared, each.values)
             build_instance(values, source="the imported settings", secrets=frozenset())
         return Imported(tuple(made), files, self._report, self._secrets, shared)
+
+
+def _common(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what all have."""
+    common = dict[str, Any]()
+    for key, value in every[0].items():
+        own = [each.get(key) for each in every]
+        if isinstance(value, Mapping) and all(isinstance(each, Mapping) for each in own):
+            common[key] = _common([each for each in own if isinstance(each, Mapping)])
+        elif all(each == value for each in own):
+            common[key] = value
+    return common
 
 
 def _leave_out(values: dict[str, Any], shared: Mapping[str, Any]) -> None:

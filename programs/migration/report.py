@@ -76,9 +76,8 @@ class Report:
 
     def of(self, file: str) -> Iterator[Answer]:
         """Yield the answers for a file's entries, in the order of lines."""
-        for entry in sorted(
-            (each for each in self._answers if each.file == file), key=lambda each: each.line
-        ):
+        own = (entry for entry in self._answers if entry.file == file)
+        for entry in sorted(own, key=lambda each: (each.line, each.key)):
             yield from self._answers[entry]
 
     @property

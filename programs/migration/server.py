@@ -150,6 +150,10 @@ def _say_others(views: Sequence[View], report: Report, every_name: Collection[st
             report.setting(entry, f"`destination: {view.name}`, though the folder is {view.own.folder_name}")
         if listed and view.name not in listed and not view.flag("canal.auto.scan", default=True):
             report.act(entry, f"canal does not serve {view.name}, which it does not name, without auto.scan")
+        report.act(
+            view.given("canal.admin.manager"),
+            "canal-admin holds canal.properties and the instances: save them as files, and import those",
+        )
         mode = view.given("canal.instance.global.mode")
         if mode is not None and mode.raw.lower() == "manager":
             report.act(mode, "canal-admin holds the instances: save them as files, and import those")

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.soak import cases
 from unit.migration.canal_files import INSTANCE, SERVER, text_of
+from unit.migration.canal_versions import OTHERS
 
 from canal_group.conf.document import parse_document
 from canal_group.conf.load import build_instance
@@ -22,13 +23,17 @@ SOURCES = [
     for key in keys.SOURCE_KEYS
 ]
 EVERY_KEY = sorted(
-    {*keys.KEYS, *SOURCES, "canal.instance.example.lazy", "kafka.sasl.mechanism", "rocketmq.x", "my.own"}
+    {
+        *(*keys.KEYS, *SOURCES, *OTHERS, "canal.instance.example.lazy", "kafka.sasl.mechanism", "rocketmq.x"),
+        *("my.own", "canal.mq.properties.client.id", "canal.instance.dbPassword1", "canal.manager.jdbc.url"),
+    }
 )
 #: what somebody may have set, whatever the key means by it
 VALUES = st.sampled_from(
     [
         *("", "true", "false", "0", "1", "7", "1024", "1700000000000", "x", "${my.own}", "${none:3}"),
         *("db1:3306", "db2:3307", "mysql-bin.000007", "0-1-42", r"shop\\..*", "shop.t:a/b", "VERIFY_CA"),
+        *("amqp\\://u\\:s3cr@mq/v", "[\\:\\:1]\\:5672", "mq1\\:9092,mq2\\:9092", "shop{1-3}", "shop"),
         *("ITEMSIZE", "classpath:spring/group-instance.xml", "zk1:2181,zk2", "kafka", "rabbitMQ", "0.0.0.0"),
     ]
 )
@@ -53,10 +58,12 @@ def test_every_entry_has_an_answer_and_the_result_loads(server, instance):
             found = imported(files, destination=None, secrets=Path(folder) / "secrets")
         except ConfigError as error:
             refused = str(error)
+            assert "s3cr" not in refused
             assert ".properties" in refused or "the imported settings" in refused
             assert "line " in refused or "is missing" in refused or "is not." in refused or "reads" in refused
             return
         assert not (Path(folder) / "secrets").exists()
+        assert "s3cr" not in "".join(map(str, found.answers))
         answered = {(answer.entry.file, answer.entry.key) for answer in found.answers}
         assert answered == {
             (str(file), key)
