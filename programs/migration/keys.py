@@ -159,8 +159,8 @@ KEYS: Final[dict[str, str]] = {
 SOURCE_KEYS: Final[dict[str, str]] = {
     **dict.fromkeys(START_KEYS, _START),
     "address": "`shards[].host` and `port`, or `hosts` with a standby; it is empty, and so there is none",
-    "dbUsername": "`shards[].user` of a group's source; for others `canal.instance.dbUsername` counts",
-    "dbPassword": "`shards[].password_file` of a group's source; for others `canal.instance.dbPassword` counts",
+    "dbUsername": "`shards[].user` of a group's source; for others `dbUsername` counts",
+    "dbPassword": "`shards[].password_file` of a group's source; for others `dbPassword` counts",
     "sslMode": _SSL,
     "tlsVersions": "no setting: the system's library chooses the version, TLS 1.2 or later",
     "trustCertificateKeyStoreType": _SSL,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from canal_group.merge.errors import ConfigError
 from canal_group.merge.well_known import CLIENT_ID
 from canal_group.programs.command.options.exit_code import ExitCode
 from canal_group.programs.command.options.login_options import secret
@@ -38,6 +40,13 @@ def compare(
     ] = None,
     client_id: Annotated[str, typer.Option("--client", help="Client id to read under, at both.")] = CLIENT_ID,
     rows_max: Annotated[int, typer.Option("--rows", min=1, help="Rows of a shard to compare.")] = 100_000,
+    differences_max: Annotated[
+        int, typer.Option("--differences", min=1, help="Differences of a shard with which it ends.")
+    ] = 10,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="schema.table.column that is not compared, as it is called here; repeatable."),
+    ] = None,
     idle_s: Annotated[
         float, typer.Option("--timeout", min=1, help="Seconds without a transaction after which it ends.")
     ] = 10.0,
@@ -45,7 +54,7 @@ def compare(
         bool, typer.Option("--json", help="Print one JSON object a line for each shard.")
     ] = False,
 ) -> None:
-    """Compare canal's stream of each source with ours, and say where they differ first.
+    """Compare canal's stream of each source with ours, and say where they differ.
 
     What is read is acknowledged at both, under a client id that nothing else may use: canal gives each change
     to one client only. Use an instance of canal, and a server of ours, that were started for this.
@@ -63,6 +72,11 @@ def compare(
     shards = [each.name for each in settings.shards if shard in (None, each.name)]
     if not shards:
         raise typer.BadParameter(f"{config} has no shard {shard}.", param_hint="--shard")
+    if settings.canal is not None and not settings.canal.transaction_entries:
+        raise ConfigError(
+            f"{config} leaves out begins and ends, by which changes are compared.",
+            hint="Serve and compare a copy of it without `canal.transaction_entries: false`.",
+        )
     password = secret(password_env, "--password-env") or ""
     chosen = settings.filter
     sink = Sink(chosen.white, chosen.black, [Route(each.match, each.to) for each in chosen.routes])
@@ -76,12 +90,28 @@ def compare(
             for name in shards
         }
         own = stream(_own(settings, ours, user, password), settings.destination)
-        found = compare(own, theirs, sink, rows_max=rows_max, idle_s=idle_s)
+        found = compare(
+            own,
+            theirs,
+            sink,
+            rows_max=rows_max,
+            idle_s=idle_s,
+            differences_max=differences_max,
+            without=_columns(without or ()),
+        )
     for name, comparison in found.items():
         for line in result_lines(name, comparison, as_json=as_json):
             echo(line)
     if not all(comparison.ok for comparison in found.values()):
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _columns(names: Sequence[str]) -> frozenset[str]:
+    """Return the names of columns in lower case."""
+    for name in names:
+        if not all(name.split(".")) or name.count(".") != 2:  # noqa: PLR2004 - three parts
+            raise typer.BadParameter(f"{name!r} is not schema.table.column.", param_hint="--without")
+    return frozenset(name.lower() for name in names)
 
 
 def _own(settings: InstanceSettings, address: str | None, user: str, password: str) -> CanalServer:

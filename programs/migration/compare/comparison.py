@@ -3,28 +3,38 @@
 Ours say where a transaction begins and ends in the binlog; canal's changes say where their event is. A change
 of canal's belongs to the transaction that holds its offset. Comparing begins with the first transaction that
 both streams have from its beginning, and ends with the last one that both have to its end.
+
+After a difference it goes on: with the next column of rows that both have, with the next transaction where
+one of them has other changes.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final
 
 from canal_group.programs.migration.compare.change import Change, Column, FileOffset, Item, Mark
-from canal_group.programs.migration.compare.known import known_difference
+from canal_group.programs.migration.compare.faults import (
+    XA_BEFORE_OUTCOME,
+    fault_of_columns,
+    fault_of_missing,
+    fault_of_value,
+)
+from canal_group.programs.migration.compare.known import HIDDEN_COLUMNS, known_difference
 
 #: changes of a stream that wait for the other one; with more, that stream is not read
 WAITING_MAX: Final = 200_000
 _NOTHING: Final = "(nothing)"
-_IN_XA: Final = "rows of XA transactions, which canal delivers before their outcome"
+_LEFT_OUT: Final = "values of columns that --without names"
+_HIDDEN: Final = "hidden columns of RDS and PolarDB-X, which canal leaves out"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first difference between the streams."""
+    """One difference between the streams."""
 
     file: str
     offset: int
@@ -47,14 +57,21 @@ class _Transaction:
 
 @dataclass(slots=True)
 class Comparison:
-    """Compares what is fed to it, in the order of each stream. Counts are of what was compared."""
+    """Compares what is fed to it, in the order of each stream. Counts are of what was compared.
 
+    Args:
+        differences_max: with so many differences it ends.
+        without: columns that are not compared, `schema.table.column` in lower case.
+    """
+
+    differences_max: int = 1
+    without: Collection[str] = frozenset()
     transactions: int = 0
     rows: int = 0
     values: int = 0
     #: what is known to differ, and what canal delivers besides
     known: Counter[str] = field(default_factory=Counter)
-    difference: Difference | None = None
+    differences: list[Difference] = field(default_factory=list)
     _ours: deque[_Transaction] = field(default_factory=deque)
     _our_changes: int = 0
     _theirs: deque[Change] = field(default_factory=deque)
@@ -71,7 +88,12 @@ class Comparison:
     @property
     def ok(self) -> bool:
         """Whether something was compared, and nothing differs."""
-        return self.difference is None and self.transactions > 0
+        return not self.differences and self.transactions > 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there are as many differences as are wanted."""
+        return len(self.differences) >= self.differences_max
 
     @property
     def wants_ours(self) -> bool:
@@ -135,7 +157,7 @@ class Comparison:
             self._ours[-1].end = offset
 
     def _advance(self) -> None:
-        while self.difference is None and self._ours:
+        while not self.is_over and self._ours:
             transaction = self._ours[0]
             begin, end = transaction.begin, transaction.end
             if end is None or not (self._passed >= end or begin <= self._ended < end):
@@ -170,56 +192,71 @@ class Comparison:
     def _compare(self, transaction: _Transaction, theirs: Sequence[Change]) -> None:
         if not theirs and 0 < len(transaction.changes) <= self._xa_rows:
             self._xa_rows -= len(transaction.changes)
-            self.known[_IN_XA] += len(transaction.changes)
+            self.known[XA_BEFORE_OUTCOME] += len(transaction.changes)
             return
+        # Where one stream has a change more, all that follow it in the transaction seem to differ.
+        is_parallel = len(transaction.changes) == len(theirs)
         for ours, other in zip_longest(transaction.changes, theirs):
-            difference = self._change(ours, other)
-            if difference is not None:
-                self.difference = difference
+            found = list(self._change(ours, other))
+            self.differences += found[: self.differences_max - len(self.differences)]
+            if found and (self.is_over or not is_parallel or not found[0].column):
                 return
-            self.rows += ours.sql is None
+            self.rows += ours is not None and ours.sql is None
         self.transactions += 1
 
-    def _change(self, ours: Change | None, theirs: Change | None) -> Difference | None:
+    def _change(self, ours: Change | None, theirs: Change | None) -> Iterator[Difference]:
         if ours is None or theirs is None or (ours.event, ours.name) != (theirs.event, theirs.name):
+            fault = fault_of_missing(ours) if ours is not None and theirs is None else None
             if _is_statement(ours) and _is_statement(theirs) and _text(ours) == _text(theirs):
                 self.known["kinds and names of statements"] += 1
-                return None
-            where = theirs or ours
-            assert where is not None
-            return Difference(where.file, where.offset, where.name, "", _shown(ours), _shown(theirs))
-        if ours.sql is not None or theirs.sql is not None:
-            same = _text(ours) == _text(theirs)
-            return None if same else _difference(theirs, "", _text(ours), _text(theirs))
-        return self._images(ours, theirs)
+            elif fault is not None:
+                self.known[fault] += 1
+            else:
+                where = theirs or ours
+                assert where is not None
+                yield Difference(where.file, where.offset, where.name, "", _shown(ours), _shown(theirs))
+        elif ours.sql is not None or theirs.sql is not None:
+            if _text(ours) != _text(theirs):
+                yield _difference(theirs, "", _text(ours), _text(theirs))
+        else:
+            yield from self._images(ours, theirs)
 
-    def _images(self, ours: Change, theirs: Change) -> Difference | None:
-        for side in ("before", "after"):
-            mine, others = ({each.name: each for each in getattr(change, side)} for change in (ours, theirs))
-            for name in dict.fromkeys([*others, *mine]):
-                difference = self._column(theirs, mine.get(name), others.get(name))
-                if difference is not None:
-                    return difference
-        return None
+    def _images(self, ours: Change, theirs: Change) -> Iterator[Difference]:
+        for mine, others in ((ours.before, theirs.before), (ours.after, theirs.after)):
+            fault = fault_of_columns(mine, others)
+            if fault is not None:
+                self.known[fault] += 1
+                continue
+            by_name, their_names = ({each.name: each for each in side} for side in (mine, others))
+            for name in dict.fromkeys([*their_names, *by_name]):
+                if f"{theirs.name}.{name}".lower() in self.without:
+                    self.known[_LEFT_OUT] += 1
+                else:
+                    yield from self._column(theirs, by_name.get(name), their_names.get(name))
 
-    def _column(self, change: Change, ours: Column | None, theirs: Column | None) -> Difference | None:
+    def _column(self, change: Change, ours: Column | None, theirs: Column | None) -> Iterator[Difference]:
         if ours is None or theirs is None:
             name = (ours or theirs).name  # type: ignore[union-attr]
-            return _difference(change, name, _value(ours), _value(theirs))
+            if theirs is None and name in HIDDEN_COLUMNS:
+                self.known[_HIDDEN] += 1
+            else:
+                yield _difference(change, name, _value(ours), _value(theirs))
+            return
         self.values += 1
         if ours.value != theirs.value:
-            kind = known_difference(theirs.mysql_type or ours.mysql_type, ours.value, theirs.value)
+            values = theirs.mysql_type or ours.mysql_type, ours.value, theirs.value
+            kind = known_difference(*values) or fault_of_value(*values)
             if kind is None:
-                return _difference(change, ours.name, _value(ours), _value(theirs))
-            self.known[kind] += 1
+                yield _difference(change, ours.name, _value(ours), _value(theirs))
+            else:
+                self.known[kind] += 1
         for flag in ("key", "updated"):
             mine, other = getattr(ours, flag), getattr(theirs, flag)
             if mine != other:
-                return _difference(change, f"{ours.name} ({flag})", str(mine), str(other))
+                yield _difference(change, f"{ours.name} ({flag})", str(mine), str(other))
         if ours.jdbc_type != theirs.jdbc_type:
             kind = theirs.mysql_type.partition("(")[0] or "a column"
             self.known[f"JDBC type of {kind}: {theirs.jdbc_type}, here {ours.jdbc_type}"] += 1
-        return None
 
 
 def _difference(change: Change, column: str, ours: str, theirs: str) -> Difference:

@@ -18,6 +18,9 @@ _FLOAT_PART: Final = 1e-6
 #: greatest difference of a time zone from UTC, and the step between time zones, seconds
 _ZONE_S_MAX: Final = 14 * 3600
 _ZONE_STEP_S: Final = 15 * 60
+#: columns that servers of Aliyun add to tables without a primary key
+HIDDEN_COLUMNS: Final = frozenset({"__#alibaba_rds_row_id#__", "_drds_implicit_id_"})
+_MEMBERS = re.compile(r"'((?:[^']|'')*)'")
 _NO_DATE = re.compile(r"\d{4}-00|\d{4}-\d\d-00|0000-")
 
 
@@ -34,6 +37,8 @@ def known_difference(mysql_type: str, ours: str | None, theirs: str | None) -> s
         text = theirs if ours is None else ours
         zero = word in ("date", "datetime", "timestamp") and text is not None and _NO_DATE.match(text)
         return "zero dates, which are NULL here" if zero else None
+    if word in ("enum", "set"):
+        return _named(word, mysql_type, ours, theirs)
     same = _BY_TYPE.get(word)
     return same(ours, theirs) if same is not None else None
 
@@ -101,9 +106,19 @@ def _bytes(ours: str, theirs: str) -> str | None:
     return "zero bytes at the end of BINARY" if ours.rstrip("\0") == theirs.rstrip("\0") else None
 
 
-def _named(ours: str, theirs: str) -> str | None:
-    """Canal has an ENUM's number and a SET's bits, and does not say which texts these are."""
-    return "ENUM and SET as numbers, as texts here" if theirs.isdecimal() and not ours.isdecimal() else None
+def _named(word: str, mysql_type: str, ours: str, theirs: str) -> str | None:
+    """Canal has an ENUM's number and a SET's bits; its type says which texts these are."""
+    if not theirs.isdecimal():
+        return None
+    members = [each.replace("''", "'") for each in _MEMBERS.findall(mysql_type)]
+    number = int(theirs)
+    if not members or "\\" in mysql_type:
+        same = not ours.isdecimal()
+    elif word == "enum":
+        same = number <= len(members) and ours == ["", *members][number]
+    else:
+        same = ours == ",".join(each for bit, each in enumerate(members) if number >> bit & 1)
+    return "ENUM and SET as numbers, as texts here" if same else None
 
 
 _BY_TYPE: Final[dict[str, Callable[[str, str], str | None]]] = {
@@ -115,6 +130,4 @@ _BY_TYPE: Final[dict[str, Callable[[str, str], str | None]]] = {
     "timestamp": _timestamp,
     "time": _time,
     "binary": _bytes,
-    "enum": _named,
-    "set": _named,
 }

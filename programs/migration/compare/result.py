@@ -1,7 +1,7 @@
 """Result: what `canal-group compare` prints of a shard, for people in 80 columns, or as one JSON object.
 
 {"shard", "ok", "transactions", "rows", "values", "known": {difference: count},
- "difference": {"file", "offset", "table", "column", "ours", "theirs"}}
+ "differences": [{"file", "offset", "table", "column", "ours", "theirs"}]}
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def result_lines(shard: str, comparison: Comparison, *, as_json: bool) -> Iterat
                 "rows": comparison.rows,
                 "values": comparison.values,
                 "known": dict(comparison.known),
-                "difference": None if comparison.difference is None else asdict(comparison.difference),
+                "differences": [asdict(each) for each in comparison.differences],
             },
             ensure_ascii=False,
         )
@@ -43,18 +43,20 @@ def _for_people(shard: str, comparison: Comparison) -> Iterator[str]:
     counted = (
         f"{comparison.rows} rows and {comparison.values} values of {comparison.transactions} transactions"
     )
-    if not comparison.transactions and comparison.difference is None:
+    if not comparison.transactions and not comparison.differences:
         yield f"FAIL  {shard}: nothing was compared: no transaction came in both streams from its beginning"
     else:
-        yield f"{'ok   ' if comparison.ok else 'FAIL '} {shard}: {counted} are equal to canal's"
+        result = "are equal to canal's" if comparison.ok else "were compared with canal's"
+        yield f"{'ok   ' if comparison.ok else 'FAIL '} {shard}: {counted} {result}"
     for kind, count in sorted(comparison.known.items()):
         yield f"      known: {count}: {kind}"
-    differs = comparison.difference
-    if differs is not None:
+    for number, differs in enumerate(comparison.differences, 1):
         column = f", column {differs.column}" if differs.column else ""
-        yield f"      first difference: {differs.file}:{differs.offset}, table {differs.table}{column}"
+        yield f"      difference {number}: {differs.file}:{differs.offset}, table {differs.table}{column}"
         yield f"      ours:    {_short(differs.ours)}"
         yield f"      canal's: {_short(differs.theirs)}"
+    if comparison.is_over:
+        yield f"      ended here, at --differences {comparison.differences_max}"
 
 
 def _short(value: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -46,9 +46,16 @@ class CanalSource:
 
 
 def compare(
-    ours: Source, theirs: Mapping[str, Source], sink: Sink, *, rows_max: int, idle_s: float
+    ours: Source,
+    theirs: Mapping[str, Source],
+    sink: Sink,
+    *,
+    rows_max: int,
+    idle_s: float,
+    differences_max: int = 1,
+    without: Collection[str] = frozenset(),
 ) -> dict[str, Comparison]:
-    """Return the comparison of each shard, made until its first difference.
+    """Return the comparison of each shard.
 
     Args:
         ours: the merged stream.
@@ -56,13 +63,13 @@ def compare(
         sink: which tables are kept here, and how they are called.
         rows_max: rows of a shard that are enough.
         idle_s: how long nothing may come that can be compared.
+        differences_max: differences of a shard with which it ends.
+        without: columns that are not compared, `schema.table.column` in lower case.
     """
-    comparisons = {shard: Comparison() for shard in theirs}
+    comparisons = {shard: Comparison(differences_max, without) for shard in theirs}
     waiting_since_s = time.monotonic()
     while time.monotonic() - waiting_since_s < idle_s:
-        going = [
-            shard for shard, each in comparisons.items() if each.difference is None and each.rows < rows_max
-        ]
+        going = [shard for shard, each in comparisons.items() if not each.is_over and each.rows < rows_max]
         if not going:
             break
         before = _progress(comparisons)
@@ -91,4 +98,4 @@ def _take(comparison: Comparison, sink: Sink, item: Item) -> None:
 
 
 def _progress(comparisons: Mapping[str, Comparison]) -> int:
-    return sum(each.transactions for each in comparisons.values())
+    return sum(each.transactions + len(each.differences) for each in comparisons.values())

@@ -57,6 +57,8 @@ def compared(file: Path, canal: str, ours: str, shop: Shop, *, status: int) -> d
         "8",
         "--rows",
         "120",
+        "--differences",
+        "3",
     )
     done = CliRunner().invoke(
         app, ["compare", "-c", str(file), "--canal", canal, "--ours", ours, *options, "--json"]
@@ -91,11 +93,12 @@ def test_a_shard_is_the_same_alone_and_in_a_group_or_the_diff_is_shown(
             file, single.canal_address, group.canal_address, shop, status=0 if mask is None else 1
         )
     if mask is None:
-        assert (found["ok"], found["difference"]) == (True, None)
+        assert (found["ok"], found["differences"]) == (True, [])
         # 60 rows of three columns, and two images of each when they are updated
         assert (found["rows"], found["values"]) == (120, 60 * 3 + 60 * 3 * 2)
         return
-    difference = found["difference"]
+    assert len(found["differences"]) == 3
+    difference = found["differences"][0]
     assert (difference["table"], difference["column"]) == ("shop.orders", "note")
     assert (difference["theirs"], difference["ours"][:6]) == ("'masked'", "'note ")
     assert difference["file"].startswith("mysql-bin.")

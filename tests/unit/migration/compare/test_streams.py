@@ -71,7 +71,7 @@ def test_each_shard_s_stream_is_compared_with_its_part_of_the_merged_one():
     }
     results = compared(theirs, ours, ("s0", "s1"))
     assert (results["s0"].ok, results["s0"].transactions, results["s0"].rows) == (True, 2, 2)
-    difference = results["s1"].difference
+    (difference,) = results["s1"].differences
     assert (difference.table, difference.column, difference.ours, difference.theirs) == (
         "shop.orders",
         "id",
@@ -94,7 +94,7 @@ def test_filtered_tables_and_row_texts_are_counted_apart():
 
 def test_streams_without_a_common_transaction_end_with_nothing():
     result = compared({"s0": []}, transaction(100, 200, row(), shard="s0", schema="shop"))["s0"]
-    assert (result.ok, result.transactions, result.difference) == (False, 0, None)
+    assert (result.ok, result.transactions, result.differences) == (False, 0, [])
 
 
 def test_what_is_not_sent_means_canal_s_defaults():
