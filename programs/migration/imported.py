@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from canal_group.conf.load import build_instance, merge_over
+from canal_group.conf.load import build_instance
 from canal_group.conf.sentence import config_error
+from canal_group.conf.server.server_file import SERVER_FILE, ServerFile
 from canal_group.conf.settings import InstanceSettings
 from canal_group.merge.errors import ConfigError
 from canal_group.programs.migration.answers import answer_rest
@@ -32,9 +33,8 @@ from canal_group.programs.migration.shards import Shards
 from canal_group.programs.migration.starts import Source, start_at_cursors
 from canal_group.programs.migration.stream import stream_of
 
-#: the sections that all destinations of a server share, and the file that has them
+#: the sections that all destinations of a server share
 SHARED: Final[tuple[str, ...]] = ("coordination", "canal")
-SERVER_FILE: Final = "server.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +170,12 @@ class _Importer:
         answer_rest(files, self._all_views, self._report)
         for each in made:
             # Secrets are not read: their files are not written yet.
-            values = merge_over(shared, each.values)
-            build_instance(values, source="the imported settings", secrets=frozenset())
+            build_instance(
+                each.values,
+                source="the imported settings",
+                secrets=frozenset(),
+                server=ServerFile(SERVER_FILE, shared),
+            )
         return Imported(tuple(made), files, self._report, self._secrets, shared)
 
 

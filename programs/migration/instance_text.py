@@ -10,9 +10,10 @@ from typing import Any
 import yaml
 
 from canal_group.conf.document import parse_document
+from canal_group.conf.server.server_file import SERVER_FILE
 from canal_group.merge.errors import ConfigError
 from canal_group.merge.printable import escaped
-from canal_group.programs.migration.imported import SERVER_FILE, Destination, Imported
+from canal_group.programs.migration.imported import Destination, Imported
 from canal_group.programs.migration.report import Answer
 
 _WIDTH = 110

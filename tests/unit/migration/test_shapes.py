@@ -7,8 +7,10 @@ import yaml
 from typer.testing import CliRunner
 from unit.migration.canal_files import Conf
 
-from canal_group.conf.load import build_instance, load_instance, merge_over
+from canal_group.conf.folder import changes, read_folder
+from canal_group.conf.load import build_instance
 from canal_group.conf.relay.relay_settings import build_relay
+from canal_group.conf.server.server_file import ServerFile
 from canal_group.merge.errors import ConfigError
 from canal_group.programs.command.cli import app
 from canal_group.programs.migration.imported import imported, imported_each
@@ -301,7 +303,8 @@ def test_the_instances_of_a_folder_share_what_is_the_server_s(folder, conf):
     )
     assert "canal" not in orders
     assert "coordination" not in orders
-    settings = build_instance(merge_over(result.server, items), secrets=frozenset())
+    shared = ServerFile("server.yaml", result.server)
+    settings = build_instance(items, secrets=frozenset(), server=shared)
     assert (settings.canal.user, settings.canal.transaction_entries) == ("app", False)
     assert left(result) == {"canal.zkServers"}
 
@@ -315,17 +318,20 @@ def test_the_command_writes_a_folder_that_a_server_can_serve(folder, tmp_path):
     assert done.exit_code == 0, done.output
     assert done.stdout == ""
     assert sorted(file.name for file in into.iterdir()) == ["items.yaml", "orders.yaml", "server.yaml"]
-    server = yaml.safe_load((into / "server.yaml").read_text())
     assert "canal.zkServers" in (into / "server.yaml").read_text()
     assert "canal.zkServers" not in (into / "orders.yaml").read_text()
     assert "none of the cursors is of this source" in " ".join(
         line.lstrip("# ") for line in (into / "items.yaml").read_text().splitlines()
     )
-    whole = into / "orders.yaml"
-    orders = yaml.safe_load(whole.read_text())
+    orders = yaml.safe_load((into / "orders.yaml").read_text())
     assert orders["shards"][0]["start"] == "bin.000001:4"
-    whole.write_text(yaml.safe_dump(merge_over(server, orders)))
-    assert load_instance(whole).canal.user == "app"
+    found = read_folder(into)
+    settings = {file.name: each.canal for file, each in found.settings.items()}
+    assert changes({}, found).refused == found.errors == {}
+    assert {name: (each.user, each.transaction_entries) for name, each in settings.items()} == {
+        "items.yaml": ("app", False),
+        "orders.yaml": ("app", True),
+    }
     again = CliRunner().invoke(app, arguments)
     assert "the file should be new, but cannot be written" in str(again.exception)
 
