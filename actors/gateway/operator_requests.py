@@ -171,7 +171,8 @@ class OperatorRequests:
         }
 
     def _rewind(self, call: Rewind) -> dict[str, Any]:
-        client = self._client(call.client_id)
+        unknown = {"client_id": call.client_id, "cursor": None, "filter": ""}
+        client = (self.client(call.client_id) or unknown) if call.new else self._client(call.client_id)
         start = self.questions.position(call.to)
         before = None if client["cursor"] is None else GroupPosition.from_json(client["cursor"])
         epoch, after = self._take(client, start=start, move=True)

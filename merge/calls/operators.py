@@ -100,9 +100,9 @@ class TraceKey(OperatorCall[RowTrace]):
     shard: ShardName | None = None
 
 
-@operate("rewind", "POST /clients/{client_id}/rewind", audited=("client_id", "to"), searches=True)
+@operate("rewind", "POST /clients/{client_id}/rewind", audited=("client_id", "to", "new"), searches=True)
 class Rewind(Operation[Moved]):
-    """Move the cursor of a client id that has no consumer; return the cursor `from` and `to`.
+    """Move the cursor of a client id that has no consumer, or make one; return the cursor `from` and `to`.
 
     Backwards, what it had acknowledged since is delivered again, and the sources are read again for it: other
     consumers get RolledBack. Forwards, what lies in between is not delivered to it.
@@ -113,16 +113,18 @@ class Rewind(Operation[Moved]):
     Args:
         client_id: The client id.
         to: A start: earliest, latest, a time with its zone, a time before now such as -2h, or a position.
+        new: Whether it may be unknown: then it is made, and its first consumer begins there.
 
     Raises:
         ConsumerActive: it has a consumer; nothing was changed.
-        UsageError: there is no such client id.
+        UsageError: there is no such client id, and it may not be new.
         ConfigError: `to` is not a start.
         PositionPurged: a source no longer has changes from there.
     """
 
     client_id: ClientId
     to: Text
+    new: Flag = False
 
 
 @operate("client_rollback", "POST /clients/{client_id}/rollback", audited=("client_id",))

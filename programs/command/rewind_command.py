@@ -1,4 +1,4 @@
-"""`canal-group rewind`: move the cursor of a client id on purpose."""
+"""`canal-group rewind`: move the cursor of a client id on purpose, or say where a new one begins."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ def rewind(
             help="earliest, latest, a time with its zone, a time before now such as -2h, or a position.",
         ),
     ],
+    new: Annotated[
+        bool, typer.Option("--new", help="The client id may be unknown: it is made, and begins there.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Move the cursor of a client id that has no consumer.
@@ -36,7 +39,7 @@ def rewind(
             abort=True,
             err=True,
         )
-    moved = operator.ask(calls.Rewind(client_id, to))
+    moved = operator.ask(calls.Rewind(client_id, to, new))
     for word, cursor in (("from", moved["from"]), ("to", moved["to"])):
         echo(f"{word}:")
         for line in _lines(cursor):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -60,9 +60,10 @@ def start_at_cursors(sources: Sequence[Source], cursors: Sequence[CanalCursor], 
         host, port = sources[index].primary
         is_here = _is_same(cursor, (host, port))
         of_sources[index].append(replace(cursor, host=host, port=port) if is_here else cursor)
+    of_sources = [_oldest_first(own) for own in of_sources]
     for source, own in zip(sources, of_sources, strict=True):
         if own:
-            _begin(source, _oldest_first(own), report)
+            _begin(source, own[0], report)
         elif cursors and "start" not in source.shard:
             report.act(
                 source.view.entry_of(f"{source.prefix}.address"),
@@ -70,10 +71,10 @@ def start_at_cursors(sources: Sequence[Source], cursors: Sequence[CanalCursor], 
                 " canal's clients have not acknowledged is lost. Import with its cursor (--meta), or set"
                 " `shards[].start`",
             )
+    _say_clients(sources, of_sources, report)
 
 
-def _begin(source: Source, cursors: Sequence[CanalCursor], report: Report) -> None:
-    oldest = cursors[0]
+def _begin(source: Source, oldest: CanalCursor, report: Report) -> None:
     entry = source.view.entry_of(f"{source.prefix}.address")
     if _is_same(oldest, source.primary):
         start = oldest.start
@@ -93,23 +94,36 @@ def _begin(source: Source, cursors: Sequence[CanalCursor], report: Report) -> No
             source.view.given(f"{source.prefix}.{key}"),
             f"the cursor of {oldest.source} counts instead: {start}",
         )
-    for cursor in cursors[1:]:
-        if cursor.start == oldest.start:
-            report.note(entry, f"{cursor.client} begins where {oldest.client} does, at {start}")
-            continue
-        text = (
-            f"{cursor.client} has acknowledged what is before {cursor.file}:{cursor.offset}, and begins where"
-            f" {oldest.client} does: what is between comes to it again"
-        )
-        if cursor.time_ms and cursor.client_id:
-            text += (
-                ". To skip it, once it was connected and before it is again: canal-group rewind -d"
-                f" {source.destination} --client {cursor.client_id} --to {time_text(cursor.time_ms)}"
+
+
+def _say_clients(
+    sources: Sequence[Source], of_sources: Sequence[Sequence[CanalCursor]], report: Report
+) -> None:
+    """Say how each of several client ids of a destination begins at its own cursor.
+
+    A shard has one start. Whoever connects after the first one has read on would not begin there any more.
+    """
+    for name in dict.fromkeys(source.destination for source in sources):
+        own = [index for index, source in enumerate(sources) if source.destination == name]
+        clients = sorted({cursor.client_id for index in own for cursor in of_sources[index]} - {""})
+        entry = sources[own[0]].view.entry_of(f"{sources[own[0]].prefix}.address")
+        for client_id in clients if len(clients) > 1 else ():
+            times = [_time_of(client_id, of_sources[index]) for index in own if of_sources[index]]
+            at = time_text(min(times)) if all(times) else "TIME, one before what it has acknowledged last"
+            report.act(
+                entry,
+                f"canal has cursors of {len(clients)} client ids. Before any of them connects, let client"
+                f" {client_id} begin at its own: canal-group rewind -d {name} --client {client_id} --new"
+                f" --to {at}",
             )
-        report.act(entry, text)
 
 
-def _oldest_first(cursors: Sequence[CanalCursor]) -> list[CanalCursor]:
+def _time_of(client_id: str, cursors: Sequence[CanalCursor]) -> int:
+    """Return the time of a client's cursor; of a client that has none there, that of the oldest."""
+    return next((each for each in cursors if each.client_id == client_id), cursors[0]).time_ms
+
+
+def _oldest_first(cursors: Collection[CanalCursor]) -> list[CanalCursor]:
     """Return the cursors, older ones first."""
     ordered = list[CanalCursor]()
     for cursor in cursors:

@@ -63,11 +63,6 @@ class CanalCursor:
         at_begin = self.offset in (0, _FIRST_OFFSET)
         return f"{self.file}:{_FIRST_OFFSET}" if at_begin else f"{self.file}:~{self.offset}"
 
-    @property
-    def client(self) -> str:
-        """The client, for a message."""
-        return f"client {self.client_id}" if self.client_id else f"the client of {self.source}"
-
     def start_elsewhere(self, fallback_s: float) -> str:
         """Return the start on another server of the shard: by GTIDs, or `fallback_s` before its time."""
         return self.gtids or time_text(self.time_ms - int(fallback_s * _MS))

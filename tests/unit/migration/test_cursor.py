@@ -195,19 +195,24 @@ def test_shards_without_a_cursor_beside_others_are_left_to_do(conf, written):
     assert left_to_do(conf, destination="shop") == [], "without any cursor nothing is said"
 
 
-def test_each_client_id_is_told_where_it_begins(conf, written):
-    conf.instance()
-    file = written(meta(position(offset=900), position(offset=800), position(offset=800)))
-    assert starts(conf, file) == ["mysql-bin.000003:~800"]
-    ((_, _, text),) = left_to_do(conf, file)
-    assert text.startswith(
-        "client 1001 has acknowledged what is before mysql-bin.000003:900, and begins where"
-    )
-    assert "client 1002 does: what is between comes to it again" in text
-    assert text.endswith("canal-group rewind -d example --client 1001 --to 2023-11-14T22:13:20+00:00")
-    result = imported(conf.files, destination=None, secrets=conf.secrets, cursors=[file])
-    texts = [each.text for each in result.answers]
-    assert "client 1003 begins where client 1002 does, at mysql-bin.000003:~800" in texts
+def test_each_of_several_client_ids_is_given_its_own_start(conf, written):
+    conf.instance("a", master__address="10.1.0.1:3306")
+    conf.instance("b", master__address="10.1.0.2:3306")
+    times = 1_700_000_000_000, 1_700_000_060_000, 1_700_000_120_000
+    one = [position(offset=900, time_ms=times[1]), position(offset=800, time_ms=times[0])]
+    two = [position(offset=90, time_ms=times[2])]
+    for each in (*one, *two):
+        each["identity"] = {}
+    files = written(meta(*one, destination="a"), "a.dat"), written(meta(*two, destination="b"), "b.dat")
+    assert starts(conf, *files, destination="shop") == ["mysql-bin.000003:~800", "mysql-bin.000003:~90"]
+    left = left_to_do(conf, *files, destination="shop")
+    assert [text.partition("canal-group ")[2] for _, _, text in left] == [
+        # A client id has one time for all shards: that of its oldest cursor.
+        "rewind -d shop --client 1001 --new --to 2023-11-14T22:14:20+00:00",
+        "rewind -d shop --client 1002 --new --to 2023-11-14T22:13:20+00:00",
+    ]
+    assert left_to_do(conf, files[1], destination="shop") != []
+    assert "rewind" not in str(left_to_do(conf, files[1], destination="shop")), "there is one client id"
 
 
 def test_cursors_with_two_names_of_one_server_are_compared_by_offset(conf, written):
