@@ -1,6 +1,6 @@
 """Keys: every key of canal's files, and what is said of it where nothing more is known of its value.
 
-The names are those of canal.properties and instance.properties of canal 1.0.24 to 1.1.9, of its
+The names are those of canal.properties and instance.properties of canal 1.0.25 to 1.1.9, of its
 group-instance.xml, and what its code reads besides. A key that is neither here nor begins as what canal
 passes on is unknown. Keys that become settings by a table are in that table only.
 """

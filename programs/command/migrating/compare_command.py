@@ -68,6 +68,7 @@ def compare(
 
     if canal_destination is not None and shard is None:
         raise typer.BadParameter("--canal-destination needs --shard.")
+    left_out = _columns(without or ())
     settings = load_instance(config)
     shards = [each.name for each in settings.shards if shard in (None, each.name)]
     if not shards:
@@ -97,7 +98,7 @@ def compare(
             rows_max=rows_max,
             idle_s=idle_s,
             differences_max=differences_max,
-            without=_columns(without or ()),
+            without=left_out,
         )
     for name, comparison in found.items():
         for line in result_lines(name, comparison, as_json=as_json):

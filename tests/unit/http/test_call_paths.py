@@ -58,6 +58,7 @@ REQUESTS: list[tuple[str, str, Any, Call[Any]]] = [
     ("GET", "/changes?key=shop.orders:42", None, TraceKey("shop.orders:42", 64 << 20)),
     ("GET", "/changes?key=a.b:4&within_bytes=5&shard=s0", None, TraceKey("a.b:4", 5, "s0")),
     ("POST", "/clients/app/rewind", {"to": "-2h"}, Rewind("app", "-2h", by="ops")),
+    ("POST", "/clients/app/rewind", {"to": "-2h", "new": True}, Rewind("app", "-2h", new=True, by="ops")),
     ("POST", "/clients/app/rollback", None, RollBackClient("app", by="ops")),
     ("DELETE", "/clients/app", None, RemoveClient("app", by="ops")),
     ("POST", "/shards/s0/hold", None, GivePolicy("s0", Policy.HOLD, by="ops")),
