@@ -101,9 +101,8 @@ def imported_each(paths: Sequence[Path], *, secrets: Path, cursors: Sequence[Pat
     server, views = read_conf(paths)
     for view in views:
         if f"{view.name}.yaml" == SERVER_FILE:
-            raise config_error(
-                str(view.own.file), "", "be of an instance of another name", f"{SERVER_FILE} is no instance's"
-            )
+            found = f"{SERVER_FILE} is the server's own"
+            raise config_error(str(view.own.file), "", "be of an instance of another name", found)
     importer = _Importer(views, Report(_hidden(views)), Secrets(secrets))
     made = [importer.destination([view], view.name) for view in views]
     shared = _common([{key: each.values[key] for key in SHARED if key in each.values} for each in made])
@@ -180,7 +179,7 @@ class _Importer:
 
 
 def _common(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what all have."""
+    """Return the settings that all have."""
     common = dict[str, Any]()
     for key, value in every[0].items():
         own = [each.get(key) for each in every]

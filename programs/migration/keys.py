@@ -212,7 +212,7 @@ def meaning(key: str) -> str | None:
 
 
 def left_to_do(key: str) -> str | None:
-    """Return what a key with a value asks for; None: nothing."""
+    """Return the report's text on a key that asks for something if it has a value; None: it does not."""
     return next((text for prefix, text in _ASKING.items() if key.startswith(prefix)), None)
 
 

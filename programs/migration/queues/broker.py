@@ -34,7 +34,7 @@ def broker_of(entry: Entry, text: str) -> Broker:
     """Return the broker that a text names.
 
     Raises:
-        ConfigError: it is no address; the message does not show its user and password.
+        ConfigError: it is not an address; the message does not show its user and password.
     """
     address = _IPV6.fullmatch(text)
     if address is not None:
@@ -60,7 +60,7 @@ def servers_of(entry: Entry, text: str) -> str:
     """Return Kafka's servers, `host:port` separated by commas; a protocol before one is left out.
 
     Raises:
-        ConfigError: one of them has no port, or is no address.
+        ConfigError: one of them has no port, or is not an address.
     """
     servers = [_PROTOCOL.sub("", each.strip(), count=1) for each in text.split(",") if each.strip()]
     if not servers or not all(map(is_host_and_port, servers)):

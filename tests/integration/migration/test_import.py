@@ -92,8 +92,8 @@ def test_two_imported_instances_are_served_from_canals_cursor(shop: Shop, conf: 
         *(word for meta in metas for word in ("--meta", str(meta))),
     )
     file = conf.folder / "shop.yaml"
-    assert "\ncanal: {}\n" in text
-    file.write_text(text.replace("canal: {}", "canal: {port: 0}") + "gateway: {port: 0}\n")
+    assert "\ncanal:\n  transaction_entries: false\n" in text
+    file.write_text(text.replace("\ncanal:\n", "\ncanal:\n  port: 0\n") + "gateway: {port: 0}\n")
     run("check", "-c", str(file))
     # The transaction that the cursor is inside comes once more: it is at most one for each shard.
     shop.written = {shard: ids[-2:] for shard, ids in shop.written.items()}

@@ -41,7 +41,7 @@ SHAPES = {
         {"user": "app", "passwd": DIGEST},
         {},
         set(),
-        {"canal": {"host": "0.0.0.0", "port": 11111, "user": "app"}},
+        {"canal": {"host": "0.0.0.0", "user": "app"}},
     ),
     "history in a database": (
         {
@@ -68,7 +68,7 @@ SHAPES = {
         {"ip": "127.0.0.1", "instance__filter__transaction__entry": "true"},
         {},
         set(),
-        {"canal": {"port": 11111, "host": "127.0.0.1", "transaction_entries": False}},
+        {"canal": {"host": "127.0.0.1", "transaction_entries": False}},
     ),
     "rows only": (
         {"ip": "127.0.0.1", "instance__filter__query__ddl": "true", "instance__filter__query__dml": "true"},
@@ -290,7 +290,6 @@ def test_the_instances_of_a_folder_share_what_is_the_server_s(folder, conf):
         "coordination": {"kind": "zookeeper", "hosts": "zk1:2181"},
         "canal": {
             "host": "10.0.0.1",
-            "port": 11111,
             "user": "app",
             "password_file": str(conf.secrets / "canal-clients.password"),
         },
