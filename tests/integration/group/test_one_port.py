@@ -103,12 +103,11 @@ def read(consumer: canal_group.Consumer) -> tuple[int, set[str]]:
     while True:
         try:
             batch = consumer.get_without_ack(100, timeout=DEADLINE_S)
+            assert batch is not None
+            return batch.batch_id, set(batch.envelope()["shard"].to_pylist())
         except (RetryableError, RolledBack):
             if time.monotonic() > until_s:
                 raise
-            continue
-        assert batch is not None
-        return batch.batch_id, set(batch.envelope()["shard"].to_pylist())
 
 
 def test_two_instances_are_read_at_one_port_by_both_protocols(folder: Folder):
