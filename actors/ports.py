@@ -222,6 +222,8 @@ class Subscription:
     losses: tuple[Loss, ...] = ()
     #: where the cursor was before it passed only transactions of which nothing is kept; None: it did not
     quiet_since: GroupPosition | None = None
+    #: whether it acknowledged once, or was asked to hold rows without
+    lasting: bool = False
 
     def __post_init__(self) -> None:
         """Check the client id: one that is stored is shown to everybody.

@@ -259,6 +259,9 @@ class ConsumerSettings(Settings):
     inactive: Literal["hold", "drop"] = "hold"
     #: only with `drop`: time without a consumer after which nothing is kept
     drop_after_s: Seconds | None = None
+    #: time without a consumer after which nothing is kept for a client id that has acknowledged nothing and
+    #: did not ask to be kept, while another one has a consumer; 0: it is kept
+    unacknowledged_s: Annotated[float, Field(ge=0)] = 600.0
     #: greatest commit time by which a consumer may have the sources read again before the others
     apart_max_s: Seconds = 3600.0
     #: how often a cursor passes transactions of which nothing is kept, without its consumer

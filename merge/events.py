@@ -34,6 +34,8 @@ class ConsumerState:
     losses: tuple[Loss, ...] = ()
     #: where its cursor was before it passed only what nothing is kept of; None: it did not
     quiet_since: GroupPosition | None = None
+    #: whether it acknowledged once, or was asked to hold rows without
+    lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,15 @@ class ShardOpened:
     generation: int
     position: Position
     at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardNotOpened:
+    """An attempt to open a shard failed; it is made again."""
+
+    shard: int
+    generation: int
+    error: CanalGroupError
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +232,7 @@ Event: TypeAlias = (
     Started
     | Asked[Any]
     | ShardOpened
+    | ShardNotOpened
     | ShardReported
     | ShardLost
     | ShardFailed

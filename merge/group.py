@@ -21,6 +21,7 @@ from canal_group.merge.calls.consumers import GetRange, Release, Unsubscribe
 from canal_group.merge.calls.operators import GivePolicy, RemoveShard
 from canal_group.merge.delivery.batch_limits import BatchLimits
 from canal_group.merge.delivery.consumers import Consumers
+from canal_group.merge.delivery.full_rings import full_rings
 from canal_group.merge.delivery.subscribers import Subscribers
 from canal_group.merge.errors import CanalGroupError, PositionPurged, PositionRefused, UsageError
 from canal_group.merge.event_skips import Stop
@@ -33,6 +34,7 @@ from canal_group.merge.events import (
     ShardAdded,
     ShardFailed,
     ShardLost,
+    ShardNotOpened,
     ShardOpened,
     ShardReported,
     Started,
@@ -45,6 +47,7 @@ from canal_group.merge.order.dead_shard import DeadShard
 from canal_group.merge.order.sort_order import SortOrder
 from canal_group.merge.order.stream import Stream
 from canal_group.merge.order.stream_status import describe_stream
+from canal_group.merge.state_words import client_words
 from canal_group.merge.trace import trace
 from canal_group.merge.values.chunk import TableName
 from canal_group.merge.values.commit_time import CommitTimes
@@ -76,6 +79,8 @@ class GroupSettings:
     commit_times: CommitTimes
     #: drop a client id that has no consumer for longer while another one has; None: keep it for ever
     drop_after_us: int | None
+    #: the same of a client id that has acknowledged nothing and did not ask to be kept; None: for ever
+    unacknowledged_us: int | None
     #: a consumer may have the shards opened again at most so far before the others, in commit time; None: any
     apart_max_us: int | None
     #: where a client id goes on whose position a source has purged
@@ -106,7 +111,7 @@ class Group:
             epoch,
             settings.limits,
             settings.lease_us,
-            settings.drop_after_us,
+            (settings.drop_after_us, settings.unacknowledged_us),
             settings.apart_max_us,
             settings.purged,
             settings.client_ids_max,
@@ -164,6 +169,9 @@ class Group:
                 was_merging = self._stream.merging
                 joined = self._stream.opened(event)
                 return [*(self._subscribers.reconcile() if joined else ()), *self._went_on(was_merging)]
+            case ShardNotOpened():
+                self._stream.not_opened(event)
+                return []
             case ShardReported():
                 was_merging = self._stream.merging
                 self._stream.reported(event)
@@ -211,6 +219,7 @@ class Group:
         self._stream.ddl.ticked()
         released = self._subscribers.release_silent(event.at_us, reachable=event.reachable)
         released += self._subscribers.drop_away(event.at_us)
+        released += self._subscribers.end_looks(event.at_us)
         released += self._subscribers.save_again()
         released += self._set_purged_aside(event.at_us)
         was_merging = self._stream.merging
@@ -342,14 +351,17 @@ class Group:
 
     def describe(self, at_us: int) -> dict[str, Any]:
         """Return the group's state as a JSON object: shards, the shard that blocks the group, subscribers."""
+        full = full_rings(self.settings.destination, self._stream, self._subscribers, at_us)
+        clients = self._subscribers.describe(at_us)
         return {
             "destination": self.settings.destination,
             "epoch": self.epoch,
             **describe_stream(self._stream, at_us),
             "reconciled": self._subscribers.reconciled,
             "ddl": self._stream.describe_ddl(),
-            "clients": self._subscribers.describe(at_us),
+            "clients": [{**client, "words": client_words(client, full)} for client in clients],
             "had_clients": self._subscribers.had_any,
+            "full_rings": full,
         }
 
     def trace(

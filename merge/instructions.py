@@ -68,6 +68,7 @@ class SaveCursor:
     losses: tuple[Loss, ...] = ()
     #: see `ConsumerState`
     quiet_since: GroupPosition | None = None
+    lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,14 @@ from canal_group.merge.calls.operators import (
     AddShard,
     ChooseType,
     GivePolicy,
+    ListClients,
     RebuildSchema,
     RemoveClient,
     RemoveShard,
     Resolve,
     Rewind,
     RollBackClient,
+    SetClientAside,
     ShowJoined,
     ShowSchema,
     SkipEvent,
@@ -44,6 +46,7 @@ from canal_group.merge.calls.resume import Resume
 from canal_group.merge.errors import UsageError
 from canal_group.merge.rows.chosen_types import parse_type
 from canal_group.merge.rows.row_key import RowKey
+from canal_group.merge.state_words import shard_words, shards_held
 from canal_group.merge.trace import single
 from canal_group.merge.values.chunk import TableName
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
@@ -102,6 +105,11 @@ class OperatorRequests:
                 return {"client_id": client_id, "batches": batches}
             case RemoveClient(client_id=client_id):
                 return self._remove(client_id)
+            case SetClientAside(client_id=client_id):
+                self._client(client_id)
+                return self._group.ask(call)
+            case ListClients():
+                return self._list_clients()
             case GivePolicy() | AddShard() | RemoveShard():
                 return self._group.ask(call)
             case SkipEvent():
@@ -120,18 +128,37 @@ class OperatorRequests:
     def status(self) -> dict[str, Any]:
         """Return the state of the whole instance as a JSON object: gateway, group and shards."""
         group = self._group.status()
+        shards, full_rings = self._shards.status(group.get("shards", [])), group.get("full_rings", [])
+        grouped = {shard["shard"]: shard for shard in group.get("shards", [])}
         return {
             "destination": self._destination,
             "now_us": time.time_ns() // 1000,
             "gateway": self._gateway(),
             "group": group,
-            "shards": self._shards.status(group.get("shards", [])),
+            "shards": [
+                {**shard, "words": shard_words(shard, grouped.get(shard["shard"], {}), full_rings)}
+                for shard in shards
+            ],
         }
 
     def client(self, client_id: str) -> dict[str, Any] | None:
         """Return the state of a client id; None if there is no such subscription."""
         clients = self._group.status().get("clients", [])
         return next((dict(each) for each in clients if each["client_id"] == client_id), None)
+
+    def _list_clients(self) -> dict[str, Any]:
+        group = self._group.status()
+        clients = [
+            {
+                "client_id": client["client_id"],
+                "state": client["words"],
+                "holder": client["holder"],
+                "away_s": client["away_s"],
+                "holds": shards_held(client["client_id"], group["full_rings"]),
+            }
+            for client in group.get("clients", [])
+        ]
+        return {"clients": clients}
 
     def _client(self, client_id: str) -> dict[str, Any]:
         client = self.client(client_id)

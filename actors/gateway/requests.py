@@ -131,6 +131,8 @@ class Requests:
             start=start,
             ends=ends,
             finds_session=finds_session,
+            keep=call.keep,
+            look=call.look,
         )
         try:
             epoch, cursor = self._group.ask(at)
@@ -193,4 +195,13 @@ def seen_by(grant: Grant, status: dict[str, Any]) -> dict[str, Any]:
     if "clients" not in group:
         return status
     clients = [client for client in group["clients"] if grant.sees(client["client_id"])]
-    return {**status, "group": {**group, "clients": clients}}
+    full_rings = [_full_seen_by(grant, full) for full in group["full_rings"]]
+    return {**status, "group": {**group, "clients": clients, "full_rings": full_rings}}
+
+
+def _full_seen_by(grant: Grant, full: dict[str, Any]) -> dict[str, Any]:
+    seen = [client_id for client_id in full["clients"] if grant.sees(client_id)]
+    if seen == full["clients"]:
+        return full
+    hidden = f"{full['shard']} waits: ring full, kept for a client id that this token may not see"
+    return {**full, "clients": seen, "why": hidden}

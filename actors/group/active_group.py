@@ -243,8 +243,8 @@ class ActiveGroup:
                 _log.info(
                     "the shard has left", extra={"destination": self._standby.destination, "shard": name}
                 )
-            case do.SaveCursor(call, client_id, table_filter, cursor, dropped, losses, quiet_since):
-                saved = Subscription(client_id, table_filter, cursor, dropped, losses, quiet_since)
+            case do.SaveCursor(call, client_id, table_filter, cursor, dropped, losses, quiet_since, lasting):
+                saved = Subscription(client_id, table_filter, cursor, dropped, losses, quiet_since, lasting)
                 self._chore(self._save(call, saved))
             case do.SaveDdl(version, text):
                 self._chore(self._save_ddl(version, text))

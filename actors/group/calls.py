@@ -33,6 +33,7 @@ from canal_group.merge.calls.operators import (
     ChooseType,
     GivePolicy,
     RemoveShard,
+    SetClientAside,
     SkipEvent,
     TraceRead,
 )
@@ -77,7 +78,7 @@ class GroupCalls:
         match call:
             case SubscribeAt():
                 answer = await self._subscribe(call)
-            case Ack() | Rollback() | Unsubscribe() | Release():
+            case Ack() | Rollback() | Unsubscribe() | Release() | SetClientAside():
                 async with self._locks[call.client_id]:
                     answer = await self._candidate.serving().ask(call)
             case LeaseState():

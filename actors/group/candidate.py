@@ -282,4 +282,5 @@ def _consumer(subscription: Subscription, lease: ConsumerLease | None) -> ev.Con
         dropped=subscription.dropped,
         losses=subscription.losses,
         quiet_since=subscription.quiet_since,
+        lasting=subscription.lasting,
     )

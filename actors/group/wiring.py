@@ -205,6 +205,7 @@ def group_settings(settings: InstanceSettings) -> GroupSettings:
         ),
         lease_us=int(consumer.lease_s * 1e6),
         drop_after_us=int(consumer.drop_after_s * 1e6) if consumer.drop_after_s is not None else None,
+        unacknowledged_us=int(consumer.unacknowledged_s * 1e6) or None,
         apart_max_us=int(consumer.apart_max_s * 1e6),
         quiet_us=int(consumer.quiet_s * 1e6),
         purged=Purged(merge.purged),

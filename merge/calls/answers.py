@@ -18,8 +18,28 @@ class BatchesRolledBack(TypedDict):
     batches: int
 
 
+class ClientListed(TypedDict):
+    """A client id."""
+
+    client_id: str
+    #: what it is in, as the page says it
+    state: list[str]
+    #: null: it has no consumer
+    holder: str | None
+    #: how long it has had no consumer, seconds; null: it has one
+    away_s: float | None
+    #: the shards whose full rings keep rows for it
+    holds: list[str]
+
+
+class ClientsListed(TypedDict):
+    """The client ids of a destination."""
+
+    clients: list[ClientListed]
+
+
 class ClientRemoved(TypedDict):
-    """A client id that was removed, and the cursor that it had, as the JSON of a group position."""
+    """A client id that was removed or set aside, and its cursor, as the JSON of a group position."""
 
     client_id: str
     cursor: str | None

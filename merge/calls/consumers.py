@@ -47,6 +47,10 @@ class Subscribe(Call[dict[str, Any]]):
     resume: Resuming | None = None
     #: where a client id without a cursor begins, see `canal_group.connect`; None: as the instance file says
     start: Text | None = None
+    #: whether rows are held for it before it has acknowledged any, however long it is away
+    keep: Flag = False
+    #: whether a client id that is new is a look: nothing of it is stored, and it ends with its consumer
+    look: Flag = False
 
     @property
     def searches(self) -> bool:
@@ -82,6 +86,9 @@ class SubscribeAt(Call[tuple[int, GroupPosition]]):
     ends: Mapping[str, Position] | None = None
     #: whether it may keep the running node itself by a session that it does not tell
     finds_session: Flag = False
+    #: as in `Subscribe`
+    keep: Flag = False
+    look: Flag = False
 
 
 @read("touch")

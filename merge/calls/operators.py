@@ -8,6 +8,7 @@ from typing import Any, Final
 from canal_group.merge.calls.answers import (
     BatchesRolledBack,
     ClientRemoved,
+    ClientsListed,
     EventSkipped,
     JoinedSchema,
     Moved,
@@ -143,7 +144,28 @@ class RollBackClient(Operation[BatchesRolledBack]):
     client_id: ClientId
 
 
-@operate("client_unsubscribe", "DELETE /clients/{client_id}", audited=("client_id",))
+@operate("client_list", "GET /clients", audited=None)
+class ListClients(OperatorCall[ClientsListed]):
+    """Return the client ids: their consumers, how long they have had none, and whose full rings they hold."""
+
+
+@operate("client_set_aside", "POST /clients/{client_id}/set-aside", audited=("client_id",))
+class SetClientAside(Operation[ClientRemoved]):
+    """Hold no rows for a client id any more, even if it has a consumer; return its cursor, which stays.
+
+    Its consumer gets SubscriptionDropped when it subscribes again, and has to say where to continue.
+
+    Args:
+        client_id: The client id.
+
+    Raises:
+        UsageError: there is no such client id.
+    """
+
+    client_id: ClientId
+
+
+@operate("client_remove", "DELETE /clients/{client_id}", audited=("client_id",))
 class RemoveClient(Operation[ClientRemoved]):
     """Remove a client id that has no consumer, with its cursor; return that cursor.
 

@@ -26,6 +26,7 @@ from canal_group.merge.calls.consumers import (
     Touch,
     Unsubscribe,
 )
+from canal_group.merge.calls.operators import SetClientAside
 from canal_group.merge.calls.resume import Resume
 from canal_group.merge.delivery.cursor_writes import OWN_CALL
 from canal_group.merge.delivery.phase import Phase
@@ -69,7 +70,7 @@ class Consumers:
 
     # ---- subscribing -----------------------------------------------------------------------------------
 
-    def answer(self, asked: Asked[Any]) -> list[Instruction]:  # noqa: PLR0911 - one case a call
+    def answer(self, asked: Asked[Any]) -> list[Instruction]:
         """Answer a consumer's call; return the instructions.
 
         Raises:
@@ -79,11 +80,17 @@ class Consumers:
             return self._subscribe(asked)
         if isinstance(asked.call, Unsubscribe):
             return self._unsubscribe(asked)
+        if isinstance(asked.call, SetClientAside):
+            return self._set_aside(asked)
+        return self._answer_holder(asked)
+
+    def _answer_holder(self, asked: Asked[Any]) -> list[Instruction]:  # noqa: PLR0911 - one case a call
+        """Answer a call that a consumer makes under its epoch; raises as `answer`."""
         subscriber = self._existing(asked.call.client_id)
         subscriber.check_consumer(asked.call.epoch, asked.at_us)
         match asked.call:
             case Get():
-                return [*subscriber.get(asked), *self._subscribers.serve()]
+                return [*subscriber.get(asked, self._stream), *self._subscribers.serve()]
             case GetRange():
                 return self._get_range(asked, subscriber)
             case Ack():
@@ -93,7 +100,8 @@ class Consumers:
             case Plan(batch_id=batch_id):
                 return [Reply(asked.number, subscriber.delivery.ledger.find(batch_id))]
             case Release():
-                return [*subscriber.release(), Reply(asked.number, None)]
+                released = [*subscriber.release(), Reply(asked.number, None)]
+                return [*released, *self._subscribers.free()]
             case Touch():
                 return [Reply(asked.number, None)]
             case _:
@@ -135,6 +143,7 @@ class Consumers:
         else:
             subscriber.writes.check_not_forgetting()
             subscriber.lease.check_free(call.holder, self._lease_us, at_us)
+            subscriber.check_same_kind(call)
         start = self._start(call, subscriber)
         if start is not None:
             self._subscribers.check_apart(call.client_id, start)
@@ -204,12 +213,13 @@ class Consumers:
         try:
             if found is not None:
                 found.writes.check_not_forgetting()
+                found.check_same_kind(request)
             start = self._start(request, found)
             if not request.may_disturb:
                 self._check_undisturbed(request, found)
         except CanalGroupError as error:
             return [ReleaseConsumer(event.client_id), Refuse(event.number, error)]
-        subscriber = self._subscribers.find_or_make(event.client_id)
+        subscriber = self._subscribers.find_or_make(event.client_id, look=request.look)
         refusals = subscriber.take_over(request, event)
         base = self._stream.base
         if start is not None:
@@ -226,6 +236,14 @@ class Consumers:
         subscriber.check_last_consumer(call.epoch)
         self._check_not_leasing(call.client_id)
         return [*subscriber.unsubscribe(asked), *self._subscribers.free()]
+
+    def _set_aside(self, asked: Asked[SetClientAside]) -> list[Instruction]:
+        subscriber = self._existing(asked.call.client_id)
+        released = subscriber.set_aside()
+        cursor = None if subscriber.cursor is None else subscriber.cursor.to_json()
+        said = Reply(asked.number, {"client_id": subscriber.client_id, "cursor": cursor})
+        written = subscriber.save_subscription(self._stream)
+        return [*released, *written, said, *self._subscribers.free()]
 
     # ---- getting ---------------------------------------------------------------------------------------
 

@@ -53,6 +53,8 @@ class Continuation:
         self.losses: tuple[Loss, ...] = ()
         #: where its cursor was before it passed what nothing is kept of; stored with it. None: it did not
         self.quiet_since: GroupPosition | None = None
+        #: whether it acknowledged once, or was asked to hold rows without; stored with the cursor
+        self.lasting = False
         #: whether its consumer reads offset ranges: these move the cursor, also those without a row
         self.reads_ranges = False
         #: whether it started with this log and has acknowledged nothing of it
@@ -73,6 +75,7 @@ class Continuation:
         self.cursor, self.losses, self.quiet_since = state.cursor, state.losses, state.quiet_since
         self.phase = Phase.DROPPED if state.dropped else Phase.WAITING
         self.new = state.cursor is None
+        self.lasting = state.lasting
 
     def _go(self, step: Step) -> None:
         self.phase = after(self.phase, step)
@@ -87,6 +90,12 @@ class Continuation:
         self._go(Step.DROP)
         self.purged = None
         self._writes.changed()
+
+    def last(self) -> None:
+        """Hold rows for it before it has acknowledged any, however long it is away."""
+        if not self.lasting:
+            self.lasting = True
+            self._writes.changed()
 
     def leave(self) -> None:
         """Keep nothing for it any more: it was unsubscribed."""

@@ -127,6 +127,14 @@ class CursorWrites:
                 retry_after_s=0.05,
             )
 
+    def check_at_rest(self) -> None:
+        """Return if no write is under way and no subscription is unanswered; raises as `check_none`."""
+        if self.subscribing is not None:
+            raise RetryableError(
+                f"The subscription of client {self._client_id} is not answered yet.", retry_after_s=0.2
+            )
+        self.check_none()
+
     def check_not_forgetting(self) -> None:
         """Return if the subscription is not being removed.
 

@@ -6,7 +6,9 @@ Rules:
 2. A transaction at or before the cursor is never delivered, even if it comes out of the log again.
 3. If a batch is lost while the write that acknowledges it is under way, nothing is delivered until the cursor
    store answers: only then is it known whether the cursor has passed that batch.
-4. Only these methods and those of its parts change a subscriber. A method that raises has changed nothing,
+4. A look is a subscription of which nothing is stored. It needs no acknowledgements: a get says which batches
+   it has read. It ends with its consumer.
+5. Only these methods and those of its parts change a subscriber. A method that raises has changed nothing,
    with one exception: the notice that batches were lost, see `delivery`.
 """
 
@@ -57,10 +59,22 @@ class Subscriber:
         server_epoch: fencing epoch of the server; batch ids start from it.
         limits: bounds of its batches.
         after_id: batch ids up to this one were given to an earlier subscriber of the client id.
+        look: whether it is a look.
     """
 
-    def __init__(self, client_id: str, server_epoch: int, limits: BatchLimits, after_id: int = 0) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        server_epoch: int,
+        limits: BatchLimits,
+        after_id: int = 0,
+        *,
+        look: bool = False,
+    ) -> None:
         self.client_id = client_id
+        self.look = look
+        #: when its consumer asked for rows last, microseconds of the shell's clock
+        self.read_us = 0
         self.writes = CursorWrites(client_id)
         self.delivery = Delivery(client_id, server_epoch, limits, after_id)
         #: where it continues: its cursor and its phase
@@ -155,6 +169,9 @@ class Subscriber:
         self.delivery.give_back()
         self.continuation.reads_ranges = False
         self.lease.give(call.holder, event.epoch, event.at_us)
+        self.read_us = event.at_us
+        if call.keep or call.move:
+            self.continuation.last()
         if self._stored_filter is None:
             self._stored_filter = self.filter
         self.filter = call.filter
@@ -163,12 +180,39 @@ class Subscriber:
         return refusals
 
     def release(self) -> list[Instruction]:
-        """Release the consumer; its outstanding batches are delivered to the next consumer."""
+        """Release the consumer; its outstanding batches are delivered to the next consumer. A look ends."""
         self.delivery.give_back()
         self.continuation.come_back()
         self.lease.holder, self.continuation.reads_ranges = "", False
         gone = NotSubscribed(f"Client {self.client_id} was released.", hint="Subscribe again.")
+        if self.look:
+            self.continuation.leave()
+            self.writes.forget()
+            forgets = ForgetClient(OWN_CALL, self.client_id)
+            return [*self._refuse_all(gone), ReleaseConsumer(self.client_id), forgets]
         return [*self.delivery.refuse_waiting(gone), ReleaseConsumer(self.client_id)]
+
+    def check_same_kind(self, call: SubscribeAt) -> None:
+        """Return if a subscription does not turn a look into a client id of which something is stored.
+
+        Raises:
+            RetryableError: it does; the look ends by itself.
+        """
+        if self.look and not call.look:
+            raise RetryableError(f"Client {self.client_id} is a look that is ending.", retry_after_s=0.2)
+
+    def set_aside(self) -> list[Instruction]:
+        """Release its consumer, and hold nothing for it until a consumer says where to continue.
+
+        Raises:
+            RetryableError: a write is under way, or a subscription is unanswered; nothing was changed.
+        """
+        self.writes.check_not_forgetting()
+        self.writes.check_at_rest()
+        released = self.release() if self.lease.holder else []
+        if self.phase not in (Phase.DROPPED, Phase.LEAVING):
+            self.continuation.drop()
+        return released
 
     def unsubscribe(self, asked: Asked[Unsubscribe]) -> list[Instruction]:
         """Remove the subscription and its cursor; they are gone when the cursor store confirms it.
@@ -216,8 +260,10 @@ class Subscriber:
         cursor, since = at.cursor, at.quiet_since
         if write.batch is not None:
             cursor, since = at.cursor_after(write.batch, stream)
-        dropped = at.phase is Phase.DROPPED
-        return [SaveCursor(write.call, self.client_id, self.filter, cursor, dropped, at.losses, since)]
+        dropped, lasting = at.phase is Phase.DROPPED, at.lasting or write.batch is not None
+        return [
+            SaveCursor(write.call, self.client_id, self.filter, cursor, dropped, at.losses, since, lasting)
+        ]
 
     def save_subscription(self, stream: Stream) -> list[Instruction]:
         """Write the subscription if it is unanswered or has changed, and no write is under way.
@@ -226,6 +272,8 @@ class Subscriber:
         """
         if self.cursor is None or self.phase is Phase.LEAVING:
             return []
+        if self.look:
+            return self._answer_subscription()
         write = self.writes.store()
         return self._save(write, stream) if write is not None else []
 
@@ -237,13 +285,17 @@ class Subscriber:
             self._stored_filter = self._written_filter
         answers: list[Instruction] = []
         if write.batch is not None:
+            self.continuation.lasting = True
             self.continuation.acked(write.batch, stream)
             if awaited:
                 answers.append(Reply(call, self.cursor))
         elif self.writes.subscribing == call:
-            self.writes.subscribing = self._stored_filter = None
-            answers.append(Reply(call, (self.lease.epoch, self.cursor)))
+            answers += self._answer_subscription()
         return answers + self.save_subscription(stream)
+
+    def _answer_subscription(self) -> list[Instruction]:
+        call, self.writes.subscribing, self._stored_filter = self.writes.subscribing, None, None
+        return [] if call is None else [Reply(call, (self.lease.epoch, self.cursor))]
 
     def not_saved(self, call: int, error: CanalGroupError, stream: Stream) -> list[Instruction]:
         """Note that the cursor store refused a write, or may have, and refuse the call that waited for it."""
@@ -268,7 +320,7 @@ class Subscriber:
 
     # ---- gets ------------------------------------------------------------------------------------------
 
-    def get(self, asked: Asked[Get]) -> list[Instruction]:
+    def get(self, asked: Asked[Get], stream: Stream) -> list[Instruction]:
         """Let a get wait for the next batch.
 
         Raises:
@@ -277,8 +329,16 @@ class Subscriber:
         """
         if self.continuation.purged is not None:
             raise self.continuation.purged
+        self.read_us = asked.at_us
+        if self.look:
+            self._pass_seen(asked.call.seen_id, stream)
         self.delivery.check_get(asked.call.seen_id)
         return self.delivery.get(asked.number, asked.call)
+
+    def _pass_seen(self, seen_id: int | None, stream: Stream) -> None:
+        for batch in self.delivery.ledger.outstanding:
+            if seen_id is not None and batch.batch_id <= seen_id:
+                self.continuation.acked(batch, stream)
 
     def get_range(self, asked: Asked[GetRange], stream: Stream) -> list[Instruction]:
         """Let a call wait for an offset range; a repeated request for an outstanding range is answered again.
@@ -330,6 +390,9 @@ class Subscriber:
             AckOutOfOrder, RolledBack, UnknownBatch: as `Ledger.check_ack`; nothing was changed.
         """
         ledger, unsure, batch_id = self.delivery.ledger, self.writes.unsure_of, asked.call.batch_id
+        if self.look:
+            self.continuation.acked(ledger.check_ack(batch_id), stream)
+            return [Reply(asked.number, self.cursor)]
         if self.writes.follows_shards:
             ledger.check_ack(batch_id)
             self.writes.defer(asked)
@@ -357,6 +420,9 @@ class Subscriber:
             "holder": self.lease.holder or None,
             "epoch": self.lease.epoch,
             "phase": self.phase.value,
+            "look": self.look,
+            "lasting": self.continuation.lasting,
+            "away_s": None if self.lease.holder else (at_us - self.lease.seen_us) / 1e6,
             "dropped": self.phase is Phase.DROPPED,
             "error": str(self.continuation.purged) if self.continuation.purged is not None else None,
             "cursor": self.cursor.to_json() if self.cursor is not None else None,
@@ -374,5 +440,6 @@ class Subscriber:
         assert stream.merging or not reading, "a subscriber reads only while the stream merges"
         knows_why = self.continuation.purged is not None
         assert (self.phase is Phase.PURGED) == knows_why, "a purged subscriber knows why"
+        assert not (self.look and self.writes.durable), "nothing of a look is stored"
         assert self.kept or not self.delivery.waiting, "a subscriber that is not kept has no waiting calls"
         assert self.lease.holder or not self.delivery.waiting, "waiting calls come from the lease's holder"

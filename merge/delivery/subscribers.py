@@ -5,7 +5,9 @@ Rules:
 1. Rows stay in the rings until every kept subscriber has acknowledged them.
 2. When shards join or leave, each cursor is written with the new shards.
 3. A consumer that waits for an answer counts as alive.
-4. What nothing is kept of is freed without an acknowledgement, and before the cursor that passes it is
+4. A look holds rows only of what others hold anyway, or while it reads: where it stands in the way of the
+   others, it ends. Without another client id everything is kept for the first one, whatever a look has read.
+5. What nothing is kept of is freed without an acknowledgement, and before the cursor that passes it is
    stored: a cursor from before has the sources read it again.
 """
 
@@ -36,7 +38,8 @@ class Subscribers:
         limits: bounds of each subscriber's batches.
         lease_us: how long a consumer may be silent before its client id is free again.
         drop_after_us: how long a client id may have no consumer, while another client id has one, before
-            nothing is kept for it; None: for ever.
+            nothing is kept for it; the same of one that has acknowledged nothing and did not ask to be kept.
+            None: for ever.
         apart_max_us: a client may have the shards opened again at most so far before the other clients, in
             commit time; None: any distance.
         purged: where a client id goes on whose position a source has purged.
@@ -49,7 +52,7 @@ class Subscribers:
         epoch: int,
         limits: BatchLimits,
         lease_us: int,
-        drop_after_us: int | None,
+        drop_after_us: tuple[int | None, int | None],
         apart_max_us: int | None,
         purged: Purged,
         count_max: int,
@@ -58,7 +61,7 @@ class Subscribers:
         self._epoch = epoch
         self._limits = limits
         self._lease_us = lease_us
-        self._drop_after_us = drop_after_us
+        self._drop_after_us, self._unacknowledged_us = drop_after_us
         self._apart_max_us = apart_max_us
         self._purged = purged
         self._count_max = count_max
@@ -97,11 +100,12 @@ class Subscribers:
                 client_ids_max=self._count_max,
             )
 
-    def find_or_make(self, client_id: str) -> Subscriber:
-        """Return the subscriber of a client id; make one if it has none."""
-        self.had_any = True
+    def find_or_make(self, client_id: str, *, look: bool = False) -> Subscriber:
+        """Return the subscriber of a client id; make one if it has none, which may be a look."""
         if client_id not in self._by_id:
-            self._by_id[client_id] = Subscriber(client_id, self._epoch, self._limits, self._given_id)
+            self.had_any |= not look
+            made = Subscriber(client_id, self._epoch, self._limits, self._given_id, look=look)
+            self._by_id[client_id] = made
         return self._by_id[client_id]
 
     def forget(self, client_id: str) -> None:
@@ -120,12 +124,19 @@ class Subscribers:
     def _kept(self) -> list[Subscriber]:
         return [subscriber for subscriber in self._by_id.values() if subscriber.kept]
 
+    @property
+    def holding(self) -> list[Subscriber]:
+        """The subscribers for which the rings hold rows, without looks."""
+        return [subscriber for subscriber in self._kept if not subscriber.look]
+
     # ---- positions -------------------------------------------------------------------------------------
 
     @property
     def cursors(self) -> list[GroupPosition]:
-        """The known cursors of the subscribers that are kept."""
-        return [subscriber.cursor for subscriber in self._kept if subscriber.cursor is not None]
+        """The known cursors of the subscribers that are kept; if all are looks, also where the log begins."""
+        known = [subscriber.cursor for subscriber in self._kept if subscriber.cursor is not None]
+        base = self._stream.base.ack
+        return [*known, base] if known and base.shards and not self.holding else known
 
     @property
     def all_placed(self) -> bool:
@@ -145,7 +156,7 @@ class Subscribers:
 
     def others_consume(self, client_id: str) -> bool:
         """Return whether a rewind would roll back another client too."""
-        return any(each.client_id != client_id and each.lease.holder for each in self._kept)
+        return any(each.client_id != client_id and each.lease.holder for each in self.holding)
 
     def check_alone(self, client_id: str) -> None:
         """Return if reading the sources again for a client rolls back no other client.
@@ -174,7 +185,7 @@ class Subscribers:
         base = self._stream.base.ack.shards
         if self._apart_max_us is None or not self._stream.merging or reaches_back(base, start.shards):
             return
-        for other in self._kept:
+        for other in self.holding:
             if other.client_id == client_id or not other.lease.holder or other.cursor is None:
                 continue
             for shard, position in start.shards.items():
@@ -211,7 +222,7 @@ class Subscribers:
             start: where the instance file has it begin; None: nowhere in particular.
             ends: where the sources' logs end; on any other shard it begins after what came in.
         """
-        alone = self._by_id.keys() <= {client_id}
+        alone = {each.client_id for each in self._by_id.values() if not each.look} <= {client_id}
         if alone and (start is None or not self.had_any):
             return None
         said = self._stream.membership.said
@@ -259,7 +270,7 @@ class Subscribers:
 
     def free(self) -> list[Instruction]:
         """Free what every kept subscriber has consumed; without any, keep everything for the first one."""
-        if not self._stream.merging or not self._kept or not self.all_placed:
+        if not self._stream.merging or not self.holding or not self.all_placed:
             return []
         for subscriber in self._kept:
             subscriber.delivery.read_position.skip_consumed(self._stream)
@@ -285,11 +296,11 @@ class Subscribers:
                 lease.seen_us = at_us
             elif lease.holder and at_us - lease.seen_us > self._lease_us:
                 instructions += subscriber.release()
-        return instructions
+        return [*instructions, *self.free()] if instructions else []
 
     def drop_away(self, at_us: int) -> list[Instruction]:
         """Drop client ids that had no consumer for too long, if another client id has one."""
-        if self._drop_after_us is None or not any(subscriber.lease.holder for subscriber in self._kept):
+        if not any(subscriber.lease.holder for subscriber in self.holding):
             return []
         instructions: list[Instruction] = []
         for subscriber in self._by_id.values():
@@ -297,10 +308,24 @@ class Subscribers:
                 continue
             away_us = at_us - subscriber.lease.seen_us
             at_rest = not subscriber.busy and not subscriber.writes.writing
-            if not subscriber.lease.holder and at_rest and away_us > self._drop_after_us:
+            limits_us = [self._drop_after_us]
+            if not subscriber.continuation.lasting:
+                limits_us.append(self._unacknowledged_us)
+            over = any(limit_us is not None and away_us > limit_us for limit_us in limits_us)
+            if not subscriber.lease.holder and at_rest and over:
                 subscriber.continuation.drop()
                 instructions += subscriber.save_subscription(self._stream)
         return [*instructions, *self.free()] if instructions else []
+
+    def end_looks(self, at_us: int) -> list[Instruction]:
+        """End each look that keeps a ring full which the others have consumed, if it does not read."""
+        looks = [each for each in self._kept if each.look and at_us - each.read_us > self._lease_us]
+        others = [each.delivery.done for each in self.holding]
+        if not looks or not others or not self._stream.crowded or not self.all_placed:
+            return []
+        in_the_way = [look for look in looks if look.delivery.done < min(others)]
+        ended = [instruction for look in in_the_way for instruction in look.release()]
+        return [*ended, *self.free()] if ended else []
 
     def save_again(self) -> list[Instruction]:
         """Repeat the writes and removals that the cursor store has not confirmed."""
@@ -340,7 +365,8 @@ class Subscribers:
         seek = [subscriber for subscriber in need if subscriber.continuation.seeks]
         if not seek and need and self._moves(shard, need, error):
             return self._move_over(shard, found, need, error) if waited else None
-        if not seek and need and (not waited or len(need) == len(self._kept)):
+        needing = [subscriber for subscriber in need if not subscriber.look]
+        if not seek and need and (not waited or len(needing) == len(self.holding)):
             return None
         self._begin_anew(found, error)
         return [refusal for subscriber in seek or need for refusal in subscriber.continuation.purge(error)]

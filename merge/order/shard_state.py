@@ -34,6 +34,8 @@ class ShardState:
     full_us: int = 0
     #: whether its last report said so
     full: bool = False
+    #: since when its reports say so and nothing of it was freed; None: they do not
+    full_since_us: int | None = None
     #: the position where it was opened; None until then
     opened_at: Position | None = None
     #: when its source's clock was last read, by the shell's clock, at the earliest; None: it was not

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from canal_group.merge.errors import CanalGroupError, ConfigError, PositionPurged, PositionRefused
-from canal_group.merge.events import ShardFailed, ShardOpened, ShardReported
+from canal_group.merge.events import ShardFailed, ShardNotOpened, ShardOpened, ShardReported
 from canal_group.merge.instructions import FreeRing, OpenShard
 from canal_group.merge.order.ddl.gate import DdlGate
 from canal_group.merge.order.ddl.policy import Origin
@@ -108,6 +108,12 @@ class Stream:
         kept = self.log.slice(self.log.base, self.log.tip)
         mine = kept["sequence"][kept["shard"] == shard]
         return len(mine) > 0 and int(mine[-1]) == self.states[shard].taken
+
+    def first_kept(self, shard: int) -> int | None:
+        """Return the log index of a shard's oldest merged header; None if all of them are freed."""
+        kept = self.log.slice(self.log.base, self.log.tip)
+        mine = np.flatnonzero(kept["shard"] == shard)
+        return self.log.base + int(mine[0]) if len(mine) else None
 
     @property
     def shards(self) -> tuple[str, ...]:
@@ -441,6 +447,10 @@ class Stream:
             return
         state = self.states[event.shard]
         state.full = event.full
+        if not event.full:
+            state.full_since_us = None
+        elif state.full_since_us is None:
+            state.full_since_us = event.at_us
         if event.tables is not None and self.ddl.policy is not None:
             self.ddl.policy.learn_tables(self.shards[event.shard], event.tables)
         if event.full:
@@ -459,6 +469,14 @@ class Stream:
             return
         self._take(self._timeline, event)
         self._advance()
+
+    def not_opened(self, event: ShardNotOpened) -> None:
+        """Note why a shard is not open yet."""
+        state = self.states[event.shard]
+        if event.generation == self.generation and state.opened_at is None:
+            if state.phase is ShardPhase.FAILED:
+                state.phase, state.purged_us = ShardPhase.OPENING, None
+            state.error = event.error
 
     def failed(self, event: ShardFailed) -> None:
         """Note that a shard stopped at its data."""
@@ -588,6 +606,7 @@ class Stream:
         freed: list[FreeRing] = []
         for shard in np.unique(gone["shard"]).tolist():
             sequence = self.states[shard].freed = int(gone["sequence"][gone["shard"] == shard][-1])
+            self.states[shard].full_since_us = None
             freed.append(FreeRing(shard, self.generation, sequence))
         return freed
 

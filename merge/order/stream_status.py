@@ -69,7 +69,10 @@ def _why(stream: Stream, shard: int) -> str:
     if state.phase is ShardPhase.FAILED:
         return f"it stopped: {state.error}{policy}"
     if state.opened_at is None:
-        return f"it has not reported its position yet{policy}"
+        why = f" ({state.error})" if state.error is not None else ""
+        return f"it has not reported its position yet{why}{policy}"
+    if state.full_since_us is not None:
+        return f"its ring is full{policy}"
     if timeline is not None and timeline.open_shard == shard:
         return f"only a part of its transaction has arrived{policy}"
     withheld_s = stream.order.commit_times.replica_lag_max_us / 1e6

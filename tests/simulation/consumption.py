@@ -8,6 +8,9 @@ from canal_group.merge.calls.batch import Batch
 from canal_group.merge.values.position import GroupPosition
 from simulation.source import Reach, ReadPosition
 
+#: client id of looks, of which nothing is stored
+LOOK = "look"
+
 
 class ViolationError(AssertionError):
     """An invariant was violated."""

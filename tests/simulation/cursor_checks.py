@@ -6,7 +6,7 @@ from canal_group.actors.ports import Subscription
 from canal_group.merge.calls.resume import Resume
 from canal_group.merge.values.header import Flag
 from canal_group.merge.values.position import GroupPosition
-from simulation.consumption import Consumption
+from simulation.consumption import LOOK, Consumption
 from simulation.operator_checks import OperatorChecks
 from simulation.source import Reach, Source
 
@@ -43,6 +43,10 @@ class CursorChecks(OperatorChecks):
             # Rows that were acknowledged, while the cursor was not written, come again.
             consumption.known, consumption.passed_us, consumption.passed_most_us = [], 0, 0
             self._know(consumption, subscription.cursor)
+
+    def looks(self) -> None:
+        """Count the answers to looks, of which nothing may be stored."""
+        self.counts["looks"] += 1
 
     # ---- subscriptions that end ---------------------------------------------------------------------------
 
@@ -124,6 +128,7 @@ class CursorChecks(OperatorChecks):
     def written(self, subscription: Subscription, epoch: int) -> None:
         """Check a write that the cursor store accepted."""
         self._loop.note("cursors", "hold {} of epoch {}", subscription.client_id, epoch)
+        self._require(subscription.client_id != LOOK, "something of a look is stored")
         self._require(epoch >= self._fence, "an older epoch writes a cursor")
         consumption, cursor = self._of(subscription.client_id), subscription.cursor
         assert cursor is not None

@@ -71,6 +71,7 @@ class Record:
             "policies",
             "dropped",
             "forgotten",
+            "looks",
         )
         self.counts = dict.fromkeys(
             (

@@ -115,6 +115,10 @@ class Schedule:
     joins_at_us: int | None = None
     #: how long rows are kept for a client id without a consumer; None: for ever
     drop_after_us: int | None = None
+    #: the same of one that has acknowledged nothing
+    unacknowledged_us: int | None = None
+    #: whether somebody looks, who acknowledges nothing
+    looks: bool = False
     #: whether a shard's source stays unavailable, and an operator skips it, after all other faults have ended
     ends_without_one: bool = False
     commits: tuple[Commit, ...] = ()
@@ -174,6 +178,8 @@ def schedule_of(seed: int, faults: tuple[Fault, ...] = FAULTS) -> Schedule:
         # An offset range holds whole transactions, which do not fit into a small ring.
         offset_ranges=Fault.RANGES in faults and ring_size > max(map(len, ROWS)),
         canal=chance.random() < 0.4,
+        unacknowledged_us=chance.choice((None, 300 * MS)),
+        looks=chance.random() < 0.4,
     )
 
 

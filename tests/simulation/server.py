@@ -35,6 +35,7 @@ from canal_group.merge.group import Group, GroupSettings
 from canal_group.merge.values.member import Role
 from canal_group.merge.values.position import Position
 from simulation.channel import Channel
+from simulation.consumption import LOOK
 from simulation.invariants import Invariants
 from simulation.loop import MS, Loop
 from simulation.network import Line, Network
@@ -133,6 +134,8 @@ class Server(Process):
             return await self._remove_shard(call)
         answer = await self.calls.answer(call)
         match call:
+            case SubscribeAt(client_id=client_id) | Get(client_id=client_id) if client_id == LOOK:
+                self.around.invariants.looks()
             case SubscribeAt(client_id=client_id):
                 self.around.invariants.subscribed(client_id, answer[1])
             case Get(client_id=client_id) if answer is not None:
@@ -259,6 +262,7 @@ class _Parts:
             lease_us=around.lease_us,
             dead_shard=around.dead_shard,
             drop_after_us=around.drop_after_us,
+            unacknowledged_us=around.unacknowledged_us,
         )
 
 

@@ -15,12 +15,14 @@ from support.group.builders import Source, Tx, World
 
 from canal_group.merge import events as ev
 from canal_group.merge.calls.consumers import Get, OfConsumer, Plan, Release, Rollback, Touch, Unsubscribe
+from canal_group.merge.calls.operators import SetClientAside
 from canal_group.merge.calls.resume import Resume
 from canal_group.merge.errors import (
     CanalGroupError,
     CoordinatorUnavailable,
     CorruptEvent,
     PositionPurged,
+    ShardUnavailable,
     UsageError,
 )
 from canal_group.merge.order.ddl.rule import DdlRule
@@ -63,6 +65,7 @@ class Walk:
             start=False,
             lease_us=LEASE_US,
             drop_after_us=chance.choice((DROP_US, DROP_US, None)),
+            unacknowledged_us=chance.choice((DROP_US // 2, None)),
             dead_shard=chance.choice((WAIT, DeadShard("skip_after", SKIP_US))),
             apart_max_us=chance.choice((None, 20)),
             purged=chance.choice((Purged.FAIL, Purged.FAIL, *Purged)),
@@ -85,7 +88,14 @@ class Walk:
             *(self._purge, self._tick, self._tick, self._save, self._save, self._forget, self._decide),
             *(self._subscribe, self._subscribe, self._lease, self._fail_to_subscribe, self._get, self._get),
             *(self._get_range, self._get_range, self._ack, self._ack, self._rollback, self._release),
-            *(self._unsubscribe, self._time_out, self._operate, self._describe, self._restart),
+            *(
+                self._unsubscribe,
+                self._set_aside,
+                self._time_out,
+                self._operate,
+                self._describe,
+                self._restart,
+            ),
         )
         self._world.start()
 
@@ -130,6 +140,10 @@ class Walk:
     def _open(self) -> None:
         for shard, asked in list(self._world.opening.items()):
             source = self._world.sources[shard]
+            if self._chance.random() < 0.1:
+                error = ShardUnavailable("It does not answer yet.")
+                self._world.tell(ev.ShardNotOpened(shard, asked.generation, error))
+                continue
             if asked.position is None or source.index_after(asked.position) >= self._oldest_header(shard):
                 self._world.open(shard)
                 continue
@@ -236,6 +250,8 @@ class Walk:
             move=chance.random() < 0.5,
             table_filter=chance.choice(("", "shop.t")),
             ends=ends,
+            keep=chance.random() < 0.2,
+            look=chance.random() < 0.2,
         )
 
     def _lease(self) -> None:
@@ -301,6 +317,11 @@ class Walk:
     def _unsubscribe(self) -> None:
         if self._chance.random() < 0.5:
             self._tell(Unsubscribe)
+
+    def _set_aside(self) -> None:
+        if self._chance.random() < 0.3:
+            world = self._world
+            world.tell(ev.Asked(world.call(), SetClientAside(self._client()), world.now_us))
 
     def _tell(self, kind: type[OfConsumer[Any]]) -> None:
         client, world = self._client(), self._world

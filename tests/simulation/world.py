@@ -21,9 +21,10 @@ from canal_group.merge.values.member import Policy
 from simulation.canal_consumer import CanalConsumer
 from simulation.channel import Channel
 from simulation.consumer import Consumer
-from simulation.consumption import ViolationError
+from simulation.consumption import LOOK, ViolationError
 from simulation.driver import Driver
 from simulation.invariants import Invariants
+from simulation.looker import Looker
 from simulation.loop import MS, Loop, S
 from simulation.network import Network
 from simulation.operator import Operator
@@ -174,6 +175,8 @@ class World:
         ]
         if schedule.offset_ranges:
             self.consumers.append(RangeReader(loop, self.network, self.invariants, self.servers))
+        looker = Looker(loop, self.network, self.invariants, "looker", LOOK, self.servers, 1)
+        self.lookers = [looker] if schedule.looks else []
         self.operator = Operator(loop, self.network, self.servers)
         #: shards whose errors an operator looks at
         self.watched: set[int] = set()
@@ -208,13 +211,14 @@ class World:
             lease_us=LEASE_US,
             dead_shard=schedule.dead_shard,
             drop_after_us=schedule.drop_after_us,
+            unacknowledged_us=schedule.unacknowledged_us,
             quiet_us=QUIET_US,
         )
 
     @property
     def processes(self) -> list[Process]:
         """The processes that can be killed."""
-        return [*self.shards, *self.servers, *self.consumers, self.operator]
+        return [*self.shards, *self.servers, *self.consumers, *self.lookers, self.operator]
 
     def _committing(self, shard: int, rows: tuple[int, ...], *, ddl: bool) -> Callable[[], None]:
         return lambda: self.sources[shard].commit(rows, ddl=ddl)

@@ -13,7 +13,7 @@ from canal_group.merge.values.position import GroupPosition
 CURSORS = Kind(
     "cursors",
     "its client id begins where the instance's settings say",
-    ("filter", "cursor", "dropped", "losses", "quiet_since"),
+    ("filter", "cursor", "dropped", "losses", "quiet_since", "lasting"),
 )
 
 
@@ -79,6 +79,7 @@ def text_of(subscription: Subscription) -> str:
         **({"dropped": ""} if subscription.dropped else {}),
         **({"losses": json.dumps(to_dicts(subscription.losses))} if subscription.losses else {}),
         **({} if since is None else {"quiet_since": since.to_json()}),
+        **({"lasting": ""} if subscription.lasting else {}),
     }
     return json.dumps(members) + "\n"
 
@@ -100,6 +101,7 @@ def subscription_of(client_id: str, text: str) -> Subscription:
         "dropped" in members,
         from_dicts(json.loads(members.get("losses", "[]"))),
         None if since is None else GroupPosition.from_json(since),
+        "lasting" in members,
     )
 
 
@@ -107,7 +109,8 @@ def _only_moved(before: Subscription, after: Subscription) -> bool:
     """Return whether only the positions in the cursor changed."""
     if before.cursor is None or after.cursor is None:
         return False
-    if (before.filter, before.dropped, before.losses) != (after.filter, after.dropped, after.losses):
+    same = ("filter", "dropped", "losses", "lasting")
+    if any(getattr(before, name) != getattr(after, name) for name in same):
         return False
     return before.cursor.shards.keys() == after.cursor.shards.keys() and (
         before.cursor.retired == after.cursor.retired

@@ -16,7 +16,7 @@ from support.defaults import group_settings
 from canal_group.merge import events as ev
 from canal_group.merge import instructions as do
 from canal_group.merge.calls.batch import Batch
-from canal_group.merge.calls.consumers import Ack, Get, GetRange, Rollback, SubscribeAt
+from canal_group.merge.calls.consumers import Ack, Get, GetRange, Rollback, SubscribeAt, Touch
 from canal_group.merge.calls.operators import GivePolicy, RemoveShard
 from canal_group.merge.calls.resume import Resume
 from canal_group.merge.errors import CanalGroupError
@@ -236,6 +236,7 @@ class World:
                 save.dropped,
                 save.losses,
                 save.quiet_since,
+                save.lasting,
             )
             for client, save in self.stored.items()
         )
@@ -440,6 +441,8 @@ class World:
         move: bool = False,
         table_filter: str = "",
         ends: Mapping[str, Position] | None = None,
+        keep: bool = False,
+        look: bool = False,
     ) -> int:
         """Ask for a subscription; return the call."""
         call = self.call()
@@ -455,6 +458,8 @@ class World:
                     start=start,
                     move=move,
                     ends=ends,
+                    keep=keep,
+                    look=look,
                 ),
                 self.now_us,
             )
@@ -471,10 +476,11 @@ class World:
         move: bool = False,
         table_filter: str = "",
         ends: Mapping[str, Position] | None = None,
+        **how: bool,
     ) -> GroupPosition:
         """Subscribe, with lease and write, and return the cursor."""
         call = self.request_subscribe(
-            client, holder, resume, start=start, move=move, table_filter=table_filter, ends=ends
+            client, holder, resume, start=start, move=move, table_filter=table_filter, ends=ends, **how
         )
         if self.leasing:
             self.lease()
@@ -486,6 +492,12 @@ class World:
         assert epoch == self.epochs[client]
         assert isinstance(cursor, GroupPosition)
         return cursor
+
+    def tell_alive(self, client: str) -> None:
+        """Give a sign of life of a client's consumer."""
+        call = self.call()
+        self.tell(ev.Asked(call, Touch(client, self.epochs[client]), self.now_us))
+        self.result(call)
 
     def request_get(self, client: str = "c", rows_max: int = 10_000) -> int:
         """Ask for a batch; return the call."""

@@ -43,13 +43,13 @@ def test_the_answer_is_one_line_of_json(gateway: Gateway):
 
 
 def test_what_removes_something_asks_before(gateway: Gateway):
-    gateway.values["client_unsubscribe"] = {"client_id": "app", "cursor": None}
-    refused = run(gateway, "client", "unsubscribe", "app", input="n\n")
+    gateway.values["client_remove"] = {"client_id": "app", "cursor": None}
+    refused = run(gateway, "client", "remove", "app", input="n\n")
     assert (refused.exit_code, gateway.asked) == (1, [])
-    assert "client unsubscribe app of shop?" in refused.output
-    assert run(gateway, "client", "unsubscribe", "app", input="y\n").exit_code == 0
-    assert run(gateway, "client", "unsubscribe", "app", "--yes").exit_code == 0
-    assert gateway.asked == ["client_unsubscribe"] * 2
+    assert "client remove app of shop?" in refused.output
+    assert run(gateway, "client", "remove", "app", input="y\n").exit_code == 0
+    assert run(gateway, "client", "remove", "app", "--yes").exit_code == 0
+    assert gateway.asked == ["client_remove"] * 2
 
 
 def test_a_value_that_cannot_be_one_is_not_sent(gateway: Gateway):

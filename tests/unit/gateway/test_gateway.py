@@ -6,6 +6,7 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyarrow import flight
@@ -183,7 +184,13 @@ def test_a_status_shows_only_the_cursors_of_the_tokens_client_ids(
     monkeypatch: pytest.MonkeyPatch,
 ):
     clients = [{"client_id": name, "cursor": f"cursor of {name}"} for name in ("a", "b", "c")]
-    group = {"active": True, "shards": [], "clients": clients}
+    full = {
+        "shard": "s0",
+        "clients": ["a", "b"],
+        "since_s": 9.0,
+        "why": "s0 waits: kept for client a, client b",
+    }
+    group = {"active": True, "shards": [], "clients": clients, "full_rings": [full]}
     monkeypatch.setattr(group_handle.GroupHandle, "status", lambda _: group)
     monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
     grants = Grants.of(
@@ -197,10 +204,17 @@ def test_a_status_shows_only_the_cursors_of_the_tokens_client_ids(
     )
     with gateway_server(destination(grants=grants)) as gateway_client:
 
-        def shown(token: str) -> str:
+        def group_seen_by(token: str) -> Any:
             uri = f"grpc://127.0.0.1:{gateway_client.port}"
-            state = GatewayClient(uri, "shop", f"{token}-s3cret").ask(Status())
-            return "".join(client["client_id"] for client in state["group"]["clients"])
+            return GatewayClient(uri, "shop", f"{token}-s3cret").ask(Status())["group"]
+
+        def shown(token: str) -> str:
+            return "".join(client["client_id"] for client in group_seen_by(token)["clients"])
+
+        (seen,) = group_seen_by("a")["full_rings"]
+        assert (seen["shard"], seen["clients"]) == ("s0", ["a"])
+        assert "b" not in seen["why"].split(), "nor does the sentence name the others"
+        assert group_seen_by("ab")["full_rings"] == [full]
 
         assert [shown(each) for each in ("a", "ab", "none", "all", "ops")] == ["a", "ab", "", "abc", "abc"]
         group = {"active": False, "error": "another server is"}

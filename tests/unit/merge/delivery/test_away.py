@@ -197,3 +197,44 @@ def test_a_client_stored_as_dropped_has_to_subscribe_to_the_next_server():
     call = world.request_get()
     with pytest.raises(NotSubscribed):
         world.result(call)
+
+
+def unacknowledged(**how):
+    """A world in which `old` went away before its first acknowledgement, and `new` read all three."""
+    world = World.of(Source(Tx(10), Tx(20), Tx(30)), lease_us=LEASE, unacknowledged_us=30 * SECOND)
+    world.subscribe("old", **how)
+    world.subscribe("new")
+    world.report(0)
+    release(world, "old")
+    world.ack(world.get("new").batch_id, "new")
+    return world
+
+
+def test_one_that_never_acknowledged_is_dropped_by_default():
+    world = unacknowledged()
+    world.tick(30 * SECOND)
+    assert world.rings[0].freed == 0
+    world.tick(1)
+    assert world.rings[0].freed == 3
+    world.save()
+    with pytest.raises(SubscriptionDropped):
+        world.result(world.request_subscribe("old"))
+
+
+def test_one_that_asked_to_be_kept_is_held_for_ever():
+    world = unacknowledged(keep=True)
+    world.tick(1_000 * SECOND)
+    assert world.rings[0].freed == 0
+    assert world.stored["old"].lasting
+
+
+def test_an_acknowledgement_of_before_an_election_counts():
+    world = away(unacknowledged_us=30 * SECOND)
+    assert world.stored["old"].lasting
+    world.epoch += 1
+    world.restart()
+    world.start()
+    world.open_all()
+    world.subscribe("new", "n")
+    world.tick(1_000 * SECOND)
+    assert not world.saving
