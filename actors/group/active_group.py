@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar, assert_never
 
+from canal_group.actors.group.full_ring_warnings import FullRingWarnings
 from canal_group.actors.group.leases import Leases
 from canal_group.actors.group.loss_warnings import LossWarnings
 from canal_group.actors.group.shards import GroupShards
@@ -80,6 +81,7 @@ class ActiveGroup:
         self._standby = standby
         #: what was stored before this server took over is set before it begins
         self.losses = LossWarnings(standby.destination, ())
+        self._full_rings = FullRingWarnings(standby.destination)
         #: the types that operators chose for columns
         self.types = StoredTypes(store, machine.epoch, host)
         #: the events that operators have left out
@@ -120,6 +122,7 @@ class ActiveGroup:
         """Store the current state as `snapshot`."""
         if not self._over:
             state = self.machine.describe(self._host.now_us())
+            self._full_rings.state(state["full_rings"])
             answers = self._shards.answers()
             shards = [{**shard, **answers.get(shard["shard"], {})} for shard in state["shards"]]
             self.snapshot = {**state, "shards": shards, "skipped_events": self.skips.describe()}

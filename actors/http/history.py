@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from canal_group.merge.values.loss import Loss
@@ -89,11 +89,21 @@ def _events(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     readers = {shard["shard"]: shard for shard in before["shards"]}
     for shard in now["shards"]:
         yield from _reader_events(readers.get(shard["shard"]), shard)
+    yield from _full_ring_events(old["full_rings"], new["full_rings"])
     clients = {client["client_id"]: client for client in old["clients"]}
     for client in new["clients"]:
         yield from _client_events(clients.pop(client["client_id"], None), client)
     for client_id in clients:
         yield f"client {client_id} was removed"
+
+
+def _full_ring_events(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    old = {full["shard"]: full["clients"] for full in before}
+    for full in now:
+        if old.pop(full["shard"], None) != full["clients"]:
+            yield full["why"]
+    for shard in old:
+        yield f"the ring of shard {shard} has room again"
 
 
 def _shard_events(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> Iterator[str]:

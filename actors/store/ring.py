@@ -343,7 +343,12 @@ class RingStore:
                 "waits": self._waits,
                 "waited_s": self._waited_s + waiting_s,
                 "full": since_s is not None,
+                "full_of": None if since_s is None else self._full_of(),
             }
+
+    def _full_of(self) -> str:
+        """Return what there is no room for: `headers`, or `bytes`."""
+        return "headers" if self._put - self._ack >= self._settings.size else "bytes"
 
     def first_position(self) -> Position | None:
         """Return the position at which the last acknowledged header ends; None before the first ack."""

@@ -8,7 +8,7 @@ from typing import Literal
 from canal_group.client.consumer import Consumer
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.tls import Tls
-from canal_group.merge.errors import ConfigError
+from canal_group.merge.errors import ConfigError, UsageError
 from canal_group.merge.values.position import GroupPosition
 from canal_group.merge.well_known import CLIENT_ID, PREFIX
 from canal_group.zookeeper.login import ZooKeeperLogin
@@ -27,7 +27,9 @@ def connect(
     wait_s: float | None = None,
     resume: Literal["cursor", "now"] | None = None,
     start: str | GroupPosition | None = None,
-    retry_s: float = 60.0,
+    keep: bool = False,
+    look: bool = False,
+    retry_s: float | None = None,
     zookeeper: str | None = None,
     zookeeper_auth: str | None = None,
     zookeeper_ca: str | Path | None = None,
@@ -58,7 +60,12 @@ def connect(
             default the same; a time with its zone ("2026-01-31T12:00:00Z") or before now ("-2h",
             in s, m, h or d): with the first transaction of each shard that was committed at or after it; a
             group position. If a client id has a cursor, it continues there: `canal-group rewind` moves it.
-        retry_s: seconds for which a later call is retried while the server is unavailable or fails over.
+        keep: whether rows are held for the client id before it has acknowledged any, however long it has no
+            consumer. Otherwise it is dropped after `consumer.unacknowledged_s`.
+        look: whether a client id that is new is only a look: nothing of it is stored, it needs no
+            acknowledgements, and it ends with this consumer, or when another server is elected.
+        retry_s: seconds for which a later call is retried while the server is unavailable or fails over, with
+            warnings in the log; None: without limit.
         zookeeper: "host:port,host:port". With it the consumer keeps its running node itself: when its
             session ends, the next consumer takes over, whatever the gateway knows. Needs kazoo.
         zookeeper_auth: "user:password" of the servers' `coordination.user`, if they have one.
@@ -79,7 +86,10 @@ def connect(
         PositionPurged: a source no longer has changes from `start`.
         AccessDenied: the token is missing, wrong, or for something else.
         ConfigError: an address, a certificate or `start` is wrong, or neither `uri` nor `zookeeper` is given.
+        UsageError: `keep` and `look` are both true.
     """
+    if keep and look:
+        raise UsageError("A look is not kept.", hint="Pass `keep` or `look`, not both.")
     directory = None
     if zookeeper is not None:
         # kazoo is needed only with `zookeeper`.
@@ -94,7 +104,9 @@ def connect(
     assert where is not None
     tls = Tls(*(None if file is None else Path(file) for file in (tls_ca, tls_cert, tls_key)))
     gateway_client = GatewayClient(where, destination, token, tls, shared_memory=shared_memory)
-    consumer = Consumer(gateway_client, client_id, filter, wait_s, retry_s=retry_s, node=directory)
+    consumer = Consumer(
+        gateway_client, client_id, filter, wait_s, retry_s=retry_s, node=directory, keep=keep, look=look
+    )
     try:
         consumer.subscribe(resume=resume, start=start)
     except BaseException:

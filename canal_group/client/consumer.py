@@ -68,11 +68,13 @@ class Consumer:
         table_filter: str,
         wait_s: float | None,
         *,
-        retry_s: float = 60.0,
+        retry_s: float | None = None,
         node: NodeKeeper | None = None,
+        keep: bool = False,
+        look: bool = False,
     ) -> None:
         self._gateway_client = gateway_client
-        self._lease = Lease(gateway_client, client_id, node)
+        self._lease = Lease(gateway_client, client_id, node, keep=keep, look=look)
         self._retry_s = retry_s
         self._filter = table_filter
         self._wait_s = wait_s
@@ -147,8 +149,8 @@ class Consumer:
         return self._gateway_client
 
     @property
-    def retry_s(self) -> float:
-        """Seconds for which a call is retried while the server is unavailable."""
+    def retry_s(self) -> float | None:
+        """Seconds for which a call is retried while the server is unavailable; None: without limit."""
         return self._retry_s
 
     @property
@@ -406,6 +408,9 @@ class Consumer:
         """Yield batches without end, each outstanding until it is acknowledged.
 
         Continues by itself after a rollback, and after the server was unavailable.
+
+        Raises:
+            RetryableError: the server was unavailable for longer than `retry_s`; iterate again.
         """
         while not self._lease.closed.is_set():
             try:
@@ -413,6 +418,8 @@ class Consumer:
             except RolledBack:
                 continue
             except RetryableError as error:
+                if isinstance(error, _AWAY) and not self._lease.closed.is_set():
+                    raise
                 self._lease.closed.wait(error.retry_after_s)
                 continue
             except NotSubscribed:

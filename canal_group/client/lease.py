@@ -79,9 +79,20 @@ class Lease:
         gateway_client: the client of the gateways.
         client_id: the client id to hold.
         node: keeps its running node; None: the gateway's server does.
+        keep: as in `canal_group.connect`.
+        look: as in `canal_group.connect`.
     """
 
-    def __init__(self, gateway_client: GatewayClient, client_id: str, node: NodeKeeper | None) -> None:
+    def __init__(
+        self,
+        gateway_client: GatewayClient,
+        client_id: str,
+        node: NodeKeeper | None,
+        *,
+        keep: bool = False,
+        look: bool = False,
+    ) -> None:
+        self._keep, self._look = keep, look
         self._gateway_client = gateway_client
         self._node = node
         self.client_id = client_id
@@ -98,7 +109,9 @@ class Lease:
         """Request the client id once and return the cursor; raises as `Consumer.subscribe`."""
         session = "" if self._node is None else self._node.take(self.client_id, self.holder)
         where = None if resume is None else resume_of("resume", resume)
-        call = Subscribe(self.client_id, self.holder, table_filter, session, where, start)
+        call = Subscribe(
+            self.client_id, self.holder, table_filter, session, where, start, self._keep, self._look
+        )
         taken = self._gateway_client.ask_for(call, _Taken.read)
         self.epoch = taken.epoch
         every_s = min(_TOUCH_EVERY_S, taken.lease_s * _TOUCH_EVERY_PART)

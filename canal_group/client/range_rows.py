@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,7 +40,7 @@ class RangeRows:
     #: what to read of the rows: `format`, and for "typed" `table`, `before`, `columns`, `added`
     selection: Mapping[str, Any]
     #: how long a gateway or a shard may be unavailable, seconds
-    retry_s: float
+    retry_s: float | None
 
     @classmethod
     def of(cls, consumer: Consumer, offset_range: Batch, selection: Mapping[str, Any]) -> RangeRows:
@@ -67,7 +68,7 @@ class RangeRows:
                 were read before do not match this one.
             RetryableError: no server answered within `retry_s`.
         """
-        deadline_s = time.monotonic() + self.retry_s
+        deadline_s = math.inf if self.retry_s is None else time.monotonic() + self.retry_s
         while True:
             batch_key = {"client_id": self.client_id, "epoch": self.epoch, "batch_id": self.batch_id}
             try:
@@ -93,7 +94,7 @@ class RangeRows:
                 return batch_id
             late = ServerUnavailable(
                 f"The offset range that ends at row {GroupPosition.from_json(self.end).sequence} was not"
-                f" available again within {self.retry_s:g} seconds.",
+                " available again in time.",
                 hint="Run `canal-group status`: it names the shard that the group waits for.",
                 retry_after_s=0.0,
             )

@@ -353,6 +353,7 @@ class Subscriber:
             return [Reply(asked.number, found)]
         self.writes.check_none()
         self.delivery.ledger.check_room()
+        self.read_us = asked.at_us
         refusals = self.continuation.seek(call.offset_range.start, stream, may_rewind=call.may_rewind)
         self.continuation.reads_ranges = True
         self.delivery.waiting[asked.number] = call

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from canal_group.actors.process.log import LogFormat, LogLevel
-from canal_group.merge.errors import CanalGroupError, RolledBack, UsageError
+from canal_group.merge.errors import CanalGroupError, NotSubscribed, RolledBack, UsageError
 from canal_group.merge.well_known import CLIENT_ID, GATEWAY
 from canal_group.programs.command import schema_cli, shard_cli
 from canal_group.programs.command.call_commands import add_commands
@@ -192,6 +192,9 @@ def consume(
         ),
     ] = None,
     ack: Annotated[bool, typer.Option("--ack", help="Acknowledge what was printed.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Hold rows for a new client id that acknowledges nothing.")
+    ] = False,
     as_table: Annotated[bool, typer.Option("--table", help="Print a table instead of JSON lines.")] = False,
     rows_max: Annotated[int, typer.Option("--rows", min=0, help="Stop after this many rows; 0: never.")] = 0,
     timeout_s: Annotated[
@@ -212,7 +215,8 @@ def consume(
 ) -> None:
     """Print a destination's changes, in order: one JSON object a line, or a table.
 
-    Without --ack the next consumer receives everything again.
+    Without --ack the next consumer receives everything again. A new client id is then a look: nothing of it
+    stays when the command ends, and it ends where it keeps a ring full and its output is not read.
     """
     import canal_group
     from canal_group.programs.command.show import print_lines, print_table
@@ -239,6 +243,8 @@ def consume(
             zookeeper_key=zookeeper_key,
             wait_s=10.0 if timeout_s is None else timeout_s,
             shared_memory=shared_memory,
+            keep=keep,
+            look=not (ack or keep),
         ) as consumer,
     ):
         while not rows_max or printed < rows_max:
@@ -247,6 +253,14 @@ def consume(
             except RolledBack as error:
                 _log.warning("%s", error)
                 continue
+            except NotSubscribed as error:
+                if ack or keep:
+                    raise
+                raise NotSubscribed(
+                    "The look has ended: its output was not read while a ring was full, or another server "
+                    "was elected.",
+                    hint="Look again; or take a client id of its own with --ack, or with --keep.",
+                ) from error
             if batch is None:
                 break
             rows = batch.envelope()

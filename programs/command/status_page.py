@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from canal_group.merge.duration import duration
 from canal_group.merge.printable import printable
 from canal_group.merge.values.loss import Loss
 from canal_group.merge.values.skips.skipped_event import SkippedEvent
@@ -88,6 +89,8 @@ def _print_group(out: Console, destination: str, group: dict[str, Any]) -> None:
     if group["held_by"] is not None:
         why = f" for {group['held_since_s']:.1f} s: {group['held_why']}"
         out.print(Text.assemble("held by shard ", (group["held_by"], "bold"), why))
+    for full in group["full_rings"]:
+        out.print(Text(full["why"], "red"))
     for each in map(SkippedEvent.from_dict, group.get("skipped_events", ())):
         out.print(Text(f"left out: {each}"))
 
@@ -118,13 +121,12 @@ def _why_not_served(group: dict[str, Any]) -> str:
 
 def _print_client(out: Console, client: dict[str, Any]) -> None:
     outstanding = ", ".join(f"{batch['batch_id']} ({batch['rows']} rows)" for batch in client["outstanding"])
-    said = (
-        f"  consumer {client['holder'] or 'none'}"
-        f"{', dropped: it was inactive for too long' if client.get('dropped') else ''}"
-        f"{', set aside: ' + client['error'] if client.get('error') else ''}"
-        f" (epoch {client['epoch']})  outstanding: {outstanding or 'none'}"
-    )
+    words = ", ".join(client["words"])
+    holder = f" {client['holder']}" if client["holder"] else f" for {duration(client['away_s'])}"
+    said = f"  {words}:{holder} (epoch {client['epoch']})  outstanding: {outstanding or 'none'}"
     out.print(Text.assemble("client ", (client["client_id"], "bold"), said))
+    if client["error"]:
+        out.print(Text(f"{' ' * _INDENT}error: {client['error']}", "red"))
     for loss in map(Loss.from_dict, client.get("losses", ())):
         when = datetime.fromtimestamp(loss.found_us / 1e6, UTC).isoformat(" ", "seconds")
         out.print(Text(f"{' ' * _INDENT}lost {loss}, at {when}", "red"))
@@ -200,39 +202,30 @@ def _shard(shard: dict[str, Any], merged: dict[str, Any], now_us: int) -> _Shard
     return _Shard(
         name=shard["shard"],
         source=shard.get("source", "-"),
-        state=shard["state"],
-        notes=", ".join(
-            filter(
-                None,
-                (
-                    _notes(merged),
-                    "shared dump" if shard.get("shares_dump") else "",
-                    shard.get("reading") or "",
-                ),
-            )
-        ),
+        state=shard["words"][0],
+        notes=", ".join(filter(None, (*_notes(shard["words"][1:], merged), shard.get("reading")))),
         position=shard.get("position") or "-",
         acked=merged.get("acked_position") or "-",
         frontier=clock(frontier_us),
         lag=f"{(now_us + shard.get('skew_us', 0) - frontier_us) / 1e6:.1f} s" if frontier_us else "-",
-        ring=f"{ring['put'] - ring['ack']} headers, {ring['bytes'] / 2**20:.1f} MiB" if ring else "-",
+        ring=_ring(ring) if ring else "-",
         error=shard.get("error") or merged.get("error") or "",
     )
 
 
-def _notes(merged: dict[str, Any]) -> str:
-    """Return a shard's role, whether the group waits for it, and counts of mistimed transactions."""
-    words = []
-    if merged.get("role", "member") != "member":
-        words.append(merged["role"])
-    if merged.get("catching_up"):
-        words.append("catching up")
-    elif merged.get("skipped"):
-        words.append("skipped")
-    if merged.get("policy"):
-        words.append(f"{merged['policy']} set {merged['policy_since_s']:.0f} s ago")
+def _ring(ring: dict[str, Any]) -> str:
+    full = f", full of {ring['full_of']}" if ring["full"] else ""
+    return f"{ring['put'] - ring['ack']} headers, {ring['bytes'] / 2**20:.1f} MiB{full}"
+
+
+def _notes(states: Sequence[str], merged: dict[str, Any]) -> list[str]:
+    """Return states, that of an operator's policy with its age, and counts of mistimed transactions."""
+    policy = merged.get("policy")
+    words = [
+        f"{each} set {merged['policy_since_s']:.0f} s ago" if each == policy else each for each in states
+    ]
     if merged.get("late"):
         words.append(f"late: {merged['late']} ({merged['late_rows']} rows)")
     if merged.get("future"):
         words.append(f"stamped ahead of its clock: {merged['future']}")
-    return ", ".join(words)
+    return words

@@ -80,6 +80,8 @@ def _head(state: dict[str, Any], group: dict[str, Any]) -> Text:
         lines.append(
             f"\nheld by shard {group['held_by']} for {group['held_since_s']:.1f} s: {group['held_why']}"
         )
+    for full in group["full_rings"]:
+        lines.append(f"\n{full['why']}", "red")
     return lines
 
 
@@ -93,16 +95,14 @@ def _shards(state: dict[str, Any], before: dict[str, Any] | None) -> Table:
         then = earlier.get(name, {}).get("counters")
         frontier_us = group.get("frontier_us")
         lag_us = state["now_us"] + shard.get("skew_us", 0) - frontier_us if frontier_us else None
-        words = [shard["state"], group.get("policy") or "", "skipped" if group.get("skipped") else ""]
-        words += ["shared dump"] if shard.get("shares_dump") else []
         table.add_row(
             name,
-            ", ".join(filter(None, words)),
+            ", ".join(shard["words"]),
             _number(None if lag_us is None else max(lag_us, 0) / 1e6),
             _number(counters["delay_s"]["p99"] if counters else None),
             _number(_rate(state, before, _rows(counters), _rows(then))),
             _number(_rate(state, before, _read(counters), _read(then)), 2**20),
-            f"{ring['bytes'] / (ring['bytes_max'] or 1):.0%}" if ring and ring["bytes_max"] else "-",
+            _filled(ring) if ring else "-",
             shard.get("position") or "-",
         )
         if shard.get("error"):
@@ -119,7 +119,7 @@ def _clients(state: dict[str, Any], before: dict[str, Any] | None) -> Table:
         acked = client["totals"]["acked_rows"]
         table.add_row(
             client["client_id"],
-            client["holder"] or "none",
+            f"{', '.join(client['words'])}{': ' + client['holder'] if client['holder'] else ''}",
             f"{len(outstanding)} ({sum(batch['rows'] for batch in outstanding)} rows)",
             _number(outstanding[0]["age_s"] if outstanding else None),
             _number(_rate(state, before, acked, then["totals"]["acked_rows"] if then else None)),
@@ -135,6 +135,15 @@ def _table(*head: str) -> Table:
     for name in head:
         table.add_column(name, justify="right" if name.endswith(("s", "ring")) else "left", overflow="fold")
     return table
+
+
+def _filled(ring: dict[str, Any]) -> str:
+    """Return how full a ring is, and of what: that of headers and bytes of which more is used."""
+    used = {"headers": (ring["put"] - ring["ack"]) / ring["headers_max"]}
+    if ring["bytes_max"]:
+        used["bytes"] = ring["bytes"] / ring["bytes_max"]
+    most = max(used, key=lambda what: used[what])
+    return f"{used[most]:.0%} {most}"
 
 
 def _rows(counters: dict[str, Any] | None) -> int | None:

@@ -37,8 +37,17 @@ class InstanceFamilies(Families):
             merged = {shard["shard"]: shard for shard in state["group"].get("shards", ())}
             for shard in state["shards"]:
                 self._add_shard(state, shard, merged.get(shard["shard"], {}))
+            full_rings = state["group"].get("full_rings", ())
+            for full in full_rings:
+                what = "How long nothing of its full ring was freed, if that is more than five seconds."
+                of = (state["destination"], full["shard"])
+                self._gauge("shard_ring_full_seconds", what, full["since_s"], of, _SHARD)
             for client in state["group"].get("clients", ()):
                 self._add_client(state["destination"], client)
+                since_s = [full["since_s"] for full in full_rings if client["client_id"] in full["clients"]]
+                what = "How long full rings have been kept for it; 0: none is."
+                of = (state["destination"], client["client_id"])
+                self._gauge("client_full_ring_seconds", what, max(since_s, default=0.0), of, _CLIENT)
             self._add_gateway(state["destination"], state["gateway"])
 
     # ---- what there is ---------------------------------------------------------------------------------
@@ -182,6 +191,7 @@ class InstanceFamilies(Families):
             "Whether it cannot go on: dropped, or purged.",
             bool(client["error"]) or client["dropped"],
         )
+        gauge("away_seconds", "How long it has had no consumer; 0: it has one.", client["away_s"] or 0.0)
         gauge("outstanding_batches", "Batches delivered and not acknowledged.", len(outstanding))
         gauge("outstanding_rows", "Rows of these.", sum(batch["rows"] for batch in outstanding))
         age_s = outstanding[0]["age_s"] if outstanding else 0.0

@@ -98,9 +98,8 @@ function showGroup(state, one) {
       : one.active_server
         ? `standing by; ${one.active_server} is active`
         : group.error ?? "not served";
-  at("held").textContent = group.held_by
-    ? `Held by shard ${group.held_by} for ${seconds(group.held_since_s)}: ${group.held_why}`
-    : "";
+  const held = group.held_by ? [`Held by shard ${group.held_by} for ${seconds(group.held_since_s)}: ${group.held_why}.`] : [];
+  at("held").textContent = [...held, ...(group.full_rings ?? []).map((full) => `${full.why}.`)].join(" ");
   const sent = state.gateway.counters;
   const facts = [
     ["Gateway", state.gateway.error ?? one.uri],
@@ -161,16 +160,16 @@ function showShards(state) {
       policy,
       () => change(`${policy} ${name}`, text, "POST", `${path}/${policy}`),
     ];
-    const state_ = [shard.state, group.role === "member" ? "" : group.role, group.skipped ? "skipped" : "", group.policy ?? "", shard.shares_dump ? "shared dump" : "", shard.reading ?? ""];
+    const words = [...shard.words, shard.reading ?? ""];
     return {
       key: name,
       cells: [
         name,
-        state_.filter(Boolean).join(", "),
+        words.filter(Boolean).join(", "),
         seconds(last[name]?.lag_s),
         clock(group.frontier_us),
         shard.position ?? "–",
-        shard.ring ? `${shard.ring.put - shard.ring.ack} / ${short(shard.ring.bytes)}B` : "–",
+        shard.ring ? ringOf(shard.ring) : "–",
       ],
       note: shard.error ?? group.error ?? leftOut(state, name),
       actions: [
@@ -198,6 +197,13 @@ function showShards(state) {
   fill(at("shards"), ["Shard", "State", "Lag", "Frontier, UTC", "Position", "Ring", "Actions"], rows, operates);
 }
 
+// How full a ring is, of headers and of bytes, and which of them it is full of.
+function ringOf(ring) {
+  const of = (used, most, unit) => `${short(used)}${most ? ` of ${short(most)}` : ""} ${unit}`;
+  const text = `${of(ring.put - ring.ack, ring.headers_max, "headers")}, ${of(ring.bytes, ring.bytes_max, "B")}`;
+  return ring.full ? `full of ${ring.full_of}: ${text}` : text;
+}
+
 function leftOut(state, shard) {
   const events = (state.group.skipped_events ?? []).filter((event) => event.shard === shard);
   return events
@@ -213,13 +219,13 @@ function showClients(state) {
       key: client.client_id,
       cells: [
         client.client_id,
-        client.holder ?? "none",
+        [client.words.join(", "), client.holder].filter(Boolean).join(": "),
         `${client.outstanding.length} (${client.outstanding.reduce((sum, batch) => sum + batch.rows, 0)} rows)`,
         oldest ? seconds(oldest.age_s) : "–",
         short(client.totals.acked_rows),
         clock(client.cursor_commit_us),
       ],
-      note: client.error ?? (client.dropped ? "dropped: it was inactive for too long" : ""),
+      note: client.error ?? "",
       actions: [
         [
           "roll back",
@@ -234,6 +240,16 @@ function showClients(state) {
               "POST",
               `${path}/rewind`,
               { label: "To: earliest, latest, a time with its zone, or -2h", value: "latest", body: (to) => ({ to }) },
+            ),
+        ],
+        [
+          "set aside",
+          () =>
+            change(
+              `Set ${client.client_id} aside`,
+              "Hold no rows for this client id any more? Its cursor stays; its next consumer has to say where to continue.",
+              "POST",
+              `${path}/set-aside`,
             ),
         ],
         [

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from canal_group.merge.state_words import client_words, shard_words
 from canal_group.programs.command.status_page import print_status
 
 #: 2026-01-02 03:04:05.678 UTC
@@ -29,13 +30,15 @@ def state(
         "future": 7,
         "held_by": None,
         "shards": [merged for _, merged in shards],
-        "clients": list(clients),
+        "clients": [{**each, "words": client_words(each, group.get("full_rings", []))} for each in clients],
+        "full_rings": [],
     }
+    full_rings = group.get("full_rings", [])
     return {
         "destination": "shop",
         "now_us": NOW_US,
         "group": {**told, **group},
-        "shards": [shard for shard, _ in shards],
+        "shards": [{**each, "words": shard_words(each, merged, full_rings)} for each, merged in shards],
     }
 
 
@@ -50,7 +53,7 @@ def shard(
             "error": error,
             "position": position,
             "skew_us": 0,
-            "ring": {"ack": 10, "get": 20, "put": 30, "bytes": 3 << 20},
+            "ring": {"ack": 10, "get": 20, "put": 30, "bytes": 3 << 20, "full": False},
         },
         {
             "shard": name,
@@ -68,6 +71,10 @@ CLIENT = {
     "epoch": 12,
     "outstanding": [{"batch_id": number, "rows": 100_000} for number in range(1_000, 1_004)],
     "error": None,
+    "dropped": False,
+    "look": False,
+    "lasting": True,
+    "away_s": None,
 }
 LONGEST = f"{'orders-of-the-western-warehouses.' * 3}s1"
 SHOP = state(
@@ -197,11 +204,12 @@ EVIL = "x\x1b[1A\x1b[2Kok\nclient admin  consumer none\x9b2J\u202e\udcff"
 @pytest.mark.parametrize("wide", [False, True])
 def test_what_others_said_forges_no_line_and_steers_no_terminal(capsys, monkeypatch, wide):
     told = state(
-        shard("s0", f"{EVIL}:4", 0.1, EVIL, policy=EVIL, policy_since_s=1.0),
+        shard("s0", f"{EVIL}:4", 0.1, EVIL, policy="hold", policy_since_s=1.0),
         clients=({**CLIENT, "client_id": EVIL, "holder": EVIL, "error": EVIL},),
         held_by=EVIL,
         held_since_s=1.0,
         held_why=EVIL,
+        full_rings=[{"shard": EVIL, "clients": [EVIL], "since_s": 9.0, "why": EVIL}],
     )
     lines = printed(capsys, monkeypatch, told, 80, wide=wide)
     assert all(line.isprintable() for line in lines)

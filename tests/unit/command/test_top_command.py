@@ -21,6 +21,14 @@ STATE = {
         "held_by": "s1",
         "held_since_s": 2.5,
         "held_why": "it has reported no newer low watermark",
+        "full_rings": [
+            {
+                "shard": "s0",
+                "clients": ["1001"],
+                "since_s": 9.0,
+                "why": "s0 waits: ring full, kept for client 1001",
+            }
+        ],
         "shards": [
             {"shard": "s0", "frontier_us": 9_500_000, "policy": None, "skipped": False},
             {"shard": "s1", "frontier_us": None, "policy": "hold", "skipped": False},
@@ -29,6 +37,7 @@ STATE = {
             {
                 "client_id": "1001",
                 "holder": "me",
+                "words": ["has a consumer", "holds a full ring"],
                 "error": None,
                 "outstanding": [{"rows": 7, "age_s": 1.5}],
                 "totals": {"acked_rows": 100},
@@ -40,6 +49,7 @@ STATE = {
         {
             "shard": "s0",
             "state": "streaming",
+            "words": ["streaming", "ring full"],
             "error": None,
             "skew_us": 0,
             "position": "bin.1:4",
@@ -48,9 +58,14 @@ STATE = {
                 "read_bytes": 2**20,
                 "delay_s": {"p99": 0.25},
             },
-            "ring": {"bytes": 25, "bytes_max": 100},
+            "ring": {"put": 15, "ack": -1, "headers_max": 16, "bytes": 25, "bytes_max": 100},
         },
-        {"shard": "s1", "state": "unavailable", "error": "Shard s1 has no actor."},
+        {
+            "shard": "s1",
+            "state": "unavailable",
+            "words": ["unavailable", "hold"],
+            "error": "Shard s1 has no actor.",
+        },
     ],
 }
 
@@ -63,14 +78,18 @@ def shown(state, before=None):
 
 
 def line(text, begins):
-    return next(each for each in text.splitlines() if each.startswith(begins)).split()
+    """Return the words of the last line that begins so: the table's, and not the head's."""
+    return [each for each in text.splitlines() if each.startswith(begins)][-1].split()
 
 
 def test_the_first_look_knows_no_rates():
     text = shown(STATE)
     assert "held by shard s1 for 2.5 s: it has reported no newer low watermark" in text
-    assert line(text, "s0") == ["s0", "streaming", "0.50", "0.25", "-", "-", "25%", "bin.1:4"]
-    assert line(text, "1001") == ["1001", "me", "1", "(7", "rows)", "1.50", "-", "00:00:08.000"]
+    row = "s0 streaming, ring full 0.50 0.25 - - 100% headers bin.1:4"
+    assert " ".join(line(text, "s0 ")) == row
+    assert "s0 waits: ring full, kept for client 1001" in text
+    row = "1001 has a consumer, holds a full ring: me 1 (7 rows) 1.50 - 00:00:08.000"
+    assert " ".join(line(text, "1001")) == row
     assert "Shard s1 has no actor." in text
 
 
@@ -83,15 +102,15 @@ def test_rates_are_what_came_between_two_looks():
     }
     later["group"]["clients"][0]["totals"]["acked_rows"] = 100 + 4_000
     text = shown(later, STATE)
-    assert line(text, "s0")[4:6] == ["15.00", "1.00"]
-    assert line(text, "1001")[6] == "2,000"
+    assert line(text, "s0 ")[6:8] == ["15.00", "1.00"]
+    assert line(text, "1001")[-2] == "2,000"
 
 
 def test_a_process_that_began_anew_has_no_rate():
     later = copy.deepcopy(STATE)
     later["now_us"] += 1_000_000
     later["shards"][0]["counters"]["rows"]["insert"] = 1
-    assert line(shown(later, STATE), "s0")[4] == "-"
+    assert line(shown(later, STATE), "s0 ")[6] == "-"
 
 
 def test_a_server_that_stands_by_says_so():

@@ -49,6 +49,7 @@ def whole_state(destination="shop"):
     client = {
         "client_id": "1001",
         "holder": "c1",
+        "away_s": None,
         "error": None,
         "dropped": False,
         "losses": [{"shard": "s0", "number": 2}, {"shard": "s0", "number": 3}, {"shard": "s1", "number": 1}],
@@ -79,6 +80,7 @@ def whole_state(destination="shop"):
         "held_since_s": 1.5,
         "clients": [client],
         "shards": [merged],
+        "full_rings": [{"shard": "s0", "clients": ["1001"], "since_s": 12.0, "why": "s0 waits"}],
     }
     return {
         "destination": destination,
@@ -142,6 +144,8 @@ def test_values_are_in_base_units():
     assert value(families, "active_since_timestamp_seconds") == 2.0
     assert value(families, "servers") == 2
     assert value(families, "client_cursor_timestamp_seconds", client_id="1001") == 0.5
+    assert value(families, "client_full_ring_seconds", client_id="1001") == 12
+    assert value(families, "shard_ring_full_seconds", shard="s0") == 12
     assert value(families, "shard_lossy_values", "shard_lossy_values_total", kind="invalid_text") == 2
     for name, kind, count in (
         ("ignored", "unknown type 99", 3),
