@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import NoReturn, Protocol, TypeVar
 
 from canal_group.merge.calls.client_id import checked_client_id
+from canal_group.merge.duration import duration
 from canal_group.merge.errors import ConfigError, UsageError
 from canal_group.merge.values.loss import Loss
 from canal_group.merge.values.position import GroupPosition
@@ -126,6 +127,26 @@ class ServerSeen:
     since_us: int
 
 
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """How long a coordinator has not answered."""
+
+    #: what does not answer, for people
+    whom: str
+    for_s: float
+    #: after how long what it said last is no longer known to be true, seconds
+    lasts_s: float
+
+    @property
+    def is_long(self) -> bool:
+        """Whether what it said last is no longer known to be true."""
+        return self.for_s > self.lasts_s
+
+    def __str__(self) -> str:
+        """Return a sentence, without its full stop."""
+        return f"{self.whom} has not answered for {duration(self.for_s)}"
+
+
 class Coordinator(Protocol):
     """Decides which server of a destination and which consumer of a client id is active."""
 
@@ -153,6 +174,12 @@ class Coordinator(Protocol):
 
     def release_asked(self) -> bool:
         """Return whether an operator wants another server to be active; `resign` lets that happen.
+
+        Cheap, as `check_active`.
+        """
+
+    def silence(self) -> Silence | None:
+        """Return how long it has not answered this server; None: it is not a server that could be away.
 
         Cheap, as `check_active`.
         """

@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -27,6 +28,7 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol.serialization import Connect
 
+from canal_group.actors.ports import Silence
 from canal_group.merge.errors import ConfigError, CoordinatorUnavailable
 from canal_group.merge.values.epoch import fenced
 from canal_group.zookeeper.client import acl_of, new_client, translated
@@ -63,6 +65,7 @@ class Connection:
         on_lost: called on kazoo's threads when the session has ended and its ephemeral nodes are gone.
         login: the user. Every node that is created belongs to that user alone.
         make_client: makes the ZooKeeper client.
+        clock: seconds on a clock that never steps back.
     """
 
     def __init__(
@@ -74,7 +77,11 @@ class Connection:
         on_lost: Callable[[], None],
         login: ZooKeeperLogin = NOBODY,
         make_client: Callable[..., Any] = KazooClient,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
+        #: when ZooKeeper answered last; before it has, since when it is asked
+        self._answered_s = clock()
         self.tree = tree
         self._hosts = hosts
         self._on_change = on_change
@@ -108,6 +115,11 @@ class Connection:
         if identity is None:
             raise self._unavailable("is not connected")
         return int(identity[0])
+
+    def silence(self) -> Silence:
+        """Return how long ZooKeeper has not answered; what it said holds for a session's timeout."""
+        for_s = self._clock() - self._answered_s
+        return Silence(f"ZooKeeper at {self._hosts}", for_s, self._negotiated_s)
 
     def open(self, timeout_s: float) -> None:
         """Connect, unless connected before; from then on kazoo reconnects by itself.
@@ -318,7 +330,13 @@ class Connection:
     def _wait(self, ask: Callable[[], Any]) -> Any:
         with self._translated():
             self._require_connected()
-            return ask().get(timeout=self._negotiated_s)
+            try:
+                answer = ask().get(timeout=self._negotiated_s)
+            except (NoNodeError, NodeExistsError):
+                self._answered_s = self._clock()
+                raise
+            self._answered_s = self._clock()
+            return answer
 
     def _require_connected(self) -> None:
         if not self._client.connected:

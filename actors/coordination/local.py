@@ -152,6 +152,9 @@ class LocalCoordinator:
         """Return False: there is no `running` node in which an operator could ask for a release."""
         return False
 
+    def silence(self) -> None:
+        """Return None: there is no server that could be away."""
+
     def active_address(self) -> str:
         """Return an empty string: a lock does not tell which server holds it."""
         return ""

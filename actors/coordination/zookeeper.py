@@ -21,7 +21,7 @@ from canal_group.actors.coordination.connection import Connection, Refused
 from canal_group.actors.coordination.consumer_nodes import ConsumerNodes, parsed, to_json
 from canal_group.actors.coordination.held_tenure import HeldTenure
 from canal_group.actors.coordination.registration import Registration
-from canal_group.actors.ports import ConsumerLease, Host, ServerSeen, Thread
+from canal_group.actors.ports import ConsumerLease, Host, ServerSeen, Silence, Thread
 from canal_group.actors.process.host import OS_HOST
 from canal_group.merge.errors import CanalGroupError, CoordinatorUnavailable, UsageError
 from canal_group.merge.values.epoch import Tenure, fenced
@@ -118,7 +118,14 @@ class ZooKeeperCoordinator:
         #: "host:port" of the active server, as it was last seen
         self._active_address = ""
         self.connection = Connection(
-            hosts, self._tree, session_timeout_s, self._on_change, self._on_lost, login, make_client
+            hosts,
+            self._tree,
+            session_timeout_s,
+            self._on_change,
+            self._on_lost,
+            login,
+            make_client,
+            self._clock,
         )
         self._consumers = ConsumerNodes(self.connection)
         self._registration = Registration(
@@ -171,6 +178,10 @@ class ZooKeeperCoordinator:
     def release_asked(self) -> bool:
         """Return whether `running` says `"active": false`, with which canal asks a server to release."""
         return self._release_asked
+
+    def silence(self) -> Silence:
+        """Return how long ZooKeeper has not answered this server."""
+        return self.connection.silence()
 
     def active_address(self) -> str:
         """Return "host:port" of the active server's gateway as last seen; empty if none, or unknown."""
@@ -388,6 +399,9 @@ class ZooKeeperCoordinator:
                 self._look_whether_to_release()
             self._tenure.update(seen.confirmed(asked_at_s, self._lease_s()))
             self._look_at_stop_mark()
+        else:
+            # It tells how old what a standby knows is.
+            self.connection.stat(self._tree.epoch)
         self._registration.refresh()
 
     def _look_at_stop_mark(self) -> None:

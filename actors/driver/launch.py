@@ -12,6 +12,7 @@ from typing import Any
 
 import ray
 from ray.actor import ActorHandle
+from ray.exceptions import RayError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
@@ -242,7 +243,8 @@ def join_ray(settings: InstanceSettings, *, forward: bool) -> bool:
             local_ray.join(cluster.address, cluster.namespace, forward=forward)
     except Exception as error:
         # Where its processes start too slowly, Ray raises Exception itself; other kinds are defects.
-        if not isinstance(error, OSError | RuntimeError | ValueError) and type(error) is not Exception:
+        known = (OSError, RuntimeError, ValueError, RayError)
+        if not isinstance(error, known) and type(error) is not Exception:
             raise
         raise ConfigError(
             f"Ray at {cluster.address or 'this machine'} cannot be used: {error}",

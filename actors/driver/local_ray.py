@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import ray
 from ray._private import ray_constants
@@ -18,6 +19,8 @@ from ray.job_config import JobConfig
 from canal_group import malloc_tuning
 from canal_group.actors.driver.forwarded_log import forward_log
 from canal_group.actors.driver.ray_private import private_folder, require_token
+
+_log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 
@@ -37,19 +40,26 @@ def start(namespace: str, num_cpus: int | None = None, *, forward: bool = False)
     _listen(forward)
     # A Ray of our own always has a token of its own; its warning that it has one helps nobody.
     logging.getLogger("ray").setLevel(logging.ERROR)
+    start_ray = partial(
+        ray.init,
+        address="local",
+        namespace=namespace,
+        num_cpus=num_cpus,
+        include_dashboard=False,
+        log_to_driver=forward,
+        configure_logging=False,
+        job_config=_with_installed_modules(),
+        _node_ip_address=LOOPBACK,
+        # In a folder of our own: Ray lets everybody write into the one that it is given.
+        _temp_dir=str(private_folder() / "ray"),
+    )
     with loopback_kept(), malloc_tuning.inherited():
-        ray.init(
-            address="local",
-            namespace=namespace,
-            num_cpus=num_cpus,
-            include_dashboard=False,
-            log_to_driver=forward,
-            configure_logging=False,
-            job_config=_with_installed_modules(),
-            _node_ip_address=LOOPBACK,
-            # In a folder of our own: Ray lets everybody write into the one that it is given.
-            _temp_dir=str(private_folder() / "ray"),
-        )
+        try:
+            start_ray()
+        except Exception as error:  # noqa: BLE001  where its processes start too slowly, Ray raises that itself
+            _log.warning("Ray did not start, and is started again: %s", error)
+            ray.shutdown()
+            start_ray()
 
 
 def join(address: str, namespace: str, *, forward: bool = False) -> None:

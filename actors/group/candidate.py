@@ -23,6 +23,7 @@ from canal_group.actors.group.stored.document import DDL_DECISIONS
 from canal_group.actors.ports import ConsumerLease, Coordinator, EpochStore, Host, ServerSeen, Subscription
 from canal_group.conf.settings import InstanceSettings
 from canal_group.merge import events as ev
+from canal_group.merge.back_off import BackOff
 from canal_group.merge.errors import CanalGroupError, ConfigError, CoordinatorUnavailable, FencedError
 from canal_group.merge.group import Group, GroupSettings
 from canal_group.merge.order.ddl.rule import DdlRule
@@ -31,6 +32,8 @@ _log = logging.getLogger(__name__)
 
 #: interval at which leases, dead shards, and whether this server is the active one are checked, seconds
 TICK_S = 0.2
+#: pause after a take-over that failed, seconds: the first, and the longest
+TAKE_OVER_AGAIN_S, TAKE_OVER_AGAIN_MAX_S = 0.5, 30.0
 #: timeout of resigning after a failure, seconds
 LEAVE_S = 5.0
 
@@ -82,6 +85,8 @@ class Candidate:
         self._tick_s = tick_s
         self._destination = registration.settings.destination
         self._standby = Standby(self._destination, identity.address)
+        #: why it could not take over when it was elected last
+        self._refused: CanalGroupError | None = None
         self._coordinator: Coordinator | None = None
         self._store: EpochStore | None = None
         self._loop = asyncio.get_running_loop()
@@ -103,7 +108,11 @@ class Candidate:
         """Return the state as `status` shows it, as of the last tick; may be called from another thread."""
         group = self.group
         snapshot = group.snapshot if group is not None else None
-        return self._standby.describe() if snapshot is None else {"active": True, **snapshot}
+        if snapshot is None:
+            refused = {} if self._refused is None else {"error": f"it cannot take over: {self._refused}"}
+            return {**refused, **self._standby.describe()}
+        silence = None if self._coordinator is None else self._coordinator.silence()
+        return {"active": True, "silence_s": None if silence is None else silence.for_s, **snapshot}
 
     def servers(self) -> Sequence[ServerSeen]:
         """Return the servers of the destination that are known; blocks, and may be called from any thread.
@@ -141,17 +150,23 @@ class Candidate:
             self._standby = Standby(self._destination, self._identity.address, self._coordinator)
             leases = Leases(self._coordinator, self._host)
             self._store = self._parts.store(self._registration.settings, self._coordinator, self._host)
+            back_off = BackOff(TAKE_OVER_AGAIN_MAX_S)
             while True:
                 epoch = await self._host.blocking(self._coordinator.campaign)
-                _log.info("active", extra={"destination": self._destination, "epoch": epoch})
+                about = {"destination": self._destination, "epoch": epoch}
                 try:
                     group = await self._begin(epoch, self._coordinator, self._store, leases)
+                except CoordinatorUnavailable as error:
+                    await self._give_way(error, self._coordinator, back_off.failed(TAKE_OVER_AGAIN_S, 1.0))
+                    continue
+                self._refused = None
+                back_off.reset()
+                _log.info("active", extra=about)
+                try:
                     await self._serve(group, self._coordinator)
                     await self._hand_over(group, self._coordinator, self._store)
                 except CoordinatorUnavailable as error:
-                    _log.warning(
-                        "stands by: %s", error, extra={"destination": self._destination, "epoch": epoch}
-                    )
+                    _log.warning("stands by: %s", error, extra=about)
                 finally:
                     self._stand_down()
         except FencedError as error:
@@ -173,6 +188,19 @@ class Candidate:
         except Exception:  # the process ends after any error, so that none is silent
             _log.exception("the group failed", extra={"destination": self._destination})
             await self._leave()
+
+    async def _give_way(self, error: CanalGroupError, coordinator: Coordinator, pause_s: float) -> None:
+        """Resign after a take-over that failed, and wait: elected at once this server would fail again."""
+        self._refused = error
+        _log.error(
+            "cannot take over, next attempt in %.1f s: %s",
+            pause_s,
+            error,
+            extra={"destination": self._destination},
+        )
+        self._stand_down()
+        await self._host.blocking(coordinator.resign)
+        await asyncio.sleep(pause_s)
 
     async def _leave(self) -> NoReturn:
         """Resign, if that is possible, so that another server can take over, and end the process.

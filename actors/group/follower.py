@@ -15,7 +15,14 @@ from canal_group.actors.ports import Host
 from canal_group.actors.shard.ports import ShardChannel, ShardRpc
 from canal_group.actors.shard.report import NOTHING, ShardReport
 from canal_group.merge import events as ev
-from canal_group.merge.errors import CanalGroupError, DataError, FencedError
+from canal_group.merge.back_off import BackOff
+from canal_group.merge.errors import (
+    CanalGroupError,
+    DataError,
+    FencedError,
+    ServerUnavailable,
+    ShardUnavailable,
+)
 from canal_group.merge.values.position import Position
 from canal_group.merge.values.skips.skipped_event import SkippedEvent
 
@@ -27,8 +34,10 @@ POLL_HEADERS_MAX = 65_536
 POLL_WAIT_S = 1.0
 #: shortest interval between two polls, seconds: a call costs as much as merging thousands of headers
 POLL_EVERY_S = 0.01
-#: pause before a failed opening is retried, seconds
-REOPEN_S = 0.2
+#: pause before a failed opening is retried, seconds: the first, and the longest
+REOPEN_S, REOPEN_MAX_S = 0.2, 5.0
+#: what a pause after a loss is counted from, seconds
+LOST_AGAIN_S = 0.2
 #: how long an acknowledged sequence waits for a poll that carries it to the ring, seconds
 FREE_WITHIN_S = 0.05
 #: how long a poll may be without an answer before that is logged, seconds
@@ -47,6 +56,8 @@ class Follower:
         histories: keeps the shard's schema history.
         skips: keeps what operators have left out.
         host: has the clock that the events carry.
+        losses: the pauses before a loss is told, which rolls back everybody; those of the shard, not of this
+            follower.
         silent_s: how long a poll may be without an answer before that is logged, seconds; longer than
             `POLL_WAIT_S`.
     """
@@ -62,6 +73,7 @@ class Follower:
         skips: StoredSkips,
         host: Host,
         *,
+        losses: BackOff,
         silent_s: float = SILENT_S,
     ) -> None:
         self._shard = shard
@@ -75,6 +87,7 @@ class Follower:
         #: what the shard was told of what is left out
         self._skips_told: tuple[SkippedEvent, ...] = ()
         self._now_us = host.now_us
+        self._losses = losses
         #: the last sequence that the ring may drop, and the last one that it was told to drop
         self._done = self._freed = NOTHING
         #: the RPC connection to the shard, once it is open
@@ -109,7 +122,9 @@ class Follower:
         except FencedError:
             raise
         except CanalGroupError as error:
+            pause_s = self._losses.failed(LOST_AGAIN_S, 1.0) - LOST_AGAIN_S
             _log.warning("the shard is lost: %s", error, extra={"shard": self._name})
+            await asyncio.sleep(pause_s)  # none after a first loss
             self._tell(ev.ShardLost(self._shard, self._generation, str(error), self._now_us()))
 
     def free(self, sequence: int) -> None:
@@ -143,6 +158,7 @@ class Follower:
         return skips
 
     async def _open(self, position: Position | None, read_to: tuple[Position, ...]) -> Position:
+        back_off, told = BackOff(REOPEN_MAX_S), ""
         while True:
             try:
                 history = await self._histories.load(self._name)
@@ -155,10 +171,16 @@ class Follower:
             except DataError as error:
                 self._tell(ev.ShardFailed(self._shard, self._generation, error, self._now_us()))
             except CanalGroupError as error:
-                _log.info("opening the shard: %s", error, extra={"shard": self._name})
+                self._tell(ev.ShardNotOpened(self._shard, self._generation, error))
+                if str(error) != told:
+                    told = str(error)
+                    # That a source or a process does not answer yet is no news; that we cannot go on is.
+                    awaited = isinstance(error, ShardUnavailable | ServerUnavailable)
+                    level = logging.INFO if awaited else logging.ERROR
+                    _log.log(level, "opening the shard: %s", error, extra={"shard": self._name})
             else:
                 return opened
-            await asyncio.sleep(REOPEN_S)
+            await asyncio.sleep(back_off.failed(REOPEN_S, 1.0))
 
     async def _poll_on(self, rpc: ShardRpc) -> None:
         """Pass on the shard's reports until it is lost.
@@ -180,6 +202,8 @@ class Follower:
             if report.history is not None:
                 await self._histories.save(self._name, report.history)
             self._pass_on(report, asked_us)
+            if report.run is not None:
+                self._losses.reset()
             await asyncio.sleep(max(0.0, POLL_EVERY_S - (self._now_us() - asked_us) / 1e6))
 
     def _expect(self, delay_s: float, waited_s: float = 0.0) -> None:

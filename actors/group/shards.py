@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -12,7 +13,11 @@ from canal_group.actors.group.stored.skips import StoredSkips
 from canal_group.actors.ports import EpochStore, Host
 from canal_group.actors.shard.ports import ShardChannel
 from canal_group.merge import events as ev
+from canal_group.merge.back_off import BackOff
 from canal_group.merge.values.position import Position
+
+#: the longest pause between two losses of a shard that brought nothing in between, seconds
+LOST_AGAIN_MAX_S = 10.0
 
 
 class GroupShards:
@@ -48,6 +53,8 @@ class GroupShards:
         #: by shard_index, under the current generation
         self._followers: dict[int, Follower] = {}
         self._following: dict[int, asyncio.Task[None]] = {}
+        #: by shard_index: the pauses before a shard that was lost is told to be
+        self._losses: defaultdict[int, BackOff] = defaultdict(lambda: BackOff(LOST_AGAIN_MAX_S))
 
     def append(self, name: str, channel: ShardChannel) -> None:
         """Give one more shard the next index."""
@@ -64,7 +71,17 @@ class GroupShards:
         self._unfollow(shard)
         name, channel = self._channels[shard]
         term = self._epoch, generation
-        follower = Follower(shard, name, channel, term, self._tell, self._histories, self._skips, self._host)
+        follower = Follower(
+            shard,
+            name,
+            channel,
+            term,
+            self._tell,
+            self._histories,
+            self._skips,
+            self._host,
+            losses=self._losses[shard],
+        )
         self._followers[shard] = follower
         self._following[shard] = self._start(follower.follow(position, read_to))
 

@@ -21,13 +21,14 @@ class Standby:
 
     def refusal(self) -> ServerUnavailable:
         """Return the error for callers: it asks to retry, and names the active server."""
-        mark = self.coordinator.stop_mark() if self.coordinator is not None else None
-        active = self.coordinator.active_address() if self.coordinator is not None else ""
+        known = self.describe()
+        if known.get("error"):
+            return ServerUnavailable(f"{self.destination}: {known['error']}.", retry_after_s=0.5)
         return ServerUnavailable.not_active(
             f"The server of {self.destination} at {self.address}",
             self.destination,
-            active if active != self.address else "",
-            "" if mark is None else str(mark),
+            known["active_server"] or "",
+            known["stopped"] or "",
         )
 
     def deposed(self) -> ServerUnavailable:
@@ -37,12 +38,24 @@ class Standby:
         )
 
     def describe(self) -> dict[str, Any]:
-        """Return the state as `status` shows it."""
+        """Return the state as `status` shows it; what a coordinator that is away said last is not shown."""
         if self.coordinator is None:
-            return {"active": False, "active_server": None, "stopped": None}
+            return {"active": False, "active_server": None, "stopped": None, "silence_s": None}
+        silence, active = self.coordinator.silence(), self.coordinator.active_address()
+        if silence is not None and silence.is_long:
+            before = f"; {active} was before that" if active else ""
+            error = f"nobody is known to be active: {silence}{before}"
+            return {
+                "active": False,
+                "active_server": None,
+                "stopped": None,
+                "error": error,
+                "silence_s": silence.for_s,
+            }
         mark = self.coordinator.stop_mark()
         return {
             "active": False,
-            "active_server": self.coordinator.active_address() or None,
+            "active_server": active if active and active != self.address else None,
             "stopped": str(mark) if mark is not None else None,
+            "silence_s": None if silence is None else silence.for_s,
         }

@@ -141,7 +141,8 @@ class App:
 def _is_ready(state: Mapping[str, Any]) -> bool:
     group = state["group"]
     stands_by = bool(group.get("stopped") or group.get("active_server"))
-    return "error" not in state["gateway"] and bool(group.get("active") or stands_by)
+    serves = group.get("active") and not group["cannot_open"]
+    return "error" not in state["gateway"] and bool(serves or stands_by)
 
 
 async def _with_headers(request: Request, go_on: RequestResponseEndpoint) -> Response:

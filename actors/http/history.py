@@ -73,14 +73,25 @@ def _lag_s(state: Mapping[str, Any], shard: Mapping[str, Any], merged: Mapping[s
 def _events(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     """Yield what happened between two states, a sentence each."""
     old, new = before["group"], now["group"]
+    yield from _server_events(old, new)
+    if not (old.get("active") and new.get("active")):
+        return
+    yield from _group_events(before, now)
+
+
+def _server_events(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     if old.get("stopped") != new.get("stopped"):
         yield f"stopped: {new['stopped']}" if new.get("stopped") else "put back into service"
     if old.get("active") != new.get("active"):
         yield f"active on {new['server']}" if new.get("active") else "no longer active on this server"
     elif new.get("active") and old["epoch"] != new["epoch"]:
         yield f"elected again, epoch {new['epoch']}"
-    if not (old.get("active") and new.get("active")):
-        return
+    if new.get("error") and not old.get("error"):
+        yield new["error"]
+
+
+def _group_events(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    old, new = before["group"], now["group"]
     if old["generation"] != new["generation"] and old["epoch"] == new["epoch"]:
         yield f"rewind {new['generation']}: every shard is opened again at the oldest cursor"
     known = {shard["shard"]: shard for shard in old["shards"]}

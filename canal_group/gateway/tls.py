@@ -85,6 +85,9 @@ class Tls:
             ) from None
 
 
+#: OpenSSL's X509_V_ERR_CERT_HAS_EXPIRED
+_EXPIRED = 10
+
 #: for a consumer without TLS options
 UNSAID = Tls()
 
@@ -125,6 +128,11 @@ def _greets(encrypted: ssl.SSLSocket) -> bool:
 
 
 def _explained(subject: str, met: Exception) -> ConfigError | None:
+    if isinstance(met, ssl.SSLCertVerificationError) and met.verify_code == _EXPIRED:
+        return ConfigError(
+            f"{subject} has a certificate that has expired.",
+            hint="Have the server's operator renew it: `canal-group check` names its file.",
+        )
     if isinstance(met, ssl.SSLCertVerificationError):
         return ConfigError(
             f"{subject} has a certificate that cannot be verified: {met.verify_message}.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from canal_group.merge.errors import ConfigError, CoordinatorUnavailable
 from canal_group.merge.order.shard_keys import Counters
 from canal_group.merge.order.shard_state import ShardPhase
 from canal_group.merge.order.stream import Stream
@@ -31,8 +32,16 @@ def describe_stream(stream: Stream, at_us: int) -> dict[str, Any]:
         **asdict(stream.counters),
         **_held(stream, at_us),
         "retired": stream.membership.retired,
+        "cannot_open": _cannot_open(stream),
         "shards": [_shard(stream, index, at_us) for index in range(len(stream.membership.members))],
     }
+
+
+def _cannot_open(stream: Stream) -> str | None:
+    """Return why shards are not opened, if that is not for a source or a shard: this server's store fails."""
+    errors = (state.error for state in stream.states if state.opened_at is None)
+    ours = (error for error in errors if isinstance(error, ConfigError | CoordinatorUnavailable))
+    return next(map(str, ours), None)
 
 
 def _held(stream: Stream, at_us: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -162,18 +163,26 @@ def check(
 
 
 def _check_gateway(out: Console, config: Path, settings: InstanceSettings) -> bool:
-    """Print warnings for the operator; return whether the gateway's certificate can be used."""
+    """Print warnings for the operator; return whether the certificates can be used."""
+    from canal_group.actors.admission.expiry import expiries
     from canal_group.actors.group.wiring import gateway_tls
     from canal_group.conf.cautions import cautions
 
     for sentence in cautions(settings):
         labelled(out, "warn  ", "yellow", f"{config}: {sentence}")
+    holds = True
+    for expiry in expiries(settings):
+        if expiry.is_near(time.time()):
+            expired = expiry.has_come(time.time())
+            label = ("FAIL  ", "red") if expired else ("warn  ", "yellow")
+            labelled(out, *label, f"{config}: {expiry.sentence(time.time())}")
+            holds &= not expired
     try:
         gateway_tls(settings)
     except CanalGroupError as error:
         labelled(out, "FAIL  ", "red", f"{config}: {error}")
         return False
-    return True
+    return holds
 
 
 @app.command()
@@ -310,8 +319,15 @@ def status(
             else:
                 print_status(state, wide=wide)
 
+        def shown(state: dict[str, Any]) -> dict[str, Any]:
+            show(state)
+            group: dict[str, Any] = state["group"]
+            return group
+
         # Printed while it is read, so that an unexpected state is reported as an error of the gateway.
-        gateway_client.ask_for(Status(), show)
+        group = gateway_client.ask_for(Status(), shown)
+    if not (group.get("active") or group.get("active_server") or group.get("stopped")):
+        raise typer.Exit(ExitCode.UNAVAILABLE)
 
 
 @app.command()

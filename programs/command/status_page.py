@@ -115,8 +115,10 @@ def _print_ddl(out: Console, ddl: dict[str, Any]) -> None:
 def _why_not_served(group: dict[str, Any]) -> str:
     if group.get("stopped"):
         return f"not served: {group['stopped']}"
+    if group.get("error") and not group.get("active_server"):
+        return f"not served: {group['error']}"
     elsewhere = f"; {group['active_server']} is active" if group.get("active_server") else ""
-    return f"not active on this server{elsewhere}. {group.get('error', '')}".rstrip()
+    return f"not active on this server{elsewhere}. {group.get('error') or ''}".rstrip()
 
 
 def _print_client(out: Console, client: dict[str, Any]) -> None:

@@ -48,6 +48,11 @@ class InstanceFamilies(Families):
                 what = "How long full rings have been kept for it; 0: none is."
                 of = (state["destination"], client["client_id"])
                 self._gauge("client_full_ring_seconds", what, max(since_s, default=0.0), of, _CLIENT)
+            for certificate in state.get("certificates", ()):
+                what = "When a certificate expires, by the setting that names its file."
+                of = (state["destination"], certificate["setting"])
+                name, labels = "certificate_expires_timestamp_seconds", (*_INSTANCE, "setting")
+                self._gauge(name, what, certificate["expires_s"], of, labels)
             self._add_gateway(state["destination"], state["gateway"])
 
     # ---- what there is ---------------------------------------------------------------------------------
@@ -56,6 +61,8 @@ class InstanceFamilies(Families):
         group, of = state["group"], (state["destination"],)
         self._gauge("active", "Whether this server is the active one.", group.get("active", False), of)
         self._gauge("stopped", "Whether an operator stopped it.", bool(group.get("stopped")), of)
+        what = "How long the coordinator has not answered this server."
+        self._gauge("coordinator_silence_seconds", what, group.get("silence_s"), of)
         servers = group.get("servers", ())
         self._gauge("servers", "Servers that serve it or stand by.", len(servers) or None, of)
         if not group.get("active"):

@@ -57,6 +57,7 @@ class Authority:
         *,
         of_consumer: bool = False,
         alternatives: Sequence[str] | None = None,
+        days: float = 1,
     ) -> Pair:
         """Sign a certificate for an address; a consumer's certificate has its name only.
 
@@ -65,13 +66,14 @@ class Authority:
             host: the address that it is for.
             of_consumer: whether its alternative name is `name` instead of an address.
             alternatives: names that replace these; if empty, it has its subject only.
+            days: for how long it holds from now on.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         names: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address(host))]
         if alternatives is not None or of_consumer:
             names = [x509.DNSName(each) for each in ([name] if alternatives is None else alternatives)]
         issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        builder = _certificate(_subject(name), self._subject, key.public_key())
+        builder = _certificate(_subject(name), self._subject, key.public_key(), days)
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         signed = builder.add_extension(issuer_key, critical=False).sign(self._key, hashes.SHA256())
@@ -92,7 +94,7 @@ def _subject(name: str) -> x509.Name:
 
 
 def _certificate(
-    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey
+    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, days: float = 1
 ) -> x509.CertificateBuilder:
     now = dt.datetime.now(dt.UTC)
     return (
@@ -102,5 +104,5 @@ def _certificate(
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=days))
     )

@@ -65,6 +65,7 @@ def whole_state(destination="shop"):
     }
     group = {
         "active": True,
+        "silence_s": 0.5,
         "servers": [
             {"server": "a:11113", "active": True, "since_us": 2_000_000},
             {"server": "b:11113", "active": False, "since_us": 1_000_000},
@@ -85,6 +86,7 @@ def whole_state(destination="shop"):
     return {
         "destination": destination,
         "now_us": 3_000_000,
+        "certificates": [{"setting": "gateway.ssl.cert", "expires_s": 77.0}],
         "group": group,
         "shards": [shard],
         "gateway": {"counters": gateway.describe(), "unserved_calls": 3},

@@ -36,7 +36,7 @@ from canal_group.programs.command.options import http_options
 MANY = 40
 SILENT = 64
 DEADLINE_S = 60.0
-SERVED = {"group": {"active": True}, "gateway": {}}
+SERVED = {"group": {"active": True, "cannot_open": None}, "gateway": {}}
 
 
 class Slow:

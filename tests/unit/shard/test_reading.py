@@ -20,6 +20,7 @@ from canal_group.actors.shard.shard import Shard
 from canal_group.binlog.columns.table_lookup import NoLookup
 from canal_group.binlog.files.binlog_files import BinlogFiles
 from canal_group.binlog.files.files_reader import FilesReader
+from canal_group.merge.back_off import BackOff
 from canal_group.merge.errors import ShardUnavailable
 from canal_group.merge.values.chunk import TableName
 from canal_group.programs.command.status_page import print_status
@@ -142,7 +143,16 @@ def test_a_group_says_what_a_silent_shard_was_reading(caplog):
 
     async def main():
         follower = Follower(
-            0, "s0", FallingSilent(), (1, 1), lambda _: None, NoHistories(), NoSkips(), OS_HOST, silent_s=0.02
+            0,
+            "s0",
+            FallingSilent(),
+            (1, 1),
+            lambda _: None,
+            NoHistories(),
+            NoSkips(),
+            OS_HOST,
+            losses=BackOff(1.0),
+            silent_s=0.02,
         )
         following = asyncio.create_task(follower.follow(None, ()))
         await asyncio.to_thread(until, lambda: len(said()) > 1)
@@ -171,7 +181,13 @@ def test_the_state_of_an_unresponsive_shard_shows_what_it_reads():
 def test_the_status_page_names_what_a_shard_is_reading(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     reading = f"reading QUERY at {NAME}:4711 for 12.0 s"
-    shard = {"shard": "s0", "state": "streaming", "error": None, "position": f"{NAME}:4", "reading": reading}
+    shard = {
+        "shard": "s0",
+        "words": ["streaming"],
+        "error": None,
+        "position": f"{NAME}:4",
+        "reading": reading,
+    }
     group = {"active": False, "shards": [], "clients": []}
     print_status({"destination": "shop", "now_us": 1, "group": group, "shards": [shard]})
     assert f"  {reading}" in capsys.readouterr().out.splitlines()
