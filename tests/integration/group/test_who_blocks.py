@@ -54,7 +54,7 @@ def taken(consumer: canal_group.Consumer, timeout: float) -> int:
 
 
 def test_a_full_ring_names_its_client_id_everywhere_until_it_is_removed(shop: Shop, zookeeper: KazooClient):
-    """1. `old` asks to be kept and goes; 2. `app` reads until the ring is full; 3. status, history and metrics
+    """1. `old` asks to be kept and goes; 2. `app` reads until the ring is full; 3. status, history, metrics
     name `old`; 4. `client remove` frees the ring: `app` gets the rest; 5. a look is killed: nothing stays.
     """
     with shop.serve(store=SMALL, consumer={"lease_s": 1}) as instance:
@@ -99,7 +99,7 @@ def test_a_full_ring_names_its_client_id_everywhere_until_it_is_removed(shop: Sh
             eventually(lambda: not zookeeper.exists(node), "nothing to be left of the look")
 
 
-def test_without_zookeeper_nobody_is_active_and_consumers_wait(
+def test_without_zookeeper_no_server_is_active_and_consumers_wait(
     shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     """1. rows flow; 2. ZooKeeper is paused: status, its exit code, /ready and a metric say so; a get and an

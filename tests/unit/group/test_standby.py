@@ -33,7 +33,7 @@ def test_it_names_the_active_server_while_the_coordinator_answers():
     assert "error" not in known
 
 
-def test_nobody_is_active_once_the_coordinator_is_away():
+def test_no_server_is_active_once_the_coordinator_is_away():
     known = standby(93.4, "b:1").describe()
     assert known["active_server"] is None
     assert known["error"] == (

@@ -75,7 +75,7 @@ def test_the_first_client_id_gets_it_after_a_rewind_too():
     assert rows_of(world.get("first")) == 3
 
 
-def test_a_look_takes_nothing_from_the_others_and_they_take_nothing_from_it():
+def test_a_look_and_the_others_take_nothing_from_each_other():
     world = world_of(10, 20, 30)
     world.subscribe("app")
     world.subscribe("look", look=True)
@@ -105,7 +105,7 @@ def test_a_look_that_keeps_a_ring_full_and_does_not_read_ends():
         get(world, "look", 0)
 
 
-def test_a_paused_look_may_go_on_while_nobody_waits_for_it():
+def test_a_paused_look_may_go_on_while_no_ring_is_full():
     world = world_of(10, 20, 30)
     world.subscribe("app")
     world.subscribe("look", look=True)
@@ -146,7 +146,7 @@ def test_no_consumer_takes_over_a_look():
     assert "x" in world.stored
 
 
-def test_a_look_is_no_reason_to_drop_a_client_id():
+def test_a_look_lets_no_client_id_be_dropped():
     world = world_of(10, drop_after_us=SECOND)
     world.subscribe("app")
     release(world, "app")
