@@ -36,12 +36,33 @@ POLL_WAIT_S = 1.0
 POLL_EVERY_S = 0.01
 #: pause before a failed opening is retried, seconds: the first, and the longest
 REOPEN_S, REOPEN_MAX_S = 0.2, 5.0
-#: what a pause after a loss is counted from, seconds
-LOST_AGAIN_S = 0.2
+#: pause before a shard is opened that was lost a second time without having brought anything, seconds: the
+#: first, and the longest. Each loss rolls back everybody
+LOST_AGAIN_S, LOST_AGAIN_MAX_S = 0.4, 10.0
 #: how long an acknowledged sequence waits for a poll that carries it to the ring, seconds
 FREE_WITHIN_S = 0.05
 #: how long a poll may be without an answer before that is logged, seconds
 SILENT_S = 5.0
+
+
+class Losses:
+    """The losses of a shard in a row, between which it brought nothing."""
+
+    def __init__(self) -> None:
+        self._back_off = BackOff(LOST_AGAIN_MAX_S)
+        self._again = False
+        #: how long to wait before it is opened, seconds
+        self.pause_s = 0.0
+
+    def lost(self) -> None:
+        """Note that the shard is lost."""
+        self.pause_s = self._back_off.failed(LOST_AGAIN_S, 1.0) if self._again else 0.0
+        self._again = True
+
+    def went_on(self) -> None:
+        """Note that it brought something."""
+        self._back_off.reset()
+        self.pause_s, self._again = 0.0, False
 
 
 class Follower:
@@ -56,8 +77,7 @@ class Follower:
         histories: keeps the shard's schema history.
         skips: keeps what operators have left out.
         host: has the clock that the events carry.
-        losses: the pauses before a loss is told, which rolls back everybody; those of the shard, not of this
-            follower.
+        losses: those of the shard, also under earlier terms.
         silent_s: how long a poll may be without an answer before that is logged, seconds; longer than
             `POLL_WAIT_S`.
     """
@@ -73,7 +93,7 @@ class Follower:
         skips: StoredSkips,
         host: Host,
         *,
-        losses: BackOff,
+        losses: Losses,
         silent_s: float = SILENT_S,
     ) -> None:
         self._shard = shard
@@ -109,6 +129,8 @@ class Follower:
         Raises:
             FencedError: the shard serves a newer group, or another server was elected.
         """
+        if self._losses.pause_s:
+            await asyncio.sleep(self._losses.pause_s)
         opened = await self._open(position, read_to)
         self._tell(ev.ShardOpened(self._shard, self._generation, opened, self._now_us()))
         try:
@@ -122,9 +144,8 @@ class Follower:
         except FencedError:
             raise
         except CanalGroupError as error:
-            pause_s = self._losses.failed(LOST_AGAIN_S, 1.0) - LOST_AGAIN_S
+            self._losses.lost()
             _log.warning("the shard is lost: %s", error, extra={"shard": self._name})
-            await asyncio.sleep(pause_s)  # none after a first loss
             self._tell(ev.ShardLost(self._shard, self._generation, str(error), self._now_us()))
 
     def free(self, sequence: int) -> None:
@@ -203,7 +224,7 @@ class Follower:
                 await self._histories.save(self._name, report.history)
             self._pass_on(report, asked_us)
             if report.run is not None:
-                self._losses.reset()
+                self._losses.went_on()
             await asyncio.sleep(max(0.0, POLL_EVERY_S - (self._now_us() - asked_us) / 1e6))
 
     def _expect(self, delay_s: float, waited_s: float = 0.0) -> None:

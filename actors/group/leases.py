@@ -37,6 +37,10 @@ class Leases:
             client_ids: the existing subscriptions.
         """
         stored = await self._host.blocking(self._coordinator.consumers)
+        for lease in stored:
+            if lease.client_id not in client_ids:
+                # Of a look, of which nothing is stored: it ended with its server.
+                await self._host.blocking(self._coordinator.forget_consumer, lease.client_id)
         leases = {lease.client_id: lease for lease in stored if lease.client_id in client_ids}
         self._sessions = {lease.client_id: lease.session for lease in leases.values() if lease.session}
         for lease in leases.values():

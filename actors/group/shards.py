@@ -7,17 +7,13 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from canal_group.actors.group.follower import Follower
+from canal_group.actors.group.follower import Follower, Losses
 from canal_group.actors.group.stored.histories import StoredHistories
 from canal_group.actors.group.stored.skips import StoredSkips
 from canal_group.actors.ports import EpochStore, Host
 from canal_group.actors.shard.ports import ShardChannel
 from canal_group.merge import events as ev
-from canal_group.merge.back_off import BackOff
 from canal_group.merge.values.position import Position
-
-#: the longest pause between two losses of a shard that brought nothing in between, seconds
-LOST_AGAIN_MAX_S = 10.0
 
 
 class GroupShards:
@@ -53,8 +49,8 @@ class GroupShards:
         #: by shard_index, under the current generation
         self._followers: dict[int, Follower] = {}
         self._following: dict[int, asyncio.Task[None]] = {}
-        #: by shard_index: the pauses before a shard that was lost is told to be
-        self._losses: defaultdict[int, BackOff] = defaultdict(lambda: BackOff(LOST_AGAIN_MAX_S))
+        #: by shard_index, under all generations
+        self._losses: defaultdict[int, Losses] = defaultdict(Losses)
 
     def append(self, name: str, channel: ShardChannel) -> None:
         """Give one more shard the next index."""

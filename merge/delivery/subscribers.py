@@ -95,8 +95,8 @@ class Subscribers:
         if count >= self._count_max:
             raise UsageError(
                 f"The destination has {count} client ids, as many as it may have.",
-                hint="Have one that is not used unsubscribe, remove it on the server's page, or raise "
-                "consumer.client_ids_max.",
+                hint="Have one that is not used unsubscribe, remove it (`canal-group client list`, `client "
+                "remove`), or raise consumer.client_ids_max.",
                 client_ids_max=self._count_max,
             )
 

@@ -13,13 +13,12 @@ from canal_group.actors.coordination.local import LocalCoordinator
 from canal_group.actors.group import candidate as candidate_module
 from canal_group.actors.group import follower as follower_module
 from canal_group.actors.group.candidate import Candidate
-from canal_group.actors.group.follower import Follower
+from canal_group.actors.group.follower import Follower, Losses
 from canal_group.actors.group.registration import ShardRegistration
 from canal_group.actors.group.wiring import ServerIdentity
 from canal_group.actors.process.host import OS_HOST
 from canal_group.conf.load import build_instance
 from canal_group.merge import events as ev
-from canal_group.merge.back_off import BackOff
 from canal_group.merge.errors import CoordinatorUnavailable
 from canal_group.merge.values.position import Position
 
@@ -142,7 +141,7 @@ def test_an_opening_that_fails_is_a_state_and_one_error_with_back_off(
         FullDisk(7),  # type: ignore[arg-type]
         NoSkips(),  # type: ignore[arg-type]
         OS_HOST,
-        losses=BackOff(1.0),
+        losses=Losses(),
     )
     with caplog.at_level(logging.INFO):
         asyncio.run(follower._open(None, ()))
@@ -151,3 +150,15 @@ def test_an_opening_that_fails_is_a_state_and_one_error_with_back_off(
     (said,) = caplog.records
     assert (said.levelname, said.shard) == ("ERROR", "s0")
     assert "No space left on device" in said.getMessage()
+
+
+def test_a_shard_that_is_lost_again_and_again_is_opened_ever_later():
+    losses, pauses = Losses(), []
+    for _ in range(7):
+        losses.lost()
+        pauses.append(losses.pause_s)
+    assert pauses == [0.0, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0]
+    losses.went_on()
+    assert losses.pause_s == 0.0
+    losses.lost()
+    assert losses.pause_s == 0.0, "a first loss is an accident"

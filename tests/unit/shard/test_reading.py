@@ -12,7 +12,7 @@ from support.binlog.binlog_bytes import File
 from support.defaults import files_source, ring_of, shard_wiring
 
 from canal_group.actors.gateway.shard_actors import ShardActors
-from canal_group.actors.group.follower import Follower
+from canal_group.actors.group.follower import Follower, Losses
 from canal_group.actors.process.host import OS_HOST
 from canal_group.actors.shard.intervals import ShardIntervals
 from canal_group.actors.shard.report import ShardReport
@@ -20,7 +20,6 @@ from canal_group.actors.shard.shard import Shard
 from canal_group.binlog.columns.table_lookup import NoLookup
 from canal_group.binlog.files.binlog_files import BinlogFiles
 from canal_group.binlog.files.files_reader import FilesReader
-from canal_group.merge.back_off import BackOff
 from canal_group.merge.errors import ShardUnavailable
 from canal_group.merge.values.chunk import TableName
 from canal_group.programs.command.status_page import print_status
@@ -151,7 +150,7 @@ def test_a_group_says_what_a_silent_shard_was_reading(caplog):
             NoHistories(),
             NoSkips(),
             OS_HOST,
-            losses=BackOff(1.0),
+            losses=Losses(),
             silent_s=0.02,
         )
         following = asyncio.create_task(follower.follow(None, ()))
