@@ -36,7 +36,7 @@ class Expiry:
         return now_s >= self.at_s - TOLD_BEFORE_S
 
     def sentence(self, now_s: float) -> str:
-        """Return what an operator has to know."""
+        """Return the sentence that an operator has to read, without its full stop."""
         when = datetime.fromtimestamp(self.at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
         tells = "has expired" if self.has_come(now_s) else "expires"
         return f"{self.setting}: {self.file} {tells} on {when}. Renew it, and restart the instance"

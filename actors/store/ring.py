@@ -347,7 +347,7 @@ class RingStore:
             }
 
     def _full_of(self) -> str:
-        """Return what there is no room for: `headers`, or `bytes`."""
+        """Return the unit that there is no room for: `headers`, or `bytes`."""
         return "headers" if self._put - self._ack >= self._settings.size else "bytes"
 
     def first_position(self) -> Position | None:

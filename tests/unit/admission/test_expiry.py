@@ -16,7 +16,7 @@ from canal_group.programs.command.cli import app
 
 
 def checked(folder: Path, days: float) -> tuple[int, str]:
-    """Return what `check` says of an instance without sources whose certificate expires in so many days."""
+    """Return exit code and output of `check` for an instance whose certificate expires in so many days."""
     pair = Authority(folder).pair("gateway", days=days)
     binlogs = folder / "binlogs"
     binlogs.mkdir()

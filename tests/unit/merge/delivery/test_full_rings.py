@@ -105,3 +105,24 @@ def test_setting_a_client_id_aside_releases_its_consumer():
     world.result(call)
     (app,) = [each for each in world.group.describe(world.now_us)["clients"] if each["client_id"] == "app"]
     assert (app["holder"], app["dropped"], app["words"]) == (None, True, ["no consumer", "dropped"])
+
+
+def test_a_ring_that_is_full_before_merging_began_says_so():
+    world = World.of(Source(Tx(10)), Source(server=1), start=False, lease_us=LEASE)
+    world.start()
+    world.open(0)
+    world.full(0)
+    world.now_us += 9 * SECOND
+    assert full(world)["why"] == "s0 waits: ring full, its transactions are not merged yet"
+
+
+def test_of_many_client_ids_three_are_named():
+    world = world_of(10, 20, 30)
+    for name in "abcde":
+        world.subscribe(name)
+        release(world, name)
+    world.report(0)
+    world.full(0)
+    world.now_us += 9 * SECOND
+    assert full(world)["clients"] == list("abcde")
+    assert "client c (no consumer for 9 s), 2 more; canal-group client remove" in full(world)["why"]
