@@ -20,6 +20,7 @@ from canal_group.merge.calls.docstring import docstring_of
 from canal_group.operator import Operator
 from canal_group.programs.command.json_line import json_line
 from canal_group.programs.command.operator_command import COMMANDED, operated
+from canal_group.programs.command.options.command_group import command_group
 from canal_group.programs.command.output import echo
 
 _Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
@@ -38,7 +39,7 @@ def add_commands(app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
             continue
         group, _, verb = name.partition("_")
         if verb and group not in known:
-            known[group] = typer.Typer(no_args_is_help=True, help=f"Operate a {group} of a running instance.")
+            known[group] = command_group(f"Operate a {group} of a running instance.")
             app.add_typer(known[group], name=group)
         within = known[group] if verb else app
         within.command(name=(verb or name).replace("_", "-"))(operated(kind)(command_of(kind)))

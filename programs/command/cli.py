@@ -24,6 +24,7 @@ from canal_group.programs.command.migrating.compare_command import compare
 from canal_group.programs.command.migrating.import_command import import_files
 from canal_group.programs.command.options import log_options
 from canal_group.programs.command.options.address_options import Destination, Gateway, SharedMemory, Zookeeper
+from canal_group.programs.command.options.command_group import command_group
 from canal_group.programs.command.options.exit_code import ExitCode, exit_code_of
 from canal_group.programs.command.options.login_options import (
     TlsCa,
@@ -51,12 +52,7 @@ from canal_group.zookeeper.login import ZooKeeperLogin
 if TYPE_CHECKING:
     from canal_group.conf.settings import InstanceSettings
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Merge the binlogs of MySQL and MariaDB shards into one ordered, acknowledged stream.",
-)
+app = command_group("Merge the binlogs of MySQL and MariaDB shards into one ordered, acknowledged stream.")
 
 
 GROUPS: Final = {"shard": shard_cli.app, "schema": schema_cli.app}
@@ -74,8 +70,10 @@ def main(commands: typer.Typer = app) -> None:
     except CanalGroupError as error:
         labelled(_err, type(error).__name__, "red", f": {error}")
         sys.exit(exit_code_of(error))
-    except KeyboardInterrupt:
-        sys.exit(ExitCode.INTERRUPTED)
+    except SystemExit as ended:
+        if ended.code == ExitCode.INTERRUPTED:
+            note("Interrupted.")
+        raise
 
 
 app.command(name="import")(import_files)

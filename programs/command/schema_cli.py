@@ -11,11 +11,11 @@ from canal_group.merge.errors import UsageError
 from canal_group.operator import Operator, calls
 from canal_group.programs.command.json_line import json_line
 from canal_group.programs.command.operator_command import operated
+from canal_group.programs.command.options.command_group import command_group
 from canal_group.programs.command.output import echo
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Show or rebuild what a running instance knows of its sources' tables; give columns one type.",
+app = command_group(
+    "Show or rebuild what a running instance knows of its sources' tables; give columns one type."
 )
 
 Shard = Annotated[str | None, typer.Option(help="Only this shard.", show_default=False)]

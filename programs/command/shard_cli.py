@@ -14,12 +14,11 @@ from canal_group.merge.values.skips.skipped_event import SkippedEvent, Unit
 from canal_group.merge.values.start import parse_shard_start
 from canal_group.operator import Operator, Policy, calls
 from canal_group.programs.command.operator_command import operated
+from canal_group.programs.command.options.command_group import command_group
 from canal_group.programs.command.options.exit_code import ExitCode
 from canal_group.programs.command.output import echo
 
-app = typer.Typer(
-    no_args_is_help=True, help="Change which shards a running instance has, and which of them it waits for."
-)
+app = command_group("Change which shards a running instance has, and which of them it waits for.")
 
 Shard = Annotated[str, typer.Argument(help="The shard's name.", show_default=False)]
 Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait until it is done.")]

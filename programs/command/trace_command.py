@@ -11,6 +11,7 @@ from canal_group.merge.calls.answers import RowTrace, TransactionTrace
 from canal_group.operator import Operator, calls
 from canal_group.programs.command.operator_command import operated
 from canal_group.programs.command.options.byte_size import parse_size
+from canal_group.programs.command.options.exit_code import ExitCode
 from canal_group.programs.command.output import echo
 
 
@@ -32,16 +33,24 @@ def trace(
         typer.Option("--shard", help="With --key: the only one that is searched. With --gtid: whose it is."),
     ] = None,
 ) -> None:
-    """Say where a transaction is: not read, waiting to be merged, in a batch, or acknowledged."""
+    """Say where a transaction is: not read, waiting to be merged, in a batch, or acknowledged.
+
+    The exit code is 4 if no shard has read it, or if no change of the row was found.
+    """
     if (gtid is None) == (key is None):
         raise typer.BadParameter("Give --gtid or --key.")
     if gtid is not None:
-        said = lines(operator.ask(calls.Trace(gtid, shard)), operator.status())
+        traced = operator.ask(calls.Trace(gtid, shard))
+        said = lines(traced, operator.status())
+        is_known = traced["found"] is not None or bool(traced["read_by"])
     else:
-        traced = operator.ask(calls.TraceKey(str(key), parse_size(within), shard))
-        said = key_lines(traced, within, operator.status())
+        changes = operator.ask(calls.TraceKey(str(key), parse_size(within), shard))
+        said = key_lines(changes, within, operator.status())
+        is_known = bool(changes["changes"])
     for line in said:
         echo(line)
+    if not is_known:
+        raise typer.Exit(ExitCode.NOT_FOUND)
 
 
 def key_lines(found: RowTrace, within: str, state: dict[str, Any]) -> list[str]:

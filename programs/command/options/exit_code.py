@@ -18,6 +18,8 @@ class ExitCode(IntEnum):
     USAGE = 2
     #: not now: a source, ZooKeeper, a server or a gateway does not answer, or the change is still under way
     UNAVAILABLE = 3
+    #: what was looked for is not there: `trace` found no such transaction, or no change of the row
+    NOT_FOUND = 4
     #: ended by Ctrl-C
     INTERRUPTED = 130
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.clients.odd_gateway import Gateway
 
 from canal_group.merge import errors
 from canal_group.merge.errors import CanalGroupError, RetryableError
@@ -61,6 +62,24 @@ def shop(tmp_path):
 def test_a_command_ends_with_the_code_of_what_it_came_to(monkeypatch, shop, code, words, capsys):
     assert ended(monkeypatch, *(shop if word == "FILE" else word for word in words)) == code
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("code", "read_by"), [(ExitCode.NOT_FOUND, []), (ExitCode.DONE, ["s0"])], ids=["not read", "read"]
+)
+def test_a_transaction_that_no_shard_has_read_has_a_code_of_its_own(monkeypatch, code, read_by, capsys):
+    trace = {"gtid": "0-1-42", "read_by": read_by, "found": None, "clients": []}
+    with Gateway(trace=trace, status={"group": {"held_by": None}}) as gateway:
+        words = ["trace", "-d", "shop", "-g", gateway.uri, "--gtid", "0-1-42"]
+        assert ended(monkeypatch, *words) == code
+    assert capsys.readouterr().out.startswith("0-1-42 was ")
+
+
+def test_a_row_without_a_change_has_the_code_of_what_is_not_found(monkeypatch):
+    found = {"key": "shop.orders:1", "changes": [], "searched": {}}
+    with Gateway(trace_key=found, status={"group": {}}) as gateway:
+        words = ["trace", "-d", "shop", "-g", gateway.uri, "--key", "shop.orders:1"]
+        assert ended(monkeypatch, *words) == ExitCode.NOT_FOUND
 
 
 def test_ctrl_c_has_a_code(monkeypatch, shop):
