@@ -20,6 +20,7 @@ from typing import Any
 import pymysql
 from pymysql.constants import ER
 
+from canal_group.binlog.server.access_hint import ACCESS_CODES, access_hint
 from canal_group.binlog.server.login import GuardedConnection, LoginRefused, tls_context
 from canal_group.binlog.server.row import Row
 from canal_group.binlog.server.semi_sync.source_side import VARIABLES, SemiSyncMode
@@ -35,17 +36,6 @@ from canal_group.merge.values.commit_time import CommitTimes
 _HOST_NAME_BYTES = 60
 #: smallest server id of a scan
 _SCAN_ID_MIN = 1 << 31
-#: errors by which a server says that the account may not do what was asked
-_DENIED = {
-    ER.ACCESS_DENIED_ERROR,
-    ER.DBACCESS_DENIED_ERROR,
-    ER.SPECIFIC_ACCESS_DENIED_ERROR,
-    1045,
-    1142,
-    1698,
-}
-_BLOCKED_HOST = {1129, 1130}
-_AUTH_PLUGIN = {2059, 2061}
 #: the server does not understand a statement or a variable that this package needs
 _NOT_UNDERSTOOD = {ER.PARSE_ERROR, ER.UNKNOWN_SYSTEM_VARIABLE}
 _BINLOG_ERROR = 1236
@@ -157,10 +147,10 @@ def _not_trusted(address: SourceAddress, error: ssl.SSLCertVerificationError) ->
 
 def server_error(address: SourceAddress, code: int, text: str) -> CanalGroupError:
     """Return our error for an error code of a server or of the driver."""
-    if code in _DENIED or code in _BLOCKED_HOST or code in _AUTH_PLUGIN:
+    if code in ACCESS_CODES:
         return SourceUnfit(
             f"{address.title} denies {address}: {text} ({code}).",
-            hint=_access_hint(address, code),
+            hint=access_hint(address.user, code, text),
             shard=address.name,
             code=code,
         )
@@ -179,20 +169,6 @@ def server_error(address: SourceAddress, code: int, text: str) -> CanalGroupErro
         f"{address.title} at {address} is not available: {text} ({code}).",
         shard=address.name,
         code=code,
-    )
-
-
-def _access_hint(address: SourceAddress, code: int) -> str:
-    if code in _BLOCKED_HOST:
-        return "Run FLUSH HOSTS; or create the user for this host on the source."
-    if code in _AUTH_PLUGIN:
-        return (
-            f"ALTER USER '{address.user}'@'%' IDENTIFIED WITH caching_sha2_password BY '<password>'; "
-            "gives the account an authentication plugin that PyMySQL knows."
-        )
-    return (
-        f"CREATE USER '{address.user}'@'%' IDENTIFIED BY '<password>'; "
-        f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{address.user}'@'%';"
     )
 
 

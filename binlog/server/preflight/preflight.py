@@ -120,17 +120,18 @@ def require(checks: Iterable[Check], shard: str = "") -> None:
     """Return if every check passed.
 
     Raises:
-        SourceUnfit: a check failed. The error says what the first failure is; its hint says how to fix it.
+        SourceUnfit: a check failed. The error names each failure, and its hint what fixes them.
     """
-    for check in checks:
-        if not check.ok:
-            of_shard = f" of shard {shard}" if shard else ""
-            raise SourceUnfit(
-                f"The source{of_shard} cannot be followed: {check.name} is {check.found}.",
-                hint=check.fix,
-                shard=shard or None,
-                check=check.name,
-            )
+    failed = [check for check in checks if not check.ok]
+    if failed:
+        of_shard = f" of shard {shard}" if shard else ""
+        found = "; ".join(f"{check.name} is {check.found}" for check in failed)
+        raise SourceUnfit(
+            f"The source{of_shard} cannot be followed: {found}.",
+            hint=" ".join(check.fix for check in failed),
+            shard=shard or None,
+            check=failed[0].name,
+        )
 
 
 def _setting(facts: ServerFacts, name: str) -> Check:

@@ -186,10 +186,49 @@ def test_errors_are_ours(mariadb, source_address):
     wrong = source_address(mariadb, password="wrong-secret")
     with pytest.raises(SourceUnfit) as denied:
         connect(wrong)
-    assert "GRANT REPLICATION SLAVE" in denied.value.hint
+    assert "GRANT REPLICATION SLAVE, REPLICATION CLIENT, REFERENCES ON" in denied.value.hint
     assert "wrong-secret" not in f"{denied.value} {wrong!r} {wrong}"
     with pytest.raises(SourceUnavailable):
         connect(source_address(mariadb, port=free_port()))
+
+
+@pytest.mark.parametrize("present", ["nowhere", "elsewhere", "here"])
+def test_the_hint_tells_a_missing_account_from_a_wrong_password(mariadb, source_address, present):
+    """The server answers all three alike; its answer to the query in the hint chooses what mends it."""
+    mariadb.execute("DROP USER IF EXISTS 'far'@'10.9.9.9', 'far'@'127.0.0.1'")
+    if present != "nowhere":
+        host = "127.0.0.1" if present == "here" else "10.9.9.9"
+        mariadb.execute(
+            f"CREATE USER 'far'@'{host}' IDENTIFIED BY 'another'",
+            f"GRANT REPLICATION SLAVE, BINLOG MONITOR, REFERENCES ON *.* TO 'far'@'{host}'",
+        )
+    address = source_address(mariadb, user="far", password="mine")
+    with pytest.raises(SourceUnfit) as refused:
+        preflight(address)
+    hint = refused.value.hint
+    query = hint[hint.index("SELECT") : hint.index(";")]
+    hosts = [host for _, host in mariadb.execute(query)]
+    assert hosts == {"nowhere": [], "elsewhere": ["10.9.9.9"], "here": ["127.0.0.1"]}[present]
+    missing, wrong = hint.split("A row whose host matches:")
+    assert "No row whose host matches 127.0.0.1: the account is missing, or is for other hosts." in missing
+    fix = wrong[wrong.index("ALTER") :] if present == "here" else missing[missing.index("CREATE") :]
+    fix = fix.replace("<password>", "mine").replace("<that host>", "127.0.0.1")
+    mariadb.execute(*(each for each in fix.split(";") if each.strip()))
+    assert failing(preflight(address)) == {}
+
+
+def test_every_missing_right_is_named_by_its_grant(mariadb, source_address):
+    mariadb.execute("CREATE OR REPLACE USER 'bare'@'127.0.0.1' IDENTIFIED BY 'x'")
+    address = source_address(mariadb, user="bare", password="x")
+    with pytest.raises(SourceUnfit) as refused:
+        require(preflight(address))
+    grants = [each.strip() for each in refused.value.hint.split(";") if each.strip()]
+    assert grants == [
+        f"GRANT {each} ON *.* TO `bare`@`127.0.0.1`"
+        for each in ("REPLICATION SLAVE", "BINLOG MONITOR", "REFERENCES")
+    ]
+    mariadb.execute(*grants)
+    assert failing(preflight(address)) == {}
 
 
 def test_facts(mariadb, source_address):
