@@ -57,9 +57,9 @@ def access_hint(user: str, code: int, text: str) -> str:
         )
     needed = _NEEDED.search(text)
     return {
-        _TOO_MANY_ERRORS: "Run FLUSH HOSTS; on the source: it refuses this host after too many broken connections.",
+        _TOO_MANY_ERRORS: "Run FLUSH HOSTS; on the source: it had too many broken connections from here.",
         _NO_HOST: f"No account of the source is for this host. {created}",
-        _NO_PASSWORD: f"ALTER USER {account} IDENTIFIED BY '<password>'; lets the account log in by a password.",
+        _NO_PASSWORD: f"ALTER USER {account} IDENTIFIED BY '<password>'; lets it log in by a password.",
     }.get(code, f"GRANT {needed['privilege'].strip() if needed else _GRANTED} ON *.* TO {account};")
 
 
