@@ -72,6 +72,10 @@ class Instance:
         answer: ObjectRef[dict[str, Any]] = self.group.status.options(concurrency_group="status").remote()
         return answer
 
+    def file_refused(self, error: str) -> None:
+        """Let the group's state say that the instance file is refused; empty: it is right again."""
+        self.group.file_refused.remote(error)
+
     def adopt(self, changed: InstanceSettings) -> list[str]:
         """Let shards join and leave as changed settings say; return a sentence for each.
 

@@ -6,6 +6,7 @@ are an instance's; a gateway may be shared (`canal_group.actors.driver.gateways`
 
 from __future__ import annotations
 
+import logging
 import uuid
 from functools import partial
 from typing import Any
@@ -33,6 +34,8 @@ from canal_group.actors.shard.wiring import shard_wiring
 from canal_group.conf.settings import InstanceSettings
 from canal_group.conf.shard_settings import ShardSettings
 from canal_group.merge.errors import ConfigError
+
+_log = logging.getLogger(__name__)
 
 #: CPUs that the bundle of a shard reserves: almost none, so that any number of shards fits
 SHARD_CPUS = 0.001
@@ -114,6 +117,12 @@ def launch(
     except BaseException:
         of_server.give_back(gateway, settings)
         raise
+    _log.info(
+        "waits for the actors of %s to start: its group, its gateway and %d shards",
+        settings.destination,
+        len(settings.shards),
+        extra={"destination": settings.destination},
+    )
     zookeeper, placement = None, None
     begun: list[ActorHandle] = []
     try:

@@ -137,7 +137,7 @@ class Server:
         self._served[file] = settings
 
     def _complain(self, refused: Mapping[Path, CanalGroupError]) -> None:
-        """Log the error of each file once; a file that is mended may complain anew."""
+        """Log the error of each file once, and that it is right again; tell the instances that still run."""
         sentences = {file: str(error) for file, error in refused.items()}
         for file, sentence in sentences.items():
             if self._complaints.get(file) != sentence:
@@ -145,6 +145,12 @@ class Server:
                 still = " It is still served with its earlier settings." if served is not None else ""
                 about = None if served is None else served.destination
                 _log.error("%s%s", sentence, still, extra={"destination": about})
+        for file in self._instances.keys() & (sentences.keys() | self._complaints.keys()):
+            # Each time: a group that has restarted since does not know it.
+            self._instances[file].file_refused(sentences.get(file, ""))
+            if file not in sentences:
+                about = self._served[file].destination
+                _log.info("%s is right again", file, extra={"destination": about})
         self._complaints = sentences
 
     def tell_roles(self) -> None:

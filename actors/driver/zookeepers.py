@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
 from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
 from canal_group.conf.server_settings import EmbeddedSettings
 from canal_group.merge.errors import ConfigError
+
+_log = logging.getLogger(__name__)
 
 #: ticks in the session timeout that an instance asks for; a server allows 2 to 20
 _TICKS_PER_SESSION = 5
@@ -73,5 +76,6 @@ class ZooKeepers:
 def _started(settings: EmbeddedSettings) -> EmbeddedZooKeeper:
     tick_ms = int(settings.session_timeout_s * 1000 / _TICKS_PER_SESSION)
     server = EmbeddedZooKeeper(settings.port, settings.folder, tick_ms=tick_ms)
+    _log.info("waits for the embedded ZooKeeper to start")
     server.start()
     return server

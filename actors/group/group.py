@@ -51,6 +51,8 @@ class GroupActor(GroupCalls):
         freeze_imports()
         log.set_up()
         self._log = log
+        #: why the instance file is refused, while older settings of it are served; empty: it is not
+        self._file_error = ""
         self._address = identity.address
         self._loop = asyncio.get_running_loop()
         self._rpc_server = RpcServer({"answer": self.answer})
@@ -83,6 +85,10 @@ class GroupActor(GroupCalls):
         """
         await self._registration.register(shard, self._candidate.group)
 
+    async def file_refused(self, error: str) -> None:
+        """Keep for `status` why the instance file is refused; empty: it is right again."""
+        self._file_error = error
+
     async def rpc_address(self) -> RpcAddress:
         """Return the address for the gateway's RPC connection."""
         return self._rpc_address
@@ -101,6 +107,7 @@ class GroupActor(GroupCalls):
             "server": self._address,
             "pid": os.getpid(),
             "servers": servers,
+            "file_error": self._file_error,
             **self._candidate.describe(),
         }
 

@@ -68,7 +68,10 @@ def serve(
     instance. A broken file is reported and changes nothing.
     """
     with log_options.logged(log_format, log_level):
+        _log.info("reads %s", ", ".join(map(str, config)))
         files = _Files(config, address)
+        # Before all that imports it, which takes seconds.
+        _log.info("waits for Ray: %s", files.ray)
         audit_file = None if audit_log is None else audit_log.absolute()
         listen = http_settings(http, http_cert, http_key, audit_file, edit=http_edit)
         _serve(files, listen, scan_s, log_level, audit_file)
@@ -83,6 +86,7 @@ def _serve(
 ) -> None:
     """Serve files until a signal comes; raises as `Server.start` and `HttpService` do."""
     from canal_group.actors.driver.server import Server
+    from canal_group.actors.driver.start_progress import StartProgress
     from canal_group.actors.http.service import HttpService
     from canal_group.conf.folder import FolderContent
 
@@ -95,7 +99,7 @@ def _serve(
         server.expect(files.look(FolderContent()).settings.values())
         for file, settings in files.fixed.items():
             server.start(file, settings)
-        content, scan_at_s = FolderContent(), time.monotonic()
+        content, scan_at_s, progress = FolderContent(), time.monotonic(), StartProgress()
         while not stop.is_set():
             if time.monotonic() >= scan_at_s:
                 content = files.look(content)
@@ -106,6 +110,7 @@ def _serve(
             signal.signal(signal.SIGTERM, lambda *_: stop.set())
             signal.signal(signal.SIGINT, lambda *_: stop.set())
             server.tell_roles()
+            progress.tell(server.instances)
             stop.wait(ROLE_EVERY_S)
         _log.info("stopping")
         if listen is not None:
@@ -122,6 +127,12 @@ class _Files:
         self._folders = [path for path in paths if path.is_dir()]
         #: files that were named one by one, with their settings at the start, where they had to be valid
         self.fixed = {path: self._placed(load_instance(path)) for path in paths if not path.is_dir()}
+
+    @property
+    def ray(self) -> str:
+        """Which Ray is used, for the log."""
+        address = self._address or next((each.ray.address for each in self.fixed.values()), None)
+        return f"it joins the cluster at {address}" if address else "it starts on this machine"
 
     def look(self, last: FolderContent) -> FolderContent:
         """Return the current settings of all files; while a folder cannot be read, the previous ones."""

@@ -55,6 +55,8 @@ def print_status(state: dict[str, Any], *, wide: bool = False) -> None:
     known = {shard["shard"]: shard for shard in group.get("shards", [])}
     shards = [_shard(shard, known.get(shard["shard"], {}), state["now_us"]) for shard in state["shards"]]
     _print_group(out, state["destination"], group)
+    if group.get("file_error"):
+        out.print(Text(f"still served with earlier settings: {group['file_error']}", "red"))
     (_print_wide if wide else _print_narrow)(out, shards)
     for client in group.get("clients", []):
         _print_client(out, client)

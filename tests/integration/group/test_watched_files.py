@@ -83,6 +83,9 @@ def test_a_watched_file_adds_and_removes_shards_or_restarts_the_server(offline: 
 
     put(1)
     with Serve("-c", str(config), "--scan", "0.2") as serve:
+        for step in (f"reads {config}", "waits for Ray", f"waits for the actors of {offline.destination}"):
+            serve.says(step)
+        serve.says(f"{offline.destination}: all 1 shards stream")
         uri = serve.says("serving", "1 shards").split()[-1]
         with canal_group.connect(uri, destination=offline.destination, client_id=CLIENT) as consumer:
             put(2)
@@ -103,6 +106,11 @@ def test_a_watched_file_adds_and_removes_shards_or_restarts_the_server(offline: 
             config.write_text("{")
             serve.says("shop.yaml", "still served")
             assert not any(": stopping" in line for line in serve.lines)
+            status = ("status", "-g", uri, "-d", offline.destination)
+            assert "still served with earlier settings: " in run(*status).stdout
+            put(1)
+            serve.says("shop.yaml is right again")
+            assert "earlier settings" not in run(*status).stdout
         put(1, "start: earliest\n")
         since = serve.lines.index(serve.says(f"stopping {offline.destination}"))
         serve.says(f"serving {offline.destination}", since=since)

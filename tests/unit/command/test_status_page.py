@@ -161,6 +161,13 @@ def test_wide_has_all_columns_of_a_shard_in_one_line_at_any_width(capsys, monkey
     assert printed(capsys, monkeypatch, SHOP, 80, wide=True) == lines
 
 
+def test_a_refused_instance_file_is_named(capsys, monkeypatch):
+    told = state(shard("s0", "mysql-bin.000002:4711"), file_error="[red] shop.yaml: `hots` is not a key.")
+    lines = printed(capsys, monkeypatch, told, 80)
+    assert "still served with earlier settings: [red] shop.yaml: `hots` is not a key." in lines
+    assert not any("earlier" in line for line in printed(capsys, monkeypatch, SHOP, 80))
+
+
 def test_a_standby_names_the_active_server(capsys, monkeypatch):
     told = {"active": False, "active_server": "b:1", "error": "[red] is away"}
     lines = printed(capsys, monkeypatch, {**state(), "group": told}, 80)

@@ -23,7 +23,11 @@ class Instance:
 
     def __init__(self) -> None:
         self.adopted: list[list[str]] = []
+        self.refused: list[str] = []
         self.error: CanalGroupError | None = None
+
+    def file_refused(self, error):
+        self.refused.append(error)
 
     def adopt(self, settings):
         if self.error is not None:
@@ -81,6 +85,20 @@ def test_what_is_refused_is_said_once_and_what_runs_goes_on(world):
     assert "belongs to a shard that left" in message
     assert "still served" in message
     assert world.server.running == {FILE: said("a")}
+
+
+def test_an_instance_hears_of_a_refused_and_a_mended_file(world):
+    """Each time while it is refused, for its group may have restarted; once when it is mended."""
+    broken = Found(errors={FILE: ConfigError("shop.yaml: no.")})
+    for _ in range(2):
+        world.server.follow(broken)
+    for _ in range(2):
+        world.follow("a")
+    assert world.instance.refused == ["shop.yaml: no.", "shop.yaml: no.", ""]
+    assert [message for _, message in world.told] == [
+        "shop.yaml: no. It is still served with its earlier settings.",
+        "shop.yaml is right again",
+    ]
 
 
 def test_values_missing_in_the_file_stay_as_a_command_set_them(world):
