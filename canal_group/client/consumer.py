@@ -10,6 +10,7 @@ whose answer was lost is not simply repeated: the consumer first asks the server
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -45,6 +46,8 @@ from canal_group.merge.errors import (
 )
 from canal_group.merge.values.offset_range import OffsetRange, reaches_back
 from canal_group.merge.values.position import GroupPosition
+
+_log = logging.getLogger(__name__)
 
 #: duration of one request of a waiting get, seconds; the wait consists of as many requests as needed
 _GET_SLICE_S = 3.0
@@ -120,8 +123,20 @@ class Consumer:
         if table_filter is not None:
             self._filter = table_filter
         start_text = start.to_json() if isinstance(start, GroupPosition) else start
+        waits = ""
+
+        def attempt() -> GroupPosition:
+            nonlocal waits
+            try:
+                return self._lease.take(self._filter, resume, start_text)
+            except RetryableError as error:
+                if waits != str(error):
+                    waits = str(error)
+                    _log.info("waits: %s", waits, extra={"client": self.client_id})
+                raise
+
         cursor = keep_trying(
-            lambda: self._lease.take(self._filter, resume, start_text),
+            attempt,
             (RetryableError,),
             self._deadline_s(self._wait_s),
             self._lease.closed.wait,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -56,6 +57,9 @@ app = command_group("Merge the binlogs of MySQL and MariaDB shards into one orde
 
 
 GROUPS: Final = {"shard": shard_cli.app, "schema": schema_cli.app}
+
+#: rows of a batch of `consume`
+BATCH_ROWS: Final = 1_000
 
 _log = logging.getLogger(__name__)
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -256,7 +260,8 @@ def consume(
     ):
         while not rows_max or printed < rows_max:
             try:
-                batch = consumer.get_without_ack(timeout=timeout_s)
+                left = rows_max - printed if rows_max else BATCH_ROWS
+                batch = consumer.get_without_ack(min(left, BATCH_ROWS), timeout_s)
             except RolledBack as error:
                 _log.warning("%s", error)
                 continue
@@ -271,6 +276,12 @@ def consume(
             if batch is None:
                 break
             rows = batch.envelope()
+            if rows.num_rows > left and rows_max:
+                # It is one transaction: a batch has at least a whole one.
+                show(rows.slice(0, left))
+                if ack:
+                    note(f"Not acknowledged: a transaction of {rows.num_rows} rows, printed in part.")
+                break
             show(rows)
             printed += rows.num_rows
             if ack:
@@ -407,7 +418,8 @@ def _gateways(
 
 @contextmanager
 def _quiet_interrupt() -> Iterator[None]:
-    """End a command without a traceback on Ctrl-C or a closed pipe."""
+    """End a command on Ctrl-C, SIGTERM or a closed pipe without a traceback; what it holds is released."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(ExitCode.DONE))
     try:
         yield
     except KeyboardInterrupt:
@@ -415,6 +427,8 @@ def _quiet_interrupt() -> Iterator[None]:
     except BrokenPipeError:
         # Otherwise Python reports the closed pipe again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 if __name__ == "__main__":
