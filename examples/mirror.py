@@ -22,7 +22,6 @@ import argparse
 import json
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
@@ -31,10 +30,6 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pymysql
-
-# Workers take this interpreter, and not the first python3 that they find.
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's custom
 from pyspark.sql.types import TimestampType

@@ -11,12 +11,7 @@ late. Rows that come after their minute was closed are not counted, and are repo
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from typing import Any
-
-# Workers take this interpreter, and not the first python3 that they find.
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's custom

@@ -28,6 +28,7 @@ from canal_group.merge.calls.consumers import Describe
 from canal_group.merge.errors import RetryableError
 from canal_group.merge.values.position import GroupPosition
 from canal_group.spark.bounded import Bounds, bounded
+from canal_group.spark.interpreter import choose_interpreter
 from canal_group.spark.options import EVOLVE, Options, as_offset, first_of, from_offset
 from canal_group.spark.reading import RangePart, parts, read_part
 from canal_group.spark.session import UNBOUNDED, Session
@@ -60,7 +61,12 @@ class CanalGroupDataSource(DataSource):  # type: ignore[misc]  # pyspark is not 
 
     @classmethod
     def name(cls) -> str:
-        """Return the source's name, for `format`."""
+        """Return the source's name, for `format`; registering asks for it, and so chooses the interpreter.
+
+        Raises:
+            ConfigError: see `choose_interpreter`.
+        """
+        choose_interpreter()
         return "canal_group"
 
     def schema(self) -> StructType:

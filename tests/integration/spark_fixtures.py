@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,7 @@ def session(folder: Path, master: str = "local[2]") -> Any:
 
     from canal_group.spark import CanalGroupDataSource
 
-    # Workers need this interpreter, and find our packages beside it.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Workers find our packages beside this interpreter.
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     root = str(Path(__file__).parents[2])
