@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from integration.shared_servers import SharedShop
+from integration.shop import DEADLINE_S
 from integration.spark_sink import ROOT, options, show_a_row
+from integration.zookeeper_fixtures import eventually
+from support.instance.program import PROGRAM
 from support.soak import patient
 
 import canal_group
@@ -48,6 +53,43 @@ def test_the_readmes_consumer_reads_and_acknowledges(
     with served.connect(client_id="mirror") as consumer:
         assert consumer.cursor.sequence == begun + 3
     assert capsys.readouterr().out.split()[1:] == ["3", "3"]
+
+
+def test_the_readmes_relay_writes_lines(served: SharedShop, tmp_path: Path):
+    """1. each row is a line, in order, as README shows one; 2. Ctrl-C ends it; 3. again, it goes on."""
+    text = README.read_text()
+    (snippet,) = re.findall(r"<!-- a test runs this relay -->\n```yaml\n(.*?)```", text, re.DOTALL)
+    assert len(snippet.strip().splitlines()) <= 6
+    (shown,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    file, changes = tmp_path / "relay.yaml", tmp_path / "changes.jsonl"
+    file.write_text(
+        snippet.replace("grpc://127.0.0.1:11113", served.instance.uri).replace(
+            "destination: shop", f"destination: {served.destination}"
+        )
+    )
+    with served.connect(client_id="to-file"):
+        served.write(0, 1, rows=2)
+    for _ in range(2):
+        served.write(1, 1, rows=2)
+        relay = subprocess.Popen(
+            [*PROGRAM, "relay", "-c", str(file)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        eventually(
+            lambda: changes.exists() and len(changes.read_text().splitlines()) >= served.rows,
+            "the lines",
+            within_s=DEADLINE_S,
+        )
+        relay.send_signal(signal.SIGINT)
+        printed, said = relay.communicate(timeout=DEADLINE_S)
+        assert (relay.returncode, printed) == (0, "")
+        assert "messages published" in said
+    lines = [json.loads(line) for line in changes.read_text().splitlines()]
+    for shard, ids in served.written.items():
+        mine = [each["value"]["data"][0] for each in lines if each["headers"]["shard"] == shard]
+        assert [int(row["id"]) for row in mine] == ids
+    sample = json.loads(shown)
+    assert list(sample) == list(lines[0])
+    assert all(list(sample[part]) == list(lines[0][part]) for part in ("headers", "value"))
 
 
 @pytest.mark.soak
