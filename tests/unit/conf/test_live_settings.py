@@ -43,7 +43,7 @@ def test_each_setting_is_in_the_table():
 
 
 @pytest.mark.parametrize("key", sorted(InstanceSettings.model_fields.keys() - {"shards"}))
-def test_whatever_is_no_shard_takes_what_the_table_says(key: str):
+def test_a_change_of_each_other_setting_takes_what_the_table_says(key: str):
     before = settings("a")
     assert not only_shards_differ(before, before.model_copy(update={key: object()}))
     assert takes(key).startswith("a new server" if key == "ray" else "a restart of the instance")
