@@ -13,8 +13,8 @@ def main() -> None:
     try:
         _run()
     except (KeyboardInterrupt, RuntimeError) as error:
-        # A command says it itself, unless it imports something: where a class is being made, Python 3.11 raises
-        # RuntimeError from the interrupt.
+        # A command says it itself, unless it imports something: where a class is being made, Python 3.11
+        # raises RuntimeError from the interrupt.
         if not isinstance(error.__cause__ or error, KeyboardInterrupt):
             raise
         from canal_group.programs.command.options.exit_code import ExitCode

@@ -83,7 +83,7 @@ class _Start:
 def progress(
     settings: InstanceSettings, group: Mapping[str, Any], shards: Sequence[Mapping[str, Any]], count: int
 ) -> tuple[str, bool]:
-    """Return what an instance waits for, as a sentence, and whether it waits for nothing any more.
+    """Return a sentence on an instance that starts, and whether it waits for nothing any more.
 
     Args:
         settings: of the instance.
@@ -97,8 +97,8 @@ def progress(
     if not group["active"]:
         if group["active_server"] or group["stopped"]:
             return "", False
-        place = settings.coordination
-        by = f" by ZooKeeper at {place.hosts}" if place.kind == "zookeeper" else ""
+        elector = settings.coordination
+        by = f" by ZooKeeper at {elector.hosts}" if elector.kind == "zookeeper" else ""
         return f"{settings.destination} waits to be elected{by}", False
     waits = [f"{each['shard']} ({_why(each)})" for each in shards if each.get("state") not in _STREAMING]
     streaming = len(shards) - len(waits)
@@ -114,7 +114,7 @@ def progress(
 
 
 def _why(shard: Mapping[str, Any]) -> str:
-    """Return what a shard is doing, in a few words."""
+    """Return the reason why a shard does not stream, in a few words."""
     if shard.get("error"):
         return str(shard["error"]).partition(". ")[0].rstrip(".")
     known = shard.get("definitions") or {}

@@ -37,7 +37,7 @@ ACCESS_CODES: Final = _AUTH_PLUGIN | {
 
 
 def access_hint(user: str, code: int, text: str) -> str:
-    """Return what to do about an error of `ACCESS_CODES`.
+    """Return the hint for an error of `ACCESS_CODES`.
 
     Args:
         user: as whom we logged in.

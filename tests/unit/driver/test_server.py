@@ -89,7 +89,7 @@ def test_what_is_refused_is_said_once_and_what_runs_goes_on(world):
 
 def test_an_instance_hears_of_a_refused_and_a_mended_file(world):
     """Each time while it is refused, for its group may have restarted; once when it is mended."""
-    broken = Found(errors={FILE: ConfigError("shop.yaml: no.")})
+    broken = FolderContent(errors={FILE: ConfigError("shop.yaml: no.")})
     for _ in range(2):
         world.server.follow(broken)
     for _ in range(2):
