@@ -10,7 +10,7 @@ from canal_group.merge.errors import CanalGroupError, RetryableError
 class ExitCode(IntEnum):
     """What a command came to."""
 
-    #: done; a signal ended `serve`, which has handed over, or SIGTERM `consume`, which has released its client
+    #: done; a signal ended `serve`, which has handed over, or SIGTERM `consume`, which has let its client go
     DONE = 0
     #: refused, or something is wrong with what was checked: an operator must act
     FAILED = 1
