@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, SecretStr, ValidationInfo, model_validator
 
@@ -163,9 +163,15 @@ class ReaderSettings(Settings):
         return self
 
 
+#: `latency` -> see `MergeSettings.pace_s`. A chunk and a report cost as much as hundreds of rows
+PACES_S: Final = {"low": 0.01, "throughput": 0.05}
+
+
 class MergeSettings(Settings):
     """How the shards become one order."""
 
+    #: whether a commit is handed on soon, or with those that follow it
+    latency: Literal["low", "throughput"] = "low"
     #: how long a transaction that has its commit timestamp may still be unreadable
     margin_ms: Annotated[int, Field(ge=0)] = 50
     #: a commit time that is further ahead of its source's clock is not believed
@@ -191,6 +197,11 @@ class MergeSettings(Settings):
         if self.order_by is None and self.commit_within_s is not None:
             raise unfit("be given only with `order_by`", key="commit_within_s", found="order_by is missing")
         return self
+
+    @property
+    def pace_s(self) -> float:
+        """Shortest time between two chunks, and two reports, of a shard that is written to steadily."""
+        return PACES_S[self.latency]
 
     @property
     def margin_us(self) -> int:

@@ -58,6 +58,7 @@ class ActiveGroup:
         standby: makes the error for callers once the group has ended.
         broke: called with the error when background work failed.
         host: has the clock that events carry, and runs blocking work.
+        pace_s: shortest interval between two polls of a shard, seconds.
     """
 
     def __init__(
@@ -70,6 +71,8 @@ class ActiveGroup:
         standby: Standby,
         broke: Callable[[BaseException], None],
         host: Host,
+        *,
+        pace_s: float,
     ) -> None:
         self.machine = machine
         self.leases = leases
@@ -88,7 +91,9 @@ class ActiveGroup:
         self.skips = StoredSkips(store, machine.epoch, host)
         self._broke = broke
         self._host = host
-        self._shards = GroupShards(shards, machine.epoch, self.tell, self._chore, store, self.skips, host)
+        self._shards = GroupShards(
+            shards, machine.epoch, self.tell, self._chore, store, self.skips, host, pace_s=pace_s
+        )
         self._numbers = itertools.count(1)
         self._answers: dict[int, asyncio.Future[Any]] = {}
         #: background tasks, in the order of their start

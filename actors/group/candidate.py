@@ -249,7 +249,15 @@ class Candidate:
         shards = self._registration.keep_those_with_actors()
         machine = Group(self._parts.group_settings(self._registration.settings), epoch)
         self.group = ActiveGroup(
-            machine, shards, coordinator, store, leases, self._standby, self._broke, self._host
+            machine,
+            shards,
+            coordinator,
+            store,
+            leases,
+            self._standby,
+            self._broke,
+            self._host,
+            pace_s=self._registration.settings.merge.pace_s,
         )
         self.group.losses = LossWarnings(self._standby.destination, subscriptions)
         consumers = tuple(_consumer(each, held.get(each.client_id)) for each in subscriptions)

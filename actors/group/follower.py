@@ -32,8 +32,6 @@ _log = logging.getLogger(__name__)
 POLL_HEADERS_MAX = 65_536
 #: how long a shard may keep a poll waiting, seconds
 POLL_WAIT_S = 1.0
-#: shortest interval between two polls, seconds: a call costs as much as merging thousands of headers
-POLL_EVERY_S = 0.01
 #: pause before a failed opening is retried, seconds: the first, and the longest
 REOPEN_S, REOPEN_MAX_S = 0.2, 5.0
 #: pause before a shard is opened that was lost a second time without having brought anything, seconds: the
@@ -78,6 +76,8 @@ class Follower:
         skips: keeps what operators have left out.
         host: has the clock that the events carry.
         losses: those of the shard, also under earlier terms.
+        pace_s: shortest interval between two polls, seconds: a call costs as much as merging thousands of
+            headers.
         silent_s: how long a poll may be without an answer before that is logged, seconds; longer than
             `POLL_WAIT_S`.
     """
@@ -94,6 +94,7 @@ class Follower:
         host: Host,
         *,
         losses: Losses,
+        pace_s: float,
         silent_s: float = SILENT_S,
     ) -> None:
         self._shard = shard
@@ -108,6 +109,7 @@ class Follower:
         self._skips_told: tuple[SkippedEvent, ...] = ()
         self._now_us = host.now_us
         self._losses = losses
+        self._pace_s = pace_s
         #: the last sequence that the ring may drop, and the last one that it was told to drop
         self._done = self._freed = NOTHING
         #: the RPC connection to the shard, once it is open
@@ -225,7 +227,7 @@ class Follower:
             self._pass_on(report, asked_us)
             if report.run is not None:
                 self._losses.went_on()
-            await asyncio.sleep(max(0.0, POLL_EVERY_S - (self._now_us() - asked_us) / 1e6))
+            await asyncio.sleep(max(0.0, self._pace_s - (self._now_us() - asked_us) / 1e6))
 
     def _expect(self, delay_s: float, waited_s: float = 0.0) -> None:
         """Log it if the shard does not answer within some seconds, and again whenever that has doubled."""

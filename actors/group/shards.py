@@ -27,6 +27,7 @@ class GroupShards:
         store: keeps their schema histories.
         skips: keeps what operators have left out.
         host: has the clock that events carry, and runs blocking work.
+        pace_s: shortest interval between two polls of a shard, seconds.
     """
 
     def __init__(
@@ -38,7 +39,10 @@ class GroupShards:
         store: EpochStore,
         skips: StoredSkips,
         host: Host,
+        *,
+        pace_s: float,
     ) -> None:
+        self._pace_s = pace_s
         self._channels = list(channels)
         self._epoch = epoch
         self._tell = tell
@@ -77,6 +81,7 @@ class GroupShards:
             self._skips,
             self._host,
             losses=self._losses[shard],
+            pace_s=self._pace_s,
         )
         self._followers[shard] = follower
         self._following[shard] = self._start(follower.follow(position, read_to))

@@ -114,6 +114,7 @@ class ShardSource:
             definitions=self._definitions,
             ring=intake.ring,
             skips=self._skips,
+            pace_s=wiring.merge.pace_s,
         )
 
     def skip(self, events: Iterable[SkippedEvent]) -> None:

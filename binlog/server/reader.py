@@ -31,7 +31,7 @@ from canal_group.binlog.columns.read_counts import ReadCounts
 from canal_group.binlog.grammar.decoding import Decoding
 from canal_group.binlog.grammar.reading import Reading
 from canal_group.binlog.grammar.skips import SkipsOf, no_skips
-from canal_group.binlog.server.binlog_stream import BinlogStream
+from canal_group.binlog.server.binlog_stream import LINGER_S, BinlogStream
 from canal_group.binlog.server.clock import SourceClock, clock_of
 from canal_group.binlog.server.definitions.definition_lookup import DefinitionLookup
 from canal_group.binlog.server.definitions.source_definitions import SourceDefinitions
@@ -79,6 +79,7 @@ class SourceReader:
         ring: where the listener stores chunks; needed if the address says that the source gets its replies
             when that is freed.
         skips: what is left out of a server's binlog; asked for each stream.
+        pace_s: shortest time between two chunks of a source that writes steadily, see `LINGER_S`.
     """
 
     def __init__(
@@ -92,8 +93,10 @@ class SourceReader:
         definitions: SourceDefinitions,
         ring: Ring | None = None,
         skips: SkipsOf = no_skips,
+        pace_s: float = LINGER_S,
     ) -> None:
         self._hosts = hosts
+        self._pace_s = pace_s
         self._address = address = hosts.current
         self._decoding = replace(
             decoding, original_times=decoding.original_times or address.commit_times.original
@@ -265,7 +268,7 @@ class SourceReader:
         )
         packets, start, replies = self._dumps.open(start, server)
         decoding = replace(self._decoding, lookup=lookup, skips=self._skips(server))
-        stream = BinlogStream(address.name, packets, decoding, low_watermarks, replies)
+        stream = BinlogStream(address.name, packets, decoding, low_watermarks, replies, linger_s=self._pace_s)
         lookup.follow(stream)
         return start, stream
 

@@ -53,7 +53,5 @@ def test_help_at_80_columns_cuts_nothing(path: tuple[str, ...]):
 
 
 def test_every_command_is_walked():
-    assert {("serve",), ("shard", "skip-event"), ("client", "remove"), ("schema", "resolve")} <= set(
-        COMMANDS
-    )
+    assert {("serve",), ("shard", "skip-event"), ("client", "remove"), ("schema", "resolve")} <= set(COMMANDS)
     assert sum(len(each.params) for each in COMMANDS.values()) > 100, "options are found"

@@ -142,6 +142,7 @@ def test_an_opening_that_fails_is_a_state_and_one_error_with_back_off(
         NoSkips(),  # type: ignore[arg-type]
         OS_HOST,
         losses=Losses(),
+        pace_s=0.01,
     )
     with caplog.at_level(logging.INFO):
         asyncio.run(follower._open(None, ()))

@@ -151,6 +151,7 @@ def test_a_group_says_what_a_silent_shard_was_reading(caplog):
             NoSkips(),
             OS_HOST,
             losses=Losses(),
+            pace_s=0.01,
             silent_s=0.02,
         )
         following = asyncio.create_task(follower.follow(None, ()))

@@ -291,7 +291,7 @@ def test_what_follows_a_chunk_waits_a_moment_for_more(source):
     source.send(FDE, PREVIOUS, *first)
     source.when_empty = [lambda: source.send(*second)]
     source.when_lingering = [lambda: source.send(*third)]
-    chunks = [item for item in items_of(source, linger_s=3600.0) if isinstance(item, Chunk)]
+    chunks = [item for item in items_of(source, linger_s=1.0) if isinstance(item, Chunk)]
     assert [len(chunk.headers) for chunk in chunks] == [1, 2]
 
 
