@@ -7,8 +7,8 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, model_validator
 
+from canal_group.conf.login_settings import SslSettings
 from canal_group.conf.secret import Owner, read_secret
-from canal_group.conf.shard_settings import SslSettings
 from canal_group.conf.value import (
     AnchoredPath,
     Count,

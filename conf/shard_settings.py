@@ -7,24 +7,15 @@ import time
 import zlib
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PrivateAttr,
-    SecretStr,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from canal_group.conf.secret import Owner, read_secret
+from canal_group.conf.login_settings import LoginSettings
 from canal_group.conf.value import (
     AnchoredPath,
     Host,
     HostAndPort,
     Name,
     Port,
-    Settings,
     Text,
     is_host_and_port,
     unfit,
@@ -62,6 +53,10 @@ _OF_SERVERS = (
     "user",
     "password_env",
     "password_file",
+    "password_command",
+    "password_timeout_s",
+    "password_lifetime_s",
+    "clear_password",
     "server_id",
     "ssl",
     "start_by",
@@ -80,55 +75,18 @@ def derive_server_id(destination: str, shard: str) -> int:
     return _DERIVED_MIN + zlib.crc32(f"{destination}/{shard}".encode()) % (_DERIVED_MAX - _DERIVED_MIN + 1)
 
 
-class SslSettings(Settings):
-    """TLS of the connection to a source."""
-
-    #: authorities that may have signed the source's certificate; None: those of the system
-    ca: AnchoredPath | None = None
-    #: our certificate and its key, if the source asks for one
-    cert: AnchoredPath | None = None
-    key: AnchoredPath | None = None
-    #: whether the source's certificate is verified
-    verify: bool = True
-
-    @model_validator(mode="after")
-    def _pair(self) -> SslSettings:
-        if (self.cert is None) != (self.key is None):
-            lacking, other = ("key", "cert") if self.key is None else ("cert", "key")
-            raise unfit(f"be given together with `{other}`", key=lacking, found="is missing")
-        return self
-
-
-class LookupSettings(Settings):
+class LookupSettings(LoginSettings):
     """The server where table definitions that binlog files lack are looked up."""
 
     host: Host
     port: Port = 3306
     user: Text
-    #: environment variable or file that holds the password; neither: the password is empty
-    password_env: str | None = None
-    password_file: AnchoredPath | None = None
-    #: None: the connection is not encrypted
-    ssl: SslSettings | None = None
-
-    _password: SecretStr = PrivateAttr(default=SecretStr(""))
-
-    @model_validator(mode="after")
-    def _read_password(self, info: ValidationInfo) -> LookupSettings:
-        self._password = _password_of(self, info)
-        return self
-
-    @property
-    def password(self) -> SecretStr:
-        """The password; empty if none is configured."""
-        return self._password
 
 
-class ShardSettings(Settings):
+class ShardSettings(LoginSettings):
     """One source of a group. Its index in the list is its `shard_index`, the tie-break of equal times.
 
-    It is a server (`host`, `user`) or files on a disk (`files`). The password is read with the settings; it
-    appears in no repr, dump or error.
+    It is a server (`host`, `user`) or files on a disk (`files`).
     """
 
     name: Name
@@ -139,13 +97,8 @@ class ShardSettings(Settings):
     hosts: Annotated[tuple[HostAndPort, ...], Field(strict=False)] = ()
     #: required with `host`
     user: Text | None = None
-    #: environment variable or file that holds the password; neither: the password is empty
-    password_env: str | None = None
-    password_file: AnchoredPath | None = None
     #: id to register with at the source; None: derived from destination and shard name
     server_id: ServerId | None = None
-    #: None: the connection is not encrypted
-    ssl: SslSettings | None = None
     #: None: as the instance says; `earliest` for files
     start: Start | None = None
     #: how a stream resumes: see `StartBy`
@@ -156,8 +109,6 @@ class ShardSettings(Settings):
     follow: bool = False
     #: None: table definitions that the files lack stay unknown
     lookup: LookupSettings | None = None
-
-    _password: SecretStr = PrivateAttr(default=SecretStr(""))
 
     @model_validator(mode="before")
     @classmethod
@@ -196,16 +147,6 @@ class ShardSettings(Settings):
             raise unfit("be given", key="user", found="is missing")
         return self
 
-    @model_validator(mode="after")
-    def _read_password(self, info: ValidationInfo) -> ShardSettings:
-        self._password = _password_of(self, info)
-        return self
-
-    @property
-    def password(self) -> SecretStr:
-        """The password; empty if none is configured."""
-        return self._password
-
     @property
     def servers(self) -> list[tuple[str, int]]:
         """Host and port of the primary, then of its replicas."""
@@ -222,8 +163,3 @@ class ShardSettings(Settings):
 def _server_of(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
-
-
-def _password_of(server: LookupSettings | ShardSettings, info: ValidationInfo) -> SecretStr:
-    password = read_secret(Owner.SOURCE, "password", server.password_env, server.password_file, info)
-    return SecretStr("") if password is None else password

@@ -7,7 +7,9 @@ from dataclasses import replace
 from canal_group.actors.shard.shard_wiring import ShardWiring
 from canal_group.binlog.files.files_reader import FilesSource
 from canal_group.binlog.grammar.chunk_builder import Limits
+from canal_group.binlog.server.password import RenewedPassword
 from canal_group.binlog.server.source import SourceAddress
+from canal_group.conf.login_settings import LoginSettings
 from canal_group.conf.server_settings import LocalSettings
 from canal_group.conf.settings import InstanceSettings
 from canal_group.conf.shard_settings import LookupSettings, ShardSettings
@@ -53,13 +55,14 @@ def source_address(
         server.host,
         server.port,
         server.user,
-        server.password.get_secret_value(),
+        _password(server),
         settings.server_id_of(shard),
     )
     return replace(
         address,
         destination=settings.destination,
         semi_sync=reader.semi_sync if reads else "off",
+        clear_password=server.clear_password,
         dump_window_bytes_max=reader.dump_window_bytes_max if reader.share_dump and reads else 0,
         ssl=None
         if ssl is None
@@ -72,8 +75,26 @@ def source_address(
     )
 
 
+def _password(server: LoginSettings) -> str | RenewedPassword:
+    """Return a password, or where it comes from when a connection is opened."""
+    if not server.renews_password:
+        return server.password.get_secret_value()
+    return RenewedPassword(
+        server.password_command,
+        None if server.password_file is None else str(server.password_file),
+        timeout_s=server.password_timeout_s,
+        lifetime_s=server.password_lifetime_s or 0.0,
+    )
+
+
 def address_of(
-    reader: ReaderSettings, name: str, host: str, port: int, user: str, password: str, server_id: int
+    reader: ReaderSettings,
+    name: str,
+    host: str,
+    port: int,
+    user: str,
+    password: str | RenewedPassword,
+    server_id: int,
 ) -> SourceAddress:
     """Return a server's address with a reader's intervals; without TLS, and without what a shard asks for."""
     return SourceAddress(

@@ -23,14 +23,15 @@ def main() -> int:
     from canal_group.binlog.dump_server.dump import SourceDump  # noqa: PLC0415
     from canal_group.binlog.dump_server.dump_server import DumpServer  # noqa: PLC0415
     from canal_group.binlog.dump_server.log import set_up_log  # noqa: PLC0415
-    from canal_group.binlog.server.source import SourceAddress  # noqa: PLC0415  the parent must end soon
+    from canal_group.binlog.server.dump_server.wire import (  # noqa: PLC0415  the parent must end soon
+        address_from,
+    )
     from canal_group.merge.errors import CanalGroupError  # noqa: PLC0415
-    from canal_group.merge.values.commit_time import OF_THE_SERVER_READ  # noqa: PLC0415
 
     set_up_log()
     log = logging.getLogger("canal_group.binlog.dump_server")
     listener = socket.socket(fileno=int(sys.argv[1]))
-    address = SourceAddress(**order["source"], commit_times=OF_THE_SERVER_READ)
+    address = address_from(order["source"])
     try:
         dumped = SourceDump(address, order["server"], order["file"], order["offset"])
         with dumped as dump, DumpServer(listener, dump) as server:

@@ -2,9 +2,10 @@
 
 A server chooses the authentication plugin. Some plugins reveal the password to it: in clear text, or
 encrypted with a key that the server sends. An impostor, or a man in the middle, can request such a plugin. So
-the password is revealed only over TLS or, encrypted, to a server on this machine. Plugins that answer a
-challenge are always allowed. They still let a man in the middle log in, so
-`canal_group.conf.listeners.admission` decides beforehand which server may be given which password.
+the password is revealed only over TLS or, encrypted, to a server on this machine; in clear text only if the
+source's settings say so, to a server whose certificate was verified. Plugins that answer a challenge are
+always allowed. They still let a man in the middle log in, so `canal_group.conf.listeners.admission` decides
+beforehand which server may be given which password.
 
 Layouts: "Connection Phase" in MySQL's client/server protocol; plugins: "Pluggable Authentication" in the
 manuals of both.
@@ -30,7 +31,7 @@ else:
 
 #: a scramble from which anyone who sees it can compute the password; MySQL before 4.1
 _BROKEN = "mysql_old_password"
-#: the password in clear text; PAM and LDAP need it
+#: the password in clear text; PAM, LDAP and tokens of a cloud need it
 _CLEAR = {"mysql_clear_password", "dialog"}
 #: as sha256_password the password as it is within TLS, else encrypted by a key that the server sends; but a
 #: challenge first, which is enough for a server that has met the account before
@@ -81,6 +82,7 @@ class GuardedConnection(_Driver):
 
     Args:
         tls: TLS context; TLS is then required. None: no TLS.
+        clear: whether a server whose certificate was verified may ask for the password in clear text.
         options: of PyMySQL's connection.
 
     Raises:
@@ -88,8 +90,9 @@ class GuardedConnection(_Driver):
         pymysql.Error: as PyMySQL.
     """
 
-    def __init__(self, *, tls: ssl.SSLContext | None, **options: Any) -> None:
+    def __init__(self, *, tls: ssl.SSLContext | None, clear: bool = False, **options: Any) -> None:
         self._tls = tls
+        self._clear = clear
         options |= {"ssl_disabled": True} if tls is None else {"ssl": tls}
         super().__init__(**options, local_infile=False)
 
@@ -115,7 +118,9 @@ class GuardedConnection(_Driver):
         """Return whether a plugin may reveal the password."""
         if plugin == _BROKEN:
             return False
-        return self._encrypted or (plugin not in _CLEAR and self._here)
+        if plugin in _CLEAR:
+            return self._clear and self._encrypted and self._verifies
+        return self._encrypted or self._here
 
     def refusal(self, plugin: str) -> LoginRefused:
         """Return the error for a plugin that is refused."""
@@ -123,6 +128,12 @@ class GuardedConnection(_Driver):
             return LoginRefused(
                 f"asks for {plugin}, which lets any eavesdropper learn the password",
                 "Give the account another plugin: ALTER USER ... IDENTIFIED VIA mysql_native_password.",
+            )
+        if plugin in _CLEAR and self._encrypted:
+            return LoginRefused(
+                f"asks for the password in clear text ({plugin})",
+                "If the account logs in by PAM, LDAP or a token, set `clear_password: true` for the source,"
+                " whose certificate has to be verified.",
             )
         return LoginRefused(
             f"asks for the password itself ({plugin}) without TLS",
@@ -133,6 +144,12 @@ class GuardedConnection(_Driver):
     def _encrypted(self) -> bool:
         driver: Any = self
         return isinstance(driver._sock, ssl.SSLSocket)  # noqa: SLF001 - the driver's
+
+    @property
+    def _verifies(self) -> bool:
+        """Whether the server's certificate is verified, and is of its host."""
+        tls = self._tls
+        return tls is not None and tls.verify_mode is ssl.CERT_REQUIRED and tls.check_hostname
 
     @property
     def _here(self) -> bool:

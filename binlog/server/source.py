@@ -22,6 +22,7 @@ from pymysql.constants import ER
 
 from canal_group.binlog.server.access_hint import ACCESS_CODES, access_hint
 from canal_group.binlog.server.login import GuardedConnection, LoginRefused, tls_context
+from canal_group.binlog.server.password import PasswordMissing, RenewedPassword
 from canal_group.binlog.server.row import Row
 from canal_group.binlog.server.semi_sync.source_side import VARIABLES, SemiSyncMode
 from canal_group.merge.errors import (
@@ -55,7 +56,7 @@ class SourceAddress:
     host: str
     port: int
     user: str
-    password: str = field(repr=False)
+    password: str | RenewedPassword = field(repr=False)
     #: the reader's own id as a replica: unique among all replicas of the source
     server_id: int
     _: KW_ONLY
@@ -72,6 +73,8 @@ class SourceAddress:
     commit_times: CommitTimes
     #: `ca cert key verify`: TLS is then required; None: no TLS
     ssl: Mapping[str, Any] | None = None
+    #: whether the server may ask for the password in clear text, over TLS that verifies it
+    clear_password: bool = False
     #: limit of what its dump server retains, bytes, see `canal_group.binlog.dump_server`; 0: the reader uses
     #: none
     dump_window_bytes_max: int = 0
@@ -194,17 +197,37 @@ def connect(address: SourceAddress, *, read_timeout_s: float | None = None) -> p
     """Open a connection to a source.
 
     Raises:
-        SourceUnavailable: no server answers, or it broke the connection.
+        SourceUnavailable: no server answers, or it broke the connection; there is no renewed password.
         SourceUnfit: access was denied, or the server asks for the password where it may not be shown.
     """
     timeout_s = address.read_timeout_s if read_timeout_s is None else read_timeout_s
+    renewed = address.password
+    if isinstance(renewed, str):
+        return _logged_in(address, renewed, timeout_s)
+    remembered = renewed.remembered()
+    if remembered is not None:
+        try:
+            return _logged_in(address, remembered, timeout_s)
+        except SourceUnfit as error:
+            if error.details.get("code") not in _DENIED:
+                raise
+            # It may have been replaced before its lifetime was over.
+    try:
+        password = renewed.read()
+    except PasswordMissing as missing:
+        raise SourceUnavailable(f"{address} {missing}.", shard=address.name) from missing
+    return _logged_in(address, password, timeout_s)
+
+
+def _logged_in(address: SourceAddress, password: str, timeout_s: float) -> pymysql.Connection[Any]:
     with translated(address):
         return GuardedConnection(
             tls=None if address.ssl is None else tls_context(address.ssl),
+            clear=address.clear_password,
             host=address.host,
             port=address.port,
             user=address.user,
-            password=address.password,
+            password=password,
             charset="utf8mb4",
             autocommit=True,
             connect_timeout=address.connect_timeout_s,

@@ -1,9 +1,9 @@
-"""Admission: which files and secrets the definition of a shard that comes over the gateway may name.
+"""Admission: what the definition of a shard that comes over the gateway may name: files, programs, secrets.
 
 An instance file belongs to this machine; a command comes from a client. A command must not make the server
-read a file or use a secret that the instance file does not name for that purpose. A password may be used only
-for the servers that are named for it. Any other server could relay the challenge of a source to us, and log
-in there with our answer.
+read a file, run a program or use a secret that the instance file does not name for that purpose. A password
+may be used only for the servers that are named for it. Any other server could relay the challenge of a source
+to us, and log in there with our answer.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from canal_group.conf.login_settings import SslSettings
 from canal_group.conf.sentence import config_error
 from canal_group.conf.settings import InstanceSettings
-from canal_group.conf.shard_settings import ShardSettings, SslSettings
+from canal_group.conf.shard_settings import ShardSettings
 from canal_group.conf.value import default_of, is_name
 from canal_group.merge.errors import ConfigError
 
 #: keys that name a file with a secret, or of TLS
 _FILES = ("password_file", "ssl.ca", "ssl.cert", "ssl.key")
-_PASSWORDS = ("password_env", "password_file")
+_PASSWORDS = ("password_env", "password_file", "password_command")
 _SSL = SslSettings().model_dump(mode="json")
 
 
@@ -38,8 +39,11 @@ def admitted(running: InstanceSettings, definition: Mapping[str, Any]) -> dict[s
         where = f"{prefix}{key}"
         if key in _PASSWORDS:
             _check_server(running, definition, prefix, key)
-        if isinstance(value, str) and (key, value) in used:
+        if isinstance(value, str | list) and (key, str(value)) in used:
             continue
+        if key == "password_command":
+            expected = "be the same as one of a shard of the server's instance file"
+            raise config_error(f"shard {definition.get('name')}", where, expected, "it is not")
         if key == "password_env":
             if value not in limits.variables:
                 raise _refused(definition, where, "be one of `shard_add.variables`")
@@ -79,22 +83,23 @@ def _check_server(running: InstanceSettings, definition: Mapping[str, Any], pref
             f"shard {definition.get('name')}",
             f"{prefix}{key}",
             "be for a host in `shard_add.hosts` of the server's instance file, or for a server that a shard"
-            " there uses it for, with the same `ssl`",
+            " there uses it for, with the same `ssl` and `clear_password`",
             "it is not",
         )
 
 
-def _identity(server: Mapping[str, Any]) -> tuple[str, Any, Any, list[Any]]:
-    """Return a server's host and port, its TLS settings with defaults filled in, and its other `hosts`."""
+def _identity(server: Mapping[str, Any]) -> tuple[str, Any, Any, Any, list[Any]]:
+    """Return a server's host and port, its TLS, whether it may ask for clear text, and its other `hosts`."""
     ssl = server.get("ssl")
     port = server.get("port", default_of(ShardSettings, "port"))
     complete = {**_SSL, **ssl} if isinstance(ssl, Mapping) else ssl
-    return str(server.get("host")).lower(), port, complete, list(server.get("hosts") or ())
+    clear = server.get("clear_password", default_of(ShardSettings, "clear_password"))
+    return str(server.get("host")).lower(), port, complete, clear, list(server.get("hosts") or ())
 
 
 def _named(definition: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str, Any]]:
     """Yield each file, variable or secret that a definition names: (key prefix, key, value)."""
-    for key in ("password_env", *_FILES):
+    for key in ("password_env", "password_command", *_FILES):
         mapping, _, inner = key.rpartition(".")
         values = definition.get(mapping) if mapping else definition
         if isinstance(values, Mapping):

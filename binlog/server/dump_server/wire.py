@@ -20,10 +20,13 @@ import json
 import os
 import socket
 import struct
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from canal_group.binlog.server.password import RenewedPassword
 from canal_group.binlog.server.source import SourceAddress
+from canal_group.merge.values.commit_time import OF_THE_SERVER_READ
 
 NOTICE, ANSWER, ERROR = 0x01, 0x02, 0xFF
 #: the longest request, bytes
@@ -51,8 +54,16 @@ def socket_name(address: SourceAddress, server: str) -> str:
 
 
 def address_fields(address: SourceAddress) -> dict[str, Any]:
-    """Return the facts of a source for its dump server: arguments of `SourceAddress`, as a JSON object."""
+    """Return the facts of a source for its dump server, as a JSON object; `address_from` reads it."""
     return {key: value for key, value in asdict(address).items() if key != "commit_times"}
+
+
+def address_from(fields: Mapping[str, Any]) -> SourceAddress:
+    """Return the address that `address_fields` described; its commit times are those of the server."""
+    password = fields["password"]
+    if not isinstance(password, str):
+        password = RenewedPassword.of_fields(**password)
+    return SourceAddress(**{**fields, "password": password}, commit_times=OF_THE_SERVER_READ)
 
 
 def packets_of(payload: bytes) -> bytes:

@@ -9,6 +9,7 @@ import pytest
 from support.security.certificates import Authority
 from support.sources.installed import started
 
+from canal_group.binlog.server.password import RenewedPassword
 from canal_group.binlog.server.source import connect, query
 from canal_group.merge.errors import SourceUnfit
 
@@ -58,6 +59,30 @@ def test_an_account_of_mariadb_s_ed25519_is_logged_in_to_by_its_password(mariadb
             connect(source_address(mariadb, user="signer", password="another"))
     finally:
         mariadb.execute("DROP USER signer@'127.0.0.1'", "UNINSTALL SONAME 'auth_ed25519'")
+
+
+@pytest.mark.parametrize("lifetime_s", [0.0, 600.0])
+def test_a_password_that_was_rotated_is_the_next_connection_s(
+    lifetime_s, tls_mariadb, source_address, authority, tmp_path
+):
+    """By a command; a remembered one that the server denies is read again."""
+    held = tmp_path / "token"
+
+    def rotate(password):
+        held.write_text(f"{password}\n")
+        tls_mariadb.execute(f"CREATE OR REPLACE USER token@'127.0.0.1' IDENTIFIED BY '{password}'")
+
+    renewed = RenewedPassword(("cat", str(held)), timeout_s=20, lifetime_s=lifetime_s)
+    verified = {"ca": str(authority.ca), "verify": True}
+    where = source_address(tls_mariadb, user="token", password=renewed, ssl=verified)
+    for password in ("first-pass", "second-pass", "second-pass"):
+        rotate(password)
+        with contextlib.closing(connect(where)) as connection:
+            assert query(where, connection, "SELECT USER() AS me")[0]["me"].startswith("token@")
+    assert renewed.remembered() == ("second-pass" if lifetime_s else None)
+    tls_mariadb.execute("CREATE OR REPLACE USER token@'127.0.0.1' IDENTIFIED BY 'not-that-one'")
+    with pytest.raises(SourceUnfit, match="Access denied"):
+        connect(where)
 
 
 def test_a_mariadb_without_tls_is_not_read_where_it_is_asked_for(mariadb, source_address):

@@ -138,7 +138,7 @@ def test_caching_sha2_lets_the_right_password_in_without_tls(two_mysqls):
 def test_an_instance_reads_over_verified_tls(one_ray, one_zookeeper, tls_mysql, tmp_path):
     """The account may come over TLS only, and the server must prove that it is 127.0.0.1."""
     shop = Shop([tls_mysql.server], one_zookeeper.hosts, tmp_path)
-    each_shard = {"ssl": {"ca": str(tls_mysql.ca), "verify": True}}
+    each_shard = {"ssl": {"ca": str(tls_mysql.ca), "verify": True}, "password_lifetime_s": 0.0}
     with shop.serve(each_shard=each_shard) as instance, shop.connect(instance) as consumer:
         shop.write(0, 10)
         reading = Reading(consumer)

@@ -135,7 +135,7 @@ def test_binlog_files_are_read_below_their_folder_only(tmp_path):
 
 ELSEWHERE = (
     "should be for a host in `shard_add.hosts` of the server's instance file, or for a server that a shard "
-    "there uses it for, with the same `ssl`, but it is not."
+    "there uses it for, with the same `ssl` and `clear_password`, but it is not."
 )
 
 
@@ -256,3 +256,53 @@ def test_what_a_command_defined_is_the_shard_that_the_file_has_then(tmp_path, fo
     in_file = type(shard).model_validate(definition)
     assert is_same_shard(shard, in_file)
     assert shard == in_file
+
+
+def commanded(tmp_path, **shard):
+    """An instance whose shard `a` runs a command for its password."""
+    login = {"password_command": ["vault", "read", "a"], "ssl": {"ca": "ca.pem"}, **shard}
+    values = {"preset": "memory", "destination": "shop", "shard_add": {"hosts": ["*.db.example.com"]}}
+    return build_instance(
+        {**values, "shards": [{"name": "a", "host": "a", "user": "canal", **login}]}, folder=tmp_path
+    )
+
+
+def test_a_command_of_a_client_runs_no_program_of_its_own(tmp_path):
+    running = commanded(tmp_path)
+    ssl = {"ca": str(tmp_path / "ca.pem")}
+    known = added(running, password_command=["vault", "read", "a"], ssl=ssl)
+    assert known.password_command == ("vault", "read", "a")
+    for program in (
+        ["vault", "read", "b"],
+        ["vault", "read"],
+        ["sh", "-c", "id"],
+        "vault",
+        ["vault", "read", 1],
+    ):
+        assert refused(running, password_command=program, ssl=ssl) == (
+            "`password_command` should be the same as one of a shard of the server's instance file, "
+            "but it is not."
+        )
+    elsewhere = refused(running, host="evil.example", password_command=["vault", "read", "a"], ssl=ssl)
+    assert elsewhere == f"`password_command` {ELSEWHERE}"
+    lookup = {"host": LISTED, "user": "canal", "password_command": ["sh"], "ssl": ssl}
+    files = build_instance(
+        {
+            "preset": "memory",
+            "destination": "shop",
+            "shards": [{"name": "a", "host": "a", "user": "canal"}],
+            "shard_add": {"hosts": ["*.db.example.com"], "files": "binlogs"},
+        },
+        folder=tmp_path,
+    )
+    with pytest.raises(ConfigError, match=r"`lookup\.password_command` should be the same"):
+        added_shard(files, {"name": "b", "files": "b", "lookup": lookup})
+
+
+def test_a_command_of_a_client_lets_no_other_password_be_shown(tmp_path):
+    own = {"host": "a", "password_command": ["vault", "read", "a"], "ssl": {"ca": str(tmp_path / "ca.pem")}}
+    assert "`clear_password`" in refused(commanded(tmp_path), **own, clear_password=True)
+    assert added_shard(
+        commanded(tmp_path, clear_password=True),
+        {"name": "a", "user": "canal", **own, "clear_password": True},
+    ).clear_password

@@ -195,3 +195,88 @@ def test_an_error_of_a_model_does_not_repeat_what_it_was_given(model):
 
 def test_settings_without_a_password_have_an_empty_one():
     assert ShardSettings(name="a", host="h", user="u").password.get_secret_value() == ""
+
+
+TLS = {"ca": "ca.pem"}
+
+
+def test_a_password_that_is_renewed_is_not_read_with_the_settings(tmp_path):
+    (tmp_path / "token").write_text(SECRET)
+    file = {"password_file": "token", "password_lifetime_s": 0, "ssl": TLS}
+    command = {"password_command": ["/no/such/program", "x"], "ssl": TLS}
+    for shard, renews in ((file, True), (command, True), ({"password_file": "token"}, False)):
+        loaded = build_instance(instance(shard), folder=tmp_path).shards[0]
+        assert loaded.renews_password is renews
+
+
+@pytest.mark.parametrize(
+    ("shard", "sentence"),
+    [
+        (
+            {"password_command": ["aws"]},
+            (
+                "`shards[0].password_command` should be given only with `ssl` that verifies the server, "
+                "but `ssl` is missing."
+            ),
+        ),
+        (
+            {"password_command": ["aws"], "ssl": {"verify": False}},
+            (
+                "`shards[0].password_command` should be given only with `ssl` that verifies the server, "
+                "but `ssl.verify` is false."
+            ),
+        ),
+        (
+            {"password_file": "token", "password_lifetime_s": 60},
+            (
+                "`shards[0].password_lifetime_s` should be given only with `ssl` that verifies the server, "
+                "but `ssl` is missing."
+            ),
+        ),
+        (
+            {"clear_password": True, "ssl": {"verify": False}},
+            (
+                "`shards[0].clear_password` should be given only with `ssl` that verifies the server, "
+                "but `ssl.verify` is false."
+            ),
+        ),
+        (
+            {"password_command": ["aws"], "password_file": "token", "ssl": TLS},
+            (
+                "`shards[0].password_command` should be the only source of the password, "
+                "but `password_file` is given too."
+            ),
+        ),
+        (
+            {"password_command": ["bin/token"], "ssl": TLS},
+            (
+                "`shards[0].password_command` should begin with the full path of a program, or one that "
+                "PATH has, "
+                "but begins with 'bin/token'."
+            ),
+        ),
+        (
+            {"password_command": [], "ssl": TLS},
+            "`shards[0].password_command` should have at least one entry, but is something else.",
+        ),
+        (
+            {"password_timeout_s": 3, "ssl": TLS},
+            (
+                "`shards[0].password_timeout_s` should be given only with `password_command`, "
+                "but that is missing."
+            ),
+        ),
+        (
+            {"password_env": "PW", "password_lifetime_s": 3, "ssl": TLS},
+            (
+                "`shards[0].password_lifetime_s` should be given only with `password_command` or "
+                "`password_file`, "
+                "but both are missing."
+            ),
+        ),
+    ],
+)
+def test_a_renewed_password_goes_to_a_verified_server_only(shard, sentence, tmp_path, monkeypatch):
+    monkeypatch.setenv("PW", SECRET)
+    (tmp_path / "token").write_text(SECRET)
+    assert refused(instance(shard), folder=tmp_path) == sentence

@@ -17,6 +17,7 @@ from support.security.rogue_server import OK, PUBLIC_KEY, SALT, Wire, rogue
 from support.security.rogue_server import login as let_in
 
 from canal_group.binlog.server import login
+from canal_group.binlog.server.password import RenewedPassword
 from canal_group.binlog.server.preflight.preflight import preflight
 from canal_group.binlog.server.row import Row
 from canal_group.binlog.server.server_lookup import ServerLookup
@@ -215,12 +216,36 @@ def test_binlog_lookup_uses_tls_with_given_authorities(authority):
         assert server.heard == []
 
 
-@pytest.mark.parametrize("trick", [clear, dialog, caching_sha2_in_tls])
-def test_within_tls_the_password_may_be_asked_for(trick, authority):
+@pytest.mark.parametrize(
+    ("trick", "clear_password"), [(clear, True), (dialog, True), (caching_sha2_in_tls, False)]
+)
+def test_within_tls_the_password_may_be_asked_for(trick, clear_password, authority):
     ssl = {"ca": str(authority.ca), "verify": True}
     with rogue(trick, pair=authority.pair("server")) as server:
-        connect(address(server, ssl=ssl)).close()
+        connect(address(server, ssl=ssl, clear_password=clear_password)).close()
         assert server.knows(PASSWORD)
+
+
+@pytest.mark.parametrize("trick", [clear, dialog])
+@pytest.mark.parametrize(("clear_password", "verify"), [(False, True), (True, False)])
+def test_clear_text_takes_a_setting_and_a_verified_server(trick, clear_password, verify, authority):
+    ssl = {"ca": str(authority.ca), "verify": verify}
+    with rogue(trick, pair=authority.pair("server")) as server:
+        with pytest.raises(SourceUnfit, match="asks for the password in clear text") as refused:
+            connect(address(server, ssl=ssl, clear_password=clear_password))
+        assert "clear_password: true" in refused.value.hint
+        assert not server.knows(PASSWORD)
+
+
+def test_a_token_that_is_longer_than_255_bytes_is_sent_whole(authority, tmp_path):
+    """As those of clouds are; the file is read when the connection is opened."""
+    token = "t0ken" * 500
+    (tmp_path / "token").write_text(f"{token}\nnot part of it\n")
+    renewed = RenewedPassword(file=str(tmp_path / "token"), timeout_s=5, lifetime_s=0)
+    ssl = {"ca": str(authority.ca), "verify": True}
+    with rogue(clear, pair=authority.pair("server")) as server:
+        connect(address(server, ssl=ssl, clear_password=True, password=renewed)).close()
+        assert token.encode() + b"\0" in server.heard
 
 
 # ---- files of ours
