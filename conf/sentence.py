@@ -16,6 +16,9 @@ from pydantic_core import ErrorDetails
 from canal_group.conf.value import UNFIT
 from canal_group.merge.errors import CanalGroupError, ConfigError
 
+#: in the location of an error, the mapping of a kind that a plug-in adds
+PLUG_IN_TAG = "plug-in"
+
 _SHOWN_CHARACTERS_MAX = 60
 
 #: pydantic's error type -> the words after "should"; the error's context fills the braces
@@ -115,7 +118,7 @@ def first_error(
         key = f"{key}.kind"
     if detail["type"] == "union_tag_not_found":
         # Pydantic does not name the tags here; take them from the models.
-        tags = ", ".join(f"'{model.model_fields['kind'].default}'" for model in models)
+        tags = ", ".join(f"'{tag}'" for tag in map(_tag, models) if tag != PLUG_IN_TAG)
         return config_error(source_of(key), key, f"be one of {tags}", "is missing")
     expected = _EXPECTED.get(detail["type"], "be valid").format(**context)
     return config_error(source_of(key), key, expected, _found(key, detail))
@@ -149,7 +152,7 @@ def _locate(location: Sequence[str | int], model: type[BaseModel]) -> tuple[str,
         fields = (
             [m.model_fields[part] for m in inner if part in m.model_fields] if isinstance(part, str) else []
         )
-        of_kind = [m for m in inner if "kind" in m.model_fields and m.model_fields["kind"].default == part]
+        of_kind = [m for m in inner if "kind" in m.model_fields and _tag(m) == part]
         if isinstance(part, int):
             path += f"[{part}]"
         elif of_kind and not fields:
@@ -159,6 +162,12 @@ def _locate(location: Sequence[str | int], model: type[BaseModel]) -> tuple[str,
             path += f".{part}" if path else part
             models, inner = inner, [m for field in fields for m in models_of(field.annotation)]
     return path, inner or models
+
+
+def _tag(model: type[BaseModel]) -> str:
+    """Return the tag of a mapping that has kinds."""
+    kind = model.model_fields["kind"]
+    return PLUG_IN_TAG if kind.is_required() else str(kind.default)
 
 
 def _found(key: str, detail: ErrorDetails) -> str:

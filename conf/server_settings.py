@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, model_validator
+from pydantic import Discriminator, Field, PrivateAttr, SecretStr, Tag, ValidationInfo, model_validator
 
 from canal_group.conf.login_settings import SslSettings
+from canal_group.conf.plugins.entry_points import Group, refuse_a_namesake
+from canal_group.conf.plugins.plug_in import PlugInSettings
 from canal_group.conf.secret import Owner, read_secret
+from canal_group.conf.sentence import PLUG_IN_TAG
 from canal_group.conf.value import (
     AnchoredPath,
     Count,
@@ -86,7 +90,16 @@ class LocalSettings(Settings):
     folder: AnchoredPath | None = None
 
 
-class MemoryCursorSettings(Settings):
+class BuiltInCursorSettings(Settings):
+    """Keep cursors in a store that is built in."""
+
+    @model_validator(mode="after")
+    def _has_no_namesake(self) -> BuiltInCursorSettings:
+        refuse_a_namesake(Group.STORES, type(self).model_fields["kind"].default)
+        return self
+
+
+class MemoryCursorSettings(BuiltInCursorSettings):
     """Keep cursors in memory; they are lost at each stop."""
 
     kind: Literal["memory"] = "memory"
@@ -96,7 +109,7 @@ class MemoryCursorSettings(Settings):
 FILES_DESTINATION_MAX: Final = 100
 
 
-class FileCursorSettings(Settings):
+class FileCursorSettings(BuiltInCursorSettings):
     """Keep cursors in a folder of this machine."""
 
     kind: Literal["file"] = "file"
@@ -105,7 +118,7 @@ class FileCursorSettings(Settings):
     flush_s: Seconds | None = None
 
 
-class ZookeeperCursorSettings(Settings):
+class ZookeeperCursorSettings(BuiltInCursorSettings):
     """Keep cursors in the coordination's ZooKeeper."""
 
     kind: Literal["zookeeper"] = "zookeeper"
@@ -116,8 +129,34 @@ class ZookeeperCursorSettings(Settings):
 CoordinationSettings: TypeAlias = Annotated[
     ZookeeperSettings | EmbeddedSettings | LocalSettings, Field(discriminator="kind")
 ]
+#: kinds of stores that no plug-in adds
+BUILT_IN_STORES: Final = ("memory", "file", "zookeeper")
+
+
+class PlugInCursorSettings(PlugInSettings):
+    """Keep cursors in a plug-in's store."""
+
+    group = Group.STORES
+    named_by = "kind"
+    built_in = f"be one of {', '.join(map(repr, BUILT_IN_STORES))}, or "
+
+    kind: Text
+    #: how often cursors are written; None: each before its acknowledgement is answered
+    flush_s: Seconds | None = None
+
+
+def _store_tag(value: Any) -> str | None:
+    """Return which of the settings of cursors a mapping is validated as."""
+    kind = value.get("kind") if isinstance(value, Mapping) else getattr(value, "kind", None)
+    return kind if kind is None or kind in BUILT_IN_STORES else PLUG_IN_TAG
+
+
 CursorSettings: TypeAlias = Annotated[
-    MemoryCursorSettings | FileCursorSettings | ZookeeperCursorSettings, Field(discriminator="kind")
+    Annotated[MemoryCursorSettings, Tag("memory")]
+    | Annotated[FileCursorSettings, Tag("file")]
+    | Annotated[ZookeeperCursorSettings, Tag("zookeeper")]
+    | Annotated[PlugInCursorSettings, Tag(PLUG_IN_TAG)],
+    Discriminator(_store_tag),
 ]
 
 

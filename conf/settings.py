@@ -16,6 +16,7 @@ from canal_group.conf.server_settings import (
     FILES_DESTINATION_MAX,
     CoordinationSettings,
     CursorSettings,
+    MemoryCursorSettings,
     RaySettings,
 )
 from canal_group.conf.shard_add_settings import ShardAddSettings
@@ -99,7 +100,7 @@ class InstanceSettings(Settings):
     @model_validator(mode="after")
     def _promises_what_is_durable(self) -> InstanceSettings:
         if self.reader.semi_sync == "cursor":
-            if self.cursor.kind == "memory":
+            if isinstance(self.cursor, MemoryCursorSettings):
                 raise unfit(
                     "be 'cursor' only with cursors that are kept on a disk",
                     key="reader.semi_sync",

@@ -11,6 +11,9 @@ from hypothesis import HealthCheck, settings
 from support import soak
 from support.work_units import UnitScheduling, turn_of
 
+# Its assertions say what differs, as those of test files do.
+pytest.register_assert_rewrite("canal_group.programs.conformance")
+
 # The tests start hundreds of processes, which share the bytecode that the first one compiles.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

@@ -23,6 +23,7 @@ from canal_group.conf.server_settings import (
     FileCursorSettings,
     LocalSettings,
     MemoryCursorSettings,
+    PlugInCursorSettings,
     ZookeeperCursorSettings,
     ZookeeperSettings,
 )
@@ -85,6 +86,8 @@ def store(settings: InstanceSettings, elected_by: Coordinator, host: Host) -> Ep
                     hint="Set coordination, or cursor.kind.",
                 )
             inner = ZooKeeperStore(elected_by.connection, elected_by.connection.tree)
+        case PlugInCursorSettings(plug_in=plug_in, flush_s=flush_s):
+            inner = plug_in.make(settings.destination)
         case unknown:
             assert_never(unknown)
     return inner if flush_s is None else PeriodicStore(inner, CURSORS, flush_s, host)

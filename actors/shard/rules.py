@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from canal_group.actors.sink.consumer_view import ConsumerView, History
 from canal_group.actors.sink.mask import Mask, MaskKind
+from canal_group.actors.sink.process import Process
 from canal_group.actors.sink.processing import Processing
 from canal_group.actors.sink.table_rule import TableRule
 from canal_group.conf.filters.expression_text import parse_expression
-from canal_group.conf.filters.table_settings import MaskSettings, TableSettings
+from canal_group.conf.filters.table_settings import MaskSettings, ProcessSettings, TableSettings
 from canal_group.conf.stream_settings import FilterSettings
 
 
@@ -36,8 +37,13 @@ def _rule(table: TableSettings, salt: bytes) -> TableRule:
         renamed={each.column.lower(): each.to for each in table.rename},
         masks={each.column.lower(): _mask(each, salt) for each in table.masks},
         computed={each.name: parse_expression(each.expression) for each in table.computed},
+        process=None if table.process is None else _process(table.process),
         drop_unchanged=table.drop_unchanged,
     )
+
+
+def _process(settings: ProcessSettings) -> Process:
+    return Process(settings.function, settings.plug_in.make)
 
 
 def _mask(mask: MaskSettings, salt: bytes) -> Mask:

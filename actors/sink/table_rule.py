@@ -6,8 +6,9 @@ The order, for each batch of a table's rows:
    insert, one whose row leaves it a delete: what a consumer has is what a query with that condition returns.
 2. Columns are computed from the source's values.
 3. Columns are dropped, masked and renamed.
-4. With `drop_unchanged`, updates are dropped whose two images are the same after that.
-5. `kinds` decides by what the change has become.
+4. A plug-in's function adds columns to what is left (`canal_group.actors.sink.process`).
+5. With `drop_unchanged`, updates are dropped whose two images are the same after that.
+6. `kinds` decides by what the change has become.
 
 Nothing that is dropped stays in the buffers of the result.
 """
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from canal_group.actors.sink.images import Images, changed, put_together, within
 from canal_group.actors.sink.mask import Mask
+from canal_group.actors.sink.process import Process, ProcessFailed
 from canal_group.merge.errors import DataError
 from canal_group.merge.rows.expressions.expression import Expression, columns_of, fulfilled, value_of
 from canal_group.merge.rows.pattern import PatternList
@@ -65,6 +67,8 @@ class TableRule:
     masks: Mapping[str, Mask] = field(default_factory=dict)
     #: name -> value
     computed: Mapping[str, Expression] = field(default_factory=dict)
+    #: None: no function
+    process: Process | None = None
     drop_unchanged: bool = False
     _pattern: PatternList = field(init=False, repr=False, compare=False)
 
@@ -74,7 +78,7 @@ class TableRule:
     @property
     def leaves_rows(self) -> bool:
         """Whether a table's rows stay as they are: the rule is about statements only."""
-        changed = self.renamed or self.masks or self.computed or self.drop_unchanged
+        changed = self.renamed or self.masks or self.computed or self.process or self.drop_unchanged
         left_out = self.white_columns or self.black_columns or self.where is not None
         return self.kinds >= _OF_ROWS and not changed and not left_out
 
@@ -113,14 +117,24 @@ class TableRule:
             locate: returns where a row is, by its index, for errors.
 
         Raises:
-            DataError: see `schema`; also if a condition reads a column that an image does not say, or a value
-                does not fit.
+            DataError: see `schema`; also if a condition reads a column that an image does not say, a value
+                does not fit, or the function does what it may not.
+            ConfigError: the function is not installed on this machine.
         """
         columns = list(rows.schema.field("after").type)
         names = self._kept([each.name for each in columns], lineage or Lineage())
-        self._check_names(source, [each.name for each in columns], names)
         try:
+            self._check_names(source, [each.name for each in columns], names)
             return self._applied(source, rows, columns, names)
+        except ProcessFailed as failed:
+            assert self.process is not None, "no other part fails so"
+            where = f", in the transactions from {locate(0)} on" if rows.num_rows else ""
+            plug_in = f"Plug-in {self.process.name!r} of the filter's rule {self.match!r}"
+            raise DataError(
+                f"{plug_in} {failed}, on {source}{where}.",
+                hint="Correct the plug-in or its settings, and start the server again.",
+                table=str(source),
+            ) from failed
         except _REFUSED as error:
             # Arrow's sentence may show a value, which must not leave the shard; one on no rows cannot.
             why = str(error) if not rows.num_rows else ""
@@ -156,6 +170,9 @@ class TableRule:
         made = {side: self._made(source, image, columns, types, names) for side, image in images.items()}
         fields, before = made["before"]
         after = made["after"][1]
+        if self.process is not None:
+            before, after = (self.process.extended(str(source), fields, each) for each in (before, after))
+            fields = [*fields, *self.process.added]
         keep = np.ones(len(rows), np.bool_)
         if self.drop_unchanged:
             keep &= (op != Op.UPDATE) | changed(before, after)
@@ -258,6 +275,11 @@ class TableRule:
                 raise self._refused(source, name, "which the table does not have")
         result = [self.renamed.get(name.lower(), name).lower() for name in columns if name.lower() in names]
         result += [name.lower() for name in self.computed]
+        if self.process is not None:
+            missing = next((name for name in self.process.reads if name.lower() not in result), None)
+            if missing is not None:
+                raise ProcessFailed(f"reads column {missing}, which consumers do not have")
+            result += [each.name.lower() for each in self.process.added]
         if not result:
             raise self._refused(source, ", ".join(columns), "and so keeps none of its columns")
         for name in result:

@@ -7,6 +7,8 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from canal_group.conf.filters.expression_text import ExpressionText
+from canal_group.conf.plugins.entry_points import Group
+from canal_group.conf.plugins.plug_in import PlugInSettings
 from canal_group.conf.value import Count, RegexList, Settings, Text, unfit
 
 #: `ddl`: a change of definitions. `dcl`: of users, roles and rights. `query`: every other statement
@@ -54,6 +56,15 @@ class ComputedSettings(Settings):
     expression: ExpressionText
 
 
+class ProcessSettings(PlugInSettings):
+    """A plug-in's function that adds columns."""
+
+    group = Group.PROCESSING
+    named_by = "function"
+
+    function: Text
+
+
 class TableSettings(Settings):
     """What happens to the tables that `match` names; the first entry that matches applies."""
 
@@ -71,6 +82,8 @@ class TableSettings(Settings):
     rename: Annotated[tuple[RenameSettings, ...], Field(strict=False)] = ()
     masks: Annotated[tuple[MaskSettings, ...], Field(strict=False)] = ()
     computed: Annotated[tuple[ComputedSettings, ...], Field(strict=False)] = ()
+    #: what else adds columns; None: nothing
+    process: ProcessSettings | None = None
     #: whether updates are dropped that change nothing in what is kept
     drop_unchanged: bool = False
 

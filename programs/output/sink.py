@@ -1,9 +1,9 @@
 """The port to an output: what a queue, a file or another target of messages has to do.
 
 A publisher calls, for each batch: `write`, `flush`, `confirm`. After an error it calls `close` and `open` and
-goes on after the position that `open` returns. A new output is one module in `programs/output/sinks/`,
-which defines `SETTINGS`, its settings, and `SINK`, its class, and is tested by
-`tests/integration/output/conformance.py`.
+goes on after the position that `open` returns. A new output is one module in `programs/output/sinks/`, or
+behind an entry point of the group `canal_group.outputs`, which defines `SETTINGS`, its settings, and `SINK`,
+its class. Its tests inherit `canal_group.programs.conformance.sink`.
 
 Two kinds of outputs:
 
@@ -15,7 +15,7 @@ Two kinds of outputs:
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from canal_group.merge.values.position import GroupPosition
 from canal_group.programs.output.messages import Messages
@@ -29,8 +29,9 @@ class Sink(Protocol):
     since). What another attempt would meet again, such as a message that cannot be encoded, is refused.
     """
 
-    #: whether it keeps the position together with the messages
-    keeps_position: ClassVar[bool]
+    @property
+    def keeps_position(self) -> bool:
+        """Whether it keeps the position together with the messages; the same for all of its class."""
 
     def __init__(self, settings: Any, name: str) -> None:
         """Make a sink that is not open.

@@ -6,7 +6,6 @@ import threading
 
 import pytest
 from integration.zookeeper_fixtures import Cursors, coordinate, destination, zookeeper
-from unit.meta.conformance import TEXT, StoreConformance, text_of
 
 from canal_group.actors.meta.zookeeper import ZooKeeperStore
 from canal_group.actors.meta.zookeeper_texts import BYTES_MAX
@@ -14,6 +13,7 @@ from canal_group.actors.ports import Subscription
 from canal_group.merge.errors import ConfigError, FencedError
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
 from canal_group.merge.values.position import GroupPosition, Position
+from canal_group.programs.conformance.store import TEXT, StoreConformance, text_of
 
 
 def at(offset):

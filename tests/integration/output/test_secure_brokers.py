@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from integration.output.conformance import publish
 from integration.output.faults import Relay
 from integration.output.published import Queue, in_kafka
 from integration.output.relay_values import relay_values
@@ -22,6 +21,7 @@ from support.security.certificates import Authority, Pair
 
 from benchmarks._brokers import PASSWORD, USER
 from canal_group.merge.errors import SinkRefused, SinkUnavailable
+from canal_group.programs.conformance.sink import publish
 from canal_group.programs.output.kinds import settings_of, sink_of
 from canal_group.programs.output.sink import Sink
 from playground.database.secret_file import secret_file

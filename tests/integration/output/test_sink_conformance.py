@@ -11,7 +11,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from integration.output.conformance import SinkConformance, Target, after, messages, publish
 from integration.output.published import Queue, in_kafka, in_lines
 
 from benchmarks._kafka_broker import KafkaBroker
@@ -19,6 +18,7 @@ from benchmarks._rabbit_broker import RabbitBroker
 from canal_group.conf.relay.kafka_settings import KafkaSettings
 from canal_group.conf.relay.rabbitmq_settings import RabbitSettings
 from canal_group.merge.errors import SinkRefused
+from canal_group.programs.conformance.sink import SinkConformance, Target, after, messages, publish
 from canal_group.programs.output.kinds import kinds, sink_of
 from canal_group.programs.output.sink import Sink
 from canal_group.programs.output.sinks.lines import LinesSettings
@@ -83,6 +83,14 @@ class RabbitTarget(Target):
 
     def recover(self) -> None:
         self._broker.start()
+
+
+class BrokerConformance(SinkConformance):
+    """A broker takes long to start again."""
+
+    @pytest.mark.soak
+    def test_an_unreachable_output_is_unavailable_and_returns_with_its_data(self, target: Target, sink: Sink):
+        super().test_an_unreachable_output_is_unavailable_and_returns_with_its_data(target, sink)
 
 
 def killed(sink: Sink, target: LinesTarget, numbers: range) -> None:
@@ -158,7 +166,7 @@ class TestLines(SinkConformance):
 
 
 @pytest.mark.soak
-class TestKafka(SinkConformance):
+class TestKafka(BrokerConformance):
     @pytest.fixture
     def target(self, kafka: KafkaBroker) -> Target:
         return KafkaTarget(kafka)
@@ -194,7 +202,7 @@ class TestKafka(SinkConformance):
 
 
 @pytest.mark.soak
-class TestRabbit(SinkConformance):
+class TestRabbit(BrokerConformance):
     @pytest.fixture
     def target(self, rabbit: RabbitBroker) -> Target:
         return RabbitTarget(rabbit)

@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from unit.meta.conformance import MEMBERS, TEXT, StoreConformance
 
 from canal_group.actors.group.stored.cursors import CURSORS
 from canal_group.actors.group.stored.histories import HISTORIES
 from canal_group.actors.meta.file import FileStore
 from canal_group.actors.ports import Key
 from canal_group.merge.errors import ConfigError, CoordinatorUnavailable, FencedError
+from canal_group.programs.conformance.store import MEMBERS, TEXT, StoreConformance
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 import itertools
 
 import pytest
-from unit.meta.conformance import StoreConformance
 
 from canal_group.actors.meta.memory import MemoryStore
+from canal_group.programs.conformance.store import StoreConformance
 
 
 class TestMemory(StoreConformance):

@@ -4,13 +4,13 @@ import itertools
 import threading
 
 import pytest
-from unit.meta.conformance import MEMBERS, TEXT, StoreConformance
 
 from canal_group.actors.group.stored.cursors import CURSORS
 from canal_group.actors.meta.memory import MemoryStore
 from canal_group.actors.meta.periodic import OVERDUE_FLUSHES, PeriodicStore
 from canal_group.actors.ports import Key
 from canal_group.merge.errors import CoordinatorUnavailable, FencedError
+from canal_group.programs.conformance.store import MEMBERS, TEXT, StoreConformance
 
 NEVER_S = 3_600
 

@@ -1,7 +1,6 @@
 """The store in ZooKeeper: where it keeps what, in which transactions, and what damage does."""
 
 import pytest
-from unit.meta.conformance import MEMBERS, TEXT, StoreConformance, members, text_of
 from unit.meta.nodes import Nodes
 
 from canal_group.actors.group.stored.cursors import CURSORS
@@ -9,6 +8,7 @@ from canal_group.actors.meta.zookeeper import COMPRESSED_FROM, ZooKeeperStore
 from canal_group.actors.meta.zookeeper_texts import BYTES_MAX
 from canal_group.actors.ports import Key
 from canal_group.merge.errors import ConfigError, CoordinatorUnavailable, UsageError
+from canal_group.programs.conformance.store import MEMBERS, TEXT, StoreConformance, members, text_of
 from canal_group.zookeeper.tree import Tree
 
 TREE = Tree("shop")

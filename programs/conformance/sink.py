@@ -1,4 +1,4 @@
-"""What every sink has to do; a new output runs these tests by a class of its own.
+"""What every sink has to do; a new output, also of a plug-in, runs these tests by a class of its own.
 
 class TestMine(SinkConformance):
     @pytest.fixture
@@ -8,7 +8,7 @@ class TestMine(SinkConformance):
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -61,10 +61,12 @@ def messages(topic: str, numbers: Sequence[int]) -> Messages:
 
 
 def after(number: int) -> GroupPosition:
+    """Return the position after so many messages."""
     return GroupPosition(sequence=number)
 
 
 def publish(sink: Sink, topic: str, numbers: range) -> None:
+    """Write a batch, and confirm it."""
     sink.write(messages(topic, numbers))
     sink.flush()
     sink.confirm(after(numbers.stop))
@@ -74,15 +76,16 @@ class SinkConformance:
     """The tests; `target` is the subclass's fixture."""
 
     @pytest.fixture
-    def sink(self, target: Target):
+    def sink(self, target: Target) -> Iterator[Sink]:
+        """Return a sink that is closed after the test."""
         sink = target.sink()
         yield sink
         sink.close()
 
-    def test_a_new_output_has_no_position(self, sink: Sink):
+    def test_a_new_output_has_no_position(self, sink: Sink) -> None:
         assert sink.open() is None
 
-    def test_what_is_confirmed_is_there_in_order_with_its_headers(self, target: Target, sink: Sink):
+    def test_what_is_confirmed_is_there_in_order_with_its_headers(self, target: Target, sink: Sink) -> None:
         sink.open()
         publish(sink, target.topic, range(5))
         publish(sink, target.topic, range(5, 3_000))
@@ -96,14 +99,14 @@ class SinkConformance:
             assert headers["position"] == f"mysql-bin.000001:4:{number}"
             assert headers.get("moved_from") == (number if int(number) % 3 == 0 else None)
 
-    def test_an_empty_batch_moves_the_position(self, target: Target, sink: Sink):
+    def test_an_empty_batch_moves_the_position(self, target: Target, sink: Sink) -> None:
         sink.open()
         publish(sink, target.topic, range(3, 3))
         sink.close()
         assert sink.open() == (after(3) if sink.keeps_position else None)
         assert not target.held()
 
-    def test_the_position_is_that_of_the_last_confirmation(self, target: Target, sink: Sink):
+    def test_the_position_is_that_of_the_last_confirmation(self, target: Target, sink: Sink) -> None:
         sink.open()
         for number in range(0, 40, 2):
             publish(sink, target.topic, range(number, number + 2))
@@ -111,7 +114,7 @@ class SinkConformance:
         assert sink.open() == (after(40) if sink.keeps_position else None)
         assert len(target.held()) == 40
 
-    def test_names_have_positions_of_their_own(self, target: Target, sink: Sink):
+    def test_names_have_positions_of_their_own(self, target: Target, sink: Sink) -> None:
         if not sink.keeps_position:
             pytest.skip("it keeps no position")
         sink.open()
@@ -125,7 +128,9 @@ class SinkConformance:
         finally:
             other.close()
 
-    def test_what_is_not_confirmed_is_not_there_if_the_position_is_kept(self, target: Target, sink: Sink):
+    def test_what_is_not_confirmed_is_not_there_if_the_position_is_kept(
+        self, target: Target, sink: Sink
+    ) -> None:
         sink.open()
         publish(sink, target.topic, range(2))
         sink.write(messages(target.topic, range(2, 6)))
@@ -140,7 +145,7 @@ class SinkConformance:
         else:
             assert {"0", "1", "2", "3"} <= set(numbers)
 
-    def test_a_predecessor_that_comes_back_confirms_nothing(self, target: Target, sink: Sink):
+    def test_a_predecessor_that_comes_back_confirms_nothing(self, target: Target, sink: Sink) -> None:
         if not sink.keeps_position:
             pytest.skip("its consumers drop what comes twice")
         sink.open()
@@ -158,14 +163,15 @@ class SinkConformance:
         successor.close()
         assert sorted(headers["seq"] for _, _, headers in target.held()) == ["0", "1", "2"]
 
-    def test_closing_twice_or_before_opening_does_nothing(self, sink: Sink):
+    def test_closing_twice_or_before_opening_does_nothing(self, sink: Sink) -> None:
         sink.close()
         sink.open()
         sink.close()
         sink.close()
 
-    @pytest.mark.soak
-    def test_an_unreachable_output_is_unavailable_and_returns_with_its_data(self, target: Target, sink: Sink):
+    def test_an_unreachable_output_is_unavailable_and_returns_with_its_data(
+        self, target: Target, sink: Sink
+    ) -> None:
         sink.open()
         publish(sink, target.topic, range(2))
         target.fail()
