@@ -1,7 +1,8 @@
 """Instance files over HTTP: read, validate and replace the file of a served instance.
 
 A file may name other files, variables and hosts, so whoever writes it can make the server read them. Files
-are therefore replaced only if `serve` was told to allow it, and by callers who may operate the instance.
+are therefore replaced only if `serve` was told to allow it, and by callers who may operate the instance. What
+a file makes the server run, programs and plug-ins, it has to name already.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from canal_group.actors.http.served import Served
 from canal_group.actors.process.durable import PUBLIC, replace_file
 from canal_group.conf.document import parse_document
 from canal_group.conf.load import build_instance
+from canal_group.conf.plugins.named import named_code
 from canal_group.conf.server.server_file import read_server_file
 from canal_group.merge.errors import AccessDenied, ConfigError, UsageError
 
@@ -124,6 +126,8 @@ class InstanceFiles:
     def _check(self, served: Served, text: str) -> None:
         """Raise a ConfigError if a text is not an instance file of the destination; no secret is read."""
         source = "The new file"
+        _, present = self._text(served)
+        refuse_new_code(present, text)
         folder = self.files().get(served.destination, Path()).absolute().parent
         settings = build_instance(
             parse_document(text, source),
@@ -136,6 +140,24 @@ class InstanceFiles:
             raise ConfigError(
                 f"{source}: `destination` must stay {served.destination}, and is {settings.destination}."
             )
+
+
+def refuse_new_code(present: str, text: str) -> None:
+    """Return if a text names no plug-in and no program that the present file does not name.
+
+    Raises:
+        ConfigError: it does; or it is not YAML.
+    """
+    try:
+        known = named_code(parse_document(present, "The served file"))
+    except ConfigError:
+        known = set()
+    new = sorted(named_code(parse_document(text, "The new file")) - known)
+    if new:
+        raise ConfigError(
+            f"The new file names {new[0]}, which the served one does not.",
+            hint="Programs and plug-ins are named on the server's machine: edit the file there.",
+        )
 
 
 def _shown(text: str) -> str:

@@ -108,6 +108,6 @@ def validated(model: type[Settings], values: Mapping[str, Any], info: Validation
     try:
         return model.model_validate(values, context=info.context)
     except ValidationError as error:
-        details = first_error(error, "", model).details
+        details = first_error(error, lambda _: "", model).details
         expected, key, found = (str(details[each]) for each in ("expected", "key", "found"))
     raise unfit(expected, key=key, found=found)

@@ -1,0 +1,1 @@
+"""Plug-ins for canal-group: an output and a store in SQLite, and a lookup in a CSV file."""
