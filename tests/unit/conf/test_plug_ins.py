@@ -167,7 +167,7 @@ except Exception as error:
         ),
     ],
 )
-def test_a_module_that_is_none_is_named_with_its_package(code, why, packages, module):
+def test_a_module_that_lacks_something_is_named_with_its_package(code, why, packages, module):
     put_package(packages, "more-geo", {Group.PROCESSING: {"geo": module}}, **{module: code})
     with pytest.raises(ConfigError) as caught:
         load(Group.PROCESSING, "geo")
@@ -231,7 +231,7 @@ def test_an_output_without_its_kind_among_its_settings_is_refused(packages, modu
         settings_of("hawk")
 
 
-def test_the_code_that_a_file_names_is_found_wherever_it_is():
+def test_the_code_that_a_file_names_is_found_in_every_mapping():
     table = {"match": "x", "process": {"function": "geo", "file": "a.csv"}}
     shards = [
         {"name": "a", "password_command": ["vault", "a"]},
@@ -255,7 +255,7 @@ def test_the_code_that_a_file_names_is_found_wherever_it_is():
         assert named_code(harmless) == set()
 
 
-def test_a_file_that_comes_over_http_names_no_code_that_the_served_one_does_not():
+def test_a_file_that_comes_over_http_names_no_new_code():
     served = "cursor: {kind: redis}\nshards: [{password_command: [vault, a]}]\n"
     refuse_new_code(served, served + "start: earliest\n")
     refuse_new_code(served, "shards: []\n")

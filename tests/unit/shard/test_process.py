@@ -131,7 +131,7 @@ def test_it_gets_what_consumers_get():
     assert function.calls[0][1][0] == {"land": "CH", "secret": "hidden"}
 
 
-def test_an_update_that_changes_nothing_but_what_is_dropped_is_dropped_with_the_added_columns():
+def test_an_update_without_a_change_in_what_is_kept_is_dropped():
     same = {"id": 1, "Country": "CH"}
     changes = [(Op.UPDATE, {**same, "secret": "s1"}, {**same, "secret": "s12"})]
     result = applied(Shouts(), batch(changes), black_columns=frozenset({"secret"}), drop_unchanged=True)
@@ -161,7 +161,7 @@ def test_a_function_that_reads_nothing_adds_to_every_image():
     ]
 
 
-def test_images_that_lack_a_column_keep_their_bits_and_what_is_read_must_be_there():
+def test_a_column_that_is_read_has_to_be_in_every_image():
     def partial(absent_after):
         schema = partial_schema(SCHEMA)
         rows = [
