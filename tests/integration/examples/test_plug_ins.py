@@ -100,6 +100,7 @@ class TestSqliteStore(StoreConformance):
         return itertools.count(1).__next__
 
 
+@pytest.mark.soak
 def test_a_served_instance_and_a_relay_run_plug_ins(installed, offline, instance_file, tmp_path, monkeypatch):
     """Its shards look up, its group keeps its cursors in the store, and a relay writes to the output."""
     monkeypatch.setenv("PYTHONPATH", str(installed))

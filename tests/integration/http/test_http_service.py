@@ -293,6 +293,12 @@ def test_operators_read_check_and_replace_an_instance_file_if_allowed(served: Sh
         other = text.replace(served.destination, "other")
         moved = called.operate("PUT", "/file", json={"text": other, "digest": ""})
         assert (moved.status_code, "must stay" in moved.json()["message"]) == (422, True)
+        runs = {"text": text + "cursor: {kind: their_plug_in}\n", "digest": ""}
+        for answer in (
+            called.operate("PUT", "/file", json=runs),
+            called.operate("POST", "/file/validate", json=runs),
+        ):
+            assert 'names cursor.kind: \\"their_plug_in\\", which the served one does not' in answer.text
 
 
 def test_a_contradicted_definition_is_an_event_until_it_is_rebuilt(served: SharedShop, called: Http):

@@ -170,8 +170,17 @@ def test_a_column_that_is_read_has_to_be_in_every_image():
         ]
         return pa.RecordBatch.from_pylist(rows, schema=schema)
 
-    result = applied(Shouts(), partial(0b100))
-    assert result.column("_after_absent").to_pylist() == [b"\x04"]
+    class Wide(Shouts):
+        adds = pa.schema([(f"n{index}", pa.int64()) for index in range(6)])
+
+        def process(self, _table, rows):
+            nulls = [pa.nulls(rows.num_rows, pa.int64())] * 6
+            return pa.RecordBatch.from_arrays(
+                [*rows.columns, *nulls], schema=pa.schema([*rows.schema, *self.adds])
+            )
+
+    result = applied(Wide(), partial(0b100))
+    assert result.column("_after_absent").to_pylist() == [b"\x04\x00"], "a bit for each of nine columns"
     assert failed(Shouts(), partial(0b010)).startswith(
         r"Plug-in 'shout' of the filter's rule 'shop_\\d\\.orders' reads column Country, which a row image "
         "lacks (binlog_row_image), on shop_0.orders, in the transactions from f:0 on."
