@@ -43,7 +43,7 @@ class RenewedPassword:
 
     @classmethod
     def of_fields(cls, command: list[str] | None, **fields: object) -> RenewedPassword:
-        """Return what `dataclasses.asdict` and JSON made of one."""
+        """Return the source of a password that `dataclasses.asdict` and JSON describe."""
         return cls(None if command is None else tuple(command), **fields)  # type: ignore[arg-type]
 
     def remembered(self) -> str | None:
@@ -89,7 +89,7 @@ def _content(file: str) -> bytes:
 
 
 def _printed(command: tuple[str, ...], timeout_s: float) -> bytes:
-    """Return what a command prints."""
+    """Return the output of a command."""
     subject = f"has no password: the command {command[0]!r}"
     deadline_s = time.monotonic() + timeout_s
     try:
@@ -118,7 +118,7 @@ def _printed(command: tuple[str, ...], timeout_s: float) -> bytes:
 
 
 def _read(descriptor: int, deadline_s: float) -> bytes:
-    """Return what a pipe brings up to its end, or a byte more than may come.
+    """Return the bytes of a pipe up to its end, or one more than may come.
 
     Raises:
         TimeoutError: the end did not come in time.

@@ -82,7 +82,7 @@ def refuse_a_namesake(group: Group, built_in: str) -> None:
 
 @lru_cache
 def _of_process(group: Group) -> dict[str, EntryPoint]:
-    """Return what was installed when the process asked first: finding it reads all that is installed."""
+    """Return the entry points of when the process asked first: each search reads all that is installed."""
     return {each.name: each for each in entry_points(group=group)}
 
 

@@ -10,7 +10,7 @@ from canal_group.conf.server_settings import BUILT_IN_STORES
 
 
 def named_code(values: Any) -> set[str]:
-    """Return what a file's content makes our processes run that is not ours, each as the file says it.
+    """Return the programs and plug-ins that a file's content makes our processes run, as the file says them.
 
     The content may be anything: what names nothing that runs is passed over.
     """

@@ -61,6 +61,6 @@ class RowFunctionConformance:
 
 
 def extended(process: Process, rows: pa.RecordBatch, present: np.ndarray | None = None) -> Images:
-    """Return what a shard makes of rows."""
+    """Return the images that a shard makes of rows."""
     there = np.ones(rows.num_rows, np.bool_) if present is None else present
     return process.extended(TABLE, list(rows.schema), Images(list(rows.columns), there, None))
