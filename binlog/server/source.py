@@ -209,7 +209,7 @@ def connect(address: SourceAddress, *, read_timeout_s: float | None = None) -> p
         try:
             return _logged_in(address, remembered, timeout_s)
         except SourceUnfit as error:
-            if error.details.get("code") not in _DENIED:
+            if error.details.get("code") not in ACCESS_CODES:
                 raise
             # It may have been replaced before its lifetime was over.
     try:
