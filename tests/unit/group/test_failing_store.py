@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,7 +78,7 @@ def test_a_take_over_that_fails_backs_off_and_keeps_its_reason(
                 third.set()
                 await sleep(DEADLINE_S)
 
-        monkeypatch.setattr(candidate_module.asyncio, "sleep", slept)
+        _sleep_by(monkeypatch, candidate_module, slept)
         registration = ShardRegistration(settings, None)  # type: ignore[arg-type]  # none is asked
         candidate = Candidate(
             registration, ServerIdentity("here:1", "me", ""), lambda: True, OS_HOST, Parts(coordinator)
@@ -98,6 +99,11 @@ def test_a_take_over_that_fails_backs_off_and_keeps_its_reason(
     said = [each for each in caplog.records if "cannot take over" in each.getMessage()]
     assert len(said) == 3
     assert {each.levelname for each in said} == {"ERROR"}
+
+
+def _sleep_by(monkeypatch: pytest.MonkeyPatch, module: ModuleType, slept: Any) -> None:
+    """Let one module sleep otherwise: loops of other tests may still run in this process."""
+    monkeypatch.setattr(module, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": slept}))
 
 
 class FullDisk:
@@ -131,7 +137,7 @@ def test_an_opening_that_fails_is_a_state_and_one_error_with_back_off(
     async def slept(seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr(follower_module.asyncio, "sleep", slept)
+    _sleep_by(monkeypatch, follower_module, slept)
     follower = Follower(
         0,
         "s0",
