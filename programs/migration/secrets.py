@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 
 from canal_group.conf.sentence import config_error
@@ -22,15 +23,22 @@ class Secrets:
     """
 
     folder: Path
+    #: what was put, by file; and the files of it that do not exist yet
+    _put: dict[Path, str] = field(default_factory=dict)
     _texts: dict[Path, str] = field(default_factory=dict)
 
     def put(self, name: str, text: str) -> str:
         """Return the whole path of the file that will hold a secret; equal secrets of a name share it.
 
+        Another secret of the same name gets a number.
+
         Raises:
             ConfigError: such a file exists and holds something else.
         """
         path = (self.folder / name).absolute()
+        numbered = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
+        path = next(each for each in chain([path], numbered) if self._put.get(each, text) == text)
+        self._put[path] = text
         try:
             content = path.read_text(encoding="utf-8")
         except FileNotFoundError:

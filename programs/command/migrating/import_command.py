@@ -55,6 +55,11 @@ def import_files(
     from canal_group.programs.migration.imported import imported, imported_each
     from canal_group.programs.migration.instance_text import instance_text, relay_text, texts_of
 
+    if into is not None and relay is not None and relay.resolve() == into.resolve():
+        raise ConfigError(
+            f"--relay is the folder of --into, {into}: a relay's file has the name of its instance's.",
+            hint="Name another folder for the relays.",
+        )
     if into is None:
         found = imported(files, destination=destination, secrets=secrets, cursors=meta or ())
     elif destination is not None:

@@ -7,6 +7,7 @@ from typing import Final
 
 _WORDS: Final = (
     "passw",
+    "pwd",
     "secret",
     "accesskey",
     "token",

@@ -351,7 +351,10 @@ def test_no_secret_is_in_the_file_or_in_the_report(conf):
         instance__tsdb__url="jdbc:mysql://h/t?user=u&password=s3cret-6",
     )
     conf.instance(
-        dbPassword=secrets["instance.dbPassword"], tsdb__dbPassword="s3cret-2", rds__accesskey="s3cret-7"
+        dbPassword=secrets["instance.dbPassword"],
+        tsdb__dbPassword="s3cret-2",
+        rds__accesskey="s3cret-7",
+        dbPwd="s3cret-9",
     )
     conf.files.append(conf.write("canal.properties", {"rabbitmq.password": "s3cret-8"}))
     conf.files = conf.files[:2]

@@ -350,6 +350,30 @@ def test_each_destination_has_a_relay_of_its_own(folder, conf, tmp_path):
     assert not (tmp_path / "served" / "server.yaml").exists(), "there is nothing that they share"
 
 
+def test_instances_and_relays_need_a_folder_each(folder, conf, tmp_path):
+    """A relay's file has the name of its instance's, and would be written instead of it."""
+    conf.server(serverMode="kafka", destinations="orders,items")
+    into = tmp_path / "served"
+    arguments = ["import", str(folder), "--into", str(into), "--relay", f"{into}/../served"]
+    done = CliRunner().invoke(app, [*arguments, "--secrets", str(conf.secrets)])
+    assert "--relay is the folder of --into" in str(done.exception)
+    assert not into.exists()
+    assert not conf.secrets.exists()
+
+
+def test_two_secrets_of_one_name_are_two_files(conf):
+    """A group's source and another instance may have one name."""
+    conf.instance("shop-1", master__address="a:1", dbPassword="other")
+    group = {"master__address": "", "master1__address": "b:1", "master1__dbPassword": "own"}
+    conf.instance("shop", **group)
+    for _ in range(2):
+        result = imported_each(conf.files, secrets=conf.secrets)
+        result.secrets.write()
+        files = [each.values["shards"][0]["password_file"] for each in result.destinations]
+        assert [Path(file).read_text() for file in files] == ["other\n", "own\n"]
+    assert result.secrets.new == [], "they are found again"
+
+
 def test_an_instance_may_not_have_the_name_of_the_server_s_file(conf):
     conf.instance("server")
     with pytest.raises(ConfigError, match=r"be of an instance of another name, but server.yaml"):
