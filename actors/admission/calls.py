@@ -16,7 +16,7 @@ ALL_QUESTIONS_MAX = 16
 
 
 class Calls:
-    """Counts calls by the names of their grants. Safe to use from several threads.
+    """Counts calls by their callers' names. Safe to use from several threads.
 
     Args:
         each_max: calls of one caller at once.

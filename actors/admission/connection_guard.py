@@ -94,11 +94,11 @@ class ConnectionGuard:
         self._closed.set()
 
     def let_in(self, peer: str, name: str) -> None:
-        """Record a call that was admitted, with its caller's name.
+        """Record a call that was admitted, with its caller.
 
         Args:
             peer: as gRPC names it, such as "ipv4:10.0.0.1:5000".
-            name: of the caller's grant.
+            name: of the caller, whose connections are counted together.
         """
         with contextlib.suppress(ValueError):
             host, _, port = unquote(peer.partition(":")[2]).rpartition(":")

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyarrow import flight
 
-from canal_group.actors.admission.access import Grant, Grants
+from canal_group.actors.admission.access import Grant, Grants, token_digest
 from canal_group.actors.admission.calls import Calls
 
 _NAME = "token"
@@ -28,12 +28,18 @@ class Caller:
     certificate: str
     grant: Grant
 
+    @property
+    def owner(self) -> str:
+        """Whose calls and connections these are: two clients may have one name, at two destinations."""
+        shown = {"token": token_digest(self.token).hex(), "certificate": self.certificate}
+        return f"{self.grant.name} {shown.get(self.grant.shows, '')}"
+
 
 class _Call(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow is untyped
     def __init__(self, grants: Grants, token: str, calls: Calls) -> None:
         super().__init__()
         self._grants, self._token, self._calls = grants, token, calls
-        #: the name that the call is counted under; None: it is not counted
+        #: the owner that the call is counted under; None: it is not counted
         self._counted: str | None = None
 
     def caller(self, certificate: str) -> Caller:
@@ -41,11 +47,12 @@ class _Call(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow is untype
         grant = self._grants.find(self._token, certificate)
         if grant is None:
             raise _unknown()
+        caller = Caller(self._token, certificate, grant)
         if self._counted is None:
-            if not self._calls.begin(grant.name):
+            if not self._calls.begin(caller.owner):
                 raise flight.FlightUnavailableError(f"Too many calls of {grant.name} are in progress.")
-            self._counted = grant.name
-        return Caller(self._token, certificate, grant)
+            self._counted = caller.owner
+        return caller
 
     def call_completed(self, exception: Any) -> None:  # noqa: ARG002  Flight's signature
         """Count it no more."""
@@ -58,7 +65,7 @@ class TokenMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # 
 
     Args:
         grants: returns those of tokens and certificates; they may change.
-        calls_max: how many calls of one grant are answered at once; each holds a thread.
+        calls_max: how many calls of one owner are answered at once; each holds a thread.
     """
 
     def __init__(self, grants: Callable[[], Grants], calls_max: int) -> None:

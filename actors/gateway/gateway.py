@@ -125,7 +125,7 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
     def _caller(self, context: Any) -> Caller:
         """Return who calls; its connection counts as authenticated from now on."""
         caller = caller_of(context)
-        self._guard.let_in(context.peer(), caller.grant.name)
+        self._guard.let_in(context.peer(), caller.owner)
         return caller
 
     # ---- rows ------------------------------------------------------------------------------------------

@@ -194,7 +194,6 @@ class _Service:
     """What the connections of a server share."""
 
     def __init__(self) -> None:
-        self.threads = None
         self.unsent = UnsentBytes(UNSENT_BYTES)
 
 

@@ -71,9 +71,9 @@ class BatchSender:
         batch, entries = ready.batch, ready.entries
         try:
             if not entries.lease.holds:
-                await asyncio.get_running_loop().run_in_executor(self._service.threads, entries.lease.check)
+                await subscription.confirm(entries)
             if entries.count:
-                await self._write(ready)
+                await self._write(subscription, ready)
                 subscription.counters.sent(batch.rows, len(entries.body))
         except RolledBack:
             await asyncio.sleep(_AGAIN_S)
@@ -126,16 +126,14 @@ class BatchSender:
         if not ahead.cancelled() and ahead.exception() is None and (ready := ahead.result()) is not None:
             self._service.unsent.give_back(ready.answer)
 
-    async def _write(self, ready: _Ready) -> None:
+    async def _write(self, subscription: Subscription, ready: _Ready) -> None:
         batch, entries = ready.batch, ready.entries
         self._service.unsent.sending(ready.answer, self._give_way)
         await self._stream.send(packets.messages_head(batch.batch_id, len(entries.body)))
         for begin in range(0, len(entries.body), PART_BYTES):
             if not entries.lease.holds:
                 try:
-                    await asyncio.get_running_loop().run_in_executor(
-                        self._service.threads, entries.lease.check
-                    )
+                    await subscription.confirm(entries)
                 except CanalGroupError as error:
                     # Half of a packet is sent: nothing can follow it.
                     self._stream.abort()

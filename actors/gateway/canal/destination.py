@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 from canal_group.actors.admission.refused_destination import not_served
 from canal_group.actors.gateway.batch_reader import BatchReader
@@ -12,6 +15,10 @@ from canal_group.actors.gateway.gateway_counters import GatewayCounters
 from canal_group.actors.gateway.group_handle import GroupHandle
 from canal_group.actors.gateway.requests import Requests
 
+_T = TypeVar("_T")
+
+#: threads of a destination that make entries, and ask what takes long
+THREADS: Final = 8
 #: how often a lease is renewed, seconds; at least every quarter of it
 _TOUCH_EVERY_S = 2.0
 _TOUCH_EVERY_PART = 0.25
@@ -35,6 +42,14 @@ class CanalDestination:
     rows: BatchReader
     #: where packets are counted
     counters: GatewayCounters
+    #: its own: one whose group or shards do not answer must not keep the threads of others. They end with it
+    threads: Executor = field(
+        default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="canal")
+    )
+
+    async def in_thread(self, work: Callable[[], _T]) -> _T:
+        """Return what work returns that takes long."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, work)
 
     @property
     def touch_every_s(self) -> float:

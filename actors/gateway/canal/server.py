@@ -62,7 +62,6 @@ class CanalServer:
         """Stop listening; its connections end."""
         self._loop.run(self._close()).result(_OPEN_S)
         self._loop.end(CLOSE_S)
-        self._service.threads.shutdown(wait=False)
 
     async def _close(self) -> None:
         self._server.close()

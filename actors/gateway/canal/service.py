@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from canal_group.actors.admission.failed_logins import FailedLogins
@@ -15,8 +14,6 @@ from canal_group.conf.listeners.canal_settings import CanalBounds
 from canal_group.merge.calls.consumers import Release, Subscribe
 from canal_group.merge.errors import ConsumerActive, NotSubscribed, RetryableError
 
-#: threads that make entries, and ask what takes long
-THREADS: Final = 8
 #: how long a subscription waits for a client id that another consumer holds, seconds: one that reconnects may
 #: come before it is known that its last connection has ended
 SUBSCRIBE_S: Final = 5.0
@@ -38,7 +35,6 @@ class CanalService:
         self.table = table
         self.failed_logins = FailedLogins()
         self.unsent = UnsentBytes(bounds.unsent_bytes_max)
-        self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="canal")
         #: names of connections that hold, or ask for, a client id
         self._holders: set[str] = set()
 
@@ -77,7 +73,7 @@ class CanalService:
                 return Subscription(
                     destination.group,
                     destination.rows,
-                    self.threads,
+                    destination.threads,
                     client_id,
                     int(taken["epoch"]),
                     table_filter,
@@ -89,7 +85,7 @@ class CanalService:
         self, destination: CanalDestination, client_id: str, holder: str, table_filter: str
     ) -> dict[str, Any]:
         call = Subscribe(client_id, holder, table_filter)
-        taken: dict[str, Any] = await self._in_thread(
+        taken: dict[str, Any] = await destination.in_thread(
             lambda: destination.requests.subscribe(call, may_disturb=False, finds_session=True)
         )
         return taken
@@ -114,11 +110,8 @@ class CanalService:
         Raises:
             NotSubscribed: there is none.
         """
-        status = await self._in_thread(destination.group.status)
+        status = await destination.in_thread(destination.group.status)
         for client in status.get("clients", []):
             if client["client_id"] == client_id:
                 return str(client["filter"])
         raise NotSubscribed(f"Client {client_id} is not subscribed.", hint="Subscribe first.")
-
-    async def _in_thread(self, work: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self.threads, work)

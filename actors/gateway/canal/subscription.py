@@ -151,6 +151,14 @@ class Subscription:
         """
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._entries, batch.batch_id)
 
+    async def confirm(self, entries: Entries) -> None:
+        """Return if entries may still be sent.
+
+        Raises:
+            CanalGroupError: the batch was rolled back, or another server may be the active one.
+        """
+        await asyncio.get_running_loop().run_in_executor(self._threads, entries.lease.check)
+
     def _entries(self, batch_id: int) -> Entries:
         key = self.client_id, self.epoch, batch_id
         lease = self._group.delivery_lease(*key)

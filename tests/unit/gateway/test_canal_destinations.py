@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
-from integration.canal_clients import RawClient, Refused
+from integration.canal_clients import ANSWER_S, RawClient, Refused
 from support.group.row_group import RowGroup, canal_destination, canal_table, rows_of, serving
 
+from canal_group.actors.gateway.canal.destination import THREADS
 from canal_group.actors.gateway.canal.login import CanalLogin
+from canal_group.canal_protocol import packet_pb2
 
 A, B = CanalLogin.of("a", "a-s3cret"), CanalLogin.of("b", "b-s3cret")
 
@@ -85,6 +90,33 @@ def test_a_withdrawn_destination_ends_its_connections_and_no_others():
             kept.receive()
     with pytest.raises(ConnectionError):
         client_of(port, "stays")
+
+
+class Hangs(RowGroup):
+    """A group that does not answer subscriptions until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.asked, self.told = threading.Semaphore(0), threading.Event()
+
+    def subscribe(self, *call: Any, **named: Any) -> dict[str, Any]:
+        self.asked.release()
+        self.told.wait()
+        return super().subscribe(*call, **named)
+
+
+def test_a_destination_that_does_not_answer_keeps_nothing_from_the_others():
+    hangs = Hangs()
+    server = serving(canal_table(canal_destination(hangs, "hangs"), canal_destination(RowGroup(3), "b")))
+    with ExitStack() as stack:
+        stack.callback(server.close)
+        stack.callback(hangs.told.set)
+        for _ in range(THREADS):
+            client = stack.enter_context(client_of(server.port, "hangs"))
+            client.send(packet_pb2.SUBSCRIPTION, packet_pb2.Sub(destination="hangs", client_id="1001"))
+            assert hangs.asked.acquire(timeout=ANSWER_S)
+        client = stack.enter_context(RawClient(f"127.0.0.1:{server.port}", "b", wait_s=5.0))
+        assert rows_of(client.log_in().subscribe().get()[1]) == [0, 1, 2]
 
 
 def test_a_connection_reads_one_destination():

@@ -13,7 +13,7 @@ from support.instance.gateway import ANYBODY, destination, gateway_server
 from support.security.guarded_server import DEADLINE_S, own_connection
 
 from canal_group.actors.admission.access import Grant, Grants
-from canal_group.actors.admission.token_middleware import Caller
+from canal_group.actors.admission.token_middleware import Caller, TokenMiddleware
 from canal_group.actors.gateway import group_handle
 from canal_group.actors.gateway.destinations import Destinations
 from canal_group.gateway.gateway_client import GatewayClient
@@ -133,6 +133,22 @@ def test_a_withdrawn_destination_leaves_no_thread(monkeypatch: pytest.MonkeyPatc
     while set(threading.enumerate()) - before and time.monotonic() < until_s:
         time.sleep(0.01)
     assert not set(threading.enumerate()) - before
+
+
+def test_destinations_callers_of_one_name_have_their_own_share():
+    """A token that one destination gave must not use up the calls and connections of another's."""
+    grants = [Grants.of([(token, Grant("the gateway", operate=True))]) for token in ("a-s3cret", "b-s3cret")]
+    merged = Grants.merged([*grants, Grants(certificates=(("a.example", Grant("the gateway", shows="certificate")),))])
+    tokens = TokenMiddleware(lambda: merged, calls_max=1)
+
+    def begun(token: str, certificate: str = "") -> str:
+        return tokens.start_call(None, {"authorization": [f"Bearer {token}"]}).caller(certificate).owner
+
+    owners = {begun("a-s3cret"), begun("b-s3cret"), begun("", "a.example")}
+    assert len(owners) == 3
+    with pytest.raises(flight.FlightUnavailableError, match="Too many calls of the gateway"):
+        begun("a-s3cret")
+    assert not any("s3cret" in owner for owner in owners)
 
 
 def test_a_caller_counts_under_the_name_of_the_token_that_it_shows():
