@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -72,9 +72,12 @@ class Server:
             file not in self._instances and file not in self._complaints for file in files
         )
 
-    def expect(self, instances: Iterable[InstanceSettings]) -> None:
-        """Name instances that will be started: their clients are told to wait, not that they are unknown."""
-        self._gateways.expect(instances)
+    def expect(self, content: FolderContent) -> None:
+        """Name instances that will be started: their clients are told to wait, not that they are unknown.
+
+        One that is refused is not named: it has no say in who comes in where others listen.
+        """
+        self._gateways.expect(changes({}, content).start.values())
 
     def start(self, file: Path, settings: InstanceSettings) -> None:
         """Start an instance.
@@ -106,7 +109,7 @@ class Server:
         """
         self._files = frozenset({*content.settings, *content.errors})
         todo = changes(self.running, content)
-        self.expect({**todo.restart, **todo.start}.values())
+        self._gateways.expect({**todo.restart, **todo.start}.values())
         refused, restart = dict(todo.refused), dict(todo.restart)
         for file, settings in todo.adopt.items():
             try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from canal_group.actors.admission.access import Grant, Grants
-from canal_group.actors.admission.refused_destination import not_served
+from canal_group.actors.admission.refused_destination import RETRY_AFTER_S, not_served
 from canal_group.actors.admission.token_middleware import Caller
 from canal_group.actors.gateway.canal.destination import CanalTable
 from canal_group.actors.gateway.canal.listeners import CanalListeners
@@ -21,6 +21,7 @@ from canal_group.actors.gateway.canal.wiring import CanalListener
 from canal_group.actors.gateway.gateway_counters import GatewayCounters
 from canal_group.actors.gateway.served_destination import ServedDestination, new_counters
 from canal_group.actors.gateway.wiring import DestinationWiring
+from canal_group.merge.errors import ServerUnavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,17 @@ class Destinations:
             "counters": counters.describe(),
             "unserved_calls": self.unserved.calls,
         }
+
+    def state_of(self, name: str) -> dict[str, Any]:
+        """Return the gateway's state as a JSON object, with the counters of a destination by name.
+
+        Raises:
+            ServerUnavailable: it is not served, as after a start of the gateway's process.
+        """
+        destination = self._table.served.get(name)
+        if destination is None:
+            raise ServerUnavailable(f"The gateway does not serve {name} now.", retry_after_s=RETRY_AFTER_S)
+        return self.describe(destination.counters)
 
     def counters_of(self, name: object) -> GatewayCounters:
         """Return where the calls for a destination are counted."""

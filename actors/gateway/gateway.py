@@ -220,8 +220,8 @@ class Gateway:
         return self._version
 
     def describe(self, destination: str) -> dict[str, Any]:
-        """Return the gateway's state as a JSON object, with the counters of a destination."""
-        return self._destinations.describe(self._destinations.counters_of(destination))
+        """Return the gateway's state at a destination; raises as `Destinations.state_of`."""
+        return self._destinations.state_of(destination)
 
     def pid(self) -> int:
         """Return the actor's process id."""

@@ -96,7 +96,7 @@ def _serve(
         if listen is not None:
             service = stack.enter_context(HttpService(server, listen, lambda: server.starting))
             _log.info("page, metrics and REST API: %s", service.url)
-        server.expect(files.look(FolderContent()).settings.values())
+        server.expect(files.look(FolderContent()))
         for file, settings in files.fixed.items():
             server.start(file, settings)
         content, scan_at_s, progress = FolderContent(), time.monotonic(), StartProgress()

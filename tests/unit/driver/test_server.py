@@ -112,3 +112,17 @@ def test_a_given_file_that_cannot_be_served_beside_another_is_refused(world):
     with pytest.raises(ConfigError, match=r"other.yaml: `destination` should be unique, but shop.yaml has"):
         world.server.start(Path("other.yaml"), said("a"))
     assert list(world.server.running) == [FILE]
+
+
+def test_a_refused_file_lets_nobody_in_at_the_address_of_another_one():
+    """Its clients would be admitted at a listener whose certificate, or bounds, it does not agree to."""
+    shop, items = said("a"), said("b")
+    items = items.model_copy(
+        update={
+            "destination": "items",
+            "gateway": items.gateway.model_copy(update={"calls_max": shop.gateway.calls_max + 1}),
+        }
+    )
+    server = Server()
+    server.expect(FolderContent({FILE: shop, FILE.with_name("z.yaml"): items}))
+    assert [each.destination for each in server._gateways._absent(shop)] == ["shop"]

@@ -106,6 +106,10 @@ def test_counters_are_those_of_the_destination_that_was_asked():
         for name in ("a", "b", "b"):
             asked(server.port, name)
         counted = {name: server._destinations.counters_of(name).calls for name in ("a", "b")}
+        with pytest.raises(UsageError):
+            asked(server.port, "c")
+        with pytest.raises(ServerUnavailable, match="does not serve c now"):
+            server._destinations.state_of("c")  # Else each that is away would count the calls for none.
     assert counted == {"a": 1, "b": 2}
 
 
