@@ -139,13 +139,14 @@ def _unix_gateway(folder: Path) -> type[Gateway]:
 
         _unix: _UnixServer | None = None
 
-        def serve(self, version: int, destinations: Sequence[DestinationWiring]) -> None:
-            super().serve(version, destinations)
+        def serve(self, version: int, destinations: Sequence[DestinationWiring]) -> dict[str, str]:
+            failed = super().serve(version, destinations)
             if self._unix is None:
                 assert self._server is not None, "it serves"
                 tokens = TokenMiddleware(self._destinations.grants, self._wiring.bounds.calls_max)
                 self._unix = _UnixServer(f"grpc+unix://{folder}/gateway", self._server, tokens)
                 threading.Thread(target=self._unix.serve, name="flight", daemon=True).start()
+            return failed
 
     return UnixGateway
 

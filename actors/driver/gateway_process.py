@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,6 +44,8 @@ ASK_TIMEOUT_S = 10.0
 class _CanalAddress:
     """An address of canal's protocol, with the destinations that are served there."""
 
+    #: as settings name it; None: a port that was free, which is one instance's
+    named: tuple[str, int] | None
     address: ReservedAddress
     listener: CanalListener
     users: set[str] = field(default_factory=set)
@@ -103,14 +105,19 @@ class GatewayProcess:
 
     def _canal_address(self, settings: InstanceSettings, canal: CanalSettings) -> _CanalAddress:
         """Return where an instance is served by canal's protocol; one that is held already is shared."""
-        for held in self._canal:
-            if held.listener.at == (canal.host, canal.port):
-                return held
+        held = self._named(canal)
+        if held is not None:
+            return held
         tls = wiring.canal_tls(settings)
         address = ReservedAddress(canal, "canal's protocol", "canal")
         listener = CanalListener(canal.host, address.port, tls, canal.part(CanalBounds))
-        self._canal.append(_CanalAddress(address, listener))
+        named = (canal.host, canal.port) if canal.port else None
+        self._canal.append(_CanalAddress(named, address, listener))
         return self._canal[-1]
+
+    def _named(self, canal: CanalSettings) -> _CanalAddress | None:
+        """Return the address that settings name, if it is held."""
+        return next((held for held in self._canal if held.named == (canal.host, canal.port)), None)
 
     def add(
         self, settings: InstanceSettings, actors: DestinationActors, absent: Sequence[InstanceSettings]
@@ -124,7 +131,7 @@ class GatewayProcess:
 
         Raises:
             ConfigError: a listener cannot listen.
-            ServerUnavailable: Ray did not start the actor in time.
+            ServerUnavailable: Ray did not start the actor in time, or it cannot serve the instance.
         """
         with self._lock:
             self._absent = absent
@@ -134,7 +141,8 @@ class GatewayProcess:
                     self._actor = self._make(self._listener)
                     self._await_actor(settings.destination)
                 self._version += 1
-                self._tell(START_TIMEOUT_S)
+                failed = self._tell(START_TIMEOUT_S)
+                _check_served(settings.destination, failed)
             except BaseException:
                 del self._served[settings.destination]
                 # The call may still arrive: what the thread tells next is newer.
@@ -230,15 +238,30 @@ class GatewayProcess:
             version = ray.get(self._ask_version(), timeout=ASK_TIMEOUT_S)
         with self._lock:
             if version < self._version and not self._closing.is_set():
-                self._tell(ASK_TIMEOUT_S)
+                failed = self._tell(ASK_TIMEOUT_S)
+                if failed:
+                    raise ServerUnavailable("; ".join(f"{name}: {why}" for name, why in failed.items()))
                 _log.info("the gateway at %s serves again", self._address.location)
 
-    def _tell(self, timeout_s: float) -> None:
-        """Tell the actor what to serve; repeated by Ray, as the actor ignores what it knows."""
+    def _tell(self, timeout_s: float) -> dict[str, str]:
+        """Tell the actor what to serve; repeated by Ray, as the actor ignores what it knows.
+
+        Returns:
+            The destinations that it cannot serve, and why.
+
+        Raises:
+            ConfigError: a listener cannot listen.
+            ServerUnavailable: it does not answer, or failed.
+        """
         assert self._actor is not None, "it was made"
         call = self._actor.serve.options(max_task_retries=-1).remote(self._version, list(self._wirings()))
-        with translated("The gateway"):
-            ray.get(call, timeout=timeout_s)
+        try:
+            with translated("The gateway"):
+                failed: dict[str, str] = ray.get(call, timeout=timeout_s)
+        except RuntimeError as error:
+            # Also a defect of it is one of an instance, and ends no other.
+            raise ServerUnavailable(str(error), hint="Look at the gateway's log.") from error
+        return failed
 
     def _wirings(self) -> Iterable[DestinationWiring]:
         for settings, actors in self._served.values():
@@ -260,17 +283,10 @@ class GatewayProcess:
     def _canal_wiring(self, settings: InstanceSettings) -> CanalWiring | None:
         if settings.canal is None:
             return None
-        held = next(
-            (
-                each.listener
-                for each in self._canal
-                if settings.destination in each.users
-                or each.listener.at == (settings.canal.host, settings.canal.port)
-            ),
-            None,
-        )
+        own = (each for each in self._canal if settings.destination in each.users)
+        held = next(own, None) or self._named(settings.canal)
         canal = settings.canal
-        return None if held is None else CanalWiring(held, _login(canal), canal.transaction_entries)
+        return None if held is None else CanalWiring(held.listener, _login(canal), canal.transaction_entries)
 
 
 def gateway_wiring(
@@ -278,6 +294,16 @@ def gateway_wiring(
 ) -> GatewayWiring:
     """Return the wiring of the listener at the address of an instance."""
     return GatewayWiring(address.location, tls, settings.gateway.part(GatewayBounds), audit_log)
+
+
+def _check_served(destination: str, failed: Mapping[str, str]) -> None:
+    """Return if a destination is not among those that cannot be served, by reason.
+
+    Raises:
+        ServerUnavailable: it is.
+    """
+    if destination in failed:
+        raise ServerUnavailable(failed[destination])
 
 
 def _login(canal: CanalSettings) -> CanalLogin | None:

@@ -46,24 +46,33 @@ class Destinations:
         """Return who is let in at the listener."""
         return self._table.grants
 
-    def serve(self, wirings: Sequence[DestinationWiring]) -> None:
+    def serve(self, wirings: Sequence[DestinationWiring]) -> dict[str, str]:
         """Serve these destinations from now on; those that are served already go on undisturbed.
+
+        Returns:
+            Those that cannot be served, which are absent, and why.
 
         Raises:
             ConfigError: a listener of canal's protocol cannot listen.
         """
         before = self._table.served
         made, served = list[ServedDestination](), dict[str, ServedDestination]()
+        absent, failed = dict[str, DestinationWiring](), dict[str, str]()
         try:
             for wiring in wirings:
+                name = wiring.destination
+                known = before.get(name)
                 if wiring.actors is None:
-                    continue
-                known = before.get(wiring.destination)
-                if known is None or known.wiring != wiring:
-                    known = ServedDestination(wiring, self.describe)
-                    made.append(known)
-                served[wiring.destination] = known
-            absent = {each.destination: each for each in wirings if each.actors is None}
+                    absent[name] = wiring
+                elif known is not None and known.wiring == wiring:
+                    served[name] = known
+                else:
+                    try:
+                        served[name] = ServedDestination(wiring, self.describe)
+                    except ServerUnavailable as error:
+                        absent[name], failed[name] = wiring, str(error)
+                    else:
+                        made.append(served[name])
             self._canal.serve(self._canal_tables(served.values(), absent.values()))
         except BaseException:
             for each in made:
@@ -73,6 +82,7 @@ class Destinations:
         for name, gone in before.items():
             if served.get(name) is not gone:
                 gone.close()
+        return failed
 
     def _canal_tables(
         self, served: Iterable[ServedDestination], absent: Iterable[DestinationWiring]

@@ -191,20 +191,25 @@ class Gateway:
         """Return where the actor's output comes from, see `ActorLog`."""
         return self._log.text
 
-    def serve(self, version: int, destinations: Sequence[DestinationWiring]) -> None:
+    def serve(self, version: int, destinations: Sequence[DestinationWiring]) -> dict[str, str]:
         """Serve these destinations from now on; an earlier version than the last one is ignored.
+
+        Returns:
+            Those that cannot be served, and why: they have to be told again.
 
         Raises:
             ConfigError: a listener cannot listen.
         """
         with self._lock:
             if version <= self._version:
-                return
-            self._destinations.serve(destinations)
+                return {}
+            failed = self._destinations.serve(destinations)
             if self._server is None:
                 self._server = self._listening()
                 threading.Thread(target=self._server.serve, name="flight", daemon=True).start()
-            self._version = version
+            if not failed:
+                self._version = version
+            return failed
 
     def _listening(self) -> GatewayServer:
         try:

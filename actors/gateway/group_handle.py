@@ -34,10 +34,16 @@ class GroupHandle:
 
     Args:
         name: of the actor.
+
+    Raises:
+        ServerUnavailable: there is no such actor: it ended, and cannot be started again.
     """
 
     def __init__(self, name: str) -> None:
-        self._actor: ActorHandle = ray.get_actor(name)
+        try:
+            self._actor: ActorHandle = ray.get_actor(name)
+        except ValueError as error:
+            raise ServerUnavailable(f"There is no actor {name}.", retry_after_s=0.5) from error
         self._rpc = KeptRpcClient("The group", self._find)
         self._loop = LoopThread("rpc")
         self._keeping = self._loop.run(self._rpc.keep())

@@ -43,9 +43,7 @@ class CanalDestination:
     #: where packets are counted
     counters: GatewayCounters
     #: its own: one whose group or shards do not answer must not keep the threads of others. They end with it
-    threads: Executor = field(
-        default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="canal")
-    )
+    threads: Executor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="canal"))
 
     async def in_thread(self, work: Callable[[], _T]) -> _T:
         """Return what work returns that takes long."""

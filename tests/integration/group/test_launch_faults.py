@@ -27,9 +27,10 @@ def test_a_gateway_that_ends_while_it_starts_is_told_again(one_ray: None, tmp_pa
             self._end_once(".asked")
             return 0
 
-        def serve(self, version: int, destinations: list[object]) -> None:
+        def serve(self, version: int, destinations: list[object]) -> dict[str, str]:
             assert (version, len(destinations)) == (1, 1)
             self._end_once(".told")
+            return {}
 
     mark = tmp_path / "ended"
     shard = {"name": "a", "host": "db", "user": "canal"}

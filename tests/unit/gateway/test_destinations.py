@@ -12,7 +12,7 @@ from ray.exceptions import RayActorError
 from support.instance.gateway import ANYBODY, destination, gateway_server
 from support.security.guarded_server import DEADLINE_S, own_connection
 
-from canal_group.actors.admission.access import Grant, Grants
+from canal_group.actors.admission.access import READER, Grant, Grants
 from canal_group.actors.admission.token_middleware import Caller, TokenMiddleware
 from canal_group.actors.gateway import group_handle
 from canal_group.actors.gateway.destinations import Destinations
@@ -126,6 +126,28 @@ def test_what_is_served_already_goes_on_and_a_new_launch_replaces_the_old():
     assert list(table._table.served) == ["a"]
 
 
+def test_a_destination_whose_group_is_gone_keeps_no_other_from_being_served(monkeypatch: pytest.MonkeyPatch):
+    """As when the process is started anew after a group could not be: it is absent, and asked for again."""
+    gone = ["dead"]
+
+    def get_actor(name: str) -> NoGroup:
+        if name in gone:
+            raise ValueError(name)
+        return NoGroup()
+
+    monkeypatch.setattr(group_handle.ray, "get_actor", get_actor)
+    table = Destinations()
+    wirings = [destination("a", group="dead"), destination("b")]
+    assert table.serve(wirings) == {"a": "There is no actor dead."}
+    b = table._table.served["b"]
+    with pytest.raises(ServerUnavailable, match="'a' is not served here now; served: b"):
+        table.find("a", Caller("", "", READER))
+    gone.clear()
+    assert table.serve(wirings) == {}
+    assert table._table.served["b"] is b
+    assert table.find("a", Caller("", "", READER))[0].name == "a"
+
+
 def test_a_withdrawn_destination_leaves_no_thread(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(group_handle, "CLOSE_S", 0.0)
     before = set(threading.enumerate())
@@ -141,8 +163,9 @@ def test_a_withdrawn_destination_leaves_no_thread(monkeypatch: pytest.MonkeyPatc
 
 def test_destinations_callers_of_one_name_have_their_own_share():
     """A token that one destination gave must not use up the calls and connections of another's."""
-    grants = [Grants.of([(token, Grant("the gateway", operate=True))]) for token in ("a-s3cret", "b-s3cret")]
-    merged = Grants.merged([*grants, Grants(certificates=(("a.example", Grant("the gateway", shows="certificate")),))])
+    by_token = [Grants.of([(token, Grant("one"))]) for token in ("a-s3cret", "b-s3cret")]
+    by_certificate = Grants(certificates=(("a.example", Grant("one", shows="certificate")),))
+    merged = Grants.merged([*by_token, by_certificate])
     tokens = TokenMiddleware(lambda: merged, calls_max=1)
 
     def begun(token: str, certificate: str = "") -> str:
@@ -150,7 +173,7 @@ def test_destinations_callers_of_one_name_have_their_own_share():
 
     owners = {begun("a-s3cret"), begun("b-s3cret"), begun("", "a.example")}
     assert len(owners) == 3
-    with pytest.raises(flight.FlightUnavailableError, match="Too many calls of the gateway"):
+    with pytest.raises(flight.FlightUnavailableError, match="Too many calls of one "):
         begun("a-s3cret")
     assert not any("s3cret" in owner for owner in owners)
 
