@@ -32,6 +32,27 @@ class _Table:
     absent: dict[str, DestinationWiring] = field(default_factory=dict)
     grants: Grants = field(default_factory=Grants)
 
+    def grant(self, wiring: DestinationWiring, caller: Caller) -> Grant | None:
+        """Return what a caller may do at a destination; None: it was let in for another one only.
+
+        A token of another one counts as none, beside a certificate: commands show the operator's wherever it
+        is published.
+        """
+        of_another = self.grants.knows(caller.token) and not wiring.grants.knows(caller.token)
+        return wiring.grants.find("" if of_another else caller.token, caller.certificate)
+
+    def granted(self, wiring: DestinationWiring, caller: Caller) -> Grant:
+        """Return the same; raises AccessDenied."""
+        grant = self.grant(wiring, caller)
+        if grant is None:
+            raise caller.grant.denied_at(wiring.destination)
+        return grant
+
+    def reads(self, wiring: DestinationWiring, caller: Caller) -> bool:
+        """Return whether a caller may read a destination."""
+        grant = self.grant(wiring, caller)
+        return grant is not None and grant.reads(wiring.destination)
+
 
 class Destinations:
     """The table of destinations. Requests use it from any thread; `serve` is called by one at a time."""
@@ -115,11 +136,11 @@ class Destinations:
         table = self._table
         destination = table.served.get(name) if isinstance(name, str) else None
         if destination is not None:
-            return destination, _granted(destination.wiring, caller)
+            return destination, table.granted(destination.wiring, caller)
         absent = table.absent.get(name) if isinstance(name, str) else None
         if absent is not None:
-            _granted(absent, caller)
-        readable = (each.name for each in table.served.values() if _reads(each.wiring, caller))
+            table.granted(absent, caller)
+        readable = (each.name for each in table.served.values() if table.reads(each.wiring, caller))
         raise not_served(name, readable, is_absent=absent is not None)
 
     def describe(self, counters: GatewayCounters) -> dict[str, Any]:
@@ -145,15 +166,3 @@ class Destinations:
         """Return where the calls for a destination are counted."""
         destination = self._table.served.get(name) if isinstance(name, str) else None
         return self.unserved if destination is None else destination.counters
-
-
-def _granted(wiring: DestinationWiring, caller: Caller) -> Grant:
-    grant = wiring.grants.find(caller.token, caller.certificate)
-    if grant is None:
-        raise caller.grant.denied_at(wiring.destination)
-    return grant
-
-
-def _reads(wiring: DestinationWiring, caller: Caller) -> bool:
-    grant = wiring.grants.find(caller.token, caller.certificate)
-    return grant is not None and grant.reads(wiring.destination)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from pyarrow import flight
@@ -124,6 +125,23 @@ def test_what_is_served_already_goes_on_and_a_new_launch_replaces_the_old():
         b.group.ask(Status())  # type: ignore[arg-type]
     table.serve([destination("a")])
     assert list(table._table.served) == ["a"]
+
+
+def test_a_token_of_another_destination_takes_nothing_from_a_certificate():
+    """Commands send the operator's token, which is of destinations without clients, wherever it is stored."""
+    mine = Grants(certificates=(("ops.example", Grant("ops", operate=True, shows="certificate")),))
+    table = Destinations()
+    table.serve(
+        [destination("open", replace(of("operator", "s3cret"), anybody=READER)), destination("b", mine)]
+    )
+
+    def found(token: str, certificate: str) -> str:
+        return table.find("b", Caller(token, certificate, READER))[1].name
+
+    assert [found(token, "ops.example") for token in ("", "s3cret")] == ["ops", "ops"]
+    for token, certificate in (("guessed", "ops.example"), ("s3cret", "x.example"), ("s3cret", "")):
+        with pytest.raises(AccessDenied):
+            found(token, certificate)
 
 
 def test_a_destination_whose_group_is_gone_keeps_no_other_from_being_served(monkeypatch: pytest.MonkeyPatch):
