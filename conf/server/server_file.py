@@ -58,7 +58,7 @@ def read_server_file(folder: Path) -> ServerFile:
         ConfigError: it cannot be read, or has a key that it may not have.
     """
     path = folder / SERVER_FILE
-    if not path.exists():
+    if not path.exists() and not path.is_symlink():
         return NO_SERVER_FILE
     values = read_document(path)
     known = [name for name in (*InstanceSettings.model_fields, "preset") if name not in _OWN]

@@ -109,6 +109,13 @@ def test_the_servers_file_is_not_an_instance_file(tmp_path: Path):
     assert "`destination` should be in an instance file" in refusal(server)
 
 
+def test_a_link_that_leads_nowhere_is_not_a_missing_file(tmp_path: Path):
+    """Without what they share, the files would be served otherwise: to everybody, or from other positions."""
+    file = shop(tmp_path)
+    (tmp_path / "server.yaml").symlink_to("gone.yaml")
+    assert "server.yaml: the file should be readable, but is not" in refusal(file)
+
+
 def test_a_change_of_the_servers_file_is_a_change_of_all(tmp_path: Path):
     put(tmp_path, "server.yaml", "start: latest\n")
     one, two = shop(tmp_path), put(tmp_path, "two.yaml", f"preset: memory\ndestination: two\n{SHARDS}")
