@@ -15,6 +15,7 @@ from unit.migration.canal_files import Conf
 from canal_group.actors.driver.launch import launch
 from canal_group.canal_protocol import entry_pb2
 from canal_group.conf.load import load_instance
+from canal_group.merge.values.position import GroupPosition, Position
 from canal_group.operator import Operator, calls
 from canal_group.programs.command.cli import app
 from playground.database.server_process import DatabaseServer
@@ -76,7 +77,14 @@ def canal_cursor(server: DatabaseServer, which: int) -> dict[str, object]:
     }
 
 
+def end_of(server: DatabaseServer) -> Position:
+    """Return where a MariaDB server's binlog ends."""
+    file, offset, *_ = server.execute("SHOW MASTER STATUS")[0]
+    return Position(file, offset)
+
+
 def test_two_imported_instances_are_served_from_canals_cursor(shop: Shop, conf: Conf) -> None:
+    begin = GroupPosition({f"s{index}": end_of(server) for index, server in enumerate(shop.servers)})
     shop.write_everywhere(BEFORE + 2)
     metas = []
     for index, server in enumerate(shop.servers):
@@ -110,7 +118,7 @@ def test_two_imported_instances_are_served_from_canals_cursor(shop: Shop, conf: 
             assert {tuple(name for name, _ in row["after"]) for row in rows} == {("id", "note")}
             assert consumer.get_without_ack(timeout=0.2) is None
         # A client id that is not known yet is given its own start; begins and ends are left out for it.
-        moved = Operator(instance.uri, shop.destination).ask(calls.Rewind("1002", "earliest", new=True))
+        moved = Operator(instance.uri, shop.destination).ask(calls.Rewind("1002", begin.to_json(), new=True))
         assert moved["from"] is None
         with RawClient(instance.canal_address, shop.destination, "1002").log_in().subscribe() as client:
             ids = list[int]()
