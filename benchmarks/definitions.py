@@ -127,6 +127,9 @@ class _At:
     def __init__(self, position: Position) -> None:
         self.reading_at = position.file, position.offset, position.offset
 
+    def ahead(self) -> None:
+        """Return None: it sends nothing."""
+
 
 def _again(address: SourceAddress, stored: str) -> dict[str, Any]:
     idle_mib = _rss_mib()

@@ -19,6 +19,9 @@ class PacketBuffer(ReceiveBuffer):
     reply_awaited: bool
 
     def __init__(self, sequence: int = 1, semi_sync: bool = False, numbered: bool = True) -> None: ...
+    def copy(self) -> PacketBuffer:
+        """Return a buffer that holds the same bytes, and expects the same packet."""
+
     def take(self) -> bytes | None:
         """Return the next packet's payload, joined from its parts; None if it has not arrived whole.
 

@@ -6,6 +6,7 @@ in MariaDB's replication protocol.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport realloc
 from libc.string cimport memcpy
 
 from canal_group.binlog.native.numbers cimport load16, load32, load_little
@@ -42,6 +43,19 @@ cdef class PacketBuffer(ReceiveBuffer):
         self.step = 1 if numbered else 0
         self.sequence = <uint8_t>sequence if numbered else 0
         self.mark = SEMI_SYNC_MARK if semi_sync else MARK
+
+    def copy(self):
+        cdef size_t held = self.end - self.at
+        cdef PacketBuffer other = PacketBuffer(self.sequence, self.mark == SEMI_SYNC_MARK, bool(self.step))
+        cdef void* data
+        if held > other.capacity:
+            data = realloc(other.data, held)
+            if data == NULL:
+                raise MemoryError
+            other.data, other.capacity = <uint8_t*>data, held
+        memcpy(other.data, self.data + self.at, held)
+        other.end = held
+        return other
 
     def take(self):
         cdef size_t at = self.at, size = FULL, whole = 0, skip = 0

@@ -67,6 +67,8 @@ class BinlogStream:
         self._flushed_s = 0.0
         #: whether that had few transactions
         self._sparse = False
+        #: the events that `begin` has read; None: others were read since
+        self._opening: list[bytes] | None = []
         self._decoder, self._builder = decoding.decoder(shard, packets.start, packets.checksum)
         self._decoder.file, self._decoder.offset = packets.file_offset
 
@@ -124,6 +126,15 @@ class BinlogStream:
                 self._fill()
             elif event:
                 self._decoder.feed(event)
+                if self._opening is not None:
+                    self._opening.append(event)
+
+    def ahead(self) -> PacketSource | None:
+        """Return a source of what this stream will read, to be read before it, see `PacketSource`.
+
+        None if there is none, or if the stream is being read.
+        """
+        return None if self._opening is None else self._packets.ahead(self._opening)
 
     def keep_time(self) -> None:
         """Measure the source's clock if the last measurement is old.
@@ -145,7 +156,7 @@ class BinlogStream:
             SourceUnavailable: the connection ended.
             PositionPurged, CorruptEvent, UnsupportedEvent, DataError: see `BinlogDecoder`.
         """
-        packets, decoder = self._packets, self._decoder
+        packets, decoder, self._opening = self._packets, self._decoder, None
         while True:
             decoder.run(packets.buffer)
             event = packets.take()

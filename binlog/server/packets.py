@@ -19,6 +19,7 @@ import ssl
 
 from canal_group.binlog.native.packets import PacketBuffer
 from canal_group.binlog.server.semi_sync.wake import Wake
+from canal_group.binlog.server.spool import Spool
 from canal_group.merge.errors import SourceUnavailable, UnsupportedEvent
 
 
@@ -51,6 +52,9 @@ class PacketReader:
         self._sock = sock
         self._timeout_s = timeout_s
         self._wake = wake
+        #: where what arrives is also put; what was read ahead, and comes before what arrives
+        self._copied_to: Spool | None = None
+        self._spooled: Spool | None = None
         sock.settimeout(timeout_s)
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
@@ -81,6 +85,19 @@ class PacketReader:
         except ValueError as error:
             raise SourceUnavailable(f"Packet {error}: the stream is out of sequence.") from error
 
+    def ahead(self, spool: Spool) -> PacketReader:
+        """Return a reader of the packets that come next on the same connection.
+
+        Its packets come from this reader once more, which must not be used before the other one is done.
+
+        Args:
+            spool: holds what the other reader has read. While it is full, `fill` of that one raises
+                `SpoolFullError`.
+        """
+        ahead = PacketReader(self._sock, self._timeout_s)
+        ahead.buffer, ahead._copied_to, self._spooled = self.buffer.copy(), spool, spool
+        return ahead
+
     @property
     def pending(self) -> bool:
         """Whether TLS holds bytes, which a poll of the socket does not show."""
@@ -92,7 +109,7 @@ class PacketReader:
         Args:
             wait_s: how long to wait for that, seconds; 0: not at all.
         """
-        if self.pending:
+        if self.pending or (self._spooled is not None and self._spooled.unread):
             return True
         return bool(self._poll.poll(wait_s * 1e3))
 
@@ -102,6 +119,7 @@ class PacketReader:
         Raises:
             SourceUnavailable: no bytes arrived in time, or the connection has ended.
             UnsupportedEvent: an event is larger than 1 GiB.
+            SpoolFullError: see `ahead`.
         """
         if self._wake is not None and not self._arrives(self._wake):
             return
@@ -112,6 +130,13 @@ class PacketReader:
                 "The next event is larger than 1 GiB.",
                 hint="No server writes such an event: the stream is damaged, or is not a binlog.",
             ) from error
+        spool = self._spooled
+        size = self._read_again(spool) if spool is not None and spool.unread else self._receive()
+        self.buffer.received(size)
+        self.read_bytes += size
+
+    def _receive(self) -> int:
+        """Wait for bytes and write them into the buffer; return how many."""
         try:
             size = self._sock.recv_into(self.buffer)
         except TimeoutError as error:
@@ -120,8 +145,17 @@ class PacketReader:
             raise SourceUnavailable(f"The connection broke: {error}.") from error
         if not size:
             raise SourceUnavailable("The source closed the connection.")
-        self.buffer.received(size)
-        self.read_bytes += size
+        if self._copied_to is not None:
+            with memoryview(self.buffer) as view:
+                self._copied_to.put(view[:size])
+        return size
+
+    def _read_again(self, spool: Spool) -> int:
+        """Write what was read ahead into the buffer; return how many bytes."""
+        try:
+            return spool.read_into(self.buffer)
+        except OSError as error:
+            raise SourceUnavailable(f"What was read ahead is lost: {error}.") from error
 
     def _arrives(self, wake: Wake) -> bool:
         """Wait for bytes; return False if `wake` ended the wait."""

@@ -25,6 +25,7 @@ from canal_group.binlog.server.login import GuardedConnection, LoginRefused, tls
 from canal_group.binlog.server.password import PasswordMissing, RenewedPassword
 from canal_group.binlog.server.row import Row
 from canal_group.binlog.server.semi_sync.source_side import VARIABLES, SemiSyncMode
+from canal_group.binlog.server.spool import SPOOL_BYTES_MAX
 from canal_group.merge.errors import (
     CanalGroupError,
     DataError,
@@ -78,6 +79,9 @@ class SourceAddress:
     #: limit of what its dump server retains, bytes, see `canal_group.binlog.dump_server`; 0: the reader uses
     #: none
     dump_window_bytes_max: int = 0
+    #: limit of what a first start keeps on disk of the backlog that it searches for statements, bytes, see
+    #: `canal_group.binlog.server.spool`; 0: it keeps nothing, and the source sends the backlog twice
+    spool_bytes_max: int = SPOOL_BYTES_MAX
 
     @property
     def host_name(self) -> str:

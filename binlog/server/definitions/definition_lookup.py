@@ -18,6 +18,7 @@ from canal_group.binlog.server.definitions.confirming import Confirming
 from canal_group.binlog.server.definitions.learning import Learning, LearningPace
 from canal_group.binlog.server.definitions.lost import lost
 from canal_group.binlog.server.definitions.present import PresentReader
+from canal_group.binlog.server.dump.packet_source import PacketSource
 from canal_group.merge.errors import UnsupportedEvent
 from canal_group.merge.values.chunk import Lineage, TableName
 from canal_group.merge.values.position import Position
@@ -29,6 +30,9 @@ class Following(Protocol):
     @property
     def reading_at(self) -> tuple[str, int, int]:
         """File, beginning of the open transaction, and end of the event that is being read."""
+
+    def ahead(self) -> PacketSource | None:
+        """Return a source of what the stream will read, see `BinlogStream`."""
 
 
 class Keeper(Protocol):
@@ -250,7 +254,8 @@ class DefinitionLookup:
         with self._reader.asking() as asked:
             end, listed = asked.end(), asked.listed()
         self._reader.scope.see(*listed.tables)
-        changes = self._learning.statements(begin, position, end)
+        assert self._stream is not None, "the stream is known before it reads"
+        changes = self._learning.statements(begin, position, end, self._stream.ahead)
         history.begin(position, Present(listed.tables, listed.views, listed.schemas, changes))
         self._learning.read_first(history, begin, position)
         self._keeper.begin(history)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from canal_group.binlog.history.facts import Change, LogPosition
@@ -16,6 +17,7 @@ from canal_group.binlog.history.history import SchemaHistory
 from canal_group.binlog.schema.catalog_entry import ShownTable
 from canal_group.binlog.schema.definition import SourceName
 from canal_group.binlog.server.definitions.present import PresentReader
+from canal_group.binlog.server.dump.packet_source import PacketSource
 from canal_group.merge.errors import RetryableError, SourceUnavailable
 from canal_group.merge.values.position import Position
 
@@ -58,18 +60,32 @@ class Learning:
         self._total = 0
         self._said_s = self._again_s = 0.0
 
-    def statements(self, begin: Position, position: LogPosition, end: LogPosition) -> list[Change]:
+    def statements(
+        self,
+        begin: Position,
+        position: LogPosition,
+        end: LogPosition,
+        ahead: Callable[[], PacketSource | None] = lambda: None,
+    ) -> list[Change]:
         """Return the statements from a position, or from where they are known already, to one after it.
+
+        Args:
+            begin: see the class.
+            position: likewise.
+            end: the other position.
+            ahead: returns a source of what the stream will read, if that begins at `begin`.
 
         Raises as `PresentReader.changes`.
         """
         read_to = self._read_to
-        ahead = read_to is not None and read_to.reaches(position)
-        after = read_to if ahead and read_to is not None else position
+        known = read_to is not None and read_to.reaches(position)
+        after = read_to if known and read_to is not None else position
         if after.reaches(end):
             return []
-        start = Position(after.file, after.offset) if ahead else begin
-        changes = self._reader.changes(start, end, after=after)
+        if known:
+            changes = self._reader.changes(Position(after.file, after.offset), end, after=after)
+        else:
+            changes = self._reader.changes(begin, end, after=after, ahead=ahead())
         if changes is None:
             raise SourceUnavailable(
                 f"The binlog of {self._reader.address} ends before {end}, where it said that it ends.",

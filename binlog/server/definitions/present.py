@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
-
-import pymysql
 
 from canal_group.binlog.columns.table_lookup import NoLookup
 from canal_group.binlog.formats.events import Query
@@ -17,21 +15,25 @@ from canal_group.binlog.grammar.skips import SkipsOf, no_skips
 from canal_group.binlog.history.facts import Change, LogPosition
 from canal_group.binlog.schema.catalog import Catalog
 from canal_group.binlog.schema.statement import ServerVersion
-from canal_group.binlog.server.binlog_stream import stream_of
-from canal_group.binlog.server.clock import clock_of
+from canal_group.binlog.server.binlog_stream import BinlogStream, stream_of
+from canal_group.binlog.server.clock import SourceClock, clock_of
 from canal_group.binlog.server.definitions.dictionary import ANSWER_S, Dictionary
 from canal_group.binlog.server.definitions.lost import lost
 from canal_group.binlog.server.definitions.scope import Scope
-from canal_group.binlog.server.low_watermarks import CaughtUp
+from canal_group.binlog.server.dump.packet_source import PacketSource
+from canal_group.binlog.server.low_watermarks import CaughtUp, LowWatermarks
 from canal_group.binlog.server.source import (
     ServerFacts,
     SourceAddress,
     connect,
 )
+from canal_group.binlog.server.spool import SpoolFullError
 from canal_group.binlog.server.starts.stream_start import AfterGtids, FromOffset
 from canal_group.merge.errors import UnsupportedEvent
 from canal_group.merge.values.chunk import TableName
 from canal_group.merge.values.position import Position, file_order
+
+_log = logging.getLogger(__name__)
 
 #: statements between a position and now that are held, and characters of them
 CHANGES_MAX = 100_000
@@ -84,7 +86,13 @@ class PresentReader:
             return dictionary.catalogs()
 
     def changes(
-        self, begin: Position, until: LogPosition, *, after: LogPosition | None = None, by_gtid: bool = False
+        self,
+        begin: Position,
+        until: LogPosition,
+        *,
+        after: LogPosition | None = None,
+        by_gtid: bool = False,
+        ahead: PacketSource | None = None,
     ) -> list[Change] | None:
         """Return the statements from one position to another; None if the binlog ends before the second.
 
@@ -93,50 +101,67 @@ class PresentReader:
             until: where it ends.
             after: statements that end there or before do not count; None: all count.
             by_gtid: whether what the GTID set of `begin` lacks is read, wherever this server has it.
+            ahead: sends the binlog from `begin` on, as far as it keeps that; None: a dump of its own does.
 
         Raises:
             SourceUnavailable, SourceUnfit: the server does not answer or refuses.
             PositionPurged: it has purged the beginning.
         """
-        with contextlib.closing(connect(self.address)) as connection:
-            found, reached = self._changes(connection, begin, until, after, by_gtid=by_gtid)
-        return found if reached else None
-
-    def _changes(
-        self,
-        connection: pymysql.Connection[Any],
-        begin: Position,
-        until: LogPosition,
-        after: LogPosition | None,
-        *,
-        by_gtid: bool = False,
-    ) -> tuple[list[Change], bool]:
-        """Return the statements up to a position, and whether the binlog reaches it."""
         recorder = _Recorder(self, after, until)
-        stream = stream_of(
-            self.address.scanner("definitions"),
-            AfterGtids(begin) if by_gtid else FromOffset(begin),
-            Decoding(
-                lambda _schema, _table: None,
-                SEARCH_LIMITS,
-                lookup=recorder,
-                verbatim=True,
-                skips=self.skips(self.facts.identity),
-            ),
-            lambda: clock_of(self.address, connection),
-            server=self.facts.identity,
+        decoding = Decoding(
+            lambda _schema, _table: None,
+            SEARCH_LIMITS,
+            lookup=recorder,
+            verbatim=True,
+            skips=self.skips(self.facts.identity),
         )
-        with contextlib.closing(stream):
-            for item in stream:
-                if isinstance(item, CaughtUp):
-                    file, offset, _ = stream.reading_at
-                else:
-                    last = item.headers[-1]
-                    file, offset = item.names[last["file"]], int(last["end_offset"])
-                reached = (file_order(file), offset) >= (file_order(until.file), until.offset)
-                if reached or isinstance(item, CaughtUp):
-                    return recorder.changes, reached
-        return recorder.changes, False
+        with contextlib.closing(connect(self.address)) as connection:
+
+            def measure() -> SourceClock:
+                return clock_of(self.address, connection)
+
+            if ahead is not None:
+                stream = BinlogStream(self.address.name, ahead, decoding, LowWatermarks(measure, margin_us=0))
+                try:
+                    return recorder.changes if _reaches(stream, until) else None
+                except SpoolFullError as full:
+                    file, begun_at, offset = stream.reading_at
+                    self._note_full(full, file, offset)
+                    begin = Position(file, begun_at)
+                    recorder.go_on_after(LogPosition(self.facts.identity, file, offset))
+            stream = stream_of(
+                self.address.scanner("definitions"),
+                AfterGtids(begin) if by_gtid else FromOffset(begin),
+                decoding,
+                measure,
+                server=self.facts.identity,
+            )
+            with contextlib.closing(stream):
+                return recorder.changes if _reaches(stream, until) else None
+
+    def _note_full(self, full: SpoolFullError, file: str, offset: int) -> None:
+        _log.warning(
+            "what is searched for statements before the first row is not kept beyond %s:%d, because %s: the "
+            "source sends what follows twice",
+            file,
+            offset,
+            full,
+            extra={"shard": self.address.name},
+        )
+
+
+def _reaches(stream: BinlogStream, until: LogPosition) -> bool:
+    """Read a stream up to a position; return whether the binlog reaches it."""
+    for item in stream:
+        if isinstance(item, CaughtUp):
+            file, offset, _ = stream.reading_at
+        else:
+            last = item.headers[-1]
+            file, offset = item.names[last["file"]], int(last["end_offset"])
+        reached = (file_order(file), offset) >= (file_order(until.file), until.offset)
+        if reached or isinstance(item, CaughtUp):
+            return reached
+    return False
 
 
 class _Recorder(NoLookup):
@@ -150,6 +175,11 @@ class _Recorder(NoLookup):
         self._until = until
         self._chars = 0
         self.changes: list[Change] = []
+
+    def go_on_after(self, position: LogPosition) -> None:
+        """Let statements count that end after a position; those that end there or before are recorded."""
+        if self._after is None or position.reaches(self._after):
+            self._after = position
 
     def redefine(self, found: Query, file: str, end: int) -> None:
         """Record a statement.

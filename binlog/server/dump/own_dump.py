@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from canal_group.binlog.dump_window.idle import Idle
 from canal_group.binlog.formats.event_types import EventType
 from canal_group.binlog.formats.events import CHECKSUM_NONE
 from canal_group.binlog.server.dump.dump_connection import DumpConnection
-from canal_group.binlog.server.dump.packet_source import OverPackets, Reached
+from canal_group.binlog.server.dump.packet_source import OverPackets, PacketSource, Reached
 from canal_group.binlog.server.packets import PacketReader
 from canal_group.binlog.server.semi_sync.wake import Wake
 from canal_group.binlog.server.source import SourceAddress, server_error
+from canal_group.binlog.server.spool import Spool
 from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.binlog.steady_clock import steady_us
 from canal_group.merge.errors import DataError, SourceUnavailable
@@ -55,9 +58,13 @@ class OwnDump(OverPackets):
         self._resources = resources or contextlib.ExitStack()
         self._clock_us = clock_us
         self._idle = Idle()
+        #: events that are returned before what the source sends
+        self._again: deque[bytes] = deque()
 
     def take(self) -> bytes | None:
         """Return the next event, see `PacketSource`."""
+        if self._again:
+            return self._again.popleft()
         packet = self.packets.take()
         if packet is None:
             return None
@@ -87,6 +94,19 @@ class OwnDump(OverPackets):
         if event[4] not in _HEARTBEATS or not self._begun.at_rest(reached, event):
             return None
         return self._idle.heartbeat()
+
+    def ahead(self, opening: Sequence[bytes]) -> PacketSource | None:
+        """Return a source of the same events, see `PacketSource`; None if the source waits for replies."""
+        address = self._address
+        if address.semi_sync != "off" or not address.spool_bytes_max or self._begun.by_gtid:
+            return None
+        spool = Spool(address.spool_bytes_max)
+        self._resources.callback(spool.close)
+        # All of the transaction that it begins in is read.
+        start = FromOffset(replace(self.start, rows_into_transaction=0), self.file_offset)
+        ahead = OwnDump(address, start, self.packets.ahead(spool), checksum=self.checksum, server=self.server)
+        ahead._again.extend(opening)
+        return ahead
 
     def close(self) -> None:
         """Close the connection."""

@@ -7,6 +7,7 @@ packets from a socket.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from canal_group.binlog.native.receive_buffer import ReceiveBuffer
@@ -75,6 +76,16 @@ class PacketSource(Protocol):
             nothing.
         """
 
+    def ahead(self, opening: Sequence[bytes]) -> PacketSource | None:
+        """Return a source of the same events, which is read first; None: that would need another dump.
+
+        Its `fill` raises `SpoolFullError` when no more can be kept for this one, which then goes on as if
+        nothing had been read.
+
+        Args:
+            opening: the events that were taken: all of them come before the start.
+        """
+
     def interrupt(self) -> None:
         """End the stream, from any thread: a wait raises SourceUnavailable."""
 
@@ -105,6 +116,10 @@ class OverPackets:
     def fill(self) -> None:
         """Wait for bytes and take them in, see `PacketReader.fill`."""
         self.packets.fill()
+
+    def ahead(self, opening: Sequence[bytes]) -> PacketSource | None:  # noqa: ARG002 - others need it
+        """Return None."""
+        return None
 
     def interrupt(self) -> None:
         """End the connection."""

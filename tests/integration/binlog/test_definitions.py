@@ -6,16 +6,18 @@ All cases are written first, and then read from a stored history that began befo
 from __future__ import annotations
 
 import datetime as dt
+import logging
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 
 import pymysql
 from integration.unprepared_servers import end_of
+from support.ddl.backlog import PREPARE, backlog_bytes, sent_bytes, written
 from support.ddl.definition_cases import CASES, Case, In, Row
 from support.deadline import await_true
 from support.defaults import definitions_of
-from support.sources.recorder import reading
+from support.sources.recorder import await_rows, reading
 
 from canal_group.actors.sink.consumer_view import ConsumerView, History
 from canal_group.binlog.formats.byte_cursor import ByteCursor
@@ -169,6 +171,34 @@ def test_a_first_start_in_the_middle_of_statements_that_did_nothing(unprepared, 
         {"id": 1, "title": "a", "m": 2, "n": 3},
         {"id": 2, "title": "b", "m": 4, "n": 5},
     ]
+
+
+def read_first(server, address, start, rows):
+    """Read everything with a reader that knows nothing; return how often the source sent its backlog."""
+    before = sent_bytes(server)
+    with reading(address, start=start) as recorder:
+        await_rows(recorder, "u", len(rows["u"]))
+        await_true(lambda: recorder.of("caught_up") or recorder.error, "the end of the binlog")
+        sent = sent_bytes(server) - before
+    for table, expected in rows.items():
+        assert [row["after"] for row in recorder.rows(table)] == expected, table
+    return sent / backlog_bytes(server, start)
+
+
+def test_a_first_start_reads_the_backlog_once(unprepared, source_address, caplog):
+    """As far as a limit allows; and the rows are those of before and after every statement, in any case."""
+    caplog.set_level(logging.WARNING)
+    unprepared.execute(*PREPARE)
+    start = end_of(unprepared, source_address)
+    rows = written(unprepared)
+    assert read_first(unprepared, source_address(unprepared), start, rows) < 1.15
+    assert "source sends what follows twice" not in caplog.text
+    assert read_first(unprepared, source_address(unprepared, spool_bytes_max=0), start, rows) > 1.9
+    assert "source sends what follows twice" not in caplog.text
+    limit = 3 << 20
+    limited = source_address(unprepared, spool_bytes_max=limit)
+    assert 1.3 < read_first(unprepared, limited, start, rows) < 1.85
+    assert f"because {limit:,} bytes are the limit: the source sends what follows twice" in caplog.text
 
 
 def test_servers_log_no_setting_of_a_session_that_is_not_in_the_table(unprepared, source_address):

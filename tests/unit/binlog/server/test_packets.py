@@ -17,6 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from canal_group.binlog.native.packets import PacketBuffer
 from canal_group.binlog.server.packets import PacketReader
+from canal_group.binlog.server.spool import Spool, SpoolFullError
 from canal_group.merge.errors import SourceUnavailable
 
 FULL = 0xFFFFFF
@@ -44,6 +45,43 @@ def test_packets_split_anywhere(pair):
             found.append(payload)
     assert found == [b"one", b"", b"three" * 10]
     assert reader.empty
+
+
+@pytest.mark.parametrize("bytes_max", [1 << 30, 2 << 20])
+def test_packets_that_were_read_ahead_are_read_again(pair, bytes_max):
+    """Wherever reading ahead begins, and whether or not the spool is full before its end."""
+    reader, theirs = pair
+    payloads = [b"one", b"two", *(bytes([number]) * 40_000 for number in range(100)), b"last"]
+    data = b"".join(packet(number, each) for number, each in enumerate(payloads, start=1))
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(theirs.sendall, data)
+        while (first := reader.take()) is None:
+            reader.fill()
+        ahead, found = reader.ahead(Spool(bytes_max)), []
+        try:
+            while found[-1:] != [b"last"]:
+                taken = ahead.take()
+                if taken is None:
+                    ahead.fill()
+                else:
+                    found.append(taken)
+        except SpoolFullError:
+            assert bytes_max < len(data)
+        assert found == payloads[1 : 1 + len(found)]
+        again = [first]
+        while len(again) < len(payloads):
+            taken = reader.take()
+            if taken is None:
+                assert reader.readable(2.0)
+                reader.fill()
+            else:
+                again.append(taken)
+        sent.result()
+    assert again == payloads
+    assert not reader.readable(), "nothing is left of the spool"
+    theirs.sendall(packet(len(payloads) + 1, b"more"))
+    reader.fill()
+    assert reader.take() == b"more"
 
 
 def test_dry_and_waiting_are_told_apart(pair):

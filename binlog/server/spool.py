@@ -1,0 +1,107 @@
+"""Spool: bytes that a source has sent, and that are read once more, in the order in which they came.
+
+`MEMORY_BYTES` stay in memory, the rest is in a file in the folder for temporary files (TMPDIR, or /tmp). The
+file has no name and the mode 0600: it ends with the process that holds it, however that ends.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Final
+
+from typing_extensions import Buffer
+
+#: bytes of a spool's file, and the part of the free bytes of its disk that it takes at most
+SPOOL_BYTES_MAX: Final = 4 << 30
+_FREE_PART: Final = 4
+#: bytes that are written at a time
+MEMORY_BYTES: Final = 1 << 20
+
+
+class SpoolFullError(Exception):
+    """A spool takes no more; it holds everything that was put into it. Its text says why."""
+
+
+class Spool:
+    """Takes bytes until `read_into` is called first. Used by one thread.
+
+    Args:
+        bytes_max: limit of the file.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._file: int | None = None
+        #: bytes of the file, and what comes after them
+        self._stored = 0
+        self._memory = bytearray()
+        #: how many bytes were read
+        self._read = 0
+
+    def put(self, data: Buffer) -> None:
+        """Append bytes.
+
+        Raises:
+            SpoolFullError: they are appended, and no more should be.
+        """
+        self._memory += data
+        if len(self._memory) >= MEMORY_BYTES:
+            try:
+                self._store()
+            except OSError as error:
+                raise SpoolFullError(f"{tempfile.gettempdir()} takes no more: {error.strerror}") from error
+
+    @property
+    def unread(self) -> bool:
+        """Whether there are bytes that were not read."""
+        return self._read < self._stored + len(self._memory)
+
+    def read_into(self, room: Buffer) -> int:
+        """Read the next bytes into a buffer; return how many.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        with memoryview(room) as view:
+            left = self._stored - self._read
+            if left > 0:
+                assert self._file is not None, "it holds what is stored"
+                size = os.preadv(self._file, [view[: min(left, view.nbytes)]], self._read)
+                if not size:
+                    raise OSError("the file has been cut")
+            else:
+                size = min(len(self._memory) + left, view.nbytes)
+                view[:size] = self._memory[-left : size - left]
+        self._read += size
+        if not self.unread:
+            self.close()
+        return size
+
+    def close(self) -> None:
+        """Forget everything, and free the disk."""
+        file, self._file = self._file, None
+        self._stored, self._memory, self._read = 0, bytearray(), 0
+        if file is not None:
+            os.close(file)
+
+    def _store(self) -> None:
+        """Write what is in memory to the file.
+
+        Raises:
+            OSError: it cannot be written; what the file holds of it does not count.
+            SpoolFullError: the limit is reached.
+        """
+        if self._file is None:
+            with tempfile.TemporaryFile(buffering=0) as made:
+                self._file = os.dup(made.fileno())
+            disk = os.fstatvfs(self._file)
+            self._bytes_max = min(self._bytes_max, disk.f_bavail * disk.f_frsize // _FREE_PART)
+        if self._stored + len(self._memory) > self._bytes_max:
+            raise SpoolFullError(f"{self._bytes_max:,} bytes are the limit")
+        with memoryview(self._memory) as view:
+            written = 0
+            while written < len(view):
+                written += os.pwrite(self._file, view[written:], self._stored + written)
+        self._stored += written
+        self._memory.clear()
