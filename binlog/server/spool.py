@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from typing_extensions import Buffer
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
-#: bytes of a spool's file, and the part of the free bytes of its disk that it takes at most
+#: bytes of a spool's file; the part of its disk that stays free for others, such as cursors
 SPOOL_BYTES_MAX: Final = 4 << 30
-_FREE_PART: Final = 4
+FREE_MIN: Final = 0.1
 #: bytes that are written at a time
 MEMORY_BYTES: Final = 1 << 20
 
@@ -28,10 +29,11 @@ class Spool:
 
     Args:
         bytes_max: limit of the file.
+        free_min: the part of its disk that it leaves free.
     """
 
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
+    def __init__(self, bytes_max: int, *, free_min: float = FREE_MIN) -> None:
+        self._bytes_max, self._free_min = bytes_max, free_min
         self._file: int | None = None
         #: bytes of the file, and what comes after them
         self._stored = 0
@@ -50,7 +52,7 @@ class Spool:
             try:
                 self._store()
             except OSError as error:
-                raise SpoolFullError(f"{tempfile.gettempdir()} takes no more: {error.strerror}") from error
+                raise SpoolFullError(f"no temporary file takes more ({error.strerror})") from error
 
     @property
     def unread(self) -> bool:
@@ -90,18 +92,20 @@ class Spool:
 
         Raises:
             OSError: it cannot be written; what the file holds of it does not count.
-            SpoolFullError: the limit is reached.
+            SpoolFullError: a limit is reached.
         """
+        size = len(self._memory)
+        if self._stored + size > self._bytes_max:
+            raise SpoolFullError(f"{self._bytes_max:,} bytes are the limit")
         if self._file is None:
             with tempfile.TemporaryFile(buffering=0) as made:
                 self._file = os.dup(made.fileno())
-            disk = os.fstatvfs(self._file)
-            self._bytes_max = min(self._bytes_max, disk.f_bavail * disk.f_frsize // _FREE_PART)
-        if self._stored + len(self._memory) > self._bytes_max:
-            raise SpoolFullError(f"{self._bytes_max:,} bytes are the limit")
+        disk = os.fstatvfs(self._file)
+        if disk.f_bavail * disk.f_frsize - size < disk.f_blocks * disk.f_frsize * self._free_min:
+            raise SpoolFullError(f"{self._free_min:.0%} of the disk of temporary files stays free")
         with memoryview(self._memory) as view:
             written = 0
-            while written < len(view):
+            while written < size:
                 written += os.pwrite(self._file, view[written:], self._stored + written)
-        self._stored += written
+        self._stored += size
         self._memory.clear()

@@ -108,7 +108,7 @@ def test_a_disk_that_takes_no_more_makes_it_full(folder):
     spool = Spool(1 << 30)
     with files_of_at_most(2 * MEMORY_BYTES + MEMORY_BYTES // 2):
         count, why = put_all(spool, data)
-    assert why == f"{folder} takes no more: File too large"
+    assert why == "no temporary file takes more (File too large)"
     assert read(spool) == b"".join(data[:count])
 
 
@@ -116,12 +116,15 @@ def test_without_a_folder_it_is_full_at_once(folder):
     folder.rmdir()
     spool = Spool(1 << 30)
     _, why = put_all(spool, [bytes(MEMORY_BYTES)])
-    assert "takes no more" in why
+    assert why == "no temporary file takes more (No such file or directory)"
     assert read(spool) == bytes(MEMORY_BYTES)
 
 
-def test_it_leaves_most_of_the_disk_free(folder):
-    spool = Spool(1 << 62)
-    spool.put(bytes(MEMORY_BYTES))
-    disk = os.statvfs(folder)
-    assert spool._bytes_max <= disk.f_bavail * disk.f_frsize // 3
+def test_a_part_of_the_disk_stays_free(folder):
+    """All of it here: the first write is refused."""
+    data = list(pieces(3 * MEMORY_BYTES))
+    spool = Spool(1 << 30, free_min=1.0)
+    count, why = put_all(spool, data)
+    assert why == "100% of the disk of temporary files stays free"
+    assert sum(map(len, data[:count])) < 2 * MEMORY_BYTES
+    assert read(spool) == b"".join(data[:count])
