@@ -12,8 +12,9 @@ from decimal import Decimal
 from pathlib import Path
 
 import pymysql
+import pytest
 from integration.unprepared_servers import end_of
-from support.ddl.backlog import PREPARE, backlog_bytes, sent_bytes, written
+from support.ddl.backlog import PREPARE, backlog_bytes, fill, sent_bytes, written
 from support.ddl.definition_cases import CASES, Case, In, Row
 from support.deadline import await_true
 from support.defaults import definitions_of
@@ -24,6 +25,7 @@ from canal_group.binlog.formats.byte_cursor import ByteCursor
 from canal_group.binlog.formats.event_types import EventType
 from canal_group.binlog.formats.events import CHECKSUM_SIZE, HEADER_SIZE, header_of, parse_query
 from canal_group.binlog.formats.query_status import FLAGS, VARIABLES, QueryStatus
+from canal_group.merge.errors import UnsupportedEvent
 from canal_group.merge.values.chunk import TableName
 
 COLUMNS = (
@@ -199,6 +201,23 @@ def test_a_first_start_reads_the_backlog_once(unprepared, source_address, caplog
     limited = source_address(unprepared, spool_bytes_max=limit)
     assert 1.3 < read_first(unprepared, limited, start, rows) < 1.85
     assert f"because {limit:,} bytes are the limit: the source sends what follows twice" in caplog.text
+
+
+def test_a_statement_before_the_spool_was_full_counts(unprepared, source_address):
+    """The rows before it are not read with the definition after it."""
+    unprepared.execute(*PREPARE, "CREATE TABLE app.early (id INT, v INT)")
+    start = end_of(unprepared, source_address)
+    unprepared.execute(
+        "INSERT INTO app.early VALUES (1, 2)",
+        "ALTER TABLE app.early CHANGE COLUMN id v INT, CHANGE COLUMN v id INT",
+        *(fill("kept", "id, note", number) for number in range(4)),
+    )
+    limited = source_address(unprepared, spool_bytes_max=1 << 20)
+    with (
+        pytest.raises(UnsupportedEvent, match="was altered since"),
+        reading(limited, start=start) as recorder,
+    ):
+        await_true(lambda: recorder.error or recorder.rows("early"), "the error")
 
 
 def test_servers_log_no_setting_of_a_session_that_is_not_in_the_table(unprepared, source_address):

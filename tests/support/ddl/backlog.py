@@ -13,7 +13,8 @@ _FILL = "INSERT INTO app.{} ({}) SELECT seq.n + {}, REPEAT('x', 1000) FROM app.s
 _BULK = 1_000
 
 
-def _fill(table, columns, begin):
+def fill(table, columns, begin):
+    """Return a statement that writes some mebibyte of rows to a table."""
     return _FILL.format(table, columns, begin)
 
 
@@ -34,18 +35,18 @@ def written(server):
     """
     server.execute(
         "CREATE TABLE app.t (id INT PRIMARY KEY, v VARCHAR(1000))",
-        _fill("t", "id, v", 0),
+        fill("t", "id, v", 0),
         "FLUSH BINARY LOGS",
-        _fill("kept", "id, note", 0),
-        _fill("t", "id, v", _BULK),
+        fill("kept", "id, note", 0),
+        fill("t", "id, v", _BULK),
         "ALTER TABLE app.t CHANGE COLUMN v w VARCHAR(1000), ADD COLUMN x INT DEFAULT 7 FIRST",
-        _fill("t", "id, w", 2 * _BULK),
-        _fill("kept", "id, note", _BULK),
+        fill("t", "id, w", 2 * _BULK),
+        fill("kept", "id, note", _BULK),
         "RENAME TABLE app.t TO app.u",
         "CREATE TABLE app.t (y INT, z VARCHAR(1000))",
-        _fill("u", "id, w", 3 * _BULK),
-        _fill("t", "y, z", 0),
-        _fill("kept", "id, note", 2 * _BULK),
+        fill("u", "id, w", 3 * _BULK),
+        fill("t", "y, z", 0),
+        fill("kept", "id, note", 2 * _BULK),
         "ALTER TABLE app.u DROP COLUMN w",
         "INSERT INTO app.u VALUES (1, 9999)",
     )
