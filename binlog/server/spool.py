@@ -35,9 +35,11 @@ class Spool:
     def __init__(self, bytes_max: int, *, free_min: float = FREE_MIN) -> None:
         self._bytes_max, self._free_min = bytes_max, free_min
         self._file: int | None = None
-        #: bytes of the file, and what comes after them
+        #: bytes of the file, and what comes after them: the first `_held` bytes of a buffer, which is filled
+        #: again and again, because memory that is new costs as much as writing
         self._stored = 0
-        self._memory = bytearray()
+        self._memory = bytearray(2 * MEMORY_BYTES)
+        self._held = 0
         #: how many bytes were read
         self._read = 0
 
@@ -47,8 +49,13 @@ class Spool:
         Raises:
             SpoolFullError: they are appended, and no more should be.
         """
-        self._memory += data
-        if len(self._memory) >= MEMORY_BYTES:
+        with memoryview(data) as view:
+            held = self._held + view.nbytes
+            if held > len(self._memory):
+                self._memory += bytes(held - len(self._memory))
+            self._memory[self._held : held] = view
+        self._held = held
+        if held >= MEMORY_BYTES:
             try:
                 self._store()
             except OSError as error:
@@ -57,7 +64,7 @@ class Spool:
     @property
     def unread(self) -> bool:
         """Whether there are bytes that were not read."""
-        return self._read < self._stored + len(self._memory)
+        return self._read < self._stored + self._held
 
     def read_into(self, room: Buffer) -> int:
         """Read the next bytes into a buffer; return how many.
@@ -73,7 +80,7 @@ class Spool:
                 if not size:
                     raise OSError("the file has been cut")
             else:
-                size = min(len(self._memory) + left, view.nbytes)
+                size = min(self._held + left, view.nbytes)
                 view[:size] = self._memory[-left : size - left]
         self._read += size
         if not self.unread:
@@ -83,7 +90,7 @@ class Spool:
     def close(self) -> None:
         """Forget everything, and free the disk."""
         file, self._file = self._file, None
-        self._stored, self._memory, self._read = 0, bytearray(), 0
+        self._stored, self._memory, self._held, self._read = 0, bytearray(), 0, 0
         if file is not None:
             os.close(file)
 
@@ -94,7 +101,7 @@ class Spool:
             OSError: it cannot be written; what the file holds of it does not count.
             SpoolFullError: a limit is reached.
         """
-        size = len(self._memory)
+        size = self._held
         if self._stored + size > self._bytes_max:
             raise SpoolFullError(f"{self._bytes_max:,} bytes are the limit")
         if self._file is None:
@@ -106,6 +113,6 @@ class Spool:
         with memoryview(self._memory) as view:
             written = 0
             while written < size:
-                written += os.pwrite(self._file, view[written:], self._stored + written)
+                written += os.pwrite(self._file, view[written:size], self._stored + written)
         self._stored += size
-        self._memory.clear()
+        self._held = 0
