@@ -18,8 +18,8 @@ import socket
 import ssl
 
 from canal_group.binlog.native.packets import PacketBuffer
+from canal_group.binlog.server.dump.spool import Spool
 from canal_group.binlog.server.semi_sync.wake import Wake
-from canal_group.binlog.server.spool import Spool
 from canal_group.merge.errors import SourceUnavailable, UnsupportedEvent
 
 

@@ -21,11 +21,11 @@ import pymysql
 from pymysql.constants import ER
 
 from canal_group.binlog.server.access_hint import ACCESS_CODES, access_hint
+from canal_group.binlog.server.dump.spool import SPOOL_BYTES_MAX
 from canal_group.binlog.server.login import GuardedConnection, LoginRefused, tls_context
 from canal_group.binlog.server.password import PasswordMissing, RenewedPassword
 from canal_group.binlog.server.row import Row
 from canal_group.binlog.server.semi_sync.source_side import VARIABLES, SemiSyncMode
-from canal_group.binlog.server.spool import SPOOL_BYTES_MAX
 from canal_group.merge.errors import (
     CanalGroupError,
     DataError,
@@ -80,7 +80,7 @@ class SourceAddress:
     #: none
     dump_window_bytes_max: int = 0
     #: limit of what a first start keeps on disk of the backlog that it searches for statements, bytes, see
-    #: `canal_group.binlog.server.spool`; 0: it keeps nothing, and the source sends the backlog twice
+    #: `canal_group.binlog.server.dump.spool`; 0: it keeps nothing, and the source sends the backlog twice
     spool_bytes_max: int = SPOOL_BYTES_MAX
 
     @property

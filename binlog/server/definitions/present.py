@@ -21,13 +21,13 @@ from canal_group.binlog.server.definitions.dictionary import ANSWER_S, Dictionar
 from canal_group.binlog.server.definitions.lost import lost
 from canal_group.binlog.server.definitions.scope import Scope
 from canal_group.binlog.server.dump.packet_source import PacketSource
+from canal_group.binlog.server.dump.spool import SpoolFullError
 from canal_group.binlog.server.low_watermarks import CaughtUp, LowWatermarks
 from canal_group.binlog.server.source import (
     ServerFacts,
     SourceAddress,
     connect,
 )
-from canal_group.binlog.server.spool import SpoolFullError
 from canal_group.binlog.server.starts.stream_start import AfterGtids, FromOffset
 from canal_group.merge.errors import UnsupportedEvent
 from canal_group.merge.values.chunk import TableName

@@ -12,10 +12,10 @@ from canal_group.binlog.formats.event_types import EventType
 from canal_group.binlog.formats.events import CHECKSUM_NONE
 from canal_group.binlog.server.dump.dump_connection import DumpConnection
 from canal_group.binlog.server.dump.packet_source import OverPackets, PacketSource, Reached
+from canal_group.binlog.server.dump.spool import Spool
 from canal_group.binlog.server.packets import PacketReader
 from canal_group.binlog.server.semi_sync.wake import Wake
 from canal_group.binlog.server.source import SourceAddress, server_error
-from canal_group.binlog.server.spool import Spool
 from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.binlog.steady_clock import steady_us
 from canal_group.merge.errors import DataError, SourceUnavailable

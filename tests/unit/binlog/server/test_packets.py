@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from canal_group.binlog.native.packets import PacketBuffer
+from canal_group.binlog.server.dump.spool import Spool, SpoolFullError
 from canal_group.binlog.server.packets import PacketReader
-from canal_group.binlog.server.spool import Spool, SpoolFullError
 from canal_group.merge.errors import SourceUnavailable
 
 FULL = 0xFFFFFF

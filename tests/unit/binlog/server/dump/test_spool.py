@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from canal_group.binlog.server.spool import MEMORY_BYTES, Spool, SpoolFullError
+from canal_group.binlog.server.dump.spool import MEMORY_BYTES, Spool, SpoolFullError
 
 
 @pytest.fixture
