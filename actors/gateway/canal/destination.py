@@ -46,7 +46,7 @@ class CanalDestination:
     threads: Executor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="canal"))
 
     async def in_thread(self, work: Callable[[], _T]) -> _T:
-        """Return what work returns that takes long."""
+        """Return the result of work that takes long."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, work)
 
     @property
