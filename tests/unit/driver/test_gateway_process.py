@@ -82,9 +82,7 @@ def test_a_port_that_was_free_is_not_shared_with_a_file_that_names_it(process: G
     assert process.reserve(settings("c", free.port)).canal is named
 
 
-def test_one_destination_that_cannot_be_served_refuses_no_other(
-    process: GatewayProcess, actor: Actor
-):
+def test_one_destination_that_cannot_be_served_refuses_no_other(process: GatewayProcess, actor: Actor):
     add(process, "a")
     actor.unserved = {"b": "The group of b has no actor."}
     with pytest.raises(ServerUnavailable, match="The group of b has no actor"):
