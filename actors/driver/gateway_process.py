@@ -179,6 +179,8 @@ class GatewayProcess:
             Whether the process has ended with it: it was the last one.
         """
         with self._lock:
+            if self._closing.is_set():
+                return True
             self._absent = absent
             self._users.discard(destination)
             served = self._served.pop(destination, None) is not None
@@ -200,6 +202,14 @@ class GatewayProcess:
             self._closing.set()
         self._end()
         return True
+
+    def close(self) -> None:
+        """End the process with all that it serves; who withdraws later has nothing to do."""
+        with self._lock:
+            self._users.clear()
+            self._served.clear()
+            self._closing.set()
+        self._end()
 
     def _end(self) -> None:
         if self._actor is not None:

@@ -70,6 +70,12 @@ class Gateways:
         if process.withdraw(settings.destination, self._absent(settings)):
             self._shared = {at: each for at, each in self._shared.items() if each is not process}
 
+    def close(self) -> None:
+        """End all that are shared: one that does not answer is not told what it serves no more."""
+        for process in self._shared.values():
+            process.close()
+        self._shared.clear()
+
     def _absent(self, settings: InstanceSettings) -> list[InstanceSettings]:
         """Return the instances that are expected at the address of another one."""
         if not settings.gateway.port:

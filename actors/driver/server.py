@@ -194,6 +194,7 @@ class Server:
     def close(self) -> None:
         """Stop everything: all groups hand over side by side, then their actors end."""
         close_groups(list(self._instances.values()))
+        self._gateways.close()
         for instance in self._instances.values():
             instance.end()
         self._instances.clear()

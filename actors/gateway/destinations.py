@@ -33,7 +33,7 @@ class _Table:
     grants: Grants = field(default_factory=Grants)
 
     def grant(self, wiring: DestinationWiring, caller: Caller) -> Grant | None:
-        """Return the rights of a caller at a destination; None: it was let in for another one only.
+        """Return the grant of a caller at a destination; None: it was let in for another one only.
 
         A token of another one counts as none, beside a certificate: commands show the operator's wherever it
         is published.

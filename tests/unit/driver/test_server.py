@@ -114,7 +114,7 @@ def test_a_given_file_that_cannot_be_served_beside_another_is_refused(world):
     assert list(world.server.running) == [FILE]
 
 
-def test_a_refused_file_admits_no_client_at_another_files_address():
+def test_a_refused_file_admits_no_client_at_the_address_of_others():
     """Its clients would be admitted at a listener whose certificate, or bounds, it does not agree to."""
     shop, items = said("a"), said("b")
     items = items.model_copy(

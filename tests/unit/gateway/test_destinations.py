@@ -144,7 +144,7 @@ def test_a_token_of_another_destination_takes_nothing_from_a_certificate():
             found(token, certificate)
 
 
-def test_a_destination_without_its_group_keeps_no_other_from_service(monkeypatch: pytest.MonkeyPatch):
+def test_a_group_that_is_gone_keeps_no_other_from_being_served(monkeypatch: pytest.MonkeyPatch):
     """As when the process is started anew after a group could not be: it is absent, and asked for again."""
     gone = ["dead"]
 
