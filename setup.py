@@ -29,7 +29,12 @@ _FLAGS = (
     else ["-O3", "-g0", "-fwrapv"]
 )
 #: the packages whose modules are compiled
-_NATIVE = ("canal_group/binlog/native", "canal_group/merge/rows/native", "canal_group/merge/values/native")
+_NATIVE = (
+    "canal_group/binlog/native",
+    "canal_group/merge/rows/native",
+    "canal_group/merge/values/native",
+    "canal_group/programs/output/kafka",
+)
 
 
 class BuildRows(build_ext):

@@ -1,1 +1,1 @@
-"""What the Kafka output is made of: what its failures mean, and where its position is kept."""
+"""What the Kafka output is made of: whole batches for its client library, what its failures mean, its position."""

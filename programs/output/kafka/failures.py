@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 
 from canal_group.merge.errors import CanalGroupError, FencedError, SinkRefused, SinkUnavailable
 
@@ -66,16 +66,17 @@ class Failures:
 
     def __init__(self, address: str, transactional_id: str) -> None:
         self._address, self._id = address, transactional_id
-        #: the first message that was not delivered
-        self._undelivered: KafkaError | None = None
-        self._undelivered_topic = ""
+        self._undelivered: Callable[[], tuple[int, str] | None] = lambda: None
         #: the last failure of a connection since something was confirmed
         self._connection_error: KafkaError | None = None
 
     def forget(self) -> None:
         """Begin anew: the producer is opened."""
-        self._undelivered = self._connection_error = None
-        self._undelivered_topic = ""
+        self._undelivered, self._connection_error = lambda: None, None
+
+    def watch(self, undelivered: Callable[[], tuple[int, str] | None]) -> None:
+        """Take a function that returns the code and topic of the first message that was not delivered."""
+        self._undelivered = undelivered
 
     def confirmed(self) -> None:
         """Forget connection errors: the brokers confirmed something."""
@@ -87,11 +88,6 @@ class Failures:
     def connection_options(self) -> dict[str, Any]:
         """Options of each client: what it logs comes here instead."""
         return {"error_cb": self._note_connection, "logger": _QUIET}
-
-    def note_undelivered(self, error: KafkaError | None, message: Message) -> None:
-        """Record that a message was not delivered."""
-        if error is not None and self._undelivered is None:
-            self._undelivered, self._undelivered_topic = error, message.topic() or ""
 
     def _note_connection(self, error: KafkaError) -> None:
         # That all are down is not a reason: each of them has one of its own.
@@ -115,14 +111,17 @@ class Failures:
 
     def check_delivered(self) -> None:
         """Raise if a message was not delivered."""
-        if self._undelivered is not None:
-            raise self.of(self._undelivered)
+        found = self._undelivered()
+        if found is not None:
+            raise self.of(KafkaError(found[0]))
 
     def of(self, error: KafkaError, topic: str = "") -> CanalGroupError:
         """Return our error for one of librdkafka's; `topic`: of the message that it is about, if known."""
-        # An error of the transaction hides that of the message which caused it.
-        error = self._undelivered if self._undelivered is not None and not error.fatal() else error
-        topic = topic or self._undelivered_topic
+        found = self._undelivered()
+        if found is not None:
+            # An error of the transaction hides that of the message which caused it.
+            error = error if error.fatal() else KafkaError(found[0])
+            topic = topic or found[1]
         if error.code() in _FENCED:
             return FencedError(
                 f"Another publisher took over the transactional id {self._id}.", hint="Stop this one."

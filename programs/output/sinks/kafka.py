@@ -13,14 +13,18 @@ from __future__ import annotations
 
 import contextlib
 import time
-from itertools import repeat
 from typing import Any, ClassVar, Final
 
-from confluent_kafka import KafkaException, Producer
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, Producer, cimpl
 from confluent_kafka.admin import AdminClient
 
 from canal_group.conf.relay.kafka_settings import KafkaSettings
+from canal_group.merge.errors import SinkRefused
+from canal_group.merge.rows.native.text import Values
 from canal_group.merge.values.position import GroupPosition
+from canal_group.programs.output.kafka.batch_producer import BatchProducer
 from canal_group.programs.output.kafka.failures import Failures
 from canal_group.programs.output.kafka.position_topic import PositionTopic
 from canal_group.programs.output.messages import Messages
@@ -31,6 +35,7 @@ _SLICE_S: Final = 0.2
 #: messages that librdkafka holds, and their bytes
 _QUEUED_MAX: Final = 200_000
 _QUEUED_KIB_MAX: Final = 64 << 10
+_PLUGINS: Final = "plugin.library.paths"
 
 
 class Kafka:
@@ -42,6 +47,7 @@ class Kafka:
         self._settings = settings
         self._id = settings.transactional_id or f"canal-group-{name.replace('/', '-')}"
         self._producer: Any = None
+        self._batches: Any = None
         self._is_in_transaction = False
         self._failures = Failures(settings.address, self._id)
         self._positions = PositionTopic(settings, self._id, self._failures)
@@ -49,34 +55,20 @@ class Kafka:
     def open(self) -> GroupPosition | None:
         """Fence an older producer, and read the last committed position."""
         self.close()
-        self._failures.forget()
         trying = self._failures.trying
         tls_context(self._settings, self._settings.address)
         admin = trying(lambda: AdminClient(self._connection()))
         trying(lambda: self._positions.create(admin))
-        self._producer = trying(lambda: Producer(self._options()))
+        self._batches = trying(self._batch_producer)
+        self._producer = self._batches.producer
+        self._failures.watch(self._batches.undelivered)
         trying(lambda: self._producer.init_transactions(self._settings.silence_s))
         return trying(lambda: self._positions.last(admin))
 
     def write(self, messages: Messages) -> None:
         """Hand messages to librdkafka, which sends them in the background; wait while its queue is full."""
         self._begin()
-        names = list(messages.headers)
-        headers = [messages.headers[name].to_pylist() for name in names]
-        each = zip(
-            (messages.topics[index] for index in messages.topic.tolist()),
-            messages.partition.tolist(),
-            messages.value.to_pylist(),
-            repeat(None) if messages.key is None else messages.key.to_pylist(),
-            zip(*headers, strict=True),
-            strict=False,
-        )
-        lacking = any(texts.null_count for texts in messages.headers.values())
-        for topic, partition, value, key, texts in each:
-            kafka_headers = list(zip(names, texts, strict=True))
-            if lacking:
-                kafka_headers = [header for header in kafka_headers if header[1] is not None]
-            self._produce(topic, value, key, partition, kafka_headers)
+        self._produce(messages)
         self._failures.trying(lambda: self._producer.poll(0))
         self._failures.check_delivered()
 
@@ -96,7 +88,7 @@ class Kafka:
     def confirm(self, position: GroupPosition) -> None:
         """Commit the transaction with the position in it."""
         self._begin()
-        self._produce(self._settings.position_topic, position.to_json(), self._id, 0, [])
+        self._produce(self._record(position))
         deadline_s = time.monotonic() + self._settings.transaction_timeout_s
         while True:
             try:
@@ -113,7 +105,8 @@ class Kafka:
 
     def close(self) -> None:
         """Abort the transaction, or leave that to the next producer of the id."""
-        producer, self._producer = self._producer, None
+        producer, self._producer, self._batches = self._producer, None, None
+        self._failures.forget()
         if producer is None:
             return
         # If we are fenced, or no broker answers, a transaction ends when the id is opened again.
@@ -128,8 +121,18 @@ class Kafka:
     def _connection(self) -> dict[str, Any]:
         return {**self._settings.connection(), **self._failures.connection_options}
 
-    def _options(self) -> dict[str, Any]:
+    def _batch_producer(self) -> BatchProducer:
+        try:
+            return BatchProducer(cimpl.__file__, lambda plugin: Producer(self._options(plugin)))
+        except OSError as error:
+            raise SinkRefused(
+                f"This build of confluent-kafka is not one that we can use: {error}.",
+                hint="Install its wheel, `pip install 'canal-group[kafka]'`.",
+            ) from error
+
+    def _options(self, plugin: str) -> dict[str, Any]:
         settings = self._settings
+        plugins = [str(each) for each in (settings.options.get(_PLUGINS), plugin) if each]
         return {
             "linger.ms": 5,
             "queue.buffering.max.messages": _QUEUED_MAX,
@@ -138,10 +141,9 @@ class Kafka:
             **settings.options,
             **self._connection(),
             "compression.type": settings.compression,
-            "delivery.report.only.error": True,
             "enable.idempotence": True,
             "message.max.bytes": settings.message_bytes_max,
-            "on_delivery": self._failures.note_undelivered,
+            _PLUGINS: ";".join(plugins),
             "transaction.timeout.ms": int(settings.transaction_timeout_s * 1_000),
             "transactional.id": self._id,
         }
@@ -151,24 +153,44 @@ class Kafka:
             self._failures.trying(self._producer.begin_transaction)
             self._is_in_transaction = True
 
-    def _produce(
-        self, topic: str, value: Any, key: str | None, partition: int, headers: list[tuple[str, str]]
-    ) -> None:
-        deadline_s: float | None = None
+    def _record(self, position: GroupPosition) -> Messages:
+        """Return the record of a position."""
+        zero, topics = np.zeros(1, np.int32), (self._settings.position_topic,)
+        return Messages(topics, zero, zero, pa.array([position.to_json()]), {}, pa.array([self._id]))
+
+    def _produce(self, messages: Messages) -> None:
+        """Hand messages to librdkafka; wait while its queue is full."""
+        keys = None if messages.key is None else _values(messages.key)
+        headers = [(name, _values(texts)) for name, texts in messages.headers.items()]
+        columns = (
+            messages.topics,
+            messages.topic,
+            messages.partition,
+            _values(messages.value),
+            keys,
+            headers,
+        )
+        row, silent_since_s = 0, time.monotonic()
         while True:
-            try:
-                self._producer.produce(topic, value, key, partition, headers=headers)
-            except BufferError:
-                # librdkafka's queue is full: it is sending.
-                deadline_s = deadline_s or time.monotonic() + self._settings.silence_s
-                self._failures.trying(lambda: self._producer.poll(_SLICE_S))
-                self._failures.check_delivered()
-                if time.monotonic() > deadline_s:
-                    raise self._failures.silent("takes no messages") from None
-                continue
-            except KafkaException as error:
-                raise self._failures.of(error.args[0], topic) from error
-            return
+            taken, code, words, is_fatal = self._batches.produce(row, *columns)
+            if not code:
+                return
+            if code != KafkaError._QUEUE_FULL:  # noqa: SLF001  a local error
+                error = KafkaError(code, words or None, is_fatal)
+                raise self._failures.of(error, messages.topics[messages.topic[taken]])
+            silent_since_s = time.monotonic() if taken > row else silent_since_s
+            row = taken
+            self._failures.trying(lambda: self._producer.poll(_SLICE_S))
+            self._failures.check_delivered()
+            if time.monotonic() > silent_since_s + self._settings.silence_s:
+                raise self._failures.silent("takes no messages")
+
+
+def _values(texts: Any) -> Values:
+    """Return (n,) utf8 or binary as compiled loops take them."""
+    array = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    buffers = array.buffers() if array.null_count else [None, *array.buffers()[1:]]
+    return Values("text", len(array), array.offset, buffers)
 
 
 SETTINGS, SINK = KafkaSettings, Kafka
