@@ -34,6 +34,7 @@ _NATIVE = (
     "canal_group/merge/rows/native",
     "canal_group/merge/values/native",
     "canal_group/programs/output/kafka",
+    "canal_group/shapes",
 )
 
 

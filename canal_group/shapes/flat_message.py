@@ -17,6 +17,7 @@ canal has no message of a statement that its parser drops, see `canal_group.merg
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from canal_group.shapes.changed import changed
-from canal_group.shapes.json_text import NULL, booleans, compose, name_lists, numbers, objects, quoted
-from canal_group.shapes.maps import value_of
+from canal_group.shapes.json_text import compose, name_lists, objects, plain, quoted
+from canal_group.shapes.json_writer import Member, above
 
-#: columns whose bits an integer of numpy holds
-_BITS_MAX = 62
+#: bytes of an integer of numpy
+_WORD = 8
 
 
 def flat_messages(rows: pa.Table, made_ms: int) -> Any:
@@ -48,23 +49,23 @@ def flat_messages(rows: pa.Table, made_ms: int) -> Any:
     updated = pc.equal(column["op"], "UPDATE")
     before, after = column["before"], column["after"]
     images = _chosen(deleted, before, after)
-    data = objects(images)
-    old = objects(changed(before, after)) if pc.any(updated).as_py() else pa.nulls(len(rows), pa.utf8())
+    data = objects(images, "listed")
+    old = _old(updated, before, after) if pc.any(updated).as_py() else pa.nulls(len(rows), before.type)
     return compose(
         {
-            "data": _listed(data, pc.invert(statement)),
+            "data": data,
             "database": quoted(column["schema"]),
-            "es": numbers(pc.divide(column["commit_us"], 1_000)),
+            "es": plain(pc.divide(column["commit_us"], 1_000)),
             "gtid": quoted(column["gtid"]),
-            "id": numbers(column["seq"]),
-            "isDdl": booleans(statement),
-            "mysqlType": _mysql_types(column["definition"]),
-            "old": _listed(old, updated),
-            "pkNames": _key_names(column["key"]),
+            "id": plain(column["seq"]),
+            "isDdl": plain(statement),
+            "mysqlType": plain(_mysql_types(column["definition"])),
+            "old": objects(old, "listed"),
+            "pkNames": name_lists(column["key"]),
             "sql": quoted(pc.fill_null(column["sql"], "")),
-            "sqlType": _sql_types(column["definition"], images),
+            "sqlType": plain(_sql_types(column["definition"], data)),
             "table": quoted(column["table"]),
-            "ts": pa.repeat(str(made_ms), len(rows)),
+            "ts": plain(pa.repeat(made_ms, len(rows))),
             "type": quoted(column["op"]),
         }
     )
@@ -80,59 +81,58 @@ def _chosen(deleted: Any, before: Any, after: Any) -> Any:
     return both.take(pa.array(np.where(is_deleted, indexes + len(after), indexes)))
 
 
-def _key_names(keys: Any) -> Any:
-    """Return the lists `pkNames`; null where there is no primary key, as in canal."""
-    names = name_lists(keys)
-    return pc.if_else(pc.equal(names, "[]"), NULL, names)
-
-
-def _listed(texts: Any, valid: Any) -> Any:
-    return pc.if_else(valid, pc.binary_join_element_wise("[", texts, "]", ""), NULL)
+def _old(updated: Any, before: Any, after: Any) -> Any:
+    """Return what the changed columns of updates had before, null for other changes."""
+    old = changed(before, after)
+    is_other = pc.invert(updated)
+    return pa.MapArray.from_arrays(old.offsets, old.keys, old.items, mask=is_other)
 
 
 def _mysql_types(definitions: Any) -> Any:
-    """Return the members `mysqlType`; null for statements."""
+    """Return the members `mysqlType`; null for statements: (n,) DictionaryArray."""
     texts = [_object({name: kind for name, kind, *_ in _columns(text)}) for text in _definitions(definitions)]
-    return pc.fill_null(pa.array(texts, pa.utf8()).take(definitions.indices), NULL)
+    return pa.DictionaryArray.from_arrays(definitions.indices, pa.array(texts, pa.utf8()))
 
 
-def _sql_types(definitions: Any, rows: Any) -> Any:
+def _sql_types(definitions: Any, rows: Member) -> Any:
     """Return the members `sqlType`, each by its row's values: see `canal_group.merge.rows.canal.jdbc`.
 
     Args:
-        definitions: (n,) DictionaryArray.
+        definitions: (n,) DictionaryArray; null for statements.
         rows: (n,) maps, the rows after the change or before a delete.
+
+    Returns:
+        (n,) DictionaryArray.
     """
     texts: list[str] = []
-    indexes = np.full(len(definitions), -1, np.int64)
+    indexes = np.full(len(definitions), -1, np.int32)
     codes = pc.fill_null(definitions.indices, -1).to_numpy()
     for code, definition in enumerate(_definitions(definitions)):
         columns = _columns(definition)
         members = np.flatnonzero(codes == code)
-        wide = _wide(columns, members, rows)
-        distinct, inverse = np.unique(wide, return_inverse=True)
-        indexes[members] = inverse + len(texts)
-        texts += [_object(_jdbc_types(columns, bits)) for bits in distinct.tolist()]
-    return pc.fill_null(pa.array(texts, pa.utf8()).take(pa.array(indexes, mask=indexes < 0)), NULL)
+        for wide, which in _by_wide(columns, members, rows):
+            indexes[which] = len(texts)
+            texts.append(_object(_jdbc_types(columns, wide)))
+    return pa.DictionaryArray.from_arrays(pa.array(indexes, mask=indexes < 0), pa.array(texts, pa.utf8()))
 
 
-def _jdbc_types(columns: list[Any], wide: int) -> dict[str, int]:
-    return {
-        name: wider if wide >> index & 1 else number
-        for index, (name, _, number, wider, _) in enumerate(columns)
-    }
+def _by_wide(columns: list[Any], members: Any, rows: Member) -> Iterator[tuple[frozenset[str], Any]]:
+    """Yield which columns are above `number_max`, and in which of the chosen rows just these are."""
+    limits = {name: str(number_max).encode() for name, *_, number_max in columns if number_max is not None}
+    found = above(rows, members, [name.encode() for name in limits], list(limits.values()))
+    packed = np.packbits(found, axis=1, bitorder="little")
+    if packed.shape[1] <= _WORD:
+        words = np.zeros((len(members), _WORD), np.uint8)
+        words[:, : packed.shape[1]] = packed
+        packed = words.view(np.int64)
+    _, first, inverse = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+    for index, row in enumerate(first.tolist()):
+        wide = frozenset(name for name, is_wide in zip(limits, found[row].tolist(), strict=True) if is_wide)
+        yield wide, members[inverse.ravel() == index]
 
 
-def _wide(columns: list[Any], members: Any, rows: Any) -> Any:
-    """Return for each chosen row which columns have a value above `number_max`: a bit for each column."""
-    bits = np.zeros(len(members), object if len(columns) > _BITS_MAX else np.int64)
-    for index, (name, *_, number_max) in enumerate(columns):
-        if number_max is None or not len(members):
-            continue
-        values = value_of(rows, name).take(pa.array(members)).cast(pa.decimal128(20, 0))
-        above = pc.fill_null(pc.greater(values, pa.scalar(number_max, pa.decimal128(20, 0))), False)
-        bits[above.to_numpy(zero_copy_only=False)] |= 1 << index
-    return bits
+def _jdbc_types(columns: list[Any], wide: frozenset[str]) -> dict[str, int]:
+    return {name: wider if name in wide else number for name, _, number, wider, _ in columns}
 
 
 def _definitions(definitions: Any) -> list[str]:

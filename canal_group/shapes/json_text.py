@@ -1,96 +1,96 @@
 """JSON text of Arrow columns: no Python per value.
 
-Each function returns a utf8 array of JSON values, where a null is the text `null`; `members` and `compose`
-put them together.
+`plain`, `quoted`, `objects` and `name_lists` say how a column is written, `compose` and `written` write it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-NULL = "null"
-_CONTROL_END = 0x20
-_QUOTE, _BACKSLASH = ord('"'), ord("\\")
+from canal_group.merge.rows.text import values_of
+from canal_group.shapes.json_writer import Member, write
+
+#: the members of an object, some of which are objects themselves
+Members: TypeAlias = "Mapping[str, Member | Members]"
 
 
-def quoted(texts: Any) -> Any:
-    """Return each text as a JSON string.
+def plain(values: Any) -> Member:
+    """Return values whose texts are JSON: numbers, truth values, JSON texts.
+
+    Args:
+        values: (n,) Array.
+    """
+    return Member(
+        "plain", values_of(values.cast(pa.utf8()) if pa.types.is_boolean(values.type) else values, "")
+    )
+
+
+def quoted(texts: Any) -> Member:
+    """Return texts that are written as JSON strings.
 
     Args:
         texts: (n,) utf8 Array.
     """
-    return pc.fill_null(pc.binary_join_element_wise('"', escaped(texts), '"', ""), NULL)
+    return Member("string", values_of(texts, ""))
 
 
-def escaped(texts: Any) -> Any:
-    """Return texts with the characters escaped that may not stand in a JSON string; nulls stay null."""
-    octets = _special(texts)
-    if _BACKSLASH in octets:
-        texts = pc.replace_substring(texts, "\\", "\\\\")
-    for octet in octets - {_BACKSLASH}:
-        character = chr(octet)
-        texts = pc.replace_substring(texts, character, json.dumps(character)[1:-1])
-    return texts
-
-
-def numbers(values: Any) -> Any:
-    """Return each whole number as JSON."""
-    return pc.fill_null(values.cast(pa.utf8()), NULL)
-
-
-def booleans(values: Any) -> Any:
-    """Return each truth value as JSON."""
-    return pc.fill_null(values.cast(pa.utf8()), NULL)
-
-
-def objects(maps: Any) -> Any:
-    """Return each map from text to text as a JSON object.
+def objects(maps: Any, kind: Literal["object", "listed"] = "object") -> Member:
+    """Return maps from text to text that are written as JSON objects, or as lists with one object each.
 
     Args:
         maps: (n,) tidy MapArray, see `canal_group.shapes.maps`.
+        kind: `object` or `listed`.
     """
-    names = pc.dictionary_encode(maps.keys)
-    labels = [f"{json.dumps(name, ensure_ascii=False)}:" for name in names.dictionary.to_pylist()]
-    label = pa.array([f'{label}"' for label in labels], pa.utf8()).take(names.indices)
-    entries = pc.binary_join_element_wise(label, escaped(maps.items), '"', "")
-    if maps.items.null_count:
-        none = pa.array([f"{label}{NULL}" for label in labels], pa.utf8()).take(names.indices)
-        entries = pc.coalesce(entries, none)
-    valid = maps.is_valid()
-    joined = pc.binary_join(pa.ListArray.from_arrays(maps.offsets, entries), ",")
-    return pc.if_else(valid, pc.binary_join_element_wise("{", joined, "}", ""), NULL)
+    return _of_maps(kind, maps)
 
 
-def name_lists(maps: Any) -> Any:
-    """Return the keys of each map as a JSON list of strings; `maps` as for `objects`."""
-    joined = pc.binary_join(pa.ListArray.from_arrays(maps.offsets, quoted(maps.keys)), ",")
-    return pc.if_else(maps.is_valid(), pc.binary_join_element_wise("[", joined, "]", ""), NULL)
+def name_lists(maps: Any) -> Member:
+    """Return maps whose keys are written as a JSON list, null for no keys; `maps` as for `objects`."""
+    return _of_maps("names", maps)
 
 
-def compose(members: Mapping[str, Any]) -> Any:
-    """Return JSON objects with these members.
+def compose(members: Members) -> Any:
+    """Return JSON objects with these members: (n,) utf8 Array.
 
     Args:
-        members: name -> (n,) JSON texts; all of one length.
+        members: by name, in their order; all of one length.
     """
-    parts: list[Any] = []
-    for index, (name, texts) in enumerate(members.items()):
-        parts += [f"{',' if index else '{'}{json.dumps(name)}:", texts]
-    return pc.binary_join_element_wise(*parts, "}", "")
+    heads, tail = _flat(members, "")
+    return _texts(heads, tail)
 
 
-def _special(texts: Any) -> set[int]:
-    """Return which octets in texts have to be escaped."""
-    _, offsets, data = texts.buffers()
-    if data is None or not len(texts):
-        return set()
-    ends = np.frombuffer(offsets, np.int32)[texts.offset :][: len(texts) + 1]
-    octets = np.frombuffer(data, np.uint8)[int(ends[0]) : int(ends[-1])]
-    special = octets[(octets < _CONTROL_END) | (octets == _QUOTE) | (octets == _BACKSLASH)]
-    return set(np.unique(special).tolist())
+def written(member: Member) -> Any:
+    """Return JSON values: (n,) utf8 Array."""
+    return _texts([("", member)], "")
+
+
+def _flat(members: Members, before: str) -> tuple[list[tuple[str, Member]], str]:
+    """Return members with all that stands before each, and what stands after the last one."""
+    heads: list[tuple[str, Member]] = []
+    before += "{"
+    for name, member in members.items():
+        before += f"{json.dumps(name)}:"
+        if isinstance(member, Mapping):
+            inner, before = _flat(member, before)
+            heads += inner
+        else:
+            heads.append((before, member))
+            before = ""
+        before += ","
+    return heads, before.removesuffix(",") + "}"
+
+
+def _texts(heads: list[tuple[str, Member]], tail: str) -> Any:
+    rows = heads[0][1].rows
+    offsets, data = write([(head.encode(), member) for head, member in heads], tail.encode(), rows)
+    return pa.Array.from_buffers(pa.utf8(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _of_maps(kind: Literal["object", "listed", "names"], maps: Any) -> Member:
+    valid = maps.is_valid().to_numpy(zero_copy_only=False).view(np.uint8)
+    return Member(kind, values_of(maps.items, ""), values_of(maps.keys, ""), maps.offsets.to_numpy(), valid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -9,7 +10,7 @@ from canal_group.programs.output.formats.format import filtered, one_each
 from canal_group.programs.output.messages import Messages
 from canal_group.programs.output.routing.router import Routes
 from canal_group.shapes.debezium import debezium_columns, is_change
-from canal_group.shapes.json_text import NULL, compose, numbers, objects, quoted
+from canal_group.shapes.json_text import compose, objects, plain, quoted, written
 
 
 def debezium(rows: pa.Table, routes: Routes) -> Messages:
@@ -18,19 +19,20 @@ def debezium(rows: pa.Table, routes: Routes) -> Messages:
     columns = debezium_columns(rows)
     source = columns["source"]
     members = {
-        field.name: (quoted if pa.types.is_string(field.type) else numbers)(source.field(field.name))
+        field.name: (quoted if pa.types.is_string(field.type) else plain)(source.field(field.name))
         for field in source.type
     }
     values = compose(
         {
             "before": objects(columns["before"]),
             "after": objects(columns["after"]),
-            "source": compose(members),
+            "source": members,
             "op": quoted(columns["op"]),
-            "ts_ms": numbers(columns["ts_ms"]),
+            "ts_ms": plain(columns["ts_ms"]),
         }
     )
-    keys = objects(rows.column("key").combine_chunks())
+    maps = rows.column("key").combine_chunks()
     # A table without a primary key has no key to compact by.
-    keys = pc.if_else(pc.is_in(keys, pa.array(["{}", NULL])), pa.scalar(None, pa.utf8()), keys)
+    is_there = pa.array(np.diff(maps.offsets.to_numpy()) > 0)
+    keys = pc.if_else(is_there, written(objects(maps)), pa.scalar(None, pa.utf8()))
     return one_each(rows, routes, values, keys)

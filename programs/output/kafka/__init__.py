@@ -1,1 +1,1 @@
-"""What the Kafka output is made of: whole batches for its client library, what its failures mean, its position."""
+"""What the Kafka output is made of: batches for its client library, what its failures mean, its position."""

@@ -23,7 +23,7 @@ from canal_group.merge.errors import SinkRefused, SinkUnavailable, UsageError
 from canal_group.merge.values.position import GroupPosition, whole
 from canal_group.programs.output.confirmed_file import ConfirmedFile, Part
 from canal_group.programs.output.messages import Messages
-from canal_group.shapes.json_text import NULL, compose, numbers, quoted
+from canal_group.shapes.json_text import compose, plain, quoted, written
 
 
 class LinesSettings(Settings):
@@ -141,13 +141,13 @@ class Lines:
 def _lines(messages: Messages) -> list[str]:
     topics = pa.array([json.dumps(topic) for topic in messages.topics], pa.utf8())
     members = {
-        "topic": topics.take(pa.array(messages.topic)),
-        "partition": numbers(pa.array(messages.partition)),
-        "key": pa.repeat(NULL, len(messages)) if messages.key is None else quoted(messages.key),
-        "headers": _headers(messages),
+        "topic": plain(topics.take(pa.array(messages.topic))),
+        "partition": plain(pa.array(messages.partition)),
+        "key": plain(pa.nulls(len(messages), pa.utf8())) if messages.key is None else quoted(messages.key),
+        "headers": plain(_headers(messages)),
     }
     if pa.types.is_string(messages.value.type):
-        members["value"] = messages.value
+        members["value"] = plain(messages.value)
     else:
         texts = [base64.b64encode(value).decode() for value in messages.value.to_pylist()]
         members["base64"] = quoted(pa.array(texts, pa.utf8()))
@@ -159,7 +159,7 @@ def _headers(messages: Messages) -> Any:
     """Return each message's headers as a JSON object; those that it lacks are left out."""
     members = []
     for name, texts in messages.headers.items():
-        member = pc.binary_join_element_wise(f"{json.dumps(name)}:", quoted(texts), "")
+        member = pc.binary_join_element_wise(f"{json.dumps(name)}:", written(quoted(texts)), "")
         members.append(pc.if_else(texts.is_valid(), member, pa.scalar(None, pa.utf8())))
     joined = pc.binary_join_element_wise(*members, ",", null_handling="skip")
     return pc.binary_join_element_wise("{", joined, "}", "")
