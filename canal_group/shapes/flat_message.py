@@ -17,7 +17,7 @@ canal has no message of a statement that its parser drops, see `canal_group.merg
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,6 @@ import pyarrow.compute as pc
 from canal_group.shapes.changed import changed
 from canal_group.shapes.json_text import compose, name_lists, objects, plain, quoted
 from canal_group.shapes.json_writer import Member, above
-
-#: bytes of an integer of numpy
-_WORD = 8
 
 
 def flat_messages(rows: pa.Table, made_ms: int) -> Any:
@@ -110,25 +107,29 @@ def _sql_types(definitions: Any, rows: Member) -> Any:
     for code, definition in enumerate(_definitions(definitions)):
         columns = _columns(definition)
         members = np.flatnonzero(codes == code)
-        for wide, which in _by_wide(columns, members, rows):
-            indexes[which] = len(texts)
-            texts.append(_object(_jdbc_types(columns, wide)))
+        sets, set_of_row = _wide(columns, members, rows)
+        indexes[members] = set_of_row + len(texts)
+        texts += [_object(_jdbc_types(columns, wide)) for wide in sets]
     return pa.DictionaryArray.from_arrays(pa.array(indexes, mask=indexes < 0), pa.array(texts, pa.utf8()))
 
 
-def _by_wide(columns: list[Any], members: Any, rows: Member) -> Iterator[tuple[frozenset[str], Any]]:
-    """Yield which columns are above `number_max`, and in which of the chosen rows just these are."""
+def _wide(columns: list[Any], members: Any, rows: Member) -> tuple[list[frozenset[str]], Any]:
+    """Return sets of columns with a value above `number_max`, and the index of each chosen row's set.
+
+    A table has few such sets: no more than its rows, and one if no value is above.
+    """
     limits = {name: str(number_max).encode() for name, *_, number_max in columns if number_max is not None}
     found = above(rows, members, [name.encode() for name in limits], list(limits.values()))
-    packed = np.packbits(found, axis=1, bitorder="little")
-    if packed.shape[1] <= _WORD:
-        words = np.zeros((len(members), _WORD), np.uint8)
-        words[:, : packed.shape[1]] = packed
-        packed = words.view(np.int64)
-    _, first, inverse = np.unique(packed, axis=0, return_index=True, return_inverse=True)
-    for index, row in enumerate(first.tolist()):
-        wide = frozenset(name for name, is_wide in zip(limits, found[row].tolist(), strict=True) if is_wide)
-        yield wide, members[inverse.ravel() == index]
+    if not found.any():
+        return [frozenset()], np.zeros(len(members), np.int32)
+    bits = np.packbits(found, axis=1)
+    keys = pa.Array.from_buffers(pa.binary(bits.shape[1]), len(bits), [None, pa.py_buffer(bits)])
+    distinct = pc.dictionary_encode(keys)
+    sets = [
+        frozenset(compress(limits, np.unpackbits(np.frombuffer(key, np.uint8))))
+        for key in distinct.dictionary.to_pylist()
+    ]
+    return sets, distinct.indices.to_numpy()
 
 
 def _jdbc_types(columns: list[Any], wide: frozenset[str]) -> dict[str, int]:
