@@ -22,9 +22,9 @@ from confluent_kafka.admin import AdminClient
 
 from canal_group.conf.relay.kafka_settings import KafkaSettings
 from canal_group.merge.errors import SinkRefused
-from canal_group.merge.rows.native.text import Values
 from canal_group.merge.values.position import GroupPosition
 from canal_group.programs.output.kafka.batch_producer import BatchProducer
+from canal_group.programs.output.kafka.columns import columns_of
 from canal_group.programs.output.kafka.failures import Failures
 from canal_group.programs.output.kafka.position_topic import PositionTopic
 from canal_group.programs.output.messages import Messages
@@ -160,16 +160,7 @@ class Kafka:
 
     def _produce(self, messages: Messages) -> None:
         """Hand messages to librdkafka; wait while its queue is full."""
-        keys = None if messages.key is None else _values(messages.key)
-        headers = [(name, _values(texts)) for name, texts in messages.headers.items()]
-        columns = (
-            messages.topics,
-            messages.topic,
-            messages.partition,
-            _values(messages.value),
-            keys,
-            headers,
-        )
+        columns = columns_of(messages)
         row, silent_since_s = 0, time.monotonic()
         while True:
             taken, code, words, is_fatal = self._batches.produce(row, *columns)
@@ -184,13 +175,6 @@ class Kafka:
             self._failures.check_delivered()
             if time.monotonic() > silent_since_s + self._settings.silence_s:
                 raise self._failures.silent("takes no messages")
-
-
-def _values(texts: Any) -> Values:
-    """Return (n,) utf8 or binary as compiled loops take them."""
-    array = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
-    buffers = array.buffers() if array.null_count else [None, *array.buffers()[1:]]
-    return Values("text", len(array), array.offset, buffers)
 
 
 SETTINGS, SINK = KafkaSettings, Kafka

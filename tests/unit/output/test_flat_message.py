@@ -104,9 +104,26 @@ def model(row, made_ms):
 
 @given(changes())
 def test_a_flat_message_says_what_its_row_says(rows):
+    expected = [model(row, 17) for row in rows]
+    assert all(list(each) == sorted(each) for each in expected)
+    dumped = [json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in expected]
+    assert flat_messages(table_of(rows), 17).to_pylist() == dumped
+
+
+def test_each_column_has_the_type_of_its_own_value():
+    names = [f"c{index}" for index in range(70)]
+    columns = [[name, "bigint unsigned", -5, 3, 2**63 - 1] for name in names]
+    # Of each row another column is above what a signed number holds, in the last two none and all.
+    wide = [{name} for name in names] + [set(), set(names)]
+    base = dict.fromkeys(ENVELOPE.names) | {"seq": 1, "op": "INSERT", "commit_us": 0, "key": []}
+    rows = [
+        base
+        | {"after": [(name, str(2**63 - (name not in large))) for name in names]}
+        | {"definition": json.dumps(columns)}
+        for large in wide
+    ]
     messages = [json.loads(text) for text in flat_messages(table_of(rows), 17).to_pylist()]
-    assert messages == [model(row, 17) for row in rows]
-    assert all(list(each) == sorted(each) for each in messages)
+    assert [{name for name, kind in each["sqlType"].items() if kind == 3} for each in messages] == wide
 
 
 @given(changes())
