@@ -79,7 +79,7 @@ def _chosen(deleted: Any, before: Any, after: Any) -> Any:
 
 
 def _old(updated: Any, before: Any, after: Any) -> Any:
-    """Return what the changed columns of updates had before, null for other changes."""
+    """Return the changed columns of updates with their values before; null for other changes."""
     old = changed(before, after)
     is_other = pc.invert(updated)
     return pa.MapArray.from_arrays(old.offsets, old.keys, old.items, mask=is_other)

@@ -15,7 +15,6 @@ _OURS = frozenset(
         "acks",
         "bootstrap.servers",
         "metadata.broker.list",
-        "delivery.report.only.error",
         "enable.idempotence",
         "message.send.max.retries",
         "request.required.acks",

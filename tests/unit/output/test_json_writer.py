@@ -103,7 +103,7 @@ def is_above(value: str | None, limit: int) -> bool:
     return bool(value) and value.isdecimal() and int(value) > limit
 
 
-def test_no_rows_and_no_entries_are_no_text():
+def test_without_rows_or_entries_nothing_is_written():
     assert compose({"a": quoted(pa.array([], pa.utf8())), "b": objects(pa.array([], MAP))}).to_pylist() == []
     assert compose({"a": objects(maps([{}, None]))}).to_pylist() == ['{"a":{}}', '{"a":null}']
     assert above(objects(maps([{}])), np.zeros(1, np.int64), [], []).shape == (1, 0)
@@ -131,7 +131,7 @@ THERE = np.ones(1, np.uint8)
         ("listed", TWO, TWO, starts(0), THERE),
     ],
 )
-def test_a_member_whose_parts_do_not_fit_is_refused(arguments):
+def test_a_member_of_parts_that_do_not_fit_is_refused(arguments):
     with pytest.raises(ValueError, match=r"\w"):
         Member(*arguments)
 
