@@ -91,7 +91,7 @@ cdef struct _Client:
 
 ctypedef int (*_OnNew)(void*, const void*, void*, char*, size_t) noexcept nogil
 ctypedef int (*_OnDelivered)(void*, _Delivered*, void*) noexcept nogil
-ctypedef int (*_OnDestroy)(void*, void*) noexcept nogil
+ctypedef int (*_OnConfDestroy)(void*) noexcept nogil
 
 
 #: librdkafka's functions, in the order of `_FUNCTIONS`
@@ -106,7 +106,7 @@ cdef struct _Library:
     void (*leave)(void*) noexcept nogil
     int (*on_new)(void*, const char*, _OnNew, void*) noexcept nogil
     int (*on_delivered)(void*, const char*, _OnDelivered, void*) noexcept nogil
-    int (*on_destroy)(void*, const char*, _OnDestroy, void*) noexcept nogil
+    int (*on_conf_destroy)(void*, const char*, _OnConfDestroy, void*) noexcept nogil
 
 
 cdef tuple _FUNCTIONS = (
@@ -120,7 +120,7 @@ cdef tuple _FUNCTIONS = (
     b"rd_kafka_topic_destroy",
     b"rd_kafka_conf_interceptor_add_on_new",
     b"rd_kafka_interceptor_add_on_acknowledgement",
-    b"rd_kafka_interceptor_add_on_destroy",
+    b"rd_kafka_conf_interceptor_add_on_conf_destroy",
 )
 cdef _Library library
 #: the client that was made last; `_making` is held from before it is made until it is taken
@@ -136,21 +136,24 @@ cdef uint8_t nothing = 0
 
 
 cdef public int conf_init(void* conf, void** own, char* error, size_t size) noexcept nogil:
-    return library.on_new(conf, NAME, _on_new, NULL)
-
-
-cdef int _on_new(void* handle, const void* conf, void* own, char* error, size_t size) noexcept nogil:
-    global made
+    """Make what will know a client. Its configuration is destroyed last, when the client has no thread any more."""
     cdef _Client* client = <_Client*>calloc(1, sizeof(_Client))
     cdef int code
     if client == NULL:
         return INVALID_ARGUMENT
-    client.handle = handle
-    code = library.on_delivered(handle, NAME, _on_delivered, client)
+    code = library.on_conf_destroy(conf, NAME, _on_conf_destroy, client)
+    if code:
+        free(client)
+        return code
+    return library.on_new(conf, NAME, _on_new, client)
+
+
+cdef int _on_new(void* handle, const void* conf, void* own, char* error, size_t size) noexcept nogil:
+    global made
+    cdef _Client* client = <_Client*>own
+    cdef int code = library.on_delivered(handle, NAME, _on_delivered, client)
     if not code:
-        code = library.on_destroy(handle, NAME, _on_destroy, client)
-    if not code:
-        made = client
+        client.handle, made = handle, client
     return code
 
 
@@ -163,7 +166,7 @@ cdef int _on_delivered(void* handle, _Delivered* message, void* own) noexcept no
     return 0
 
 
-cdef int _on_destroy(void* handle, void* own) noexcept nogil:
+cdef int _on_conf_destroy(void* own) noexcept nogil:
     free(own)
     return 0
 

@@ -5,13 +5,15 @@ The broker is the one that librdkafka has inside: it speaks Kafka's protocol on 
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from itertools import count
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition, cimpl
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition, cimpl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -167,3 +169,37 @@ def test_columns_of_different_lengths_are_refused(producer: BatchProducer, batch
         producer.produce(0, *batch)
     with pytest.raises(ValueError, match="message"):
         producer.produce(-1, *batch)
+
+
+@pytest.mark.parametrize("is_purged", [False, True])
+def test_a_client_ends_with_messages_on_their_way(broker: str, *, is_purged: bool):
+    """What is remembered of a client outlives its threads; `make asan` sees it if not."""
+    batch = columns([f"left-{next(NUMBERS)}"], [0] * 5_000, [0] * 5_000, values([b"x" * 100] * 5_000))
+    for _ in range(4):
+        left = batches(broker)
+        assert left.produce(0, *batch)[0] == 5_000
+        if is_purged:
+            left.producer.purge()
+        del left
+    producer = batches(broker)
+    assert producer.produce(0, *batch)[0] == 5_000
+    assert producer.producer.flush(20) == 0
+    assert producer.undelivered() is None
+
+
+def test_a_setting_that_librdkafka_refuses_is_its_error(broker: str):
+    with pytest.raises(KafkaException, match="outside allowed range"):
+        batches(broker, message_max_bytes=-1)
+    with pytest.raises(KafkaException, match="acks"):
+        batches(broker, enable_idempotence=True, acks=1)
+
+
+def test_a_library_without_librdkafka_is_named():
+    """In a process of its own: the functions are looked up once."""
+    program = (
+        "from canal_group.programs.output.kafka import batch_producer as module\n"
+        "try:\n    module.BatchProducer(module.__file__, None)\n"
+        "except OSError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().endswith("has no function rd_kafka_produceva")
