@@ -19,7 +19,7 @@ readonly stamp=.venv/.setup-stamp
 # Seconds of silence after which a step says that it goes on.
 readonly silence=10
 readonly compiled_stamp=.venv/.compiled-stamp
-readonly native=(binlog/native merge/rows/native merge/values/native)
+readonly native=(binlog/native merge/rows/native merge/values/native programs/output/kafka canal_group/shapes)
 # Servers stand where only root's PATH looks.
 export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
