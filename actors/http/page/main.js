@@ -4,7 +4,7 @@
 import { call, Refused, token } from "./api.js";
 import { ask } from "./dialog.js";
 import { colorOf, draw, short } from "./plot.js";
-import { chosenForPlots, inOrder, matching, summary } from "./shards.js";
+import { blocked, chosenForPlots, inOrder, matching, summary } from "./shards.js";
 import { button, fill, make } from "./table.js";
 
 const EVERY_MS = 1000;
@@ -98,8 +98,8 @@ function showGroup(state, one) {
       : one.active_server
         ? `standing by; ${one.active_server} is active`
         : group.error ?? "not served";
-  const held = group.held_by ? [`Held by shard ${group.held_by} for ${seconds(group.held_since_s)}: ${group.held_why}.`] : [];
-  at("held").textContent = [...held, ...(group.full_rings ?? []).map((full) => `${full.why}.`)].join(" ");
+  at("held").textContent = group.held_by ? `Held by shard ${group.held_by} for ${seconds(group.held_since_s)}: ${group.held_why}.` : "";
+  showBlocked(group.full_rings ?? []);
   const sent = state.gateway.counters;
   const facts = [
     ["Gateway", state.gateway.error ?? one.uri],
@@ -137,6 +137,20 @@ function showGroup(state, one) {
           ),
     );
   }
+}
+
+function showBlocked(fullRings) {
+  const waits = blocked(fullRings);
+  const shown = at("blocked");
+  shown.hidden = !waits.length;
+  if (shown.dataset.shows === JSON.stringify(waits)) return;
+  shown.dataset.shows = JSON.stringify(waits);
+  shown.replaceChildren(
+    ...waits.flatMap(({ why, commands }) => [
+      make("p", { textContent: why }),
+      ...commands.map((command) => make("p", {}, make("code", { textContent: command }))),
+    ]),
+  );
 }
 
 function showServers(group) {
@@ -212,7 +226,9 @@ function leftOut(state, shard) {
 }
 
 function showClients(state) {
-  const rows = (state.group.clients ?? []).map((client) => {
+  const keepers = new Set((state.group.full_rings ?? []).flatMap((full) => full.clients));
+  const clients = [...(state.group.clients ?? [])].sort((one, other) => keepers.has(other.client_id) - keepers.has(one.client_id));
+  const rows = clients.map((client) => {
     const path = `/clients/${encodeURIComponent(client.client_id)}`;
     const oldest = client.outstanding[0];
     return {

@@ -8,6 +8,8 @@ const HELD = 1;
 const FULL = 2;
 const APART = 3;
 const WELL = 4;
+// shards that a sentence names
+const NAMED_MAX = 3;
 
 function troubleOf(state, shard, merged) {
   if (shard.error || merged?.error || !["streaming", "finished"].includes(shard.state)) return STOPPED;
@@ -42,6 +44,21 @@ export function summary(state) {
   const parts = words.map((text, trouble) => (counts[trouble] ? `${counts[trouble]} ${text}` : "")).filter(Boolean);
   const all = `${state.shards.length} shard${state.shards.length === 1 ? "" : "s"}`;
   return parts.length ? `${all}: ${parts.join(", ")}` : all;
+}
+
+// Why a stream stands still: a sentence for all shards that wait for the same, and the commands that it ends with.
+export function blocked(fullRings) {
+  const shards = new Map();
+  for (const { shard, why } of fullRings) {
+    const reason = why.slice(`${shard} waits: `.length);
+    shards.set(reason, [...(shards.get(reason) ?? []), shard]);
+  }
+  return [...shards].map(([reason, names]) => {
+    const [words, ...commands] = reason.split(/; (?=canal-group )/);
+    const others = names.length > NAMED_MAX ? ` and ${names.length - NAMED_MAX} more` : "";
+    const named = `${names.slice(0, NAMED_MAX).join(", ")}${others}`;
+    return { why: `${named} ${names.length === 1 ? "waits" : "wait"}: ${words}`, commands };
+  });
 }
 
 // The names of the shards that plots draw: at most as many as there are colours. Those that are searched for, then

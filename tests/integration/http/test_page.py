@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from integration.shared_servers import SharedShop
+from integration.shop import Shop
 from selenium.webdriver import Keys
 from selenium.webdriver.common.by import By
 from support.instance.http_service import Http, listening
@@ -26,10 +27,23 @@ from canal_group.merge.errors import ConfigError
 
 #: a folder for screenshots; those in docs/ were made with `CANAL_GROUP_SCREENSHOTS=docs make test ARGS=...`
 SCREENSHOTS = "CANAL_GROUP_SCREENSHOTS"
+#: a ring that some rows fill, and more rows than it takes
+SMALL = {"mode": "items", "size": 16}
+ROWS = 40
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None or DRIVER is None, reason="chromium and chromium-driver are not installed"
 )
+
+
+def shoot(page: Page, folder: Path, name: str) -> None:
+    assert page.browser.save_screenshot(str(Path(os.environ.get(SCREENSHOTS, str(folder))) / f"{name}.png"))
+
+
+def fits(page: Page) -> bool:
+    """Whether nothing is wider than the screen."""
+    width = page.browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    return bool(width[0] <= width[1])
 
 
 @pytest.fixture
@@ -117,6 +131,42 @@ def test_a_silent_shard_holds_the_group_and_the_page_says_which_and_why(
 
 
 @pytest.mark.soak
+def test_a_blocked_stream_is_the_first_that_the_page_says(shop: Shop, tmp_path: Path, page: Page):
+    """1. `old` keeps a small ring full; 2. the first lines say so; 3. its removal by the page frees the ring."""
+    with shop.serve(store=SMALL, consumer={"lease_s": 1}) as instance:
+        served = SharedShop(shop, instance, tmp_path)
+        shop.connect(instance, client_id="old", keep=True).close()
+        with listening(served, tmp_path) as called, shop.connect(instance, client_id="app") as app:
+            shop.write(0, ROWS)
+            rows = 0
+            while (batch := app.get_without_ack(timeout=3)) is not None:
+                app.ack(batch.batch_id)
+                rows += batch.rows
+            assert rows < ROWS
+            page.browser.set_window_size(360, 900)
+            page.open(called.service.url)
+            page.until_text("#blocked", "client old")
+            shoot(page, tmp_path, "page-blocked-narrow")
+            assert fits(page), "nothing is wider than the screen"
+            page.browser.set_window_size(1280, 1500)
+            shoot(page, tmp_path, "page-blocked")
+            said = page.find("main").text.splitlines()
+            command = f"canal-group client remove -d {shop.destination} old"
+            assert re.fullmatch(r"s0 waits: ring full, kept for client old \(no consumer for \d+ s\)", said[0])
+            assert said[1:3] == [command, shop.destination]
+            assert page.find("#clients tbody tr").text.startswith("old")
+            page.log_in(str(called.token))
+            page.press("[aria-label='remove old']")
+            page.answer()
+            while rows < ROWS:
+                batch = app.get_without_ack(timeout=60)
+                assert batch is not None, "the stream is free"
+                app.ack(batch.batch_id)
+                rows += batch.rows
+            page.until(lambda: not page.find("#blocked").is_displayed(), "nothing is blocked")
+
+
+@pytest.mark.soak
 def test_an_instance_file_is_validated_as_by_check_and_replaced(
     served: SharedShop, tmp_path: Path, page: Page
 ):
@@ -168,11 +218,25 @@ def test_of_64_shards_those_in_trouble_come_first(called: Http, page: Page, monk
     def many(requests: OperatorRequests) -> dict[str, Any]:
         state = ask(requests)
         shards = state["shards"]
-        return {**state, "shards": [_named(shards[number % 2], number) for number in range(64)]}
+        why = "ring full, kept for client old (no consumer for 9 s); canal-group client remove -d shop old"
+        full = [
+            {"shard": f"db{number}", "clients": ["old"], "why": f"db{number} waits: {why}"}
+            for number in range(17, 22)
+        ]
+        return {
+            **state,
+            "group": {**state["group"], "full_rings": full},
+            "shards": [_named(shards[number % 2], number) for number in range(64)],
+        }
 
     monkeypatch.setattr(OperatorRequests, "status", many)
     page.browser.set_window_size(360, 900)
     page.open(called.service.url)
+    page.until_text("#blocked", "old")
+    assert page.find("main").text.splitlines()[:2] == [
+        "db17, db18, db19 and 2 more wait: ring full, kept for client old (no consumer for 9 s)",
+        "canal-group client remove -d shop old",
+    ]
     page.until_text("#shards-count", "64 shards: 2 not streaming, 1 with a full ring")
     names = "return [...document.querySelectorAll('#shards tbody tr')].map((row) => row.dataset.key)"
     shown = page.browser.execute_script(names)
@@ -181,8 +245,7 @@ def test_of_64_shards_those_in_trouble_come_first(called: Http, page: Page, monk
     page.until(lambda: len(page.lines("#plot-rows")) == 8, "as many lines as colours")
     assert page.find("#legend").text.splitlines()[:3] == ["■ db40", "■ db63", "■ db17"]
     page.until_text("#legend", "56 others")
-    width = page.browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
-    assert width[0] <= width[1], "nothing is wider than the screen"
+    assert fits(page), "nothing is wider than the screen"
     page.find("#shards-search").send_keys("db5")
     page.until(lambda: len(page.browser.execute_script(names)) == 11, "those that are searched for")
     page.until(lambda: "db40" not in page.find("#legend").text, "their lines")
@@ -204,8 +267,7 @@ def test_nothing_shifts_on_narrow_screens_and_keys_reach_everything(called: Http
     page.open(called.service.url)
     page.until_text("#shards", "s1")
     page.until(lambda: page.lines("#plot-lag"), "a line")
-    width = page.browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
-    assert width[0] <= width[1], "nothing is wider than the screen"
+    assert fits(page), "nothing is wider than the screen"
     before = page.browser.execute_script(
         "return document.querySelector('#shards').getBoundingClientRect().top"
     )
@@ -255,15 +317,14 @@ def test_the_demo_shows_four_moving_lines(page: Page, tmp_path: Path):
             return lines.keys() == {"0", "1", "2", "3"} and min(lines.values()) > 15
 
         page.until(moving, "four lines")
-        folder = Path(os.environ.get(SCREENSHOTS, str(tmp_path)))
         for scheme in ("light", "dark"):
             page.browser.execute_cdp_cmd(
                 "Emulation.setEmulatedMedia",
                 {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
             )
-            assert page.browser.save_screenshot(str(folder / f"page-{scheme}.png"))
+            shoot(page, tmp_path, f"page-{scheme}")
         page.browser.set_window_size(420, 1500)
-        assert page.browser.save_screenshot(str(folder / "page-narrow.png"))
+        shoot(page, tmp_path, "page-narrow")
         page.browser.set_window_size(1280, 1500)
         page.open("about:blank")
     finally:
