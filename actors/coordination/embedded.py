@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import socket
@@ -32,6 +33,7 @@ from canal_group.merge.errors import ConfigError, CoordinatorUnavailable
 HOST = "127.0.0.1"
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
 _JAVA_HINT = "Install the Debian package default-jre-headless."
+_CONFIG = "zoo.cfg"
 _POLL_S = 0.05
 _STOP_S = 5.0
 #: attempts to start on a port that was free a moment ago
@@ -144,7 +146,7 @@ class EmbeddedZooKeeper:
     def _start_once(self, java: str, jars: Path, folder: Path) -> None:
         # In a folder closed to other users, so that no link can redirect our writes.
         data = _data(folder)
-        config, log = data / "zoo.cfg", data / "zookeeper.log"
+        config, log = data / _CONFIG, data / "zookeeper.log"
         replace_file(config, _config(data, self._port, self._tick_ms))
         command = [
             java,
@@ -180,6 +182,20 @@ class EmbeddedZooKeeper:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def running_in(folder: Path) -> str | None:
+    """Return `host:port` of the server that runs in a folder; None: none does."""
+    try:
+        config = (_data(folder) / _CONFIG).read_text(encoding="utf-8")
+    except OSError:
+        return None
+    for port in re.findall(r"(?m)^clientPort=(\d+)$", config):
+        # The file stays when its server ends, and another server may have the port now.
+        for data in re.findall(r"(?m)^dataDir=(.+)$", _ask(int(port), "conf")):
+            if _data(folder).resolve() in Path(data).resolve().parents:
+                return f"{HOST}:{port}"
+    return None
 
 
 class _Started:
@@ -277,7 +293,7 @@ def _config(data: Path, port: int, tick_ms: int) -> str:
         f"clientPort={port}",
         f"clientPortAddress={HOST}",
         "admin.enableServer=false",
-        "4lw.commands.whitelist=srvr",
+        "4lw.commands.whitelist=srvr,conf",
         "maxClientCnxns=0",
         "autopurge.snapRetainCount=3",
         "autopurge.purgeInterval=1",
@@ -287,15 +303,20 @@ def _config(data: Path, port: int, tick_ms: int) -> str:
 
 def _serves(port: int) -> bool:
     """Return whether a ZooKeeper server reports that it serves; it accepts connections before it does."""
+    return "Mode:" in _ask(port, "srvr")
+
+
+def _ask(port: int, word: str) -> str:
+    """Return the answer to one of ZooKeeper's words of four letters; "" if none comes."""
+    answer = b""
     try:
         with socket.create_connection((HOST, port), timeout=1) as connection:
-            connection.sendall(b"srvr")
-            answer = b""
+            connection.sendall(word.encode())
             while part := connection.recv(4096):
                 answer += part
     except OSError:
-        return False
-    return b"Mode:" in answer
+        return ""
+    return answer.decode(errors="replace")
 
 
 def _free_port() -> int:

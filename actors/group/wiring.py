@@ -8,6 +8,7 @@ from typing import assert_never
 from canal_group.actors.admission.access import READER, Grant, Grants, token_digest
 from canal_group.actors.admission.gateway_tls import GatewayTls
 from canal_group.actors.coordination.embedded import HOST as LOOPBACK
+from canal_group.actors.coordination.embedded import running_in
 from canal_group.actors.coordination.local import LocalCoordinator
 from canal_group.actors.coordination.switch import LocalSwitch, Switch, ZooKeeperSwitch
 from canal_group.actors.coordination.zookeeper import ZooKeeperCoordinator
@@ -108,15 +109,22 @@ def switch(settings: InstanceSettings) -> Switch:
             )
         return LocalSwitch(coordination.folder, destination)
     if isinstance(coordination, EmbeddedSettings):
-        if coordination.port == 0:
-            raise ConfigError(
-                f"{destination}'s embedded ZooKeeper takes a free port, which only its server knows.",
-                hint="Set coordination.port, or pass --zookeeper host:port.",
-            )
-        hosts = f"{LOOPBACK}:{coordination.port}"
+        hosts = _embedded_hosts(coordination, destination)
     else:
         hosts = coordination.hosts
     return ZooKeeperSwitch(hosts, destination, coordination.prefix, zookeeper_login(coordination))
+
+
+def _embedded_hosts(coordination: EmbeddedSettings, destination: str) -> str:
+    if coordination.port:
+        return f"{LOOPBACK}:{coordination.port}"
+    running = None if coordination.folder is None else running_in(coordination.folder)
+    if running is None:
+        raise ConfigError(
+            f"{destination}'s embedded ZooKeeper takes a free port, and does not run now.",
+            hint="Start `serve` with this file first, set coordination.port, or pass --zookeeper host:port.",
+        )
+    return running
 
 
 def grants(settings: InstanceSettings, operator_token: str | None = None) -> Grants:

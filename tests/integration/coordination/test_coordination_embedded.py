@@ -8,7 +8,7 @@ import pytest
 from integration.zookeeper_fixtures import eventually
 from kazoo.client import KazooClient
 
-from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.actors.coordination.embedded import EmbeddedZooKeeper, running_in
 from canal_group.merge.errors import ConfigError
 
 OWNER = """
@@ -70,9 +70,11 @@ def test_data_survives_in_a_given_folder_and_the_port_stays(tmp_path):
     server.start()
     assert server.pid == pid
     ask(hosts)
+    assert running_in(tmp_path / "zk") == hosts
     server.stop()
     server.stop()
     assert not alive(pid)
+    assert running_in(tmp_path / "zk") is None
     server.start()
     assert server.hosts == hosts
     assert server.log_file == tmp_path / "zk/data/zookeeper.log"
@@ -100,8 +102,12 @@ def test_a_paused_server_can_be_stopped():
     assert not alive(pid)
 
 
-def test_two_servers_do_not_share_a_port():
+def test_two_servers_do_not_share_a_port(tmp_path):
     with EmbeddedZooKeeper() as first:
         port = int(first.hosts.partition(":")[2])
         with pytest.raises(ConfigError, match="is taken"):
             EmbeddedZooKeeper(port).start()
+        # What a folder says of a server that has ended is not taken for the one that has its port now.
+        (tmp_path / "data").mkdir()
+        (tmp_path / "data/zoo.cfg").write_text(f"clientPort={port}\n")
+        assert running_in(tmp_path) is None

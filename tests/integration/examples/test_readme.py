@@ -1,0 +1,355 @@
+"""README as a stranger follows it: each code block is run as printed, in order, with ports and passwords of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import requests
+import typer
+from integration.group_fixtures import all_started
+from integration.shop import DEADLINE_S
+from integration.zookeeper_fixtures import eventually
+from support.readme import NAMES, README, ROOT, block, blocks
+from support.soak import patient
+from unit.migration.canal_files import Conf
+
+from canal_group.programs.command.cli import app
+from playground.database.child_process import free_port, run_as_root
+from playground.database.mariadb import MariaDbServer
+
+PASSWORD = "a-password"
+COMMAND = ".venv/bin/canal-group"
+#: columns of a terminal
+WIDTH = 80
+
+
+def test_each_block_of_readme_has_a_test():
+    found = {heading: len(texts) for heading, texts in blocks(README.read_text()).items()}
+    assert found == {heading: len(names) for heading, names in NAMES.items()}, "name it, and run it here"
+    here = Path(__file__).read_text()
+    unused = [name for names in NAMES.values() for name in names if f'block("{name}")' not in here]
+    assert unused == ["picture"]
+
+
+def test_readme_names_targets_extras_and_commands_that_exist():
+    for line in block("make").splitlines():
+        subprocess.run([*words(line), "-n"], cwd=ROOT, check=True, capture_output=True)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    installs = [words(line) for line in block("pip").splitlines()]
+    assert {tuple(each[:2]) for each in installs} == {("pip", "install")}
+    assert {each[2] for each in installs} <= {"canal-group", *(f"canal-group[{extra}]" for extra in extras)}
+    group = typer.main.get_command(app)
+    lines = [line for name in ("commands", "relay command", "import") for line in block(name).splitlines()]
+    called = [words(line)[1:] for line in lines if line.startswith(COMMAND)]
+    assert len(called) == 8
+    for name, *arguments in called:
+        command = group.commands[name]  # type: ignore[attr-defined]
+        with command.make_context(name, arguments) as context:
+            assert context.command is command
+
+
+def words(line: str) -> list[str]:
+    """Return the words of a command line, without its comment."""
+    return shlex.split(line, comments=True)
+
+
+def like(line: str) -> str:
+    """Return a pattern of lines that have the same words, with any numbers and blanks."""
+    parts = [re.escape(part) for part in re.split(r"[\s\d.,:]+", line)]
+    return r"[\s\d.,:]*".join(parts)
+
+
+class OwnServer(MariaDbServer):
+    """A server with default settings and README's lines in my.cnf; it has no user for us.
+
+    Args:
+        number: its `server_id`.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(server_id=number)
+        self.lines = re.sub(r"server_id = 1.*", f"server_id = {number}", block("my.cnf"))
+        assert f"server_id = {number}\n" in self.lines
+
+    def command(self, datadir: Path) -> list[str]:
+        file = self.folder / "my.cnf"
+        file.write_text(self.lines)
+        return [
+            self.program()[0],
+            f"--defaults-file={file}",
+            f"--datadir={datadir}",
+            f"--tmpdir={self.folder}",
+            f"--socket={self.socket_path}",
+            f"--port={self.port}",
+            "--bind-address=127.0.0.1",
+            "--innodb-buffer-pool-size=16M",
+            *run_as_root(),
+        ]
+
+
+class Stranger:
+    """A folder beside a clone's `.venv`, and what is typed there.
+
+    Args:
+        folder: an empty one, which is the home folder, too.
+        servers: of the shards, in order.
+    """
+
+    def __init__(self, folder: Path, servers: Sequence[OwnServer]) -> None:
+        self.folder, self.servers = folder, servers
+        self.gateway, self.canal = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        (folder / ".venv").symlink_to(sys.prefix)
+        (folder / "examples").symlink_to(ROOT / "examples")
+        self.variables = {
+            **os.environ,
+            "HOME": str(folder),
+            "COLUMNS": str(WIDTH),
+            "CANAL_PASSWORD": PASSWORD,
+            "PYTHONUNBUFFERED": "1",
+        }
+        self.variables.pop("PYTHONPATH", None)
+
+    def own(self, text: str) -> str:
+        """Return a text with the ports, hosts and passwords of this machine."""
+        for index, server in enumerate(self.servers, 1):
+            text = text.replace(f"10.0.0.{index},", f"127.0.0.1, port: {server.port},")
+        text = text.replace("BY '...'", f"BY '{PASSWORD}'").replace("127.0.0.1:11113", self.gateway)
+        return text.replace("127.0.0.1:11111", self.canal)
+
+    def line(self, line: str) -> list[str]:
+        """Return the words of a command line, with the options that say which ports."""
+        found = words(self.own(line))
+        if found[0] == COMMAND:
+            if found[1] == "serve":
+                found += ["--http", "127.0.0.1:0"]
+            elif "-d" in found:
+                found += ["-g", f"grpc://{self.gateway}"]
+        return found
+
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(self.own(text))
+
+    def run(self, line: str) -> str:
+        """Run a command line to its end and return what it printed."""
+        options: dict[str, Any] = {"cwd": self.folder, "env": self.variables, "timeout": DEADLINE_S}
+        done = subprocess.run(self.line(line), capture_output=True, text=True, check=False, **options)
+        assert done.returncode == 0, done.stderr + done.stdout
+        assert max(map(len, done.stdout.splitlines()), default=0) <= WIDTH or "{" in done.stdout
+        return done.stdout + done.stderr
+
+    @contextmanager
+    def running(self, line: str, *, status: int = 0) -> Iterator[Callable[[], str]]:
+        """Run a command line until Ctrl-C, and yield what tells what it has printed."""
+        log = self.folder / "printed"
+        log.write_text("")
+        options: dict[str, Any] = {"cwd": self.folder, "env": self.variables, "stderr": subprocess.STDOUT}
+        with log.open("w") as output, subprocess.Popen(self.line(line), stdout=output, **options) as process:
+            file = log.rename(self.folder / f"printed.{process.pid}")
+            try:
+                yield file.read_text
+            finally:
+                process.send_signal(signal.SIGINT)
+                ended = process.wait(DEADLINE_S)
+        assert ended == status, file.read_text()
+
+    def insert(self, number: int, *, shard: int) -> None:
+        self.servers[shard].execute(
+            f"INSERT INTO shop_{shard}.orders_{shard} VALUES ({number}, 'red', 0.75)"
+        )
+
+
+def printed(say: Callable[[], str], what: str) -> str:
+    """Wait until a program prints a text, and return all that it has printed."""
+    eventually(lambda: what in say(), f"{what!r} to be printed", within_s=DEADLINE_S)
+    return say()
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Iterator[Stranger]:
+    with all_started(OwnServer(1), OwnServer(2)) as servers:
+        for index, server in enumerate(servers):
+            server.execute(
+                "DROP USER canal@127.0.0.1",
+                f"CREATE DATABASE shop_{index}",
+                f"CREATE TABLE shop_{index}.orders_{index}"
+                " (id BIGINT PRIMARY KEY, note VARCHAR(200), price DECIMAL(10,2))",
+            )
+        yield Stranger(tmp_path, servers)  # type: ignore[arg-type]
+
+
+@pytest.mark.soak
+def test_the_demo_prints_what_readme_shows(tmp_path: Path):
+    line = block("make").splitlines()[0]
+    assert words(line) == ["make", "demo", "ARGS=--files"]
+    command = [sys.executable, "-m", "playground", "--files"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=DEADLINE_S)
+    lines = iter(done.stdout.splitlines())
+    for shown in filter(None, map(str.strip, block("demo").splitlines())):
+        if shown != "...":
+            pattern = re.compile(like(shown))
+            assert any(pattern.fullmatch(line.strip()) for line in lines), shown
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(patient(400))
+def test_readme_works_as_printed(stranger: Stranger):
+    prepare(stranger)
+    check, serve, consume, status, stop = block("commands").splitlines()
+    assert all(line.startswith("ok") for line in stranger.run(check).splitlines())
+    with stranger.running(serve) as served:
+        printed(served, ": serving")
+        look(stranger, served(), consume, status)
+        assert "stopped by" in stranger.run(stop)
+        assert "may be served again" in stranger.run(stop.replace("stop", "start", 1))
+        consumer(stranger)
+        query(stranger)
+        relay(stranger)
+
+
+def prepare(stranger: Stranger) -> None:
+    """Create the account on each server, dump what is there, and write shop.yaml with where the dumps end."""
+    text = stranger.own(block("instance")) + f"gateway: {{port: {stranger.gateway.rpartition(':')[2]}}}\n"
+    for index, server in enumerate(stranger.servers):
+        server.execute(*filter(None, map(str.strip, stranger.own(block("account")).split(";"))))
+        stranger.insert(1, shard=index)
+        name = f"shard{index + 1}"
+        start = dumped(stranger, index, name)
+        assert text.count(f"name: {name}, ") == 1
+        text = text.replace(f"name: {name}, ", f"name: {name}, start: '{start}', ")
+        stranger.insert(2, shard=index)
+    stranger.write("shop.yaml", text)
+
+
+def dumped(stranger: Stranger, index: int, name: str) -> str:
+    """Dump a shard, by mariadb-dump where it is installed, and return where the dump ends, as README finds it."""
+    dump, find = block("dump").splitlines()
+    file = stranger.folder / f"{name}.sql"
+    server = stranger.servers[index]
+    ((log, offset, *_),) = server.execute("SHOW MASTER STATUS")
+    if shutil.which("mariadb-dump"):
+        (stranger.folder / ".my.cnf").write_text(
+            f"[client]\nsocket={server.socket_path}\nuser=root\npassword={server.password}\n"
+        )
+        line = dump.replace("shop_0", f"shop_{index}").replace("shard1", name)
+        subprocess.run(["bash", "-ec", line], cwd=stranger.folder, env=stranger.variables, check=True)
+    else:
+        file.write_text(f"-- CHANGE MASTER TO MASTER_LOG_FILE='{log}', MASTER_LOG_POS={offset};\n")
+    found = subprocess.check_output(
+        ["bash", "-ec", find.replace("shard1", name)], cwd=stranger.folder, text=True
+    )
+    shown = find.partition("# ...")[2]
+    assert re.fullmatch(r".*" + like(shown), found.strip())
+    assert found.strip() == f"MASTER_LOG_FILE='{log}', MASTER_LOG_POS={offset}"
+    return f"{log}:{offset}"
+
+
+def look(stranger: Stranger, served: str, consume: str, status: str) -> None:
+    """Look at the changes, the state, the page and the metrics."""
+    with stranger.running(consume) as changes:
+        lines = [json.loads(line) for line in printed(changes, '"shard2"').splitlines()]
+    assert {(each["shard"], each["table"], each["after"]["id"]) for each in lines} == {
+        ("shard1", "orders", "2"),
+        ("shard2", "orders", "2"),
+    }, "what is in the dumps does not come"
+    state = stranger.run(status)
+    assert re.search(r"(?m)^shard1 +streaming .*\n(?s:.*)^shard2 +streaming ", state), state
+    (page,) = re.findall(r"http://[\d.]+:\d+", served)
+    for path in ("/", "/metrics", "/api/instances"):
+        assert requests.get(page + path, timeout=DEADLINE_S).ok
+
+
+def consumer(stranger: Stranger) -> None:
+    """Run the consumer, and again: it goes on after what it has acknowledged."""
+    assert len(block("consumer").splitlines()) <= 10
+    stranger.write("mirror.py", block("consumer"))
+    for number in (3, 4):
+        # Ctrl-C in a loop of one's own ends it as Python does.
+        with stranger.running(".venv/bin/python mirror.py", status=-signal.SIGINT) as rows:
+            eventually(lambda: "client mirror" in stranger.run(f"{COMMAND} status -d shop"), "the consumer")
+            stranger.insert(number, shard=0)
+            eventually(lambda: rows().split(), "a batch", within_s=DEADLINE_S)
+
+
+def query(stranger: Stranger) -> None:
+    """Run the query, and again: it writes what was committed since."""
+    assert len(list(filter(None, block("query").splitlines()))) <= 10
+    stranger.write("revenue.py", block("query"))
+    for number in (5, 6):
+        stranger.run(".venv/bin/python revenue.py")
+        stranger.insert(number, shard=1)
+    stranger.run(".venv/bin/python revenue.py")
+    files = sorted((stranger.folder / "orders").glob("*.parquet"))
+    assert sorted(number for file in files for number in pq.read_table(file)["id"].to_pylist())[-2:] == [5, 6]
+
+
+def relay(stranger: Stranger) -> None:
+    """Run the relay, and again: each change is a line, once, as README shows one."""
+    stranger.write("relay.yaml", block("relay"))
+    changes = stranger.folder / "changes.jsonl"
+    for number in (7, 8):
+        stranger.insert(number, shard=0)
+        with stranger.running(block("relay command").rstrip()):
+            eventually(
+                lambda wanted=f'"id": "{number}"': changes.exists() and wanted in changes.read_text(),
+                "the lines",
+                within_s=DEADLINE_S,
+            )
+    lines = [json.loads(line) for line in changes.read_text().splitlines()]
+    inserted = [each for each in lines if each["value"]["type"] == "INSERT"]
+    assert sorted(int(each["value"]["data"][0]["id"]) for each in inserted) == [1, 1, 2, 2, 3, 4, 5, 6, 7, 8]
+    shown = json.loads(block("message"))
+    (same,) = [each for each in inserted if each["value"]["data"] == shown["value"]["data"]]
+    assert shape(same) == shape(shown)
+
+
+def shape(value: Any) -> Any:
+    """Return a value with its numbers, also those inside of texts, made one."""
+    if isinstance(value, dict):
+        return {key: shape(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [shape(each) for each in value]
+    if isinstance(value, str):
+        return re.sub(r"\d+", "0", value)
+    return 0 if type(value) is int else value
+
+
+@pytest.mark.soak
+def test_canals_instances_are_served_at_one_port_as_printed(stranger: Stranger):
+    """Two of canal's instances are imported, and a client of canal reads each of them at one port."""
+    for server in stranger.servers:
+        server.execute(*filter(None, map(str.strip, stranger.own(block("account")).split(";"))))
+    conf = Conf(stranger.folder / "conf")
+    conf.folder.mkdir()
+    conf.server(port=stranger.canal.rpartition(":")[2], destinations="shop0,shop1")
+    for index, server in enumerate(stranger.servers):
+        conf.instance(f"shop{index}", master__address=f"127.0.0.1:{server.port}", dbPassword=PASSWORD)
+    imports, serve, export, client = block("import").splitlines()
+    assert "next: canal-group check" in stranger.run(imports)
+    with (stranger.folder / "served" / "server.yaml").open("a") as shared:
+        shared.write(f"gateway: {{port: {stranger.gateway.rpartition(':')[2]}}}\n")
+    variable, _, value = export.removeprefix("export ").partition("=")
+    stranger.variables[variable] = value
+    with stranger.running(serve) as served:
+        eventually(lambda: served().count(": serving") == 2, "both instances", within_s=DEADLINE_S)
+        with stranger.running(client, status=-signal.SIGINT) as first:
+            again = client.replace("shop0", "shop1")
+            assert again != client
+            with stranger.running(again, status=-signal.SIGINT) as second:
+                for index in range(2):
+                    stranger.insert(1, shard=index)
+                assert "'id': '1'" in printed(first, "shop_0.orders_0 INSERT after")
+                assert "'id': '1'" in printed(second, "shop_1.orders_1 INSERT after")
