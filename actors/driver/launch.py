@@ -255,8 +255,14 @@ def join_ray(settings: InstanceSettings, *, forward: bool) -> bool:
         known = (OSError, RuntimeError, ValueError, RayError)
         if not isinstance(error, known) and type(error) is not Exception:
             raise
+        if cluster.address is None:
+            raise ConfigError(
+                f"Ray did not start on this machine: {error}",
+                hint="If the machine is busy, try again, or start Ray before with `ray start --head` and use"
+                " `--address auto`.",
+            ) from error
         raise ConfigError(
-            f"Ray at {cluster.address or 'this machine'} cannot be used: {error}",
+            f"Ray at {cluster.address} cannot be used: {error}",
             hint="Start one with `ray start --head`, or leave ray.address empty.",
         ) from error
     return cluster.address is None
