@@ -18,11 +18,10 @@ from integration.shop import DEADLINE_S
 from integration.spark_sink import ROOT, options, show_a_row
 from integration.zookeeper_fixtures import eventually
 from support.instance.program import PROGRAM
+from support.readme import block
 from support.soak import patient
 
 import canal_group
-
-README = ROOT / "README.md"
 
 
 class Enough(Exception):  # noqa: N818  no error: the snippet reads for ever, and has read enough
@@ -32,8 +31,8 @@ class Enough(Exception):  # noqa: N818  no error: the snippet reads for ever, an
 def test_the_readmes_consumer_reads_and_acknowledges(
     served: SharedShop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    (snippet,) = re.findall(r"<!-- a test runs this -->\n```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert len(snippet.strip().splitlines()) <= 10
+    snippet = block("consumer")
+    assert len(snippet.splitlines()) <= 10
     with served.connect(client_id="mirror") as consumer:
         begun = consumer.cursor.sequence
     served.write(0, 1, rows=3)
@@ -57,10 +56,8 @@ def test_the_readmes_consumer_reads_and_acknowledges(
 
 def test_the_readmes_relay_writes_lines(served: SharedShop, tmp_path: Path):
     """1. each row is a line, in order, as README shows one; 2. Ctrl-C ends it; 3. again, it goes on."""
-    text = README.read_text()
-    (snippet,) = re.findall(r"<!-- a test runs this relay -->\n```yaml\n(.*?)```", text, re.DOTALL)
-    assert len(snippet.strip().splitlines()) <= 6
-    (shown,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    snippet = block("relay")
+    assert len(snippet.splitlines()) <= 6
     file, changes = tmp_path / "relay.yaml", tmp_path / "changes.jsonl"
     file.write_text(
         snippet.replace("grpc://127.0.0.1:11113", served.instance.uri).replace(
@@ -87,7 +84,7 @@ def test_the_readmes_relay_writes_lines(served: SharedShop, tmp_path: Path):
     for shard, ids in served.written.items():
         mine = [each["value"]["data"][0] for each in lines if each["headers"]["shard"] == shard]
         assert [int(row["id"]) for row in mine] == ids
-    sample = json.loads(shown)
+    sample = json.loads(block("message"))
     assert list(sample) == list(lines[0])
     assert all(list(sample[part]) == list(lines[0][part]) for part in ("headers", "value"))
 
@@ -97,11 +94,7 @@ def test_the_readmes_relay_writes_lines(served: SharedShop, tmp_path: Path):
 def test_the_readmes_query_writes_parquet(
     spark: Any, served: SharedShop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (snippet,) = re.findall(
-        r"<!-- a test runs this on Spark -->\n```python\n(.*?)```",
-        README.read_text(),
-        re.DOTALL,
-    )
+    snippet = block("query")
     assert len([line for line in snippet.splitlines() if line]) <= 10
     show_a_row(served, served.instance)
     chosen = options(served, served.instance)

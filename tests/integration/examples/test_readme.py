@@ -1,18 +1,16 @@
-"""README as a stranger follows it: each code block is run as printed, in order, with ports and passwords of this machine."""
+"""README as a stranger follows it: each code block is run as printed, by its ports and passwords."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +20,18 @@ import requests
 import typer
 from integration.group_fixtures import all_started
 from integration.shop import DEADLINE_S
-from integration.zookeeper_fixtures import eventually
+from integration.stranger import COMMAND, PASSWORD, WIDTH, OwnServer, Stranger, words
 from support.readme import NAMES, README, ROOT, block, blocks
 from support.soak import patient
 from unit.migration.canal_files import Conf
 
 from canal_group.programs.command.cli import app
-from playground.database.child_process import free_port, run_as_root
-from playground.database.mariadb import MariaDbServer
-
-PASSWORD = "a-password"
-COMMAND = ".venv/bin/canal-group"
-#: columns of a terminal
-WIDTH = 80
 
 
 def test_each_block_of_readme_has_a_test():
     found = {heading: len(texts) for heading, texts in blocks(README.read_text()).items()}
     assert found == {heading: len(names) for heading, names in NAMES.items()}, "name it, and run it here"
-    here = Path(__file__).read_text()
+    here = Path(__file__).read_text() + (ROOT / "tests/integration/stranger.py").read_text()
     unused = [name for names in NAMES.values() for name in names if f'block("{name}")' not in here]
     assert unused == ["picture"]
 
@@ -62,120 +53,10 @@ def test_readme_names_targets_extras_and_commands_that_exist():
             assert context.command is command
 
 
-def words(line: str) -> list[str]:
-    """Return the words of a command line, without its comment."""
-    return shlex.split(line, comments=True)
-
-
 def like(line: str) -> str:
     """Return a pattern of lines that have the same words, with any numbers and blanks."""
     parts = [re.escape(part) for part in re.split(r"[\s\d.,:]+", line)]
     return r"[\s\d.,:]*".join(parts)
-
-
-class OwnServer(MariaDbServer):
-    """A server with default settings and README's lines in my.cnf; it has no user for us.
-
-    Args:
-        number: its `server_id`.
-    """
-
-    def __init__(self, number: int) -> None:
-        super().__init__(server_id=number)
-        self.lines = re.sub(r"server_id = 1.*", f"server_id = {number}", block("my.cnf"))
-        assert f"server_id = {number}\n" in self.lines
-
-    def command(self, datadir: Path) -> list[str]:
-        file = self.folder / "my.cnf"
-        file.write_text(self.lines)
-        return [
-            self.program()[0],
-            f"--defaults-file={file}",
-            f"--datadir={datadir}",
-            f"--tmpdir={self.folder}",
-            f"--socket={self.socket_path}",
-            f"--port={self.port}",
-            "--bind-address=127.0.0.1",
-            "--innodb-buffer-pool-size=16M",
-            *run_as_root(),
-        ]
-
-
-class Stranger:
-    """A folder beside a clone's `.venv`, and what is typed there.
-
-    Args:
-        folder: an empty one, which is the home folder, too.
-        servers: of the shards, in order.
-    """
-
-    def __init__(self, folder: Path, servers: Sequence[OwnServer]) -> None:
-        self.folder, self.servers = folder, servers
-        self.gateway, self.canal = (f"127.0.0.1:{free_port()}" for _ in range(2))
-        (folder / ".venv").symlink_to(sys.prefix)
-        (folder / "examples").symlink_to(ROOT / "examples")
-        self.variables = {
-            **os.environ,
-            "HOME": str(folder),
-            "COLUMNS": str(WIDTH),
-            "CANAL_PASSWORD": PASSWORD,
-            "PYTHONUNBUFFERED": "1",
-        }
-        self.variables.pop("PYTHONPATH", None)
-
-    def own(self, text: str) -> str:
-        """Return a text with the ports, hosts and passwords of this machine."""
-        for index, server in enumerate(self.servers, 1):
-            text = text.replace(f"10.0.0.{index},", f"127.0.0.1, port: {server.port},")
-        text = text.replace("BY '...'", f"BY '{PASSWORD}'").replace("127.0.0.1:11113", self.gateway)
-        return text.replace("127.0.0.1:11111", self.canal)
-
-    def line(self, line: str) -> list[str]:
-        """Return the words of a command line, with the options that say which ports."""
-        found = words(self.own(line))
-        if found[0] == COMMAND:
-            if found[1] == "serve":
-                found += ["--http", "127.0.0.1:0"]
-            elif "-d" in found:
-                found += ["-g", f"grpc://{self.gateway}"]
-        return found
-
-    def write(self, name: str, text: str) -> None:
-        (self.folder / name).write_text(self.own(text))
-
-    def run(self, line: str) -> str:
-        """Run a command line to its end and return what it printed."""
-        options: dict[str, Any] = {"cwd": self.folder, "env": self.variables, "timeout": DEADLINE_S}
-        done = subprocess.run(self.line(line), capture_output=True, text=True, check=False, **options)
-        assert done.returncode == 0, done.stderr + done.stdout
-        assert max(map(len, done.stdout.splitlines()), default=0) <= WIDTH or "{" in done.stdout
-        return done.stdout + done.stderr
-
-    @contextmanager
-    def running(self, line: str, *, status: int = 0) -> Iterator[Callable[[], str]]:
-        """Run a command line until Ctrl-C, and yield what tells what it has printed."""
-        log = self.folder / "printed"
-        log.write_text("")
-        options: dict[str, Any] = {"cwd": self.folder, "env": self.variables, "stderr": subprocess.STDOUT}
-        with log.open("w") as output, subprocess.Popen(self.line(line), stdout=output, **options) as process:
-            file = log.rename(self.folder / f"printed.{process.pid}")
-            try:
-                yield file.read_text
-            finally:
-                process.send_signal(signal.SIGINT)
-                ended = process.wait(DEADLINE_S)
-        assert ended == status, file.read_text()
-
-    def insert(self, number: int, *, shard: int) -> None:
-        self.servers[shard].execute(
-            f"INSERT INTO shop_{shard}.orders_{shard} VALUES ({number}, 'red', 0.75)"
-        )
-
-
-def printed(say: Callable[[], str], what: str) -> str:
-    """Wait until a program prints a text, and return all that it has printed."""
-    eventually(lambda: what in say(), f"{what!r} to be printed", within_s=DEADLINE_S)
-    return say()
 
 
 @pytest.fixture
@@ -208,11 +89,11 @@ def test_the_demo_prints_what_readme_shows(tmp_path: Path):
 @pytest.mark.timeout(patient(400))
 def test_readme_works_as_printed(stranger: Stranger):
     prepare(stranger)
-    check, serve, consume, status, stop = block("commands").splitlines()
+    export, check, serve, consume, status, stop = block("commands").splitlines()
+    stranger.export(export)
     assert all(line.startswith("ok") for line in stranger.run(check).splitlines())
     with stranger.running(serve) as served:
-        printed(served, ": serving")
-        look(stranger, served(), consume, status)
+        look(stranger, served.says(": serving"), consume, status)
         assert "stopped by" in stranger.run(stop)
         assert "may be served again" in stranger.run(stop.replace("stop", "start", 1))
         consumer(stranger)
@@ -235,7 +116,7 @@ def prepare(stranger: Stranger) -> None:
 
 
 def dumped(stranger: Stranger, index: int, name: str) -> str:
-    """Dump a shard, by mariadb-dump where it is installed, and return where the dump ends, as README finds it."""
+    """Dump a shard, by mariadb-dump where it is installed, and return where README says that it ends."""
     dump, find = block("dump").splitlines()
     file = stranger.folder / f"{name}.sql"
     server = stranger.servers[index]
@@ -251,22 +132,22 @@ def dumped(stranger: Stranger, index: int, name: str) -> str:
     found = subprocess.check_output(
         ["bash", "-ec", find.replace("shard1", name)], cwd=stranger.folder, text=True
     )
-    shown = find.partition("# ...")[2]
-    assert re.fullmatch(r".*" + like(shown), found.strip())
+    assert re.fullmatch(like(find.partition("# ")[2]), found.strip())
     assert found.strip() == f"MASTER_LOG_FILE='{log}', MASTER_LOG_POS={offset}"
     return f"{log}:{offset}"
 
 
 def look(stranger: Stranger, served: str, consume: str, status: str) -> None:
     """Look at the changes, the state, the page and the metrics."""
-    with stranger.running(consume) as changes:
-        lines = [json.loads(line) for line in printed(changes, '"shard2"').splitlines()]
+    with stranger.running(consume, status=130) as changes:
+        lines = [json.loads(line) for line in changes.says('"shard2"').splitlines()]
     assert {(each["shard"], each["table"], each["after"]["id"]) for each in lines} == {
         ("shard1", "orders", "2"),
         ("shard2", "orders", "2"),
     }, "what is in the dumps does not come"
     state = stranger.run(status)
     assert re.search(r"(?m)^shard1 +streaming .*\n(?s:.*)^shard2 +streaming ", state), state
+    assert max(map(len, state.splitlines())) <= WIDTH
     (page,) = re.findall(r"http://[\d.]+:\d+", served)
     for path in ("/", "/metrics", "/api/instances"):
         assert requests.get(page + path, timeout=DEADLINE_S).ok
@@ -279,9 +160,9 @@ def consumer(stranger: Stranger) -> None:
     for number in (3, 4):
         # Ctrl-C in a loop of one's own ends it as Python does.
         with stranger.running(".venv/bin/python mirror.py", status=-signal.SIGINT) as rows:
-            eventually(lambda: "client mirror" in stranger.run(f"{COMMAND} status -d shop"), "the consumer")
+            rows.until(lambda: "client mirror" in stranger.run(f"{COMMAND} status -d shop"), "the consumer")
             stranger.insert(number, shard=0)
-            eventually(lambda: rows().split(), "a batch", within_s=DEADLINE_S)
+            rows.says(" 1 1\n")
 
 
 def query(stranger: Stranger) -> None:
@@ -302,18 +183,18 @@ def relay(stranger: Stranger) -> None:
     changes = stranger.folder / "changes.jsonl"
     for number in (7, 8):
         stranger.insert(number, shard=0)
-        with stranger.running(block("relay command").rstrip()):
-            eventually(
-                lambda wanted=f'"id": "{number}"': changes.exists() and wanted in changes.read_text(),
-                "the lines",
-                within_s=DEADLINE_S,
-            )
+        with stranger.running(block("relay command").rstrip()) as relaying:
+            relaying.until(partial(holds, changes, rf'"id": ?"{number}"'), "the line")
     lines = [json.loads(line) for line in changes.read_text().splitlines()]
     inserted = [each for each in lines if each["value"]["type"] == "INSERT"]
     assert sorted(int(each["value"]["data"][0]["id"]) for each in inserted) == [1, 1, 2, 2, 3, 4, 5, 6, 7, 8]
     shown = json.loads(block("message"))
     (same,) = [each for each in inserted if each["value"]["data"] == shown["value"]["data"]]
     assert shape(same) == shape(shown)
+
+
+def holds(file: Path, pattern: str) -> bool:
+    return file.exists() and re.search(pattern, file.read_text()) is not None
 
 
 def shape(value: Any) -> Any:
@@ -341,15 +222,14 @@ def test_canals_instances_are_served_at_one_port_as_printed(stranger: Stranger):
     assert "next: canal-group check" in stranger.run(imports)
     with (stranger.folder / "served" / "server.yaml").open("a") as shared:
         shared.write(f"gateway: {{port: {stranger.gateway.rpartition(':')[2]}}}\n")
-    variable, _, value = export.removeprefix("export ").partition("=")
-    stranger.variables[variable] = value
+    stranger.export(export)
     with stranger.running(serve) as served:
-        eventually(lambda: served().count(": serving") == 2, "both instances", within_s=DEADLINE_S)
+        served.says(": serving", times=2)
         with stranger.running(client, status=-signal.SIGINT) as first:
             again = client.replace("shop0", "shop1")
             assert again != client
             with stranger.running(again, status=-signal.SIGINT) as second:
                 for index in range(2):
                     stranger.insert(1, shard=index)
-                assert "'id': '1'" in printed(first, "shop_0.orders_0 INSERT after")
-                assert "'id': '1'" in printed(second, "shop_1.orders_1 INSERT after")
+                assert "'id': '1'" in first.says("shop_0.orders_0 INSERT after")
+                assert "'id': '1'" in second.says("shop_1.orders_1 INSERT after")

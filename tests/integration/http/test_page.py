@@ -132,7 +132,7 @@ def test_a_silent_shard_holds_the_group_and_the_page_says_which_and_why(
 
 @pytest.mark.soak
 def test_a_blocked_stream_is_the_first_that_the_page_says(shop: Shop, tmp_path: Path, page: Page):
-    """1. `old` keeps a small ring full; 2. the first lines say so; 3. its removal by the page frees the ring."""
+    """1. `old` keeps a small ring full; 2. the first lines say so; 3. its removal frees the ring."""
     with shop.serve(store=SMALL, consumer={"lease_s": 1}) as instance:
         served = SharedShop(shop, instance, tmp_path)
         shop.connect(instance, client_id="old", keep=True).close()
@@ -152,7 +152,9 @@ def test_a_blocked_stream_is_the_first_that_the_page_says(shop: Shop, tmp_path: 
             shoot(page, tmp_path, "page-blocked")
             said = page.find("main").text.splitlines()
             command = f"canal-group client remove -d {shop.destination} old"
-            assert re.fullmatch(r"s0 waits: ring full, kept for client old \(no consumer for \d+ s\)", said[0])
+            assert re.fullmatch(
+                r"s0 waits: ring full, kept for client old \(no consumer for \d+ s\)", said[0]
+            )
             assert said[1:3] == [command, shop.destination]
             assert page.find("#clients tbody tr").text.startswith("old")
             page.log_in(str(called.token))
