@@ -422,6 +422,11 @@ window.addEventListener("hashchange", () => {
   history = { samples: [], events: [] };
   look();
 });
+// What follows # in the address names an instance: the link to the content must not change it.
+at("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  at("content").focus();
+});
 at("log").addEventListener("toggle", look);
 at("login").addEventListener("click", () => login());
 at("shards-search").addEventListener("input", look);

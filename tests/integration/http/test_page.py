@@ -280,6 +280,9 @@ def test_nothing_shifts_on_narrow_screens_and_keys_reach_everything(called: Http
     assert before == after
     page.find("body").send_keys(Keys.TAB)
     assert page.browser.switch_to.active_element.text == "Skip to content"
+    page.browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert page.browser.switch_to.active_element.get_attribute("id") == "content"
+    assert page.browser.execute_script("return location.hash") == "", "the instance stays"
     page.find("#login").send_keys(Keys.ENTER)
     page.until(lambda: page.find("#ask").get_attribute("open") is not None, "the dialog")
     assert page.browser.switch_to.active_element.get_attribute("id") == "ask-input"
