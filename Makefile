@@ -2,9 +2,9 @@
 .PHONY: help setup tools suites demo recorded test sim reached chaos soak bench mutants check audit fuzz asan format clean
 
 BIN := .venv/bin
-# Three processes share the tests, by whole files: three also on two cores, because tests wait as well as compute. A run
-# of selected tests (ARGS) uses one process, because it does not need what three cost to start.
-SHARED := -n 3 --dist loadfile --no-loadscope-reorder
+# Four processes share the tests, by whole files: four also on two cores, because tests wait as well as compute. A run
+# of selected tests (ARGS) uses one process, because it does not need what four cost to start.
+SHARED := -n 4 --dist loadfile --no-loadscope-reorder
 
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16

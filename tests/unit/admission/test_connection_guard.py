@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -59,7 +60,10 @@ def memory(pid: int, key: str) -> int:
 def cost_of(call: Callable[[flight.FlightClient], object], bytes_max: int) -> tuple[int, Exception]:
     """Return by how much a call without a token grew a gateway of its own, MiB, and how it was refused."""
     command = [sys.executable, "-c", _GATEWAY, str(bytes_max)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    tests = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=tests
+    ) as process:
         assert process.stdout is not None
         assert process.stdin is not None
         client = own_connection(f"grpc://127.0.0.1:{int(process.stdout.readline())}")

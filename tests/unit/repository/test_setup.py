@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -50,9 +51,12 @@ def test_the_demo_needs_less_than_the_tests(tmp_path, arguments, needed):
     [("", "demo"), ("--shards 2", "demo"), ("--files --stay", "files"), ("--zookeeper --shards 2", "")],
 )
 def test_make_demo_sets_up_what_its_options_need(arguments, set_up):
+    # The tests may run below another make, whose options and level ours must not take.
+    alone = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     planned = subprocess.run(
         ["make", "--dry-run", "demo", f"ARGS={arguments}"],
         cwd=ROOT,
+        env=alone,
         capture_output=True,
         text=True,
         check=True,
