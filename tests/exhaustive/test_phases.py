@@ -9,6 +9,7 @@ from support.group.builders import Source, Tx, World
 from support.soak import first_quick
 
 from canal_group.merge import events as ev
+from canal_group.merge.calls.consumers import Unsubscribe
 from canal_group.merge.delivery import phase, write_phase
 from canal_group.merge.delivery.write_phase import WritePhase, WriteStep
 from canal_group.merge.errors import CoordinatorUnavailable, PositionPurged, UsageError
@@ -18,12 +19,13 @@ from canal_group.merge.values.offset_range import OffsetRange
 #: walks that bring about everything but `RARE`, and how many `make test` takes
 WALKS, QUICK = 1_500, 100
 #: what the tests below bring about: for this a subscription must fail just after its consumer went back, or
-#: a second write of an acknowledgement follows one whose outcome is unknown
+#: a second write of an acknowledgement follows one whose outcome is unknown; who was purged leaves rarely
 RARE = {
     (phase.Phase.SEEKING, phase.Step.PLACE),
     (phase.Phase.SEEKING, phase.Step.SEEK),
     (phase.Phase.SEEKING, phase.Step.DROP),
     (phase.Phase.SEEKING, phase.Step.PURGE),
+    (phase.Phase.PURGED, phase.Step.LEAVE),
     (WritePhase.UNSURE, WriteStep.ACK),
     (WritePhase.REPEATING, WriteStep.LOST),
     (WritePhase.REPEATING, WriteStep.REFUSED),
@@ -128,6 +130,8 @@ def test_what_follows_its_cursor_may_be_purged(seeking, table):
     seeking.tell(ev.ShardFailed(0, asked.generation, error, seeking.now_us))
     assert (phase.Phase.SEEKING, phase.Step.PURGE) in table.pairs
     assert (phase_of(seeking, "one"), phase_of(seeking, "two")) == ("purged", "waiting")
+    seeking.tell(ev.Asked(seeking.call(), Unsubscribe("one", seeking.epochs["one"]), seeking.now_us))
+    assert (phase.Phase.PURGED, phase.Step.LEAVE) in table.pairs
 
 
 @pytest.fixture
