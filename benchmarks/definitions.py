@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._load import cpus, servers
+from benchmarks._many_tables import make_tables
 from benchmarks._readers import address_at, definitions_of, reader_at
 from canal_group.binlog.formats.events import Query
 from canal_group.binlog.server.definitions.source_definitions import SourceDefinitions
@@ -42,10 +43,6 @@ TABLES = (1_000, 10_000)
 _SERVER_ID = 4_000_003
 _WAIT_S = 600.0
 _ALTERS = 20
-_COLUMNS = (
-    "id BIGINT PRIMARY KEY, a INT, b VARCHAR(50), c DATETIME, d DECIMAL(10,2), e TEXT, f INT, g VARCHAR(20),"
-    " h INT, i DATE, KEY (b), KEY (f)"
-)
 
 
 def measure(size: float, engine: Engine = Engine.MARIADB) -> dict[str, Any]:
@@ -56,19 +53,11 @@ def measure(size: float, engine: Engine = Engine.MARIADB) -> dict[str, Any]:
         server.execute("SET GLOBAL binlog_row_metadata = DEFAULT")
         made = 0
         for count in counts:
-            _make(server, made, count)
+            make_tables(server, made, count)
             made = count
             costs[f"{count:,} tables"] = _apart(server, count)
     fewest, most = costs.values()
     return {**costs, "ddl_ratio": round(most["ddl_ms"] / fewest["ddl_ms"], 2), "cpus": cpus()}
-
-
-def _make(server: DatabaseServer, begin: int, end: int) -> None:
-    with server.connect() as connection, connection.cursor() as cursor:
-        cursor.execute("SET SESSION sql_log_bin = 0")
-        cursor.execute("CREATE DATABASE IF NOT EXISTS many")
-        for number in range(begin, end):
-            cursor.execute(f"CREATE TABLE many.t{number} ({_COLUMNS})")
 
 
 def _apart(server: DatabaseServer, count: int) -> dict[str, Any]:

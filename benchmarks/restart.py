@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks._load import cpus, servers
+from benchmarks._many_tables import make_tables
 from benchmarks._pipeline import consumer, instance, processes
 from canal_group.client.consumer import Consumer
 from canal_group.merge.errors import RolledBack
@@ -27,10 +28,6 @@ TABLES = (4, 10_000)
 _ACTORS = ("s0", "group", "gateway")
 _WAIT_S = 600.0
 _LOOK_EVERY_S = 0.1
-_COLUMNS = (
-    "id BIGINT PRIMARY KEY, a INT, b VARCHAR(50), c DATETIME, d DECIMAL(10,2), e TEXT, f INT, g VARCHAR(20),"
-    " h INT, i DATE, KEY (b), KEY (f)"
-)
 
 
 def measure(size: float) -> dict[str, Any]:
@@ -41,18 +38,10 @@ def measure(size: float) -> dict[str, Any]:
         server.execute("SET GLOBAL binlog_row_metadata = DEFAULT")
         made = 0
         for count in counts:
-            _make(server, made, count)
+            make_tables(server, made, count)
             made = count
             times[f"{count:,} tables"] = _killed(server, count)
     return {**times, "cpus": cpus()}
-
-
-def _make(server: DatabaseServer, begin: int, end: int) -> None:
-    with server.connect() as connection, connection.cursor() as cursor:
-        cursor.execute("SET SESSION sql_log_bin = 0")
-        cursor.execute("CREATE DATABASE IF NOT EXISTS many")
-        for number in range(begin, end):
-            cursor.execute(f"CREATE TABLE many.t{number} ({_COLUMNS})")
 
 
 def _killed(server: DatabaseServer, count: int) -> dict[str, float]:
