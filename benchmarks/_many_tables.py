@@ -1,4 +1,4 @@
-"""Many tables: what a server has whose definitions are followed, of ten columns each; nothing of it is logged."""
+"""Many tables: what a server has whose definitions are followed, ten columns each; they are not logged."""
 
 from __future__ import annotations
 
