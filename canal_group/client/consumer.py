@@ -415,6 +415,14 @@ class Consumer:
         call = LeaseState(self.client_id)
         return self._patiently(lambda: self._gateway_client.ask_for(call, _outstanding))
 
+    def check_active(self) -> None:
+        """Ask the group whether this is still the active consumer, before something is done in its name.
+
+        Raises:
+            NotSubscribed, FencedError: the lease has ended.
+        """
+        self._patiently(self._lease.cursor)
+
     def status(self) -> dict[str, Any]:
         """Return the state of the instance: group, shards, subscribers."""
         return self._gateway_client.ask_for(Status(), fields)

@@ -18,6 +18,7 @@ from canal_group.merge.back_off import BackOff
 from canal_group.merge.errors import (
     AckOutOfOrder,
     CanalGroupError,
+    FencedError,
     NotSubscribed,
     RetryableError,
     RolledBack,
@@ -38,6 +39,9 @@ from canal_group.programs.output.sink import Sink
 _WAIT_S = 2.0
 #: interval at which progress is logged, seconds
 _TOLD_EVERY_S = 30.0
+#: the active publisher opens its sink again if another one took it over, but once in this time only, seconds:
+#: two that alternate belong to two groups with one name
+_TAKEN_OVER_EVERY_S = 60.0
 #: of an acknowledgement: the batch is delivered again, or the next offset range says what is finished
 _FORGOTTEN = (AckOutOfOrder, RolledBack, UnknownBatch)
 
@@ -74,6 +78,7 @@ class Publisher:
         #: what it has done, for metrics
         self.counters = Counters()
         self._logged = (time.monotonic(), 0)
+        self._taken_over_s = float("-inf")
 
     @property
     def published(self) -> int:
@@ -128,6 +133,12 @@ class Publisher:
                 except SinkUnavailable as error:
                     state.position, state.is_reading = None, False
                     self._pause(error)
+                except FencedError as error:
+                    if state.position is None:
+                        raise
+                    # A predecessor that was paused may have opened it; the group knows which one is active.
+                    self._was_taken_over(error)
+                    state.position, state.is_reading = None, False
                 except NotSubscribed:
                     self.counters.stopped()
                     state.is_subscribed, state.is_reading = False, False
@@ -143,10 +154,12 @@ class Publisher:
 
     def _step(self, consumer: Consumer, feed: Feed, state: _State) -> None:
         """Publish the next batch, after whatever has to come before it."""
-        if state.position is None:
-            state.position = self._opened(state.first)
         if not state.is_subscribed:
             state.is_subscribed = consumer.resubscribe()
+        if state.position is None:
+            # To open the sink refuses whoever has it open: only the active consumer may.
+            consumer.check_active()
+            state.position = self._opened(state.first)
         if not state.is_reading:
             feed.begin(state.position)
             state.is_reading = True
@@ -166,6 +179,14 @@ class Publisher:
         position = first if stored is None else stored
         _log.info("publishing %s from row %d on", self.settings.name, position.sequence)
         return position
+
+    def _was_taken_over(self, error: FencedError) -> None:
+        """Note that the sink was taken over; raise the error again if that happened a short time ago."""
+        now_s = time.monotonic()
+        if now_s < self._taken_over_s + _TAKEN_OVER_EVERY_S:
+            raise error
+        self._taken_over_s = now_s
+        _log.warning("%s Unless the group says that this one is active.", error.message)
 
     def _confirm(self, piece: Piece) -> None:
         try:

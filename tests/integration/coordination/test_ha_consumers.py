@@ -201,12 +201,8 @@ def test_a_waiting_consumer_gets_the_batches_of_a_killed_one(
             reading = Reading(successor)
             reading.until(10)
             with pytest.raises(canal_group.FencedError):
-                instance_ask(successor, "ack", epoch=epoch, batch_id=batch_id)
+                successor.gateway_client.ask(Ack(CLIENT, epoch, batch_id))
     reading.check(shop)
-
-
-def instance_ask(consumer: canal_group.Consumer, request: str, **body: Any) -> Any:
-    return consumer._gateway_client.ask(request, client_id=CLIENT, **body)
 
 
 def test_a_consumer_without_zookeeper_has_a_node_that_its_server_keeps(

@@ -166,6 +166,7 @@ def test_a_blocked_stream_is_the_first_that_the_page_says(shop: Shop, tmp_path: 
                 app.ack(batch.batch_id)
                 rows += batch.rows
             page.until(lambda: not page.find("#blocked").is_displayed(), "nothing is blocked")
+            page.open("about:blank")
 
 
 @pytest.mark.soak
@@ -308,10 +309,10 @@ def test_the_log_is_shown_while_it_is_open_and_markup_in_it_is_text(
 @pytest.mark.soak
 def test_the_demo_shows_four_moving_lines(page: Page, tmp_path: Path):
     command = [sys.executable, "-m", "playground", "--seconds", "60"]
-    demo = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    demo = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
-        assert demo.stderr is not None
-        said = next(found for line in demo.stderr if (found := re.search(r"http://[\d.:]+", line)))
+        assert demo.stdout is not None
+        said = next(found for line in demo.stdout if (found := re.search(r"http://[\d.:]+", line)))
         page.open(said.group())
         page.until(
             lambda: len(page.browser.find_elements(By.CSS_SELECTOR, "#shards tbody tr")) == 4, "shards"

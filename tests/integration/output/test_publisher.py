@@ -23,8 +23,9 @@ from benchmarks._kafka_broker import KafkaBroker
 from benchmarks._rabbit_broker import RabbitBroker
 from canal_group.canal_protocol.entry_pb2 import Entry, EventType, RowChange
 from canal_group.canal_protocol.packet_pb2 import Messages, Packet, PacketType
-from canal_group.merge.errors import SinkRefused
+from canal_group.merge.errors import FencedError, SinkRefused
 from canal_group.operator import Operator, calls
+from canal_group.programs.output.kinds import sink_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -66,6 +67,30 @@ def test_kafka_has_every_change_once_across_restarts(served: SharedShop, kafka: 
     for _ in range(2):
         with publishing(settings) as running:
             write(served, running)
+    found = in_kafka(kafka, topic)
+    check_written(found, served)
+    numbers = [int(each.headers["seq"]) for each in found]
+    assert numbers == sorted(set(numbers))
+
+
+def test_the_active_publisher_takes_its_transactions_back_once(served: SharedShop, kafka: KafkaBroker):
+    """A predecessor that was paused opens the sink when it wakes; the group has the other one as active."""
+    topic = topic_of(served)
+    settings = relay_values(served, kafka.output, route={"topic": topic})
+    before = served.rows
+    with publishing(settings) as running:
+        for _ in range(2):
+            served.write_everywhere(5, rows=20)
+            count = served.rows - before
+            eventually(lambda: running.publisher.published >= count, "all rows", within_s=DEADLINE_S)  # noqa: B023
+            stale = sink_of(running.publisher.settings.output, running.publisher.settings.name)
+            stale.open()
+            stale.close()
+        served.write_everywhere(5)
+        eventually(lambda: running.ended, "the end of one that is taken over again", within_s=DEADLINE_S)
+    assert isinstance(running.error, FencedError)
+    with publishing(settings) as running:
+        write(served, running)
     found = in_kafka(kafka, topic)
     check_written(found, served)
     numbers = [int(each.headers["seq"]) for each in found]

@@ -99,5 +99,6 @@ def browser() -> Iterator[Chrome]:
 def page(browser: Chrome) -> Iterator[Page]:
     page = Page(browser)
     yield page
-    assert not (said := page.errors()), said
+    errors = page.errors()
     browser.get("about:blank")
+    assert not errors
