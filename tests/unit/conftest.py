@@ -2,9 +2,15 @@
 
 import builtins
 import sys
+from concurrent.futures import wait
 
 import pytest
 from support.group import purges
+
+from canal_group.actors.process.loop_thread import LoopThread
+
+#: seconds within which what a test has closed ends
+ENDED_S = 5.0
 
 
 def _forbidden(*_args, **_kwargs):
@@ -25,6 +31,23 @@ def no_ray(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", importing)
     if "ray" in sys.modules and hasattr(sys.modules["ray"], "init"):
         monkeypatch.setattr(sys.modules["ray"], "init", _forbidden)
+
+
+@pytest.fixture(autouse=True)
+def no_work_left(monkeypatch):
+    """Fail a test that leaves work on a thread's loop: it would go on, and log, while others run."""
+    real, begun = LoopThread.run, []
+
+    def run(loop, work):
+        future = real(loop, work)
+        begun.append((work, future))
+        return future
+
+    monkeypatch.setattr(LoopThread, "run", run)
+    yield
+    wait([future for _, future in begun], ENDED_S)
+    left = [work.__qualname__ for work, future in begun if not future.done()]
+    assert not left, f"the test has not closed what runs {left}"
 
 
 @pytest.fixture(params=[False, True], ids=["refused", "opened first"])

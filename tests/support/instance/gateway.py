@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from canal_group.actors.admission.access import READER, Grants
 from canal_group.actors.admission.gateway_tls import GatewayTls
 from canal_group.actors.gateway.destinations import Destinations
@@ -20,14 +23,19 @@ def destination(
     return DestinationWiring(name, grants, lease_s, None, actors)
 
 
+@contextmanager
 def gateway_server(
     *destinations: DestinationWiring,
     location: str = "grpc://127.0.0.1:0",
     tls: GatewayTls | None = None,
     bounds: GatewayBounds | None = None,
     kind: type[GatewayServer] = GatewayServer,
-) -> GatewayServer:
-    """Return a server that listens, of one destination that admits everybody unless others are named."""
+) -> Iterator[GatewayServer]:
+    """Run a server, of one destination that admits everybody unless others are named."""
     table = Destinations()
     table.serve(destinations or [destination()])
-    return kind(GatewayWiring(location, tls, bounds or GatewayBounds()), table)
+    try:
+        with kind(GatewayWiring(location, tls, bounds or GatewayBounds()), table) as server:
+            yield server
+    finally:
+        table.serve([])

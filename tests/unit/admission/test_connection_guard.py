@@ -46,9 +46,9 @@ logging.disable()
 group_handle.ray.get_actor = lambda _: object()
 grants = Grants.of([("s3cret", Grant("reader"))])
 bounds = GatewayBounds(unauthenticated_bytes_max=int(sys.argv[1]))
-door = gateway_server(destination(grants=grants), bounds=bounds)
-print(door.port, flush=True)
-sys.stdin.read()
+with gateway_server(destination(grants=grants), bounds=bounds) as server:
+    print(server.port, flush=True)
+    sys.stdin.read()
 """
 
 

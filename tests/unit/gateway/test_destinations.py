@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -35,6 +36,14 @@ class NoGroup:
 def groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
     monkeypatch.setattr(group_handle.GroupHandle, "status", lambda _: {"active": False, "error": "away"})
+
+
+@pytest.fixture
+def table(groups: None) -> Iterator[Destinations]:
+    """A table of no destination; what a test adds is withdrawn."""
+    table = Destinations()
+    yield table
+    table.serve([])
 
 
 def of(name: str, token: str) -> Grants:
@@ -114,8 +123,7 @@ def test_counters_are_those_of_the_destination_that_was_asked():
     assert counted == {"a": 1, "b": 2}
 
 
-def test_what_is_served_already_goes_on_and_a_new_launch_replaces_the_old():
-    table = Destinations()
+def test_what_is_served_already_goes_on_and_a_new_launch_replaces_the_old(table: Destinations):
     table.serve([destination("a"), destination("b")])
     a, b = table._table.served["a"], table._table.served["b"]
     table.serve([destination("a"), destination("b", group="again")])
@@ -127,10 +135,9 @@ def test_what_is_served_already_goes_on_and_a_new_launch_replaces_the_old():
     assert list(table._table.served) == ["a"]
 
 
-def test_a_token_of_another_destination_takes_nothing_from_a_certificate():
+def test_a_token_of_another_destination_takes_nothing_from_a_certificate(table: Destinations):
     """Commands send the operator's token, which is of destinations without clients, wherever it is stored."""
     mine = Grants(certificates=(("ops.example", Grant("ops", operate=True, shows="certificate")),))
-    table = Destinations()
     table.serve(
         [destination("open", replace(of("operator", "s3cret"), anybody=READER)), destination("b", mine)]
     )
@@ -144,7 +151,9 @@ def test_a_token_of_another_destination_takes_nothing_from_a_certificate():
             found(token, certificate)
 
 
-def test_a_group_that_is_gone_keeps_no_other_from_being_served(monkeypatch: pytest.MonkeyPatch):
+def test_a_group_that_is_gone_keeps_no_other_from_being_served(
+    table: Destinations, monkeypatch: pytest.MonkeyPatch
+):
     """As when the process is started anew after a group could not be: it is absent, and asked for again."""
     gone = ["dead"]
 
@@ -154,7 +163,6 @@ def test_a_group_that_is_gone_keeps_no_other_from_being_served(monkeypatch: pyte
         return NoGroup()
 
     monkeypatch.setattr(group_handle.ray, "get_actor", get_actor)
-    table = Destinations()
     wirings = [destination("a", group="dead"), destination("b")]
     assert table.serve(wirings) == {"a": "There is no actor dead."}
     b = table._table.served["b"]
