@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,8 +80,9 @@ class RowServer:
         secret, host = secrets.token_hex(_SECRET_BYTES), host or node_host()
         certificate = certificate_where_reached(host, tls)
         origin = f"{'grpc' if certificate is None else 'grpc+tls'}://{f'[{host}]' if ':' in host else host}"
+        # It answers from now on. Flight's `serve` would only wait, take over the process's signals, and when
+        # it ends shut down the server of the process that began to wait last.
         self._server = _Server(f"{origin}:0", rows, secret, certificate)
-        threading.Thread(target=self._server.serve, name="rows", daemon=True).start()
         # Gateways run in the same Ray cluster, as the same user.
         self._shared_memory = SharedMemoryServer(
             lambda _, ticket: Offer(list(rows(RowTicket.from_dict(ticket)))), own_user=True

@@ -1,6 +1,7 @@
 """A shard's row server: which rows it sends or lends, and whom it refuses."""
 
 import json
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -286,6 +287,22 @@ def test_a_door_that_is_gone_is_asked_for_anew(ring, lent):
     with pytest.raises(ShardUnavailable, match="s0 cannot be fetched"):
         client.fetch(ticket)
     assert len(calls) == 3
+
+
+def test_a_door_leaves_signals_to_its_process(ring):
+    """Who takes them in Flight also shuts down another server of the process when one of them ends."""
+    heard = []
+    before = signal.signal(signal.SIGTERM, lambda *_: heard.append("SIGTERM"))
+    try:
+        server = row_server(ring)
+        client = RowClient("s0", lambda: replace(server.address, shared_memory=None))
+        assert client.fetch(RowTicket(1, 3, 4, 5)).tables
+        signal.raise_signal(signal.SIGTERM)
+        assert heard == ["SIGTERM"]
+        assert client.fetch(RowTicket(1, 3, 4, 5)).tables
+        server.close()
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Elsewhere(flight.FlightServerBase):
