@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import Any
@@ -14,6 +15,8 @@ from support.work_units import UnitScheduling, turn_of
 # Its assertions say what differs, as those of test files do.
 pytest.register_assert_rewrite("canal_group.programs.conformance")
 
+# Thousands of tests are collected, and none of them is garbage: to look for it takes as long as all the rest.
+gc.disable()
 # The tests start hundreds of processes, which share the bytecode that the first one compiles.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
@@ -43,6 +46,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = soak.shuffled(items, order)
     elif hasattr(config, "workerinput"):
         items.sort(key=lambda item: turn_of(item.nodeid))
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from now on, of what the tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
