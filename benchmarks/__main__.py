@@ -42,6 +42,9 @@ def main() -> None:
     parser.add_argument(
         "--profile", action="store_true", help="where the processor time goes, by step (latency)"
     )
+    parser.add_argument(
+        "--latency", choices=["low", "throughput"], default="low", help="`merge.latency` (latency)"
+    )
     parser.add_argument("--json", action="store_true", help="the result as one line of JSON")
     options = parser.parse_args()
     tune_malloc()  # as in the actors, because this process is measured with them
@@ -58,6 +61,10 @@ def main() -> None:
             if "profile" not in inspect.signature(measure).parameters:
                 parser.error(f"{name} has no profile")
             keywords["profile"] = True
+        if options.latency != "low":
+            if "latency" not in inspect.signature(measure).parameters:
+                parser.error(f"{name} has no merge.latency to choose")
+            keywords["latency"] = options.latency
         print(f"{name}: measuring", file=sys.stderr, flush=True)
         results[name] = measure(options.size, **keywords)
     result = results if options.name == "all" else results[options.name]

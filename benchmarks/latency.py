@@ -1,14 +1,22 @@
-"""Latency: from a commit to the consumer that has its row, at a steady rate.
+"""Latency: from a commit to the consumer that has its row, at a steady rate, and what disturbs it.
 
 Four shards take one-row transactions, each at its own even pace, from another process. One consumer reads
-typed rows and acknowledges. Writer and consumer use one clock: latency is the time when a row arrives at the
-consumer, less the time when its commit was answered. The parts that can be measured, in order:
+typed rows and acknowledges. Beside them a plain reader dumps the first shard and notes when the packets of
+each transaction have arrived. All use one clock: latency is the time when a row arrives at the consumer, less
+the time when its commit was answered. The parts that can be measured, in order:
 
 - `commit`: the statement's way to the server and back (not part of the latency);
 - `merge`: from the answered commit to the answer of the get whose batch has it: binlog, parsing, ring, poll,
   and the wait until no shard can still precede it;
 - `rows`: from that answer to the rows, fetched from the shards and put in order;
 - `ack`: until the acknowledgement of its batch is answered (not part of the latency).
+
+A packet may arrive before its commit is answered, so what is compared with the plain reader counts from when
+the commit was sent, for both.
+
+Three cases follow each other on the same instance: `alone`; `bulk`, in which the last shard has transactions
+of a hundred rows instead, one after the other, as fast as it commits, and the figures are those of the other
+shards; and `busy`, in which two processes that only count take what they can of the processors.
 
 It uses MySQL, which stamps commits in microseconds; if MySQL is not available, MariaDB, which stamps whole
 seconds.
@@ -19,102 +27,126 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import pymysql
+from numpy.typing import NDArray
 
-from benchmarks._load import NAME, SCHEMA, SHARDS, TABLE, cpu_s, fill, servers
+from benchmarks._load import NAME, SHARDS, cpu_s, cpus, fill, servers
 from benchmarks._pipeline import consumer, instance, processes
+from benchmarks._plain_reader import PlainReader
 from benchmarks._profile import Sampler, Samples
+from benchmarks._writers import RATE, Writers
 from canal_group.client.consumer import Consumer
 from playground.database.engine import Engine
-from playground.database.server_process import DatabaseServer, ServerAddress, ServerMissingError
+from playground.database.server_process import DatabaseServer, ServerMissingError
 
-#: one-row transactions a second, on each shard
-_RATE = 250
+#: of each case
 _SECONDS = 20.0
 #: with a profile: for which part of that each process is sampled
-_SAMPLED_PART = 0.4
+_SAMPLED_PART = 0.25
 #: commits of the first seconds are not counted: every code path runs for the first time
 _WARM_UP_S = 2.0
-#: distance between the first ids of two writers
-_STRIDE = 10**9
 _SILENCE_S = 30.0
-_INSERT = (
-    f"INSERT INTO {TABLE} VALUES (%s, 'c', 1, 1.5, '2024-02-28 12:34:56', 'new', 1.5, 3, 1, "
-    "'2024-02-28 12:34:56', 'n')"
-)
+#: rows of a batch at most, as `Consumer.prefetch` asks for them
+_BATCH_ROWS = 131_072
+#: processes that keep the processors busy
+_NEIGHBOURS = 2
 
 
-class _Writer(threading.Thread):
-    """Commits rows with its own ids at an even pace, and records the times."""
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One-row transactions that were counted: (n,) seconds of `time.monotonic`, or microseconds, of each."""
 
-    def __init__(self, server: ServerAddress, shard: int, count: int) -> None:
-        super().__init__(name=f"writer-{shard}", daemon=True)
-        self.first, self.count = (shard + 1) * _STRIDE, count
-        #: when each was sent and answered, seconds of `time.monotonic`
-        self.sent_s = np.zeros(count)
-        self.answered_s = np.zeros(count)
-        self.error: pymysql.Error | None = None
-        self._server, self._shard = server, shard
+    shard: NDArray[np.int64]
+    sent_s: NDArray[np.float64]
+    answered_s: NDArray[np.float64]
+    got_s: NDArray[np.float64]
+    read_s: NDArray[np.float64]
+    acked_s: NDArray[np.float64]
+    #: of those of the first shard: from when they were sent to the plain reader, and to the consumer
+    plain_s: NDArray[np.float64]
+    merged_s: NDArray[np.float64]
+    #: of the whole case
+    took_s: float
+    transactions: int
+    bulk_rows: int
+    #: processor time of each process, seconds
+    used_s: dict[str, float]
+    samples: Samples | None
 
-    def run(self) -> None:
-        """Write everything."""
-        pause = threading.Event()
-        try:
-            with (
-                contextlib.closing(_connect(self._server)) as connection,
-                connection.cursor() as cursor,
-            ):
-                # Shards do not commit at the same moments.
-                begin_s = time.monotonic() + self._shard / SHARDS / _RATE
-                for index in range(self.count):
-                    pause.wait(max(0.0, begin_s + index / _RATE - time.monotonic()))
-                    self.sent_s[index] = time.monotonic()
-                    cursor.execute(_INSERT, (self.first + index,))
-                    self.answered_s[index] = time.monotonic()
-        except pymysql.Error as error:
-            self.error = error
+    @property
+    def latency_s(self) -> NDArray[np.float64]:
+        return self.read_s - self.answered_s
+
+    def report(self) -> dict[str, Any]:
+        """Return the percentiles, milliseconds."""
+        plain, merged = _percentiles(self.plain_s), _percentiles(self.merged_s)
+        return {
+            **_percentiles(self.latency_s),
+            "ratio_to_plain_reader": _ratios(merged, plain),
+            "since_sent": {"plain_reader": plain, "consumer": merged},
+            "stages": {
+                "commit": _percentiles(self.answered_s - self.sent_s),
+                "merge": _percentiles(self.got_s - self.answered_s),
+                "rows": _percentiles(self.read_s - self.got_s),
+                "ack": _percentiles(self.acked_s - self.read_s),
+            },
+            "batches": len(np.unique(self.got_s)),
+            "transactions": len(self.shard),
+            "transactions_per_s": round(self.transactions / self.took_s),
+            "bulk_rows_per_s": round(self.bulk_rows / self.took_s),
+            "processors": {name: round(used_s / self.took_s, 3) for name, used_s in self.used_s.items()},
+            **self._profile(),
+        }
+
+    def _profile(self) -> dict[str, Any]:
+        if self.samples is None:
+            return {}
+        shares = {name: self.samples.shares(name) for name in self.samples.steps}
+        return {
+            "ms_per_s": {
+                name: {
+                    step: round(self.used_s[name] / self.took_s * share * 1e3, 1)
+                    for step, share in each.items()
+                }
+                for name, each in shares.items()
+            }
+        }
 
 
-def measure(size: float, *, profile: bool = False) -> dict[str, Any]:
-    """Return percentiles of the latency and of its parts, in milliseconds.
+def measure(size: float, *, profile: bool = False, latency: str = "low") -> dict[str, Any]:
+    """Return percentiles of the latency and of its parts in each case, milliseconds.
 
     Args:
         size: multiplies how long it is measured.
-        profile: whether to sample the processes: microseconds of processor time a transaction, by step.
+        profile: whether to sample the processes: milliseconds of processor time a second, by step.
+        latency: `merge.latency` of the instance.
     """
     with _servers() as made:
         fill(made, "small", 1)
-        with instance(made) as running, consumer(running) as reader:
+        with instance(made, merge={"latency": latency}) as running, consumer(running) as reader:
             _skip_what_is_there(reader, len(made))
             seconds = _SECONDS * size
-            if not profile:
-                return {"engine": made[0].engine, **_measured(made, reader, int(_RATE * seconds))}
-            pids = processes(reader)
-            sampler = Sampler(pids, seconds * _SAMPLED_PART)
-            sampler.start()
-            result = _measured(made, reader, int(_RATE * seconds * _SAMPLED_PART * (len(pids) + 1)))
-            sampler.join()
-            if sampler.error:
-                raise RuntimeError(sampler.error)
-            return {
-                "engine": made[0].engine,
-                **result,
-                "us_per_transaction": _by_step(result, sampler.samples),
-            }
-
-
-def _by_step(result: dict[str, Any], samples: Samples) -> dict[str, dict[str, float]]:
+            alone = _measured(made, reader, 0, seconds, profile=profile)
+            bulk = _measured(made, reader, 1, seconds, profile=profile, bulk=True)
+            with _neighbours():
+                busy = _measured(made, reader, 2, seconds, profile=profile)
+    others = alone.latency_s[alone.shard < SHARDS - 1]
     return {
-        name: {step: round(cost_us * share, 1) for step, share in samples.shares(name).items()}
-        for name, cost_us in result["cpu_us_per_transaction"].items()
+        "engine": made[0].engine,
+        "latency": latency,
+        **alone.report(),
+        "bulk": {
+            "ratio_to_alone": _ratios(_percentiles(bulk.latency_s), _percentiles(others)),
+            **bulk.report(),
+        },
+        "busy": busy.report(),
+        "cpus": cpus(),
     }
 
 
@@ -129,91 +161,72 @@ def _servers() -> Iterator[Sequence[DatabaseServer]]:
         yield made
 
 
-class _Writers:
-    """A process that writes to all shards; a context manager, which ends it.
-
-    Args:
-        made: the servers.
-        count: transactions on each.
-    """
-
-    def __init__(self, made: Sequence[DatabaseServer], count: int) -> None:
-        self.count, self.shards = count, len(made)
-        context = multiprocessing.get_context("spawn")
-        self._results, theirs = context.Pipe(duplex=False)
-        addresses = [server.address("root") for server in made]
-        self._process = context.Process(target=_write, args=(addresses, count, theirs), daemon=True)
-        self._process.start()
-        theirs.close()
-
-    def failed(self) -> str:
-        """Return why writing has failed; empty: it has not."""
-        return "" if self._process.is_alive() or not self._process.exitcode else "a writer has failed"
-
-    def times(self) -> tuple[Any, Any]:
-        """Wait for the end; return when each commit was sent and answered, seconds of `time.monotonic`."""
-        sent_s, answered_s = self._results.recv()
-        return sent_s, answered_s
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.join()
+@contextmanager
+def _neighbours() -> Iterator[None]:
+    """Run processes that want all of the processors."""
+    context = multiprocessing.get_context("spawn")
+    running = [context.Process(target=_count, daemon=True) for _ in range(_NEIGHBOURS)]
+    try:
+        for each in running:
+            each.start()
+        yield
+    finally:
+        for each in running:
+            each.kill()
+            each.join()
 
 
-def _write(made: list[ServerAddress], count: int, results: Connection) -> None:
-    """Write everything and send the times; the process fails if a writer does."""
-    writers = [_Writer(server, shard, count) for shard, server in enumerate(made)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-        if writer.error is not None:
-            raise writer.error
-    sent_s = np.concatenate([writer.sent_s for writer in writers])
-    results.send((sent_s, np.concatenate([writer.answered_s for writer in writers])))
+def _count() -> None:
+    while True:
+        pass
 
 
-def _connect(server: ServerAddress) -> pymysql.Connection[Any]:
-    return pymysql.connect(
-        host=server.host,
-        port=server.port,
-        user=server.user,
-        password=server.password,
-        database=SCHEMA,
-        charset="utf8mb4",
-        autocommit=True,
-    )
-
-
-def _measured(made: Sequence[DatabaseServer], reader: Consumer, count: int) -> dict[str, Any]:
+def _measured(
+    made: Sequence[DatabaseServer],
+    reader: Consumer,
+    run: int,
+    seconds: float,
+    *,
+    profile: bool,
+    bulk: bool = False,
+) -> _Case:
     pids = processes(reader)
-    with _Writers(made, count) as writers:
+    sampler = None
+    if profile:
+        sampler = Sampler(pids, seconds * _SAMPLED_PART)
+        seconds *= _SAMPLED_PART * (len(pids) + 1)
+    count = int(RATE * seconds)
+    with PlainReader(made[0], count) as plain, Writers(made, count, run, bulk=bulk) as writers:
         before = {name: cpu_s(pid) for name, pid in pids.items()}
-        ids, got_s, read_s, acked_s = _arrivals(reader, writers)
-        used = {name: cpu_s(pid) - before[name] for name, pid in pids.items()}
-        sent_s, answered_s = writers.times()
-    index = (ids // _STRIDE - 1) * count + ids % _STRIDE
-    sent_s, answered_s = sent_s[index], answered_s[index]
-    warm = sent_s > sent_s.min() + _WARM_UP_S
-    latency = _percentiles((read_s - answered_s)[warm])
-    return {
-        "p50_ms": latency["p50_ms"],
-        "p99_ms": latency["p99_ms"],
-        "max_ms": latency["max_ms"],
-        "stages": {
-            "commit": _percentiles((answered_s - sent_s)[warm]),
-            "merge": _percentiles((got_s - answered_s)[warm]),
-            "rows": _percentiles((read_s - got_s)[warm]),
-            "ack": _percentiles((acked_s - read_s)[warm]),
-        },
-        "batches": len(np.unique(got_s)),
-        "transactions": int(warm.sum()),
-        "cpu_us_per_transaction": {name: round(took_s / len(ids) * 1e6) for name, took_s in used.items()},
-        "transactions_per_s": round(len(ids) / (answered_s.max() - sent_s.min())),
-    }
+        if sampler is not None:
+            sampler.start()
+        index, times = _arrivals(reader, writers)
+        used_s = {name: cpu_s(pid) - before[name] for name, pid in pids.items()}
+        written, arrived_s = writers.written(), plain.arrived_s()
+    if sampler is not None:
+        sampler.join()
+        if sampler.error:
+            raise RuntimeError(sampler.error)
+    sent_s, answered_s = written.sent_s[index], written.answered_s[index]
+    warm = sent_s > written.sent_s.min() + _WARM_UP_S
+    index, sent_s, answered_s, times = index[warm], sent_s[warm], answered_s[warm], times[:, warm]
+    first = index < count
+    got_s, read_s, acked_s = times
+    return _Case(
+        shard=index // count,
+        sent_s=sent_s,
+        answered_s=answered_s,
+        got_s=got_s,
+        read_s=read_s,
+        acked_s=acked_s,
+        plain_s=arrived_s[index[first]] - sent_s[first],
+        merged_s=read_s[first] - sent_s[first],
+        took_s=float(written.answered_s.max() - written.sent_s.min()),
+        transactions=len(written.sent_s),
+        bulk_rows=written.bulk_rows,
+        used_s=used_s,
+        samples=None if sampler is None else sampler.samples,
+    )
 
 
 def _skip_what_is_there(reader: Consumer, rows: int) -> None:
@@ -225,24 +238,36 @@ def _skip_what_is_there(reader: Consumer, rows: int) -> None:
         reader.ack(batch.batch_id)
 
 
-def _arrivals(reader: Consumer, writers: _Writers) -> tuple[Any, Any, Any, Any]:
-    """Read everything; return ids, and when their batch was got, its rows had come, it was acknowledged."""
-    ids, times, remaining = [], [], writers.count * writers.shards
-    while remaining > 0:
-        batch = reader.get_without_ack(timeout=_SILENCE_S)
+def _arrivals(reader: Consumer, writers: Writers) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Read everything.
+
+    Returns:
+        Which transactions of `Written` came, as they came, and (3, n) seconds of `time.monotonic` when the
+        batch of each was got, its rows had come, and it was acknowledged.
+    """
+    indexes, times = list[NDArray[np.int64]](), list[NDArray[np.float64]]()
+    remaining, bulk_rows = writers.count * writers.shards, 0
+    while remaining > 0 or bulk_rows < writers.written().bulk_rows:
+        batch = reader.get_without_ack(_BATCH_ROWS, timeout=_SILENCE_S)
         got_s = time.monotonic()
         if batch is None or writers.failed():
             raise RuntimeError(writers.failed() or f"{remaining} rows did not come")
-        batch_ids = batch.table(NAME).column("id").to_numpy().astype(np.int64)
+        ids = batch.table(NAME).column("id").to_numpy().astype(np.int64)
         read_s = time.monotonic()
         reader.ack(batch.batch_id)
-        remaining -= len(batch_ids)
-        ids.append(batch_ids)
-        times.append(np.tile([[got_s], [read_s], [time.monotonic()]], len(batch_ids)))
-    got, read_times, acked = np.concatenate(times, axis=1)
-    return np.concatenate(ids), got, read_times, acked
+        index = writers.index_of(ids)
+        steady = index[index >= 0]
+        remaining -= len(steady)
+        bulk_rows += len(ids) - len(steady)
+        indexes.append(steady)
+        times.append(np.tile([[got_s], [read_s], [time.monotonic()]], len(steady)))
+    return np.concatenate(indexes), np.concatenate(times, axis=1)
 
 
-def _percentiles(seconds: Any) -> dict[str, float]:
+def _percentiles(seconds: NDArray[np.float64]) -> dict[str, float]:
     p50, p99, worst = np.percentile(seconds * 1e3, [50, 99, 100])
     return {"p50_ms": round(float(p50), 2), "p99_ms": round(float(p99), 2), "max_ms": round(float(worst), 2)}
+
+
+def _ratios(ours: dict[str, float], others: dict[str, float]) -> dict[str, float]:
+    return {name: round(ours[f"{name}_ms"] / others[f"{name}_ms"], 2) for name in ("p50", "p99")}

@@ -27,7 +27,7 @@ from canal_group.actors.process.loop_thread import LoopThread
 
 _ROUNDS = 3
 #: calls of a round, back to back and paced
-_BUSY, _PACED = 2_000, 400
+_BUSY, _PACED = 500, 100
 _WARM_UP = 100
 #: a shard is polled at most every 10 ms, and there are several
 _PACE_S = 0.004

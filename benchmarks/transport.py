@@ -1,36 +1,39 @@
 """Transport: what rows cost by the way in which they pass from shards to the gateway, and on to a consumer.
 
-The backlogs of `group` are drained by a consumer that acknowledges, each time by a new instance on the same
-binlogs: with rows in shared memory, by Flight over a Unix socket, and by Flight over TCP on 127.0.0.1, on
-both hops, and then on one of them only, with shared memory on the other. The clock runs from the moment the
-servers go on, which were paused, until the last row is acknowledged. Processor time is that of all processes
-of the instance, and of the consumer.
+The backlogs of `group`, but shorter ones, are drained by a consumer that acknowledges: with rows in shared
+memory, by Flight over a Unix socket, and by Flight over TCP on 127.0.0.1, on both hops, and then by TCP on
+one of them only, with shared memory on the other. Each way has an instance of its own, in one Ray. It reads
+the backlog once, which does not count, and then in each round again after a rewind. The clock runs from the
+request for the rewind until the last row is acknowledged. Processor time is that of all processes of the
+instance, and of the consumer.
 
-Single hops are measured on the larger backlog only. Rounds begin at another way each; figures are medians of
-the rounds. `memory_gains` is by how much shared memory brings more rows a second than another way, and which
-part of its processor time is saved: negative where shared memory is the worse one.
+Single hops are measured on the larger backlog only. Figures are medians of the rounds. `memory_gains` is by
+how much shared memory brings more rows a second than another way, and which part of its processor time is
+saved: negative where shared memory is the worse one.
 """
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks._load import BULK_ROWS, SHARDS, Backlog, cpu_s, cpus, fill, paused, servers
-from benchmarks._pipeline import DESTINATION, await_followed, instance, processes, read_all
+import ray
+
+from benchmarks._load import BULK_ROWS, SHARDS, Backlog, cpu_s, cpus, fill, servers
+from benchmarks._pipeline import DESTINATION, instance, processes, read_all
 from benchmarks._ways import Way, Ways, consumer, lends, used
-from canal_group.gateway.gateway_client import GatewayClient
+from canal_group.actors.driver import local_ray
+from canal_group.operator import Operator, calls
 from playground.database.server_process import DatabaseServer
 
 #: rows of each backlog, over all servers
-_BULK, _SMALL = 8_000_000, 400_000
+_BULK, _SMALL = 2_000_000, 200_000
 #: of the usual size; a larger one has more rounds, and not more rows
 _ROUNDS = 3
 _MEMORY, _UNIX, _TCP = Way.MEMORY, Way.UNIX, Way.TCP
@@ -40,9 +43,7 @@ _BOTH_HOPS = {
     "flight_tcp": Ways(_TCP, _TCP),
 }
 _ONE_HOP = {
-    "flight_unix_to_gateway": Ways(_UNIX, _MEMORY),
     "flight_tcp_to_gateway": Ways(_TCP, _MEMORY),
-    "flight_unix_to_consumer": Ways(_MEMORY, _UNIX),
     "flight_tcp_to_consumer": Ways(_MEMORY, _TCP),
 }
 
@@ -63,7 +64,7 @@ class _Drained:
 def measure(size: float) -> dict[str, Any]:
     """Return rows a second and processor time by every way, and what shared memory gains."""
     rounds, part = max(round(_ROUNDS * size), 1), min(size, 1.0)
-    with servers() as made:
+    with servers() as made, _one_ray():
         backlog = fill(made, "bulk", int(_BULK * part) // SHARDS // BULK_ROWS)
         bulk = _measured(made, backlog, _BOTH_HOPS | _ONE_HOP, rounds)
         backlog = fill(made, "small", int(_SMALL * part) // SHARDS)
@@ -71,15 +72,20 @@ def measure(size: float) -> dict[str, Any]:
     return {"bulk": bulk, "small": small, "rounds": rounds, "cpus": cpus()}
 
 
+@contextmanager
+def _one_ray() -> Iterator[None]:
+    """Run a Ray for all instances: to start one takes longer than to read a backlog."""
+    local_ray.start(DESTINATION)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
 def _measured(
     made: Sequence[DatabaseServer], backlog: Backlog, ways: Mapping[str, Ways], rounds: int
 ) -> dict[str, Any]:
-    passages: dict[str, list[_Drained]] = {name: [] for name in ways}
-    names = list(ways)
-    for number in range(rounds):
-        begin = number * len(names) // rounds
-        for name in names[begin:] + names[:begin]:
-            passages[name].append(_drained(made, backlog, ways[name]))
+    passages = {name: _drained(made, backlog, each, rounds) for name, each in ways.items()}
     memory = passages["shared_memory"]
     return {
         "rows": backlog.rows,
@@ -88,30 +94,37 @@ def _measured(
     }
 
 
-def _drained(made: Sequence[DatabaseServer], backlog: Backlog, ways: Ways) -> _Drained:
-    """Launch an instance, let the servers go on, and read everything.
+def _drained(made: Sequence[DatabaseServer], backlog: Backlog, ways: Ways, rounds: int) -> list[_Drained]:
+    """Launch an instance and read everything, once and then in each round.
 
     Raises:
         RuntimeError: rows did not pass as they should have.
     """
-    with tempfile.TemporaryDirectory(prefix="cg-way-") as name, ExitStack() as pause:
+    with tempfile.TemporaryDirectory(prefix="cg-way-") as name:
         folder = Path(name)
-        pause.enter_context(paused(made))
         with used(ways, folder), instance(made) as running:
-            await_followed(running)
-            with contextlib.closing(GatewayClient(running.uri, DESTINATION)) as door:
-                pids = processes(door)
-            before = {kind: cpu_s(pid) for kind, pid in pids.items()}
-            pause.close()
-            since_s = time.monotonic()
             with consumer(running, ways.sent, folder) as reader:
-                passage = read_all(reader, backlog.rows, since_s)
-                spent = {kind: cpu_s(pid) - before[kind] for kind, pid in pids.items()}
+                read_all(reader, backlog.rows, time.monotonic())
+                client_id, pids = reader.client_id, processes(reader)
                 _check(ways, pids)
+            drained = []
+            for _ in range(rounds):
+                before, since_s = _spent(pids), time.monotonic()
+                with closing(Operator(running.uri, DESTINATION, running.address.operator_token)) as operator:
+                    operator.ask(calls.Rewind(client_id, "earliest"))
+                with consumer(running, ways.sent, folder) as reader:
+                    passage = read_all(reader, backlog.rows, since_s)
+                spent, millions = _spent(pids), passage.rows / 1e6
+                cpu = {kind: (spent[kind] - before[kind]) / millions for kind in spent}
+                drained.append(_Drained(passage.rows / passage.took_s, cpu))
+    return drained
+
+
+def _spent(pids: dict[str, int]) -> dict[str, float]:
+    """Return the processor time of each kind of process until now, seconds."""
+    spent = {kind: cpu_s(pid) for kind, pid in pids.items()}
     own = {kind: spent.pop(kind) for kind in ("group", "gateway", "consumer")}
-    millions = passage.rows / 1e6
-    by_kind = {"shards": sum(spent.values()), **own}
-    return _Drained(passage.rows / passage.took_s, {kind: each / millions for kind, each in by_kind.items()})
+    return {"shards": sum(spent.values()), **own}
 
 
 def _check(ways: Ways, pids: dict[str, int]) -> None:
@@ -134,9 +147,10 @@ def _report(rounds: Sequence[_Drained]) -> dict[str, Any]:
 
 
 def _gains(memory: Sequence[_Drained], other: Sequence[_Drained]) -> dict[str, float]:
-    """Return the medians of the rounds' gains: what is compared ran in the same round."""
-    pairs = list(zip(memory, other, strict=True))
+    """Return what the medians of the rounds say."""
+    rows_per_s = [median(each.rows_per_s for each in rounds) for rounds in (memory, other)]
+    cpu = [median(each.cpu_s_of_all for each in rounds) for rounds in (memory, other)]
     return {
-        "rows_per_s": round(median(ours.rows_per_s / each.rows_per_s - 1 for ours, each in pairs), 3),
-        "cpu": round(median(1 - ours.cpu_s_of_all / each.cpu_s_of_all for ours, each in pairs), 3),
+        "rows_per_s": round(rows_per_s[0] / rows_per_s[1] - 1, 3),
+        "cpu": round(1 - cpu[0] / cpu[1], 3),
     }

@@ -70,11 +70,43 @@ def test_parsing_is_measured_in_memory_and_from_a_server():
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("name", "key"), [("latency", "p99_ms"), ("memory", "peak_mib_max")])
-def test_latency_and_memory_are_measured(name, key):
+def test_memory_is_measured():
     require(Engine.MARIADB)
-    size = {"latency": "0.2", "memory": "0.02"}[name]
-    assert measured(name, "--size", size)[key] > 0
+    assert measured("memory", "--size", "0.02")["peak_mib_max"] > 0
+
+
+@pytest.mark.soak
+def test_latency_is_measured_beside_a_plain_reader_and_disturbed():
+    """The benchmark itself looks whether every row came, the bulk as well."""
+    require(Engine.MARIADB)
+    result = measured("latency", "--size", "0.2", "--latency", "throughput")
+    for case in (result, result["bulk"], result["busy"]):
+        assert case["p99_ms"] >= case["p50_ms"] > 0
+        assert case["ratio_to_plain_reader"]["p50"] > 1
+    assert result["bulk"]["bulk_rows_per_s"] > 0
+    assert result["bulk"]["ratio_to_alone"]["p50"] > 0
+    assert result["bulk_rows_per_s"] == result["busy"]["bulk_rows_per_s"] == 0
+
+
+@pytest.mark.soak
+def test_what_one_group_one_gateway_and_one_consumer_carry_is_measured():
+    require(Engine.MARIADB)
+    result = measured("capacity", "--size", "0.1")
+    for shards in (4, 16, 64):
+        cases = result["group"][f"{shards} shards"]
+        for case in (cases["backlog"], *cases["steady"].values()):
+            assert case["transactions_per_processor_s"] > 0
+    for ways in result["rows"].values():
+        assert all(way["us_per_row"]["gateway"] > 0 for way in ways.values())
+
+
+@pytest.mark.parametrize("options", [["--latency", "throughput"], ["--profile"]])
+def test_an_option_of_another_benchmark_is_refused(options):
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "scale", *options], cwd=ROOT, capture_output=True, check=False
+    )
+    assert done.returncode == 2
+    assert b"scale has no" in done.stderr
 
 
 @pytest.mark.soak
@@ -113,7 +145,7 @@ def test_every_way_of_rows_is_measured():
     require(Engine.MARIADB)
     result = measured("transport", "--size", "0.005")
     ways = {"flight_unix", "flight_tcp"}
-    one_hop = {f"{way}_to_{end}" for way in ways for end in ("gateway", "consumer")}
+    one_hop = {"flight_tcp_to_gateway", "flight_tcp_to_consumer"}
     assert set(result["bulk"]["memory_gains"]) == ways | one_hop
     assert set(result["small"]["memory_gains"]) == ways
     for name in ("shared_memory", *ways):
