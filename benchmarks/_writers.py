@@ -78,7 +78,7 @@ class Writers:
         return "" if self._process.is_alive() or not self._process.exitcode else "a writer has failed"
 
     def written(self) -> Written:
-        """Wait for the end, and return what was written."""
+        """Wait for the end, and return the times and the rows of bulk."""
         if self._written is None:
             self._written = self._results.recv()
         return self._written

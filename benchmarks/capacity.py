@@ -59,7 +59,7 @@ _LOOK_EVERY_S = 0.05
 
 
 def measure(size: float) -> dict[str, Any]:
-    """Return what a group, a gateway and a consumer can carry."""
+    """Return the capacity of a group, by number of shards, and that of a gateway and a consumer."""
     seconds = max(_SECONDS * size, 1.0)
     group = {
         f"{shards} shards": {
@@ -149,7 +149,7 @@ def _settings(shards: int, latency: str) -> InstanceSettings:
 async def _read(
     settings: InstanceSettings, addresses: Sequence[RpcAddress], seconds: float
 ) -> dict[str, Any]:
-    """Run a group and its reader; return what the group did in a second, and in one of its processor time."""
+    """Run a group and its reader; return the transactions of a second, and of one of processor time."""
     registration = ShardRegistration(settings, _Directory(addresses))
     identity = ServerIdentity("127.0.0.1:1", "bench", "")
     candidate = Candidate(registration, identity, lambda: rpc_server.connections > 0, OS_HOST)

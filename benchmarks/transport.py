@@ -147,7 +147,7 @@ def _report(rounds: Sequence[_Drained]) -> dict[str, Any]:
 
 
 def _gains(memory: Sequence[_Drained], other: Sequence[_Drained]) -> dict[str, float]:
-    """Return what the medians of the rounds say."""
+    """Return the gains by the medians of the rounds."""
     rows_per_s = [median(each.rows_per_s for each in rounds) for rounds in (memory, other)]
     cpu = [median(each.cpu_s_of_all for each in rounds) for rounds in (memory, other)]
     return {
