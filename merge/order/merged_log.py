@@ -6,6 +6,9 @@ import numpy as np
 
 from canal_group.merge.values.header import HEADER, Headers
 
+#: headers that are looked through at once
+_BLOCK = 4_096
+
 
 class MergedLog:
     """A run of merged headers between two growing indexes, `base <= index < tip`.
@@ -40,6 +43,15 @@ class MergedLog:
         assert start >= self.base, "headers before the base are gone"
         offset = self._start - self.base
         return self._buffer[offset + start : min(offset + stop, self._stop)].copy()
+
+    def first_of(self, shard: int) -> int | None:
+        """Return the index of a shard's first header; None if there is none. Nothing is copied."""
+        shards = self._buffer["shard"]
+        for begin in range(self._start, self._stop, _BLOCK):
+            mine = np.flatnonzero(shards[begin : min(begin + _BLOCK, self._stop)] == shard)
+            if len(mine):
+                return self.base + begin - self._start + int(mine[0])
+        return None
 
     def truncate(self, base: int) -> Headers:
         """Forget the headers before `base`, and return them."""

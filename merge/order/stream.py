@@ -66,6 +66,8 @@ class Stream:
         self.base = Progress.at(GroupPosition())
         #: by shard_index
         self.states = [ShardState() for _ in shards]
+        #: sequence of each shard's last header that went out into the log, by shard_index; -1: none did
+        self._out = np.full(len(shards), -1, dtype=np.int64)
         #: what was counted in earlier generations
         self._counters_before = Counters()
         #: shares both lists, which are changed in place
@@ -102,18 +104,15 @@ class Stream:
     @property
     def crowded(self) -> bool:
         """Whether a ring is full of merged headers: its shard brings no more until some of them are freed."""
-        return any(state.full and self._all_out(shard) for shard, state in enumerate(self.states))
-
-    def _all_out(self, shard: int) -> bool:
-        kept = self.log.slice(self.log.base, self.log.tip)
-        mine = kept["sequence"][kept["shard"] == shard]
-        return len(mine) > 0 and int(mine[-1]) == self.states[shard].taken
+        # Looked at with each tick, while the log has a whole ring of each shard.
+        return any(
+            state.full and state.freed < self._out[shard] == state.taken
+            for shard, state in enumerate(self.states)
+        )
 
     def first_kept(self, shard: int) -> int | None:
         """Return the log index of a shard's oldest merged header; None if all of them are freed."""
-        kept = self.log.slice(self.log.base, self.log.tip)
-        mine = np.flatnonzero(kept["shard"] == shard)
-        return self.log.base + int(mine[0]) if len(mine) else None
+        return self.log.first_of(shard) if self.states[shard].freed < self._out[shard] else None
 
     @property
     def shards(self) -> tuple[str, ...]:
@@ -170,6 +169,7 @@ class Stream:
         self.generation += 1
         self._counters_before = self.counters
         self._timeline, self.log, self._drained = None, MergedLog(), set()
+        self._out[:] = -1
         self.ddl.rewind()
         sequence = min((cursor.sequence for cursor in cursors), default=self.base.ack.sequence)
         self.membership.take_roles(cursors, self.base.ack.shards)
@@ -305,6 +305,7 @@ class Stream:
         """Add a shard, see `Membership.add`; a rewind, or `open_new`, has to follow."""
         index = self.membership.add(name, start)
         self.states.append(ShardState())
+        self._out = np.append(self._out, -1)
         return index
 
     def open_new(self, shard: int, at_us: int) -> OpenShard:
@@ -554,17 +555,22 @@ class Stream:
         """Let headers out of the timeline into the log."""
         assert self._timeline is not None
         headers = self._timeline.advance()
-        self.log.append(
+        self._let_out(
             self.ddl.pass_on(
                 headers, lambda: self.names, self._origins, self._ddl_shards, self._ddl_positions
             )
         )
 
+    def _let_out(self, headers: Headers) -> None:
+        self.log.append(headers)
+        # Of an index that is there several times the last value stays.
+        self._out[headers["shard"]] = headers["sequence"]
+
     # ---- DDL -------------------------------------------------------------------------------------------
 
     def ddl_saved(self, version: int) -> None:
         """Note that decisions on DDL are durable, and let out what waited for them."""
-        self.log.append(self.ddl.saved(version))
+        self._let_out(self.ddl.saved(version))
 
     def describe_ddl(self) -> dict[str, Any] | None:
         """Return the state of the policy on DDL as a JSON object; None: every statement is delivered."""
@@ -621,7 +627,18 @@ class Stream:
             assert not state.early, "what came early was taken when merging began"
             assert -1 <= state.freed <= state.taken, "only what was taken is freed"
             assert member.role is not Role.LEFT or self._timeline.excluded(index), "a shard that left counts"
+            self._validate_kept(index)
             assert not member.counted or member.name in self.base.ack.shards, (
                 "the log begins at known positions"
             )
         self._timeline.validate()
+
+    def _validate_kept(self, shard: int) -> None:
+        """Assert that the log has those headers of a shard that went out and are not freed."""
+        if self.membership.members[shard].role is Role.LEFT:
+            return
+        kept = self.log.slice(self.log.base, self.log.tip)
+        mine = np.flatnonzero(kept["shard"] == shard)
+        first = self.log.base + int(mine[0]) if len(mine) else None
+        assert self.first_kept(shard) == first, "the first header that is kept is found"
+        assert not len(mine) or int(kept["sequence"][mine[-1]]) == self._out[shard], "the last one went out"

@@ -49,3 +49,15 @@ def test_memory_that_was_freed_is_used_again():
         log.append(numbered(0, 100))
         log.truncate(100 * turn + 50)
     assert len(log._buffer) < 2000
+
+
+def test_the_first_header_of_a_shard_is_found_without_a_copy():
+    log = MergedLog()
+    headers = numbered(0, 10_000)
+    headers["shard"] = 1
+    headers["shard"][[2, 5_000, 9_999]] = 7
+    log.append(headers)
+    for freed, first in ((0, 2), (3, 5_000), (5_001, 9_999), (10_000, None)):
+        log.truncate(freed)
+        assert log.first_of(7) == first
+    assert log.first_of(1) is None
