@@ -1,10 +1,13 @@
 """Full rings: the sentence names the shard, the client ids that its rows are kept for, and the command."""
 
+import tracemalloc
+
 from support.group.builders import Source, Tx, World
 
 from canal_group.merge import events as ev
 from canal_group.merge.calls.consumers import Release
 from canal_group.merge.calls.operators import SetClientAside
+from canal_group.merge.values.header import HEADER
 
 SECOND = 1_000_000
 LEASE = 10 * SECOND
@@ -126,3 +129,24 @@ def test_of_many_client_ids_three_are_named():
     world.now_us += 9 * SECOND
     assert full(world)["clients"] == list("abcde")
     assert "client c (no consumer for 9 s), 2 more; canal-group client remove" in full(world)["why"]
+
+
+def test_a_tick_while_rings_are_full_copies_no_log():
+    count = 4_000
+    world = World.of(Source(*map(Tx, range(1, count))), Source(Tx(count // 2), server=1), lease_us=LEASE)
+    world.subscribe("app")
+    world.report(0)
+    world.report(1)
+    world.full(0)
+    world.tick(1)
+    stream = world.group._stream
+    assert stream.log.tip - stream.log.base > count // 2, "the log holds what nobody has acknowledged"
+    assert not stream.crowded, "the rest of the full ring waits for the other shard"
+    tracemalloc.start()
+    try:
+        world.group.handle(ev.Ticked(world.now_us + 1, reachable=True))
+        assert len(world.group.describe(world.now_us + 9 * SECOND)["full_rings"]) == 1
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < count // 2 * HEADER.itemsize / 2
