@@ -25,7 +25,7 @@ from benchmarks._load import cpus
 from benchmarks._rpc_client import LIBRARIES, Client, connected
 from canal_group.actors.process.loop_thread import LoopThread
 
-_ROUNDS = 3
+_ROUNDS = 2
 #: calls of a round, back to back and paced
 _BUSY, _PACED = 500, 100
 _WARM_UP = 100

@@ -8,6 +8,7 @@ desktop.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -23,6 +24,8 @@ from canal_group.actors.driver.ray_private import private_folder, require_token
 _log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
+#: by how much Ray's workers give way to other processes, as `nice` counts it
+_NICENESS = "RAY_worker_niceness"
 
 
 def start(namespace: str, num_cpus: int | None = None, *, forward: bool = False) -> None:
@@ -53,7 +56,7 @@ def start(namespace: str, num_cpus: int | None = None, *, forward: bool = False)
         # In a folder of our own: Ray lets everybody write into the one that it is given.
         _temp_dir=str(private_folder() / "ray"),
     )
-    with loopback_kept(), malloc_tuning.inherited():
+    with loopback_kept(), malloc_tuning.inherited(), _own_priority():
         try:
             start_ray()
         except Exception as error:  # noqa: BLE001  where its processes start too slowly, Ray raises that itself
@@ -101,6 +104,23 @@ def _listen(forward: bool) -> None:
     logging.getLogger("ray").propagate = True
     if forward:
         forward_log()
+
+
+@contextmanager
+def _own_priority() -> Iterator[None]:
+    """Let the workers of a Ray that is started have this process's priority, unless the user chose one.
+
+    By default Ray gives them niceness 15. Beside a process that computes, such as a database server on the same
+    machine, they then get a thirtieth of a processor, and each row waits for several of them in turn.
+    """
+    if _NICENESS in os.environ:
+        yield
+        return
+    os.environ[_NICENESS] = "0"
+    try:
+        yield
+    finally:
+        del os.environ[_NICENESS]
 
 
 @contextmanager

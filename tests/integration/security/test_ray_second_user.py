@@ -21,7 +21,7 @@ import canal_group
 START_S = 120
 
 _OURS = """
-import json, sys
+import json, os, sys
 import ray
 from canal_group.actors.driver import local_ray
 local_ray.start("test", 1)
@@ -29,10 +29,10 @@ node = ray._private.worker._global_node
 
 @ray.remote
 def loaded():
-    import canal_group, sys
-    return {"path": sys.path, "ours": canal_group.__path__[0]}
+    import canal_group, os, sys
+    return {"path": sys.path, "ours": canal_group.__path__[0], "nice": os.nice(0)}
 
-said = {"address": node.gcs_address, "session": node.get_session_dir_path()}
+said = {"address": node.gcs_address, "session": node.get_session_dir_path(), "nice": os.nice(0)}
 print(json.dumps({**said, "worker": ray.get(loaded.remote())}), flush=True)
 sys.stdin.read()
 ray.shutdown()
@@ -60,8 +60,10 @@ class Ours:
     temporary: Path
     #: where it was started
     working: Path
-    #: what a worker has on its path, and where it has our package from
+    #: what a worker has on its path, where it has our package from, and its niceness
     worker: dict[str, Any]
+    #: niceness of who started it
+    nice: int
 
     @property
     def private(self) -> Path:
@@ -73,8 +75,9 @@ class Ours:
 
 
 def environment(home: Path, temporary: Path) -> dict[str, str]:
-    """Return that of a user with a home of its own, whom nobody told anything of Ray's tokens."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_AUTH", "RAY_ADD"))}
+    """Return that of a user with a home of its own, whom nobody told anything of Ray's settings."""
+    ours = ("RAY_AUTH", "RAY_ADD", "RAY_worker")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return {**kept, "HOME": str(home), "RAY_TMPDIR": str(temporary), "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
@@ -99,9 +102,8 @@ def ours() -> Iterator[Ours]:
             assert process.stdout is not None
             try:
                 found = json.loads(process.stdout.readline())
-                yield Ours(
-                    found["address"], Path(found["session"]), home, temporary, working, found["worker"]
-                )
+                session, worker, nice = Path(found["session"]), found["worker"], found["nice"]
+                yield Ours(found["address"], session, home, temporary, working, worker, nice)
             finally:
                 process.stdin.close()
 
@@ -119,6 +121,11 @@ def test_workers_import_nothing_from_the_working_folder(ours: Ours):
     """Whoever may write there would run code beside the sources' passwords."""
     assert str(ours.working) not in ours.worker["path"]
     assert Path(ours.worker["ours"]).is_relative_to(Path(canal_group.__path__[0]))
+
+
+def test_workers_have_the_priority_of_who_started_them(ours: Ours):
+    """Ray's own default lets every other process of the machine go first."""
+    assert ours.worker["nice"] == ours.nice
 
 
 def test_another_user_reads_nothing_and_comes_to_no_socket(ours: Ours):
