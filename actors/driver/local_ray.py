@@ -110,8 +110,8 @@ def _listen(forward: bool) -> None:
 def _own_priority() -> Iterator[None]:
     """Let the workers of a Ray that is started have this process's priority, unless the user chose one.
 
-    By default Ray gives them niceness 15. Beside a process that computes, such as a database server on the same
-    machine, they then get a thirtieth of a processor, and each row waits for several of them in turn.
+    By default Ray gives them niceness 15. Beside a process that computes, such as a database server on the
+    same machine, they then get a thirtieth of a processor, and each row waits for several of them in turn.
     """
     if _NICENESS in os.environ:
         yield
