@@ -6,6 +6,7 @@ The group calls from its loop. The gateway calls from Flight's threads, each of 
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 import subprocess
 import sys
@@ -150,7 +151,8 @@ def connected(library: str, loop: LoopThread) -> Iterator[Client]:
 
 @contextmanager
 def _ray() -> Iterator[Client]:
-    """Start a Ray of one node, and an actor in it."""
+    """Start a Ray of one node, and an actor in it, with the priority that those of an instance have."""
+    os.environ.setdefault("RAY_worker_niceness", "0")
     ray.init(
         address="local",
         num_cpus=1,
