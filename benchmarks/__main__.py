@@ -16,6 +16,7 @@ import sys
 from typing import Any
 
 import benchmarks
+from canal_group.conf.stream_settings import PACES_S
 from canal_group.malloc_tuning import tune_malloc
 from playground.database.engine import Engine
 
@@ -42,9 +43,8 @@ def main() -> None:
     parser.add_argument(
         "--profile", action="store_true", help="where the processor time goes, by step (latency)"
     )
-    parser.add_argument(
-        "--latency", choices=["low", "throughput"], default="low", help="`merge.latency` (latency)"
-    )
+    parser.add_argument("--rate", type=int, help="transactions a second (latency)")
+    parser.add_argument("--pace", choices=PACES_S, help="the instance's merge.latency (latency, group)")
     parser.add_argument("--json", action="store_true", help="the result as one line of JSON")
     options = parser.parse_args()
     tune_malloc()  # as in the actors, because this process is measured with them
@@ -57,14 +57,12 @@ def main() -> None:
             if "engine" not in inspect.signature(measure).parameters:
                 parser.error(f"{name} measures MariaDB only")
             keywords["engine"] = Engine(options.engine)
-        if options.profile:
-            if "profile" not in inspect.signature(measure).parameters:
-                parser.error(f"{name} has no profile")
-            keywords["profile"] = True
-        if options.latency != "low":
-            if "latency" not in inspect.signature(measure).parameters:
-                parser.error(f"{name} has no merge.latency to choose")
-            keywords["latency"] = options.latency
+        for option in ("profile", "rate", "pace"):
+            value = getattr(options, option)
+            if value:
+                if option not in inspect.signature(measure).parameters:
+                    parser.error(f"{name} has no --{option}")
+                keywords[option] = value
         print(f"{name}: measuring", file=sys.stderr, flush=True)
         results[name] = measure(options.size, **keywords)
     result = results if options.name == "all" else results[options.name]

@@ -60,6 +60,11 @@ def instance(made: Sequence[DatabaseServer], **overrides: Any) -> Iterator[Insta
             yield running
 
 
+def paced(pace: str) -> dict[str, Any]:
+    """Return the overrides of an instance with this `merge.latency`; empty: the default."""
+    return {"merge": {"latency": pace}} if pace else {}
+
+
 def await_followed(running: Instance) -> None:
     """Wait until the group has opened every shard, which then waits for its server."""
     door = GatewayClient(running.uri, DESTINATION)

@@ -6,6 +6,7 @@ Each shard has a writer of its own, with its own ids, which tell the rows of all
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import threading
 import time
@@ -17,18 +18,19 @@ from typing import Any, Self
 import numpy as np
 import pymysql
 from numpy.typing import NDArray
+from pymysql.constants import CLIENT
 
 from benchmarks._load import BULK_ROWS, SCHEMA, SHARDS, TABLE
 from playground.database.server_process import DatabaseServer, ServerAddress
 
-#: one-row transactions a second, on each shard
-RATE = 250
+#: statements that a writer sends a second at most; each has as many transactions as the rate needs
+_SENT_MAX = 250
 #: distance between the first ids of two writers
 _STRIDE = 10**9
 #: bulk transactions of one call
 _BULK_CALL = 10
 _INSERT = (
-    f"INSERT INTO {TABLE} VALUES (%s, 'c', 1, 1.5, '2024-02-28 12:34:56', 'new', 1.5, 3, 1, "
+    f"INSERT INTO {TABLE} VALUES ({{}}, 'c', 1, 1.5, '2024-02-28 12:34:56', 'new', 1.5, 3, 1, "
     "'2024-02-28 12:34:56', 'n')"
 )
 
@@ -48,12 +50,15 @@ class Writers:
     Args:
         made: the servers.
         count: one-row transactions on each shard.
+        rate: of them a second on each shard.
         run: which writers on these servers they are, from 0: each has ids of its own.
         bulk: let the last shard have bulk transactions instead, one after the other, for as long as the
             other shards are written to.
     """
 
-    def __init__(self, made: Sequence[DatabaseServer], count: int, run: int, *, bulk: bool = False) -> None:
+    def __init__(
+        self, made: Sequence[DatabaseServer], count: int, rate: float, run: int, *, bulk: bool = False
+    ) -> None:
         self.count = count
         #: shards of one-row transactions
         self.shards = len(made) - bulk
@@ -61,7 +66,7 @@ class Writers:
         context = multiprocessing.get_context("spawn")
         self._results, theirs = context.Pipe(duplex=False)
         addresses = [server.address("root") for server in made]
-        arguments = (addresses[: self.shards], addresses[self.shards :], count, self._first_id, theirs)
+        arguments = (addresses[: self.shards], addresses[self.shards :], count, rate, self._first_id, theirs)
         self._process = context.Process(target=_write, args=arguments, daemon=True)
         self._process.start()
         theirs.close()
@@ -92,32 +97,45 @@ class Writers:
 
 
 class _Writer(threading.Thread):
-    """Commits rows with its own ids at an even pace, and records the times."""
+    """Commits rows with its own ids at an even pace, and records the times.
 
-    def __init__(self, server: ServerAddress, shard: int, count: int, first_id: int) -> None:
+    Args:
+        server: that it writes to.
+        shard: its index.
+        count: transactions.
+        rate: transactions a second.
+        first_id: of the first shard's writer.
+    """
+
+    def __init__(self, server: ServerAddress, shard: int, count: int, rate: float, first_id: int) -> None:
         super().__init__(name=f"writer-{shard}", daemon=True)
         self._first_id, self._count = first_id + shard * _STRIDE, count
         self.sent_s, self.answered_s = np.zeros(count), np.zeros(count)
         self.error: pymysql.Error | None = None
-        self._server, self._shard = server, shard
+        self._server, self._shard, self._rate = server, shard, rate
 
     def run(self) -> None:
         """Write everything."""
-        pause = threading.Event()
+        pause, together = threading.Event(), math.ceil(self._rate / _SENT_MAX)
         try:
             with (
                 contextlib.closing(_connect(self._server)) as connection,
                 connection.cursor() as cursor,
             ):
                 # Shards do not commit at the same moments.
-                begin_s = time.monotonic() + self._shard / SHARDS / RATE
-                for index in range(self._count):
-                    pause.wait(max(0.0, begin_s + index / RATE - time.monotonic()))
-                    self.sent_s[index] = time.monotonic()
-                    cursor.execute(_INSERT, (self._first_id + index,))
-                    self.answered_s[index] = time.monotonic()
+                begin_s = time.monotonic() + self._shard / SHARDS * together / self._rate
+                for index in range(0, self._count, together):
+                    pause.wait(max(0.0, begin_s + index / self._rate - time.monotonic()))
+                    self._commit(cursor, range(index, min(index + together, self._count)))
         except pymysql.Error as error:
             self.error = error
+
+    def _commit(self, cursor: Any, indexes: range) -> None:
+        self.sent_s[indexes] = time.monotonic()
+        cursor.execute(";".join(_INSERT.format(self._first_id + index) for index in indexes))
+        for index in indexes:
+            self.answered_s[index] = time.monotonic()
+            cursor.nextset()
 
 
 class _BulkWriter(threading.Thread):
@@ -145,10 +163,15 @@ class _BulkWriter(threading.Thread):
 
 
 def _write(
-    steady: list[ServerAddress], bulky: list[ServerAddress], count: int, first_id: int, results: Connection
+    steady: list[ServerAddress],
+    bulky: list[ServerAddress],
+    count: int,
+    rate: float,
+    first_id: int,
+    results: Connection,
 ) -> None:
     """Write everything and send what was written; the process fails if a writer does."""
-    writers = [_Writer(server, shard, count, first_id) for shard, server in enumerate(steady)]
+    writers = [_Writer(server, shard, count, rate, first_id) for shard, server in enumerate(steady)]
     bulk = [_BulkWriter(server) for server in bulky]
     threads: list[_Writer | _BulkWriter] = [*writers, *bulk]
     for thread in threads:
@@ -175,4 +198,5 @@ def _connect(server: ServerAddress) -> pymysql.Connection[Any]:
         database=SCHEMA,
         charset="utf8mb4",
         autocommit=True,
+        client_flag=CLIENT.MULTI_STATEMENTS,
     )

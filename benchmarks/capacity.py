@@ -30,7 +30,6 @@ from typing import Any
 from benchmarks._load import BULK_ROWS, SHARDS, Backlog, cpu_s, cpus, fill, servers
 from benchmarks._pipeline import WAIT_S, instance, processes, read_all
 from benchmarks._ways import Way, Ways, consumer, used
-from benchmarks._writers import RATE
 from canal_group.actors.group.calls import GroupCalls
 from canal_group.actors.group.candidate import Candidate
 from canal_group.actors.group.registration import ShardRegistration
@@ -48,6 +47,8 @@ from canal_group.merge.values.position import Position
 from playground.database.server_process import DatabaseServer
 
 _GROUP_SHARDS = (4, 16, 64)
+#: transactions a second of a steady shard
+_RATE = 250
 #: of a measurement of the group
 _SECONDS = 4.0
 #: rows of each backlog, over all servers
@@ -65,7 +66,7 @@ def measure(size: float) -> dict[str, Any]:
         f"{shards} shards": {
             "backlog": _of_group(shards, 0, "low", seconds),
             "steady": {
-                latency: _of_group(shards, RATE, latency, seconds) for latency in ("low", "throughput")
+                latency: _of_group(shards, _RATE, latency, seconds) for latency in ("low", "throughput")
             },
         }
         for shards in _GROUP_SHARDS

@@ -19,7 +19,7 @@ from statistics import harmonic_mean
 from typing import Any
 
 from benchmarks._load import BULK_ROWS, SHARDS, Backlog, cpus, fill, paused, servers
-from benchmarks._pipeline import DESTINATION, Passage, await_followed, consumer, instance, read_all
+from benchmarks._pipeline import DESTINATION, Passage, await_followed, consumer, instance, paced, read_all
 from benchmarks._rivals import raw_dumps, replication_rows_per_s
 from canal_group.operator import Operator, calls
 from playground.database.engine import Engine
@@ -31,29 +31,35 @@ _BULK, _SMALL = 8_000_000, 400_000
 _REPLICATION_ROWS = 40_000
 
 
-def measure(size: float, engine: Engine = Engine.MARIADB) -> dict[str, Any]:
-    """Return rows per second and the ratios for both backlogs."""
+def measure(size: float, engine: Engine = Engine.MARIADB, *, pace: str = "") -> dict[str, Any]:
+    """Return rows per second and the ratios for both backlogs.
+
+    Args:
+        size: multiplies the backlogs.
+        engine: kind of the servers.
+        pace: the instance's `merge.latency`; empty: the default.
+    """
     with servers(engine) as made:
-        bulk = _measured(made, "bulk", int(_BULK * size) // SHARDS // BULK_ROWS)
-        small = _measured(made, "small", int(_SMALL * size) // SHARDS)
+        bulk = _measured(made, "bulk", int(_BULK * size) // SHARDS // BULK_ROWS, pace)
+        small = _measured(made, "small", int(_SMALL * size) // SHARDS, pace)
     return {**bulk, "small": small, "cpus": cpus()}
 
 
-def _measured(made: Sequence[DatabaseServer], procedure: str, times: int) -> dict[str, Any]:
+def _measured(made: Sequence[DatabaseServer], procedure: str, times: int, pace: str) -> dict[str, Any]:
     backlog = fill(made, procedure, times)
     rival = replication_rows_per_s(made, min(_REPLICATION_ROWS, backlog.rows // 4))
     # Before and after, because a machine's speed may change meanwhile; the times are compared.
     before, raw_by = raw_dumps(made)
-    first, passage = _drained(made, backlog)
+    first, passage = _drained(made, backlog, pace)
     after, _ = raw_dumps(made)
     return _report(backlog, first, passage, harmonic_mean((before, after)), raw_by, rival)
 
 
-def _drained(made: Sequence[DatabaseServer], backlog: Backlog) -> tuple[Passage, Passage]:
+def _drained(made: Sequence[DatabaseServer], backlog: Backlog, pace: str) -> tuple[Passage, Passage]:
     """Launch an instance, resume the servers, and read everything, twice."""
     with ExitStack() as pause:
         pause.enter_context(paused(made))
-        with instance(made) as running:
+        with instance(made, **paced(pace)) as running:
             await_followed(running)
             pause.close()
             since_s = time.monotonic()

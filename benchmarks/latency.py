@@ -1,9 +1,10 @@
 """Latency: from a commit to the consumer that has its row, at a steady rate, and what disturbs it.
 
-Four shards take one-row transactions, each at its own even pace, from another process. One consumer reads
-typed rows and acknowledges. Beside them a plain reader dumps the first shard and notes when the packets of
-each transaction have arrived. All use one clock: latency is the time when a row arrives at the consumer, less
-the time when its commit was answered. The parts that can be measured, in order:
+Four shards take one-row transactions, each at its own even pace, from another process, which sends a few of
+them at a time if they are many. One consumer reads typed rows and acknowledges. Beside them a plain reader
+dumps the first shard and notes when the packets of each transaction have arrived. All use one clock: latency
+is the time when a row arrives at the consumer, less the time when its commit was answered. The parts that can
+be measured, in order:
 
 - `commit`: the statement's way to the server and back (not part of the latency);
 - `merge`: from the answered commit to the answer of the get whose batch has it: binlog, parsing, ring, poll,
@@ -37,14 +38,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks._load import NAME, SHARDS, cpu_s, cpus, fill, servers
-from benchmarks._pipeline import consumer, instance, processes
+from benchmarks._pipeline import consumer, instance, paced, processes
 from benchmarks._plain_reader import PlainReader
 from benchmarks._profile import Sampler, Samples
-from benchmarks._writers import RATE, Writers
+from benchmarks._writers import Writers
 from canal_group.client.consumer import Consumer
 from playground.database.engine import Engine
 from playground.database.server_process import DatabaseServer, ServerMissingError
 
+#: one-row transactions a second, on all shards together
+RATE = 1_000
 #: of each case
 _SECONDS = 20.0
 #: with a profile: for which part of that each process is sampled
@@ -119,27 +122,27 @@ class _Case:
         }
 
 
-def measure(size: float, *, profile: bool = False, latency: str = "low") -> dict[str, Any]:
+def measure(size: float, *, profile: bool = False, rate: int = RATE, pace: str = "") -> dict[str, Any]:
     """Return percentiles of the latency and of its parts in each case, milliseconds.
 
     Args:
         size: multiplies how long it is measured.
         profile: whether to sample the processes: milliseconds of processor time a second, by step.
-        latency: `merge.latency` of the instance.
+        rate: transactions a second, on all shards together.
+        pace: the instance's `merge.latency`; empty: the default.
     """
     with _servers() as made:
         fill(made, "small", 1)
-        with instance(made, merge={"latency": latency}) as running, consumer(running) as reader:
+        with instance(made, **paced(pace)) as running, consumer(running) as reader:
             _skip_what_is_there(reader, len(made))
-            seconds = _SECONDS * size
-            alone = _measured(made, reader, 0, seconds, profile=profile)
-            bulk = _measured(made, reader, 1, seconds, profile=profile, bulk=True)
+            seconds, of_each = _SECONDS * size, rate / len(made)
+            alone = _measured(made, reader, 0, of_each, seconds, profile=profile)
+            bulk = _measured(made, reader, 1, of_each, seconds, profile=profile, bulk=True)
             with _neighbours():
-                busy = _measured(made, reader, 2, seconds, profile=profile)
+                busy = _measured(made, reader, 2, of_each, seconds, profile=profile)
     others = alone.latency_s[alone.shard < SHARDS - 1]
     return {
         "engine": made[0].engine,
-        "latency": latency,
         **alone.report(),
         "bulk": {
             "ratio_to_alone": _ratios(_percentiles(bulk.latency_s), _percentiles(others)),
@@ -185,6 +188,7 @@ def _measured(
     made: Sequence[DatabaseServer],
     reader: Consumer,
     run: int,
+    rate: float,
     seconds: float,
     *,
     profile: bool,
@@ -195,8 +199,8 @@ def _measured(
     if profile:
         sampler = Sampler(pids, seconds * _SAMPLED_PART)
         seconds *= _SAMPLED_PART * (len(pids) + 1)
-    count = int(RATE * seconds)
-    with PlainReader(made[0], count) as plain, Writers(made, count, run, bulk=bulk) as writers:
+    count = int(rate * seconds)
+    with PlainReader(made[0], count) as plain, Writers(made, count, rate, run, bulk=bulk) as writers:
         before = {name: cpu_s(pid) for name, pid in pids.items()}
         if sampler is not None:
             sampler.start()

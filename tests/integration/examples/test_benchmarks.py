@@ -79,7 +79,7 @@ def test_memory_is_measured():
 def test_latency_is_measured_beside_a_plain_reader_and_disturbed():
     """The benchmark itself looks whether every row came, the bulk as well."""
     require(Engine.MARIADB)
-    result = measured("latency", "--size", "0.2", "--latency", "throughput")
+    result = measured("latency", "--size", "0.2", "--pace", "throughput")
     for case in (result, result["bulk"], result["busy"]):
         assert case["p99_ms"] >= case["p50_ms"] > 0
         assert case["ratio_to_plain_reader"]["p50"] > 1
@@ -100,7 +100,7 @@ def test_what_one_group_one_gateway_and_one_consumer_carry_is_measured():
         assert all(way["us_per_row"]["gateway"] > 0 for way in ways.values())
 
 
-@pytest.mark.parametrize("options", [["--latency", "throughput"], ["--profile"]])
+@pytest.mark.parametrize("options", [["--pace", "throughput"], ["--profile"], ["--rate", "9"]])
 def test_an_option_of_another_benchmark_is_refused(options):
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "scale", *options], cwd=ROOT, capture_output=True, check=False
