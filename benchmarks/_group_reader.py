@@ -27,7 +27,7 @@ _CLIENT_ID = "1001"
 _ROWS_MAX = 131_072
 _WAIT_S = 3.0
 #: how long is read before the measurement begins, seconds
-_WARM_UP_S = 1.5
+_WARM_UP_S = 1.0
 #: how long a subscription may take, and the pause between two attempts, seconds
 _SUBSCRIBED_WITHIN_S, _AGAIN_S = 30.0, 0.1
 
