@@ -62,7 +62,7 @@ class Ours:
     working: Path
     #: what a worker has on its path, where it has our package from, and its niceness
     worker: dict[str, Any]
-    #: niceness of who started it
+    #: niceness of the process that started it
     nice: int
 
     @property
@@ -123,7 +123,7 @@ def test_workers_import_nothing_from_the_working_folder(ours: Ours):
     assert Path(ours.worker["ours"]).is_relative_to(Path(canal_group.__path__[0]))
 
 
-def test_workers_have_the_priority_of_who_started_them(ours: Ours):
+def test_workers_have_the_priority_of_the_process_that_started_ray(ours: Ours):
     """Ray's own default lets every other process of the machine go first."""
     assert ours.worker["nice"] == ours.nice
 
