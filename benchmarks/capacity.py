@@ -52,7 +52,7 @@ _RATE = 250
 #: of a measurement of the group
 _SECONDS = 3.0
 #: rows of each backlog, over all servers
-_BULK, _SMALL = 1_000_000, 200_000
+_BULK, _SMALL = 2_000_000, 200_000
 #: rings that hold all of it
 _RING = {"mode": "memory", "size": 1 << 19, "memunit_bytes": 1024}
 _WAYS = {"shared_memory": Ways(Way.MEMORY, Way.MEMORY), "flight_tcp": Ways(Way.TCP, Way.TCP)}
