@@ -168,11 +168,15 @@ class RaySettings(Settings):
     namespace: Name = "canal_group"
     #: CPUs of the Ray that is started; None: as many as the machine has
     num_cpus: Count | None = None
+    #: whether the Ray that is started keeps a process ready for an actor that ends
+    spare_process: bool = True
 
     @model_validator(mode="after")
     def _starts_or_joins(self) -> RaySettings:
-        if self.address is not None and self.num_cpus is not None:
-            raise unfit(
-                "be given only without `ray.address`", key="num_cpus", found=f"that is '{self.address}'"
-            )
+        if self.address is not None:
+            for key in ("num_cpus", "spare_process"):
+                if key in self.model_fields_set and getattr(self, key) is not None:
+                    raise unfit(
+                        "be given only without `ray.address`", key=key, found=f"that is '{self.address}'"
+                    )
         return self

@@ -19,6 +19,7 @@ from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
 from canal_group.actors.driver.actor_registry import ActorRegistry
 from canal_group.actors.driver.gateway_process import GatewayProcess
 from canal_group.actors.driver.gateways import Gateways
+from canal_group.actors.driver.own_ray import OwnRay
 from canal_group.actors.driver.zookeepers import ZooKeepers
 from canal_group.actors.gateway.address import Addresses, GatewayAddress
 from canal_group.conf.settings import InstanceSettings
@@ -49,8 +50,8 @@ class Instance:
     zookeeper: EmbeddedZooKeeper | None
     #: who started that one
     zookeepers: ZooKeepers
-    #: whether the Ray under it was started here, and ends with it
-    owns_ray: bool
+    #: the Ray under it, if it was started for it and ends with it
+    own_ray: OwnRay | None
 
     @property
     def uri(self) -> str:
@@ -101,8 +102,8 @@ class Instance:
         remove_placement_group(self.placement)
         if self.zookeeper is not None:
             self.zookeepers.give_back(self.zookeeper)
-        if self.owns_ray:
-            ray.shutdown()
+        if self.own_ray is not None:
+            self.own_ray.close()
 
     def __enter__(self) -> Self:
         return self

@@ -23,6 +23,7 @@ from canal_group.actors.driver import local_ray
 from canal_group.actors.driver.actor_registry import ActorRegistry
 from canal_group.actors.driver.gateways import Gateways
 from canal_group.actors.driver.instance import Instance
+from canal_group.actors.driver.own_ray import OwnRay
 from canal_group.actors.driver.zookeepers import ZooKeepers
 from canal_group.actors.gateway.gateway import Gateway
 from canal_group.actors.gateway.wiring import DestinationActors, GatewayWiring
@@ -113,7 +114,7 @@ def launch(
     started_by = ZooKeepers() if zookeepers is None else zookeepers
     gateway, addresses = of_server.take(settings)
     try:
-        owns_ray = join_ray(settings, forward=log is not None)
+        own_ray = join_ray(settings, forward=log is not None)
     except BaseException:
         of_server.give_back(gateway, settings)
         raise
@@ -160,8 +161,8 @@ def launch(
             remove_placement_group(placement)
         if zookeeper is not None:
             started_by.give_back(zookeeper)
-        if owns_ray:
-            ray.shutdown()
+        if own_ray is not None:
+            own_ray.close()
         raise
     return Instance(
         settings=settings,
@@ -174,7 +175,7 @@ def launch(
         placement=placement,
         zookeeper=zookeeper,
         zookeepers=started_by,
-        owns_ray=owns_ray,
+        own_ray=own_ray,
     )
 
 
@@ -235,21 +236,20 @@ def _actor(cls: type, name: str, options: dict[str, Any], *arguments: Any) -> Ac
     return ray.remote(**options)(cls).options(name=name).remote(*arguments)
 
 
-def join_ray(settings: InstanceSettings, *, forward: bool) -> bool:
-    """Connect to Ray, starting one where none is named; return whether one was started.
+def join_ray(settings: InstanceSettings, *, forward: bool) -> OwnRay | None:
+    """Connect to Ray, starting one where none is named; return that one, which has to be closed.
 
     Args:
         settings: say which Ray.
         forward: whether the actors' lines are logged here, too.
     """
     if ray.is_initialized():
-        return False
+        return None
     cluster = settings.ray
     try:
         if cluster.address is None:
-            local_ray.start(cluster.namespace, cluster.num_cpus, forward=forward)
-        else:
-            local_ray.join(cluster.address, cluster.namespace, forward=forward)
+            return OwnRay(cluster, forward=forward)
+        local_ray.join(cluster.address, cluster.namespace, forward=forward)
     except Exception as error:
         # Where its processes start too slowly, Ray raises Exception itself; other kinds are defects.
         known = (OSError, RuntimeError, ValueError, RayError)
@@ -265,7 +265,7 @@ def join_ray(settings: InstanceSettings, *, forward: bool) -> bool:
             f"Ray at {cluster.address} cannot be used: {error}",
             hint="Start one with `ray start --head`, or leave ray.address empty.",
         ) from error
-    return cluster.address is None
+    return None
 
 
 def _zookeeper_hosts(settings: InstanceSettings, server: EmbeddedZooKeeper | None) -> str:

@@ -28,7 +28,17 @@ LOOPBACK = "127.0.0.1"
 _NICENESS = "RAY_worker_niceness"
 
 
-def start(namespace: str, num_cpus: int | None = None, *, forward: bool = False) -> None:
+#: what each process of a Ray of our own imports before it waits for an actor
+_PRELOADED = (
+    "canal_group.actors.shard.shard",
+    "canal_group.actors.group.group",
+    "canal_group.actors.gateway.gateway",
+)
+
+
+def start(
+    namespace: str, num_cpus: int | None = None, *, forward: bool = False, spare_processes: int = 0
+) -> None:
     """Start Ray on this machine and connect to it; `ray.shutdown` ends it.
 
     It asks for a token, and other users of the machine can neither read that nor enter Ray's folder.
@@ -38,6 +48,7 @@ def start(namespace: str, num_cpus: int | None = None, *, forward: bool = False)
         num_cpus: CPUs it may plan with; None: all of the machine's.
         forward: whether the actors' lines are logged here, too, see
             `canal_group.actors.driver.forwarded_log`.
+        spare_processes: idle processes that it keeps, once it has started them.
     """
     require_token()
     _listen(forward)
@@ -52,6 +63,12 @@ def start(namespace: str, num_cpus: int | None = None, *, forward: bool = False)
         log_to_driver=forward,
         configure_logging=False,
         job_config=_with_installed_modules(),
+        _system_config={
+            "preload_python_modules": list(_PRELOADED),
+            "num_workers_soft_limit": spare_processes,
+            # It would start one for each CPU, and keep those that no actor takes.
+            "prestart_worker_first_driver": False,
+        },
         _node_ip_address=LOOPBACK,
         # In a folder of our own: Ray lets everybody write into the one that it is given.
         _temp_dir=str(private_folder() / "ray"),

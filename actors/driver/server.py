@@ -14,6 +14,7 @@ from canal_group.actors.admission.audit_log import AuditLog
 from canal_group.actors.driver.gateways import Gateways
 from canal_group.actors.driver.instance import Instance, close_groups
 from canal_group.actors.driver.launch import gateway_actor, join_ray, launch
+from canal_group.actors.driver.own_ray import OwnRay
 from canal_group.actors.driver.zookeepers import ZooKeepers
 from canal_group.actors.process.log import LogLevel
 from canal_group.conf.cautions import cautions
@@ -47,7 +48,7 @@ class Server:
         self._zookeepers = ZooKeepers()
         self._gateways = Gateways(partial(gateway_actor, level=log or LogLevel.INFO), audit_log)
         self._ray: InstanceSettings | None = None
-        self._owns_ray = False
+        self._own_ray: OwnRay | None = None
         #: what was said last of a file, and of a destination's role: nothing is said twice
         self._complaints: dict[Path, str] = {}
         #: the instance files that there were when they were looked for last; None: they were not yet
@@ -200,8 +201,8 @@ class Server:
         self._instances.clear()
         self._served.clear()
         self._zookeepers.close()
-        if self._owns_ray:
-            ray.shutdown()
+        if self._own_ray is not None:
+            self._own_ray.close()
 
     def __enter__(self) -> Self:
         return self
@@ -211,7 +212,7 @@ class Server:
 
     def _join(self, file: Path, settings: InstanceSettings) -> None:
         if self._ray is None:
-            self._owns_ray = join_ray(settings, forward=self._log_level is not None)
+            self._own_ray = join_ray(settings, forward=self._log_level is not None)
             self._ray = settings
         elif self._ray.ray != settings.ray:
             raise ConfigError(

@@ -90,7 +90,8 @@ class GroupHandle:
 
     async def _find(self) -> RpcAddress:
         with translated("The group"):
-            address: RpcAddress = await self._actor.rpc_address.remote()
+            # While the process starts again, Ray asks again.
+            address: RpcAddress = await self._actor.rpc_address.options(max_task_retries=-1).remote()
         return address
 
 

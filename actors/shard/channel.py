@@ -13,9 +13,13 @@ from canal_group.actors.shard.ports import ShardRpc
 from canal_group.actors.shard.report import ShardReport
 from canal_group.actors.transport.ray_errors import translated
 from canal_group.actors.transport.rpc_client import RpcClient
+from canal_group.actors.transport.rpc_wire import RpcAddress
 from canal_group.merge.errors import ShardUnavailable
 from canal_group.merge.values.position import Position
 from canal_group.merge.values.skips.skipped_event import SkippedEvent
+
+#: how long an opening waits for an actor that starts, or starts again, seconds
+START_WAIT_S = 5.0
 
 
 class RayShards:
@@ -51,6 +55,8 @@ class RayShard:
     def __init__(self, name: str, handle: ActorHandle) -> None:
         self._whom = f"Shard {name}"
         self._handle = handle
+        #: the question for its RPC address; one that is not answered is not asked again
+        self._asked: asyncio.Task[RpcAddress] | None = None
 
     async def open(
         self,
@@ -63,6 +69,8 @@ class RayShard:
     ) -> Position:
         """Let the shard read from `position`; return where its stream begins."""
         with translated(self._whom):
+            # Before its process runs, an opening would fail, and be tried again after a pause.
+            await self._address()
             opened: Position = await self._handle.open.remote(
                 epoch, generation, position, history, skips, read_to
             )
@@ -71,8 +79,29 @@ class RayShard:
     async def rpc(self) -> ShardRpc:
         """Ask the shard for its RPC address, and connect."""
         with translated(self._whom):
-            address = await self._handle.rpc_address.options(concurrency_group="status").remote()
+            address = await self._address()
         return RayShardRpc(await RpcClient.open(address, self._whom))
+
+    async def _address(self) -> RpcAddress:
+        """Return the shard's RPC address, as soon as its process runs.
+
+        Raises:
+            TimeoutError: it does not run within `START_WAIT_S`.
+        """
+        if self._asked is None or self._asked.done():
+            self._asked = asyncio.ensure_future(self._ask_address())
+            # Whoever waits may have left.
+            self._asked.add_done_callback(lambda asked: asked.cancelled() or asked.exception())
+        done, _ = await asyncio.wait([self._asked], timeout=START_WAIT_S)
+        if not done:
+            raise TimeoutError
+        return self._asked.result()
+
+    async def _ask_address(self) -> RpcAddress:
+        # While the process starts again, Ray asks again.
+        ask = self._handle.rpc_address.options(concurrency_group="status", max_task_retries=-1)
+        address: RpcAddress = await ask.remote()
+        return address
 
     def close(self, epoch: int) -> None:
         """Let the shard disconnect from its source."""

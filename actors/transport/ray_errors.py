@@ -32,7 +32,7 @@ def translated(whom: str) -> Iterator[None]:
         raise RuntimeError(f"{whom} failed: {type(error.cause).__name__}") from error
     except RayActorError as error:
         raise ServerUnavailable(
-            f"{whom} is unavailable or restarting ({type(error).__name__}).", retry_after_s=0.3
+            f"{whom} is unavailable or restarting ({type(error).__name__}).", retry_after_s=0.1
         ) from error
     except TimeoutError as error:  # Ray's own, or that of a future of an answer
         raise ServerUnavailable(f"{whom} did not answer in time.", retry_after_s=1.0) from error

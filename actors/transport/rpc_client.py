@@ -187,4 +187,4 @@ class KeptRpcClient:
 
 def _unavailable(whom: str, error: Exception | None = None) -> ServerUnavailable:
     why = f" ({type(error).__name__})" if error is not None else ""
-    return ServerUnavailable(f"{whom} is unavailable or restarting{why}.", retry_after_s=0.3)
+    return ServerUnavailable(f"{whom} is unavailable or restarting{why}.", retry_after_s=0.1)

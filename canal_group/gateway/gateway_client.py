@@ -35,8 +35,11 @@ from canal_group.shared_memory.rows import SharedMemoryRows
 CALL_TIMEOUT_S = 15.0
 #: timeout of reading a batch's rows, seconds
 ROWS_TIMEOUT_S = 60.0
-#: by default gRPC waits up to two minutes between two attempts to reconnect to a gateway
-_RECONNECT_MAX_MS = 1_000
+#: pauses between two attempts to reconnect to a gateway: the first, and the longest. By default gRPC waits a
+#: second, and up to two minutes
+_RECONNECT_FIRST_MS, _RECONNECT_MAX_MS = 100, 1_000
+#: shortest pause of a consumer after a call that no gateway answered, seconds; the pauses grow
+_CALL_AGAIN_S = 0.1
 #: errors that Flight and Arrow raise for a failed call; a stream that is cut off is an OSError
 _FAILED = (flight.FlightError, pa.ArrowException, OSError)
 #: errors that reading an unexpected answer raises
@@ -225,7 +228,10 @@ class GatewayClient:
             if client is None:
                 client = self._clients[uri] = flight.FlightClient(
                     self._tls.uri(uri),
-                    generic_options=[("grpc.max_reconnect_backoff_ms", _RECONNECT_MAX_MS)],
+                    generic_options=[
+                        ("grpc.initial_reconnect_backoff_ms", _RECONNECT_FIRST_MS),
+                        ("grpc.max_reconnect_backoff_ms", _RECONNECT_MAX_MS),
+                    ],
                     **self._tls_options,
                 )
             return client
@@ -268,4 +274,4 @@ def _translated(error: Exception) -> CanalGroupError:
         return AccessDenied(
             "The gateway refuses access: the token is missing or wrong.", hint="Pass connect(..., token=...)."
         )
-    return ServerUnavailable(f"The gateway does not answer: {sentence}.", retry_after_s=0.5)
+    return ServerUnavailable(f"The gateway does not answer: {sentence}.", retry_after_s=_CALL_AGAIN_S)

@@ -394,6 +394,11 @@ def test_the_good_file_is_good(tmp_path):
             "ray: {address: auto, num_cpus: 2}\nshards:",
             "`ray.num_cpus` should be given only without `ray.address`, but that is 'auto'",
         ),
+        (
+            "shards:",
+            "ray: {address: auto, spare_process: true}\nshards:",
+            "`ray.spare_process` should be given only without `ray.address`, but that is 'auto'",
+        ),
         # the document
         (GOOD, "", "the file should be a mapping of settings, but is empty"),
         (GOOD, "- a", "the file should be a mapping of settings, but is a list"),

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from canal_group.actors.driver import launch
+from canal_group.conf.server_settings import RaySettings
 from canal_group.merge.errors import ConfigError
 
-OWN = SimpleNamespace(ray=SimpleNamespace(address=None, namespace="n", num_cpus=1))
+OWN = SimpleNamespace(ray=RaySettings())
 
 
 @pytest.mark.parametrize(
