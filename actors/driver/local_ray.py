@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import ray
 from ray._private import ray_constants
@@ -28,12 +29,9 @@ LOOPBACK = "127.0.0.1"
 _NICENESS = "RAY_worker_niceness"
 
 
-#: what each process of a Ray of our own imports before it waits for an actor
-_PRELOADED = (
-    "canal_group.actors.shard.shard",
-    "canal_group.actors.group.group",
-    "canal_group.actors.gateway.gateway",
-)
+#: what each process of a Ray with spare processes imports before it waits for an actor: most actors are
+#: shards, and the others have most modules in common with them
+_PRELOADED = "canal_group.actors.shard.shard"
 
 
 def start(
@@ -63,12 +61,7 @@ def start(
         log_to_driver=forward,
         configure_logging=False,
         job_config=_with_installed_modules(),
-        _system_config={
-            "preload_python_modules": list(_PRELOADED),
-            "num_workers_soft_limit": spare_processes,
-            # It would start one for each CPU, and keep those that no actor takes.
-            "prestart_worker_first_driver": False,
-        },
+        _system_config=_with_spare(spare_processes) if spare_processes else None,
         _node_ip_address=LOOPBACK,
         # In a folder of our own: Ray lets everybody write into the one that it is given.
         _temp_dir=str(private_folder() / "ray"),
@@ -114,6 +107,16 @@ def _with_installed_modules() -> JobConfig:
     jobs of its client, for which the folder is on another machine.
     """
     return JobConfig(_client_job=True)
+
+
+def _with_spare(processes: int) -> dict[str, Any]:
+    """Return Ray's settings by which it keeps idle processes, and these can become actors at once."""
+    return {
+        "preload_python_modules": [_PRELOADED],
+        "num_workers_soft_limit": processes,
+        # By default it starts one for each CPU with itself, and ends those that are too many.
+        "prestart_worker_first_driver": False,
+    }
 
 
 def _listen(forward: bool) -> None:

@@ -13,6 +13,7 @@ from canal_group.actors.admission.access import Grant, Grants
 from canal_group.actors.admission.expiry import expiries
 from canal_group.actors.coordination.switch import Switch, ZooKeeperSwitch
 from canal_group.actors.driver.instance import Instance
+from canal_group.actors.driver.spare_process import spare_pid
 from canal_group.actors.gateway.operator_requests import OperatorRequests
 from canal_group.actors.gateway.requests import seen_by
 from canal_group.actors.gateway.shard_actors import ShardActors
@@ -72,7 +73,7 @@ class Served:
     def _ask(self) -> dict[str, Any]:
         self._asked_s = time.monotonic()
         certificates = [{"setting": each.setting, "expires_s": each.at_s} for each in self._expiries]
-        state = {**self.requests.status(), "certificates": certificates}
+        state = {**self.requests.status(), "certificates": certificates, "spare_pid": spare_pid()}
         self._history.take(state)
         return state
 

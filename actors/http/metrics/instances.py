@@ -53,6 +53,9 @@ class InstanceFamilies(Families):
                 of = (state["destination"], certificate["setting"])
                 name, labels = "certificate_expires_timestamp_seconds", (*_INSTANCE, "setting")
                 self._gauge(name, what, certificate["expires_s"], of, labels)
+            if "spare_pid" in state:
+                what = "Whether a process is ready for the actor that ends next."
+                self._gauge("spare_process", what, state["spare_pid"] is not None, (state["destination"],))
             self._add_gateway(state["destination"], state["gateway"])
 
     # ---- what there is ---------------------------------------------------------------------------------

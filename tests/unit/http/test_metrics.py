@@ -87,6 +87,7 @@ def whole_state(destination="shop"):
         "destination": destination,
         "now_us": 3_000_000,
         "certificates": [{"setting": "gateway.ssl.cert", "expires_s": 77.0}],
+        "spare_pid": None,
         "group": group,
         "shards": [shard],
         "gateway": {"counters": gateway.describe(), "unserved_calls": 3},
@@ -119,6 +120,11 @@ def test_definitions_of_a_shard():
     )
     for kind, number in {"tables": 9, "unread": 4, "followed": 2}.items():
         assert value(families, "shard_definitions", kind=kind) == number
+
+
+@pytest.mark.parametrize(("pid", "there"), [(None, 0), (4711, 1)])
+def test_whether_there_is_a_spare_process(pid, there):
+    assert value(exposed(whole_state() | {"spare_pid": pid}), "spare_process") == there
 
 
 def test_every_family_is_documented_and_no_other():
