@@ -12,10 +12,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 import ray
 from ray._private import ray_constants
+from ray._raylet import Config
 from ray.job_config import JobConfig
 
 from canal_group import malloc_tuning
@@ -25,10 +25,8 @@ from canal_group.actors.driver.ray_private import private_folder, require_token
 _log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
-#: by how much Ray's workers give way to other processes, as `nice` counts it
-_NICENESS = "RAY_worker_niceness"
-
-
+#: pauses before Ray repeats a question to an actor that restarts, milliseconds: the first, and the longest
+RETRY_FIRST_MS, RETRY_MAX_MS = 100, 1_000
 #: what each process of a Ray with spare processes imports before it waits for an actor: most actors are
 #: shards, and the others have most modules in common with them
 _PRELOADED = "canal_group.actors.shard.shard"
@@ -61,12 +59,11 @@ def start(
         log_to_driver=forward,
         configure_logging=False,
         job_config=_with_installed_modules(),
-        _system_config=_with_spare(spare_processes) if spare_processes else None,
         _node_ip_address=LOOPBACK,
         # In a folder of our own: Ray lets everybody write into the one that it is given.
         _temp_dir=str(private_folder() / "ray"),
     )
-    with loopback_kept(), malloc_tuning.inherited(), _own_priority():
+    with loopback_kept(), malloc_tuning.inherited(), _configured(spare_processes):
         try:
             start_ray()
         except Exception as error:  # noqa: BLE001  where its processes start too slowly, Ray raises that itself
@@ -109,14 +106,38 @@ def _with_installed_modules() -> JobConfig:
     return JobConfig(_client_job=True)
 
 
-def _with_spare(processes: int) -> dict[str, Any]:
-    """Return Ray's settings by which it keeps idle processes, and these can become actors at once."""
-    return {
-        "preload_python_modules": [_PRELOADED],
-        "num_workers_soft_limit": processes,
-        # By default it starts one for each CPU with itself, and ends those that are too many.
-        "prestart_worker_first_driver": False,
+@contextmanager
+def _configured(spare_processes: int) -> Iterator[None]:
+    """Give Ray's processes its settings for restarts and priority, unless the environment has them; see `start`.
+
+    By the environment: a Ray that does not know one of them ignores it.
+    """
+    settings = {
+        # A question to an actor that restarts, repeated by Ray: the pauses double, up to the longest.
+        "RAY_task_actor_unavailable_retry_delay_base_ms": RETRY_FIRST_MS,
+        "RAY_task_actor_unavailable_retry_max_delay_ms": RETRY_MAX_MS,
+        # How often it is looked at whether they are over.
+        "RAY_core_worker_internal_heartbeat_ms": RETRY_FIRST_MS,
+        # Niceness of the workers. Ray's own is 15: beside a process that computes, such as a database server on the
+        # same machine, they then get a thirtieth of a processor, and each row waits for several of them in turn.
+        "RAY_worker_niceness": 0,
     }
+    if spare_processes:
+        settings |= {
+            "RAY_preload_python_modules": _PRELOADED,
+            "RAY_num_workers_soft_limit": spare_processes,
+            # By default it starts one for each CPU with itself, and ends those that are too many.
+            "RAY_prestart_worker_first_driver": 0,
+        }
+    ours = {name: str(value) for name, value in settings.items() if name not in os.environ}
+    os.environ.update(ours)
+    # This process has read the environment when it imported Ray.
+    Config.initialize("")
+    try:
+        yield
+    finally:
+        for name in ours:
+            del os.environ[name]
 
 
 def _listen(forward: bool) -> None:
@@ -124,23 +145,6 @@ def _listen(forward: bool) -> None:
     logging.getLogger("ray").propagate = True
     if forward:
         forward_log()
-
-
-@contextmanager
-def _own_priority() -> Iterator[None]:
-    """Let the workers of a Ray that is started have this process's priority, unless the user chose one.
-
-    By default Ray gives them niceness 15. Beside a process that computes, such as a database server on the
-    same machine, they then get a thirtieth of a processor, and each row waits for several of them in turn.
-    """
-    if _NICENESS in os.environ:
-        yield
-        return
-    os.environ[_NICENESS] = "0"
-    try:
-        yield
-    finally:
-        del os.environ[_NICENESS]
 
 
 @contextmanager
