@@ -14,7 +14,7 @@ from canal_group.merge.errors import RetryableError
 _log = logging.getLogger(__name__)
 
 #: the longest pause between two attempts, seconds
-PAUSE_MAX_S = 2.0
+PAUSE_MAX_S = 1.0
 #: after how long a call that is repeated is logged, seconds; and again whenever that has doubled
 TOLD_AFTER_S = 5.0
 

@@ -37,7 +37,7 @@ DEADLINE_S = 120
 
 
 def killed(*arguments: str) -> list[list[str]]:
-    """Return what the program prints, in words."""
+    """Return the words of each line that the program prints."""
     command = [sys.executable, "-c", _KILLED, *arguments]
     ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=DEADLINE_S, check=True)
     return [line.split() for line in ran.stdout.splitlines() if line[:1].isdigit() or line[:4] == "None"]
@@ -51,5 +51,5 @@ def test_an_actor_that_ends_goes_on_in_the_spare_process_and_another_comes():
 
 
 @pytest.mark.soak
-def test_without_the_setting_there_is_none():
+def test_no_process_is_spare_without_the_setting():
     assert [(spare, imported) for spare, _, imported in killed()] == [("None", "False")] * 2

@@ -172,10 +172,11 @@ class Attempts:
 
 
 def test_pauses_grow_up_to_a_bound():
-    attempts = Attempts(12, ServerUnavailable("away", retry_after_s=0.5))
+    attempts = Attempts(12, ServerUnavailable("away", retry_after_s=0.1))
     assert keep_trying(attempts, (ServerUnavailable,), None, attempts.wait) == "done"
-    assert 0.5 <= attempts.pauses[0] <= 1.0, "not before the error says"
-    assert all(1.0 <= pause <= PAUSE_MAX_S for pause in attempts.pauses[1:])
+    assert 0.1 <= attempts.pauses[0] <= 0.2, "not before the error says"
+    limits = [min(0.2 * 2**failures, PAUSE_MAX_S) for failures in range(12)]
+    assert all(limit / 2 <= pause <= limit for pause, limit in zip(attempts.pauses, limits, strict=True))
     assert len(set(attempts.pauses)) == 12, "consumers do not reconnect together"
 
 
