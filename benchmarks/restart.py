@@ -32,7 +32,7 @@ _ACTORS = ("s0", "group", "gateway")
 _WAIT_S = 600.0
 _LOOK_EVERY_S = 0.1
 #: how long the spare process has to start, seconds
-_SETTLED_S = 2.0
+_SETTLED_S = 4.0
 
 
 def measure(size: float) -> dict[str, Any]:
