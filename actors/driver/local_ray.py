@@ -112,7 +112,7 @@ def _configured(spare_processes: int) -> Iterator[None]:
 
     By the environment: a Ray that does not know one of them ignores it.
     """
-    settings = {
+    settings: dict[str, object] = {
         # A question to an actor that restarts, repeated by Ray: the pauses double, up to the longest.
         "RAY_task_actor_unavailable_retry_delay_base_ms": RETRY_FIRST_MS,
         "RAY_task_actor_unavailable_retry_max_delay_ms": RETRY_MAX_MS,
@@ -121,6 +121,8 @@ def _configured(spare_processes: int) -> Iterator[None]:
         # Niceness of the workers. Ray's own is 15: beside a process that computes, such as a database server on the
         # same machine, they then get a thirtieth of a processor, and each row waits for several of them in turn.
         "RAY_worker_niceness": 0,
+        # Else there is a line in the log for each, beside that of the actor that ended.
+        "RAY_enable_output_error_log_if_still_retry": 0,
     }
     if spare_processes:
         settings |= {
