@@ -108,7 +108,7 @@ def _with_installed_modules() -> JobConfig:
 
 @contextmanager
 def _configured(spare_processes: int) -> Iterator[None]:
-    """Give Ray's processes its settings for restarts and priority, unless the environment has them; see `start`.
+    """Give Ray's processes its settings for restarts and priority, unless the environment has them.
 
     By the environment: a Ray that does not know one of them ignores it.
     """
@@ -118,8 +118,8 @@ def _configured(spare_processes: int) -> Iterator[None]:
         "RAY_task_actor_unavailable_retry_max_delay_ms": RETRY_MAX_MS,
         # How often it is looked at whether they are over.
         "RAY_core_worker_internal_heartbeat_ms": RETRY_FIRST_MS,
-        # Niceness of the workers. Ray's own is 15: beside a process that computes, such as a database server on the
-        # same machine, they then get a thirtieth of a processor, and each row waits for several of them in turn.
+        # Niceness of the workers. With Ray's own, 15, they get a thirtieth of a processor beside one that
+        # computes, such as a database server on the same machine; each row waits for several of them in turn.
         "RAY_worker_niceness": 0,
         # Else there is a line in the log for each, beside that of the actor that ended.
         "RAY_enable_output_error_log_if_still_retry": 0,
