@@ -29,11 +29,10 @@ from canal_group.actors.admission.access import Grant
 from canal_group.actors.admission.audit_log import AuditLog, audited
 from canal_group.actors.admission.connection_guard import ConnectionGuard
 from canal_group.actors.admission.token_middleware import Caller, TokenMiddleware, caller_of
-from canal_group.actors.gateway.batch_reader import Part
 from canal_group.actors.gateway.delivery_lease import DeliveryLease
 from canal_group.actors.gateway.destinations import Destinations
 from canal_group.actors.gateway.requests import seen_by
-from canal_group.actors.gateway.served_destination import ROWS, ServedDestination
+from canal_group.actors.gateway.served_destination import ROWS, ServedDestination, key_of
 from canal_group.actors.gateway.wiring import DestinationWiring, GatewayWiring
 from canal_group.actors.process.imports import freeze_imports
 from canal_group.actors.process.log import ActorLog
@@ -44,7 +43,7 @@ from canal_group.merge.calls.body import call_of
 from canal_group.merge.calls.call import CALLS, Call, Right
 from canal_group.merge.calls.consumers import Get, OpenSharedMemory, Status
 from canal_group.merge.calls.operators import Operation
-from canal_group.merge.calls.values import client_id, whole
+from canal_group.merge.calls.values import client_id
 from canal_group.merge.errors import ConfigError, UsageError
 
 
@@ -75,21 +74,26 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
 
     # ---- actions ---------------------------------------------------------------------------------------
 
-    def do_action(self, context: Any, action: flight.Action) -> list[bytes]:
-        """Answer a request with one JSON object."""
+    def do_action(self, context: Any, action: flight.Action) -> list[bytes | pa.Buffer]:
+        """Answer a request with one JSON object; rows that come with it follow as an Arrow stream."""
         caller = self._caller(context)
         began_s, failed, counters = time.monotonic(), "", self._destinations.unserved
+        rows: list[pa.Buffer] = []
         try:
             body = json.loads(action.body.to_pybytes() or b"{}")
             counters = self._destinations.counters_of(body.get("destination"))
             destination, grant = self._destinations.find(body.get("destination"), caller)
             call = self._admitted(destination.name, grant, action.type, body)
-            answer: dict[str, Any] = {"value": self._answer(context, destination, caller, grant, call)}
+            if isinstance(call, Get):
+                value, rows = destination.get(call)
+            else:
+                value = self._answer(context, destination, caller, grant, call)
+            answer: dict[str, Any] = {"value": value}
         except Exception as error:  # noqa: BLE001  whatever it is, the caller sees a sentence
             refused = refusal(error, f"The request {action.type!r}")
             answer, failed = {"error": refused.to_dict()}, type(refused).__name__
         counters.called(action.type, time.monotonic() - began_s, failed)
-        return [json.dumps(answer).encode()]
+        return [json.dumps(answer).encode(), *rows]
 
     def _admitted(self, destination: str, grant: Grant, name: str, body: Mapping[str, Any]) -> Call[Any]:
         """Return the call that a request makes; raises as `_check_allowed` and `call_of`."""
@@ -112,8 +116,6 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         def answer() -> Any:
             with destination.questions.one_of(grant.name) if call.searches else nullcontext():
                 value = destination.requests.answer(call, may_disturb=grant.may_disturb)
-            if isinstance(call, Get) and value is None:
-                destination.counters.no_batch()
             return seen_by(grant, value) if isinstance(call, Status) else value
 
         if self._audit_log is None or call.declared.audited is None:
@@ -163,9 +165,8 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         """
         destination, grant = self._destinations.find(ticket.get("destination"), caller)
         _check_allowed(destination.name, grant, ticket)
-        delivery_lease = destination.group.delivery_lease(*_key(ticket))
-        table = _table(destination, ticket).unify_dictionaries()
-        destination.counters.sent(table.num_rows, table.nbytes)
+        delivery_lease = destination.group.delivery_lease(*key_of(ticket))
+        table = destination.table(ticket)
         rows_max = max(1, self._reply_bytes_max * table.num_rows // max(1, table.nbytes))
         return delivery_lease, table, table.to_batches(rows_max)
 
@@ -244,27 +245,6 @@ def _check_allowed(destination: str, grant: Grant, body: Mapping[str, Any], oper
     grant.check(destination, client, operation=operation)
 
 
-def _table(destination: ServedDestination, ticket: Mapping[str, Any]) -> pa.Table:
-    rows, key = destination.rows, _key(ticket)
-    index, count = ticket.get("part", (0, 1))
-    part = Part(int(index), int(count))
-    if ticket["format"] == "envelope":
-        table_filter = destination.requests.filter_of(*key[:2])
-        return rows.envelope(*key, table_filter, part, definitions=bool(ticket.get("definitions")))
-    if ticket["format"] == "canal":
-        rows_max = 0 if ticket.get("rows_max") is None else whole("rows_max", ticket["rows_max"])
-        return rows.canal(*key, destination.requests.filter_of(*key[:2]), rows_max=rows_max, part=part)
-    return rows.typed(
-        *key,
-        str(ticket["table"]),
-        before="updates" if ticket.get("before") == "updates" else bool(ticket.get("before")),
-        columns=_names(ticket.get("columns")),
-        added=_names(ticket.get("added")),
-        part=part,
-        schema_only=bool(ticket.get("schema_only")),
-    )
-
-
 def _messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield each batch as a message of a stream, with its dictionaries; raises as `do_get`."""
     try:
@@ -278,12 +258,3 @@ def _messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 def _host(peer: str) -> str:
     """Return the address in a peer as gRPC names it, such as "ipv4:10.0.0.1:5000"."""
     return unquote(peer.partition(":")[2]).rpartition(":")[0].strip("[]")
-
-
-def _key(ticket: Mapping[str, Any]) -> tuple[str, int, int]:
-    """Return the batch that a ticket is for; its client id was checked."""
-    return ticket["client_id"], whole("epoch", ticket["epoch"]), whole("batch_id", ticket["batch_id"])
-
-
-def _names(values: Sequence[Any] | None) -> tuple[str, ...] | None:
-    return None if values is None else tuple(map(str, values))

@@ -76,11 +76,13 @@ class GroupHandle:
             return {"active": False, "error": str(error)}
         return status
 
-    def delivery_lease(self, client_id: str, epoch: int, batch_id: int) -> DeliveryLease:
-        """Return a delivery lease for the rows of an outstanding batch."""
+    def delivery_lease(
+        self, client_id: str, epoch: int, batch_id: int, answered: tuple[float, float] | None = None
+    ) -> DeliveryLease:
+        """Return a delivery lease for the rows of an outstanding batch; `answered` as of `DeliveryLease`."""
         confirm = Confirm(client_id, epoch, batch_id)
         return DeliveryLease(
-            lambda: self._asked(confirm), lambda answer: float(_answer(answer, CALL_TIMEOUT_S))
+            lambda: self._asked(confirm), lambda answer: float(_answer(answer, CALL_TIMEOUT_S)), answered
         )
 
     def _asked(self, call: Call[R]) -> Future[R]:

@@ -71,7 +71,7 @@ class Requests:
         """Return the answer to a call, as what JSON can say.
 
         Args:
-            call: of a consumer or an operator.
+            call: of a consumer or an operator; not a get, see `get`.
             may_disturb: whether other clients may be rolled back for it.
 
         Raises:
@@ -80,8 +80,6 @@ class Requests:
         match call:
             case Subscribe():
                 return self.subscribe(call, may_disturb=may_disturb)
-            case Get():
-                return self._delivered(call, self._group.ask(call))
             case GetRange():
                 return self._get_range(replace(call, may_disturb=may_disturb))
             case Ack(client_id, epoch, batch_id):
@@ -160,14 +158,17 @@ class Requests:
 
     def _get_range(self, call: GetRange) -> dict[str, Any] | None:
         batch = self._group.ask(call)
-        delivered = self._delivered(call, batch)
-        if batch is None or delivered is None:
-            return None
-        return {**delivered, "order": order_of(batch.headers, batch.names, batch.shards)}
-
-    def _delivered(self, call: Get | GetRange, batch: Batch | None) -> dict[str, Any] | None:
         if batch is None:
             return None
+        order = order_of(batch.headers, batch.names, batch.shards)
+        return {**self.delivered(call, batch), "order": order}
+
+    def get(self, call: Get) -> Batch | None:
+        """Return the next batch from the group; None if there is none within the call's timeout."""
+        return self._group.ask(replace(call, rows=None))
+
+    def delivered(self, call: Get | GetRange, batch: Batch) -> dict[str, Any]:
+        """Return the answer to a call that is answered with a batch."""
         self._rows.remember(call.client_id, call.epoch, batch)
         return {
             "batch_id": batch.batch_id,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
+
+import pyarrow as pa
 
 from canal_group.actors.admission.calls import ALL_QUESTIONS_MAX, QUESTIONS_MAX, Calls
-from canal_group.actors.gateway.batch_reader import BatchReader
+from canal_group.actors.gateway.batch_reader import BatchReader, Part
 from canal_group.actors.gateway.canal.destination import CanalDestination
 from canal_group.actors.gateway.canal.packets import COUNTED as CANAL_PACKETS
 from canal_group.actors.gateway.gateway_counters import GatewayCounters
@@ -17,11 +19,15 @@ from canal_group.actors.gateway.operator_requests import OperatorRequests
 from canal_group.actors.gateway.requests import Requests
 from canal_group.actors.gateway.shard_actors import ShardActors
 from canal_group.actors.gateway.wiring import DestinationWiring
+from canal_group.actors.process.clock import clock_s
 from canal_group.merge.calls.call import CALLS
-from canal_group.merge.calls.consumers import Plan
+from canal_group.merge.calls.consumers import Get, Plan
+from canal_group.merge.calls.values import whole
 
 #: as which streams of rows are counted
 ROWS = "rows"
+#: bytes that the rows of a batch have at most in the rings if they come with the answer to its get
+ROWS_WITH_GET_BYTES_MAX: Final = 64 << 10
 
 
 def new_counters() -> GatewayCounters:
@@ -72,6 +78,75 @@ class ServedDestination:
         """The destination's name."""
         return self.wiring.destination
 
+    def get(self, call: Get) -> tuple[dict[str, Any] | None, list[pa.Buffer]]:
+        """Return the answer to a get, and the rows that come with it, as Arrow streams: one, or none.
+
+        Raises:
+            CanalGroupError: the group's error, or ServerUnavailable.
+        """
+        asked_at_s = clock_s()
+        batch = self.requests.get(call)
+        if batch is None:
+            self.counters.no_batch()
+            return None, []
+        answer = self.requests.delivered(call, batch)
+        if call.rows is None or int(batch.headers["bytes"].sum()) > ROWS_WITH_GET_BYTES_MAX:
+            return answer, []
+        ticket = {"client_id": call.client_id, "epoch": call.epoch, "batch_id": batch.batch_id}
+        delivery_lease = self.group.delivery_lease(
+            call.client_id, call.epoch, batch.batch_id, (asked_at_s, batch.lease_s)
+        )
+        try:
+            table = self.table({**call.rows, **ticket})
+            stream = pa.BufferOutputStream()
+            with pa.ipc.new_stream(stream, table.schema) as writer:
+                writer.write_table(table)
+            delivery_lease.check()
+        except Exception:  # noqa: BLE001  its consumer asks for the rows by a ticket, and is told why not
+            return answer, []
+        return answer, [stream.getvalue()]
+
+    def table(self, ticket: Mapping[str, Any]) -> pa.Table:
+        """Return the rows of a ticket; a delivery lease is needed to send them.
+
+        Raises:
+            CanalGroupError: they cannot be read, or the ticket is for what is not there.
+            ArithmeticError, LookupError, TypeError, ValueError: it is malformed.
+        """
+        table = self._read(ticket, *key_of(ticket)).unify_dictionaries()
+        self.counters.sent(table.num_rows, table.nbytes)
+        return table
+
+    def _read(self, ticket: Mapping[str, Any], client_id: str, epoch: int, batch_id: int) -> pa.Table:
+        key, rows = (client_id, epoch, batch_id), self.rows
+        index, count = ticket.get("part", (0, 1))
+        part = Part(int(index), int(count))
+        if ticket["format"] == "envelope":
+            table_filter = self.requests.filter_of(client_id, epoch)
+            return rows.envelope(*key, table_filter, part, definitions=bool(ticket.get("definitions")))
+        if ticket["format"] == "canal":
+            rows_max = 0 if ticket.get("rows_max") is None else whole("rows_max", ticket["rows_max"])
+            table_filter = self.requests.filter_of(client_id, epoch)
+            return rows.canal(*key, table_filter, rows_max=rows_max, part=part)
+        return rows.typed(
+            *key,
+            str(ticket["table"]),
+            before="updates" if ticket.get("before") == "updates" else bool(ticket.get("before")),
+            columns=_names(ticket.get("columns")),
+            added=_names(ticket.get("added")),
+            part=part,
+            schema_only=bool(ticket.get("schema_only")),
+        )
+
     def close(self) -> None:
         """End the connection to the group: what still answers for it raises ServerUnavailable."""
         self.group.close()
+
+
+def key_of(ticket: Mapping[str, Any]) -> tuple[str, int, int]:
+    """Return the batch that a ticket is for: client id, which was checked, epoch and batch id."""
+    return ticket["client_id"], whole("epoch", ticket["epoch"]), whole("batch_id", ticket["batch_id"])
+
+
+def _names(values: Sequence[Any] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(map(str, values))

@@ -10,17 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 from canal_group.actors.group.active_group import ActiveGroup
 from canal_group.actors.group.candidate import Candidate
 from canal_group.actors.group.registration import ShardRegistration
 from canal_group.actors.ports import Host
+from canal_group.merge.calls.batch import Batch
 from canal_group.merge.calls.call import Call
 from canal_group.merge.calls.consumers import (
     Ack,
     ColumnTypes,
     Confirm,
+    Get,
     LeaseState,
     Plan,
     Release,
@@ -85,9 +88,8 @@ class GroupCalls:
                 self._candidate.serving().check_active()
                 async with self._locks[call.client_id]:
                     answer = self._candidate.serving().state_of_client(call.client_id)
-            case Confirm(client_id, epoch, batch_id):
-                await self._candidate.serving().ask(Plan(client_id, epoch, batch_id))
-                answer = self._candidate.serving().check_active()
+            case Get() | Confirm():
+                answer = await self._lease(call)
             case TraceRead():
                 answer = self._active().machine.trace(call.gtid, call.read, call.shard, call.table)
             case ColumnTypes():
@@ -118,6 +120,15 @@ class GroupCalls:
         group = self._candidate.serving()
         group.check_active()
         return group
+
+    async def _lease(self, call: Get | Confirm) -> Batch | float | None:
+        """Answer a call with how long rows may be sent: a get with its batch, or None if it has none."""
+        group = self._candidate.serving()
+        if isinstance(call, Get):
+            batch = await group.ask(call)
+            return None if batch is None else replace(batch, lease_s=group.check_active())
+        await group.ask(Plan(call.client_id, call.epoch, call.batch_id))
+        return group.check_active()
 
     async def _subscribe(self, call: SubscribeAt) -> tuple[int, GroupPosition]:
         client_id, holder, session = call.client_id, call.holder, call.session

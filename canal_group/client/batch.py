@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -25,11 +25,11 @@ class Batch:
         #: row changes and statements in it, before the subscription's filter
         self.rows = int(value["rows"])
         #: position of the stream before the batch
-        self.start = GroupPosition.from_json(value["start"])
+        self.start = position_of(value, "start")
         #: the cursor after the batch is acknowledged
-        self.ack_position = GroupPosition.from_json(value["ack"])
+        self.ack_position = position_of(value, "ack")
         #: position of the stream after the batch
-        self.end = GroupPosition.from_json(value["end"])
+        self.end = position_of(value, "end")
         #: of an offset range: a digest of its transactions and their order; empty if it has no rows
         self.order = str(value.get("order", ""))
         #: with and without definitions
@@ -83,3 +83,15 @@ class Batch:
             SchemaMismatch: the shards' versions of the table cannot be merged into one schema.
         """
         return self._read_rows(self.batch_id, format="typed", table=name, before=before)
+
+
+def position_of(value: Mapping[str, Any], name: str) -> GroupPosition:
+    """Return a position that a gateway's answer has; it is read when it is used first.
+
+    Raises:
+        LookupError, TypeError: the answer has no text there.
+    """
+    text = value[name]
+    if not isinstance(text, str):
+        raise TypeError(f"{name} is not a text")
+    return GroupPosition.of_text(text)

@@ -14,11 +14,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Literal, Self, TypeVar
 
 import pyarrow as pa
 
-from canal_group.client.batch import Batch
+from canal_group.client.batch import Batch, position_of
 from canal_group.client.lease import Lease, NodeKeeper
 from canal_group.client.prefetch import Prefetch
 from canal_group.client.unfinished import Unfinished
@@ -44,7 +45,7 @@ from canal_group.merge.errors import (
     ShardUnavailable,
     UnknownBatch,
 )
-from canal_group.merge.values.offset_range import OffsetRange, reaches_back
+from canal_group.merge.values.offset_range import OffsetRange
 from canal_group.merge.values.position import GroupPosition
 
 _log = logging.getLogger(__name__)
@@ -90,6 +91,8 @@ class Consumer:
         #: the batch of a `get` that failed: the next one has it again
         self._unreturned: Batch | None = None
         self._unfinished = Unfinished()
+        #: how rows were read last: those of the next small batch come with it, read the same way
+        self._last_read: dict[str, Any] | None = None
         #: grows whenever outstanding batches are known to be rolled back
         self.rollback_generation = 0
         #: the durable cursor as of the subscription or the last acknowledgement
@@ -228,20 +231,43 @@ class Consumer:
             unreturned, self._unreturned = self._unreturned, None
             if unreturned is not None and self._unfinished.has(unreturned.batch_id):
                 return unreturned
-            call = Get(*self._lease.key, batch_size, wait_s, self._seen_id)
-            batch = self._gateway_client.ask_for(call, self._batch)
+            how = self._last_read
+            call = Get(*self._lease.key, batch_size, wait_s, self._seen_id, how)
+            batch = self._gateway_client.get(call, partial(self._batch, how))
             if batch is None:
                 return None
             self._check_same_server(batch.batch_id)
             self._seen_id = batch.batch_id
-            # The cursor may have passed what nothing is kept of, up to where the batch begins.
-            moves = not reaches_back(batch.ack_position.shards, batch.start.shards)
-            self._unfinished.deliver(batch.batch_id, batch.ack_position if moves else None)
+            self._unfinished.deliver(batch.batch_id, batch.ack_position, batch.start)
         return batch
 
-    def _batch(self, value: dict[str, Any] | None) -> Batch | None:
-        """Return the batch that an answer describes; None if it has none."""
-        return None if value is None else Batch(value, self.read_rows)
+    def _batch(
+        self, how: Mapping[str, Any] | None, value: dict[str, Any] | None, rows: pa.Table | None
+    ) -> Batch | None:
+        """Return the batch that an answer describes; None if it has none.
+
+        Args:
+            how: how its rows were read, if some came with it.
+            value: the answer.
+            rows: these; None: none came.
+        """
+        if value is None:
+            return None
+        return Batch(value, self.read_rows if rows is None else partial(self._rows_that_came, how, rows))
+
+    def _range(self, value: dict[str, Any] | None) -> Batch | None:
+        """Return the offset range that an answer describes; its reader keeps the positions for long."""
+        batch = self._batch(None, value, None)
+        for position in () if batch is None else (batch.start, batch.ack_position, batch.end):
+            position.check()
+        return batch
+
+    def _rows_that_came(
+        self, how: Mapping[str, Any] | None, rows: pa.Table, batch_id: int, **wanted: Any
+    ) -> pa.Table:
+        """Return the rows of a batch: those that came with it, if they are what is wanted."""
+        came = wanted == how and self._unfinished.has(batch_id)
+        return rows if came else self.read_rows(batch_id, **wanted)
 
     def _check_same_server(self, batch_id: int) -> None:
         """Check that all unfinished batches are from the server that delivered the new batch.
@@ -303,7 +329,8 @@ class Consumer:
         requested = OffsetRange(start, until, rows_max, bytes_max, rows_min, key_us_max, may_be_empty)
         batch = self._patiently(
             lambda: self._gateway_client.ask_for(
-                GetRange(*self._lease.key, requested, timeout, may_rewind=True), self._batch
+                GetRange(*self._lease.key, requested, timeout, may_rewind=True),
+                self._range,
             )
         )
         if batch is None:
@@ -486,6 +513,7 @@ class Consumer:
 
     def read_rows(self, batch_id: int, **how: Any) -> pa.Table:
         """Return the rows of an outstanding batch; prefer the methods of `Batch`."""
+        self._last_read = how
         try:
             return self._patiently(
                 lambda: self._gateway_client.rows(
@@ -523,7 +551,7 @@ class Consumer:
 
 
 def _cursor(value: Mapping[str, Any]) -> GroupPosition:
-    return GroupPosition.from_json(value["cursor"])
+    return position_of(value, "cursor")
 
 
 def _outstanding(value: Mapping[str, Any] | None) -> list[int]:

@@ -16,7 +16,7 @@ from canal_group.gateway.gateway_uri import split_uris
 from canal_group.gateway.tls import UNSAID, Tls
 from canal_group.merge.calls.body import body_of
 from canal_group.merge.calls.call import Call
-from canal_group.merge.calls.consumers import OpenSharedMemory
+from canal_group.merge.calls.consumers import Get, OpenSharedMemory
 from canal_group.merge.errors import (
     AccessDenied,
     CanalGroupError,
@@ -137,9 +137,13 @@ class GatewayClient:
             CanalGroupError: the gateway's error, or ServerUnavailable if there is no answer, or no readable
                 one: then it is unknown whether the gateway processed the call.
         """
-        return self._ask(self._where(), call, read)
+        return self._ask(self._where(), call, lambda value, _: read(value))
 
-    def _ask(self, uri: str, call: Call[Any], read: Callable[[Any], T]) -> T:
+    def get(self, call: Get, read: Callable[[Any, pa.Table | None], T]) -> T:
+        """Get a batch; `read` also gets the rows that came with it, None if none did. See `ask_for`."""
+        return self._ask(self._where(), call, lambda value, streams: read(value, _rows_in(streams)))
+
+    def _ask(self, uri: str, call: Call[Any], read: Callable[[Any, Sequence[pa.Buffer]], T]) -> T:
         body = {"destination": self._destination, **body_of(call)}
         action = flight.Action(call.declared.name, json.dumps(body).encode())
         try:
@@ -151,7 +155,7 @@ class GatewayClient:
         try:
             answer = json.loads(results[0].body.to_pybytes())
             if "error" not in answer:
-                return read(answer["value"])
+                return read(answer["value"], [result.body for result in results[1:]])
             refusal = error_from_dict(answer["error"])
         except _ODD as error:
             raise self._failed(uri, _not_understood(uri, error)) from error
@@ -243,7 +247,7 @@ class GatewayClient:
         with self._lock:
             if uri not in self._lenders:
                 self._lenders[uri] = SharedMemoryRows(
-                    lambda: self._ask(uri, OpenSharedMemory(), _as_it_is), ROWS_TIMEOUT_S
+                    lambda: self._ask(uri, OpenSharedMemory(), lambda value, _: value), ROWS_TIMEOUT_S
                 )
             return self._lenders[uri]
 
@@ -255,6 +259,19 @@ class GatewayClient:
 
 def _as_it_is(value: Any) -> Any:
     return value
+
+
+def _rows_in(streams: Sequence[pa.Buffer]) -> pa.Table | None:
+    """Return the rows that came with an answer; None if none did.
+
+    Raises:
+        ValueError, pa.ArrowException: what came is not one Arrow stream.
+    """
+    if not streams:
+        return None
+    (stream,) = streams
+    with pa.ipc.open_stream(stream) as reader:
+        return reader.read_all()
 
 
 def _not_understood(uri: str, error: Exception) -> ServerUnavailable:

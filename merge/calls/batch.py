@@ -37,6 +37,8 @@ class Batch:
     #: of an offset range: the positions up to which its subscriber had consumed each shard before it, by
     #: shard_index; None: the batch is a run of the merged log
     consumed: Mapping[int, Position] | None = None
+    #: as the answer to a get: for how many seconds from then on its rows may be sent; see `Confirm`
+    lease_s: float = 0.0
 
     @property
     def rows(self) -> int:

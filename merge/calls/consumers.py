@@ -12,6 +12,7 @@ from canal_group.merge.calls.resume import Resume
 from canal_group.merge.calls.values import (
     Between,
     ClientId,
+    Entry,
     Flag,
     GroupStart,
     Holder,
@@ -105,6 +106,8 @@ class Get(OfConsumer[Batch | None]):
     #: newest batch that the consumer has: batches that were delivered after it got lost in transit, and its
     #: gets that still wait are answered with None. None: unknown
     seen_id: Whole | None = None
+    #: which of its rows come with the answer if the batch is small: what a ticket says of them. None: none
+    rows: Entry | None = None
 
     @property
     def wait_s(self) -> float:

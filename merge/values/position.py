@@ -10,9 +10,9 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from canal_group.merge.errors import UsageError
 from canal_group.merge.values.gtids.gtid import NO_GTIDS, GtidSet, parse_gtid_set
@@ -84,6 +84,8 @@ class Position:
     #: the transaction of `commit_us`, which is looked for where a stream continues: numbers may be given
     #: again; None unknown. Comparisons of positions ignore it
     last: LastTransaction | None = None
+    #: its JSON text, once that was asked for
+    _text: str = field(default="", init=False, repr=False, compare=False)
 
     def is_of(self, server: str) -> bool:
         """Return whether `file` and `offset` may belong to the binlog of `server`."""
@@ -136,12 +138,21 @@ class Position:
         if self.origin_id:
             value["origin_id"] = self.origin_id
         if self.last is not None:
-            value["last"] = asdict(self.last)
+            last = self.last
+            value["last"] = {
+                "gtid": last.gtid,
+                "commit_us": last.commit_us,
+                "server": last.server,
+                "file": last.file,
+                "begin_offset": last.begin_offset,
+            }
         return value
 
     def to_json(self) -> str:
         """Return it as JSON text with all that is known of it; equal positions give equal text."""
-        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        if not self._text:
+            object.__setattr__(self, "_text", _json(self.to_dict()))
+        return self._text
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Position:
@@ -170,6 +181,10 @@ class Position:
             ) from error
         file_order(position.file)
         return position
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def _last(value: Mapping[str, Any]) -> LastTransaction:
@@ -242,7 +257,11 @@ def furthest(positions: Iterable[Position]) -> tuple[Position, ...]:
 
 @dataclass(frozen=True, slots=True)
 class GroupPosition:
-    """One position per shard, and the next merged sequence: a subscriber's cursor."""
+    """One position per shard, and the next merged sequence: a subscriber's cursor.
+
+    A batch carries several, and most are only passed on. So each keeps its text, travels between processes as
+    it, and one that came by `of_text` is read when a field is used first.
+    """
 
     shards: Mapping[str, Position] = field(default_factory=dict)
     #: number of row changes (and statements) that the merged stream has passed
@@ -253,6 +272,37 @@ class GroupPosition:
     retired_key_us: int = 0
     #: positions at which shards joined a running stream; an older cursor has read nothing before them
     joined: Mapping[str, Position] = field(default_factory=dict)
+    #: its JSON text, once that was asked for
+    _text: str = field(default="", init=False, repr=False, compare=False)
+
+    @classmethod
+    def of_text(cls, text: str) -> GroupPosition:
+        """Return the position that `to_json` wrote; its fields raise UsageError if it wrote no such text."""
+        position = object.__new__(cls)
+        object.__setattr__(position, "_text", text)
+        return position
+
+    def check(self) -> None:
+        """Return if its fields can be read; raises UsageError as `of_text` says."""
+        len(self.shards)
+
+    def _read(self) -> None:
+        there = GroupPosition.from_json(self._text)
+        for each in _FIELDS:
+            object.__setattr__(self, each, getattr(there, each))
+
+    if not TYPE_CHECKING:  # the fields are declared, and there are no others
+
+        def __getattr__(self, name: str) -> Any:
+            """Read the text; called for a field that is not set yet."""
+            if name not in _FIELDS:
+                raise AttributeError(name)
+            self._read()
+            return getattr(self, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to make a copy of it in another process."""
+        return GroupPosition.of_text, (self.to_json(),)
 
     @property
     def passed_us(self) -> int:
@@ -299,17 +349,19 @@ class GroupPosition:
 
     def to_json(self) -> str:
         """Return the position as JSON text with stable key order; equal positions give equal text."""
-        value: dict[str, Any] = {
-            "sequence": self.sequence,
-            "shards": {name: position.to_dict() for name, position in self.shards.items()},
-        }
-        if self.retired:
-            value["retired"] = list(self.retired)
+        if not self._text:
+            object.__setattr__(self, "_text", self._written())
+        return self._text
+
+    def _written(self) -> str:
+        members = [f'"sequence":{self.sequence}', f'"shards":{_texts(self.shards)}']
         if self.retired_key_us:
-            value["retired_key_us"] = self.retired_key_us
+            members.insert(0, f'"retired_key_us":{self.retired_key_us}')
+        if self.retired:
+            members.insert(0, f'"retired":{_json(self.retired)}')
         if self.joined:
-            value["joined"] = {name: position.to_dict() for name, position in self.joined.items()}
-        return json.dumps(value, sort_keys=True, separators=(",", ":"))
+            members.insert(0, f'"joined":{_texts(self.joined)}')
+        return f"{{{','.join(members)}}}"
 
     @classmethod
     def from_json(cls, text: str | bytes) -> GroupPosition:
@@ -333,3 +385,12 @@ class GroupPosition:
             retired_key_us,
             {name: Position.from_dict(position) for name, position in joined.items()},
         )
+
+
+#: the fields that the text of a group position has
+_FIELDS = ("shards", "sequence", "retired", "retired_key_us", "joined")
+
+
+def _texts(positions: Mapping[str, Position]) -> str:
+    """Return the JSON of positions by name; the text of each was made once."""
+    return "{" + ",".join(f"{_json(name)}:{positions[name].to_json()}" for name in sorted(positions)) + "}"

@@ -32,6 +32,7 @@ from canal_group.actors.transport.row_ticket import RowTicket
 from canal_group.actors.transport.shared_memory_server import Offer, SharedMemoryServer
 from canal_group.merge.calls.body import call_of
 from canal_group.merge.calls.call import CALLS, Call
+from canal_group.merge.calls.consumers import Get
 from canal_group.merge.errors import CanalGroupError, ConfigError, RetryableError, RolledBack, UsageError
 from canal_group.merge.rows.chosen_types import TypeOverrides
 from canal_group.merge.values.position import GroupPosition
@@ -65,8 +66,9 @@ def request(name: str, **changed: Any) -> Group:
     group = Group()
     operator = OperatorRequests("shop", group, None, dict)
     requests = Requests("shop", 10.0, group, operator, None)  # type: ignore[arg-type]
+    call = call_of(CALLS[name], json.loads(json.dumps(body)))
     with pytest.raises(RetryableError):
-        requests.answer(call_of(CALLS[name], json.loads(json.dumps(body))), may_disturb=True)
+        requests.get(call) if isinstance(call, Get) else requests.answer(call, may_disturb=True)
     return group
 
 

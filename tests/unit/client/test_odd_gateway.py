@@ -73,7 +73,7 @@ REQUESTS: dict[str, tuple[Callable[[Consumer], object], list[Any]]] = {
     ),
     "get": (
         lambda consumer: consumer.get_without_ack(timeout=0),
-        [{**BATCH, "batch_id": "x"}, {**BATCH, "rows": []}, {**BATCH, "ack": "{}"}],
+        [{**BATCH, "batch_id": "x"}, {**BATCH, "rows": []}, {**BATCH, "ack": 5}],
     ),
     "offset_range": (lambda consumer: consumer.offset_range(GroupPosition()), [{**BATCH, "end": NESTED}]),
     "ack": (lambda consumer: consumer.ack(1), [None, {"cursor": None}]),
@@ -95,6 +95,19 @@ def test_a_malformed_answer_gets_a_sentence(request_name: str, gateway: Gateway,
         gateway.values[request_name] = value
         with pytest.raises(ServerUnavailable, match="cannot be read"):
             ask(consumer)
+
+
+def test_a_malformed_position_of_a_batch_gets_a_sentence_when_it_is_read(
+    gateway: Gateway, consumer: Consumer
+):
+    gateway.values["get"] = {**BATCH, "ack": "{}"}
+    gateway.values["ack"] = {"cursor": NESTED}
+    batch = consumer.get_without_ack(timeout=0)
+    assert batch is not None
+    assert batch.end == GroupPosition()
+    for position in (batch.ack_position, consumer.ack(batch.batch_id)):
+        with pytest.raises(UsageError, match="is not a group position"):
+            assert position.shards
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ def at(sequence, *offsets):
 ONE, TWO, NEXT = (1 << 32) + 1, (1 << 32) + 2, (2 << 32) + 1
 
 
-def in_doubt(end, before):
+def in_doubt(end, before, start=None):
     unfinished = Unfinished()
-    unfinished.deliver(ONE, end)
+    unfinished.deliver(ONE, end, start)
     unfinished.doubt(ONE, before)
     return unfinished
 
@@ -28,11 +28,13 @@ def test_a_cursor_at_or_after_a_batchs_end_has_passed_it():
 
 def test_a_batch_inside_a_transaction_moves_nothing_so_nothing_tells():
     assert not in_doubt(at(5, 100), before=at(5, 100)).moved(ONE, at(5, 100))
+    assert not in_doubt(at(5, 100), before=at(4, 90), start=at(7, 100)).moved(ONE, at(5, 100))
 
 
 def test_a_cursor_past_forgotten_batches_was_moved_by_the_one_before():
     assert in_doubt(at(5, 100, 50), before=at(0, 4, 4)).moved(ONE, at(5, 100, 90))
-    assert not in_doubt(None, before=at(0, 4, 4)).moved(ONE, at(5, 100, 90))
+    begun_later = in_doubt(at(5, 100, 50), before=at(0, 4, 4), start=at(5, 100, 60))
+    assert not begun_later.moved(ONE, at(5, 100, 90))
 
 
 def test_a_shard_that_was_added_since_does_not_count():
