@@ -88,7 +88,9 @@ class GroupHandle:
     def _asked(self, call: Call[R]) -> Future[R]:
         if self._closed:
             raise ServerUnavailable("The destination is not served here any more.", retry_after_s=0.5)
-        return self._loop.run(self._rpc.ask("answer", call))
+        answer: Future[R] = Future()
+        self._loop.call(self._rpc.ask_for, answer, "answer", call)
+        return answer
 
     async def _find(self) -> RpcAddress:
         with translated("The group"):

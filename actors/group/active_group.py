@@ -178,13 +178,20 @@ class ActiveGroup:
             raise UsageError(f"timeout_s is {timeout_s}, not a number of seconds from 0 to {WAIT_MAX_S:g}.")
         self.check_active()
         number, answer = self._request(lambda number: ev.Asked(number, call, self._host.now_us()))
-        if isinstance(call, Get | GetRange):
-            done, _ = await asyncio.wait([answer], timeout=timeout_s)
-            if not done:
-                self.tell(ev.GetTimedOut(number, call.client_id))
-        value: R = await answer
+        timer = None
+        if isinstance(call, Get | GetRange) and not answer.done():
+            timer = self._loop.call_later(call.timeout_s, self._time_out, number, call.client_id)
+        try:
+            value: R = await answer
+        finally:
+            if timer is not None:
+                timer.cancel()
         self.check_active()
         return value
+
+    def _time_out(self, number: int, client_id: str) -> None:
+        if number in self._answers:
+            self.tell(ev.GetTimedOut(number, client_id))
 
     def release_gone(self, client_id: str, epoch: int) -> None:
         """Release a consumer that is gone, without waiting for an answer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -25,6 +25,10 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Start work on the loop; return a future of its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def call(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call a function on the loop."""
+        self._loop.call_soon_threadsafe(function, *arguments)
 
     def end(self, after_s: float) -> None:
         """End the thread; nothing may be started from now on.

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Self
+from concurrent.futures import Future, InvalidStateError
+from functools import partial
+from typing import Any, Self, TypeAlias
 
-from canal_group.actors.transport.rpc_wire import FRAME_BYTES_MAX, RpcAddress, pack, receive, tune
+from canal_group.actors.transport.rpc_connection import RpcConnection
+from canal_group.actors.transport.rpc_wire import FRAME_BYTES_MAX, RpcAddress, pack
 from canal_group.merge.errors import CanalGroupError, ServerUnavailable
 from canal_group.merge.tls import client_context
 from canal_group.shared_memory.handshake import GREETING_BYTES, GREETING_TIMEOUT_S, ClientHandshake
@@ -22,31 +26,29 @@ DEFECT_PAUSE_S = 1.0
 #: how long a call waits for a connection that is being opened, seconds
 CLIENT_WAIT_S = 1.0
 
+#: the future of a call's answer: of the connection's loop, or of another thread
+Answer: TypeAlias = "asyncio.Future[Any] | Future[Any]"
+
 
 class RpcClient:
     """An open RPC connection, made by `open`; call its methods on one event loop only.
 
     Args:
-        reader: of the connection, after the handshake.
-        writer: of the same connection.
+        connection: after the handshake.
         whom: name of the server in error messages, as the subject of a sentence.
         frame_bytes_max: longest frame.
     """
 
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        whom: str,
-        frame_bytes_max: int = FRAME_BYTES_MAX,
-    ) -> None:
-        self._reader, self._writer, self._whom = reader, writer, whom
+    def __init__(self, connection: RpcConnection, whom: str, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self._connection, self._whom = connection, whom
         self._frame_bytes_max = frame_bytes_max
         self._numbers = itertools.count()
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._waiting: dict[int, Answer] = {}
         self._loop = asyncio.get_running_loop()
-        #: ends when the connection ends
-        self.listening = self._loop.create_task(self._listen())
+        #: done when the connection has ended
+        self.ended = connection.ended
+        self.ended.add_done_callback(self._over)
+        connection.listen(self._take)
 
     @classmethod
     async def open(cls, address: RpcAddress, whom: str, frame_bytes_max: int = FRAME_BYTES_MAX) -> Self:
@@ -58,18 +60,19 @@ class RpcClient:
         tls = None if address.certificate is None else client_context(ca_pem=address.certificate.decode())
         try:
             async with asyncio.timeout(GREETING_TIMEOUT_S):
-                reader, writer = await asyncio.open_connection(address.host, address.port, ssl=tls)
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: RpcConnection(frame_bytes_max), address.host, address.port, ssl=tls
+                )
                 try:
-                    tune(writer)
                     handshake = ClientHandshake(address.secret)
-                    writer.write(handshake.hello)
-                    writer.write(handshake.response(await reader.readexactly(GREETING_BYTES)))
+                    connection.send(handshake.hello)
+                    connection.send(handshake.response(await connection.exactly(GREETING_BYTES)))
                 except BaseException:
-                    writer.close()
+                    connection.close()
                     raise
-        except (OSError, asyncio.IncompleteReadError) as error:
+        except OSError as error:
             raise _unavailable(whom, error) from error
-        return cls(reader, writer, whom, frame_bytes_max)
+        return cls(connection, whom, frame_bytes_max)
 
     def ask(self, method: str, *arguments: Any, **keywords: Any) -> asyncio.Future[Any]:
         """Call a method of the server; return a future of its answer.
@@ -82,45 +85,39 @@ class RpcClient:
             Exception: the arguments cannot be pickled.
         """
         answer: asyncio.Future[Any] = self._loop.create_future()
-        if self.listening.done():
-            answer.set_exception(_unavailable(self._whom))
-            return answer
+        self.ask_for(answer, method, *arguments, **keywords)
+        return answer
+
+    def ask_for(self, answer: Answer, method: str, *arguments: Any, **keywords: Any) -> None:
+        """Call a method of the server as `ask` does, and set a future, which may be of another thread."""
+        if self.ended.done():
+            _set(answer, _unavailable(self._whom), None)
+            return
         number = next(self._numbers)
         frame = pack((number, method, arguments, keywords), self._frame_bytes_max)
         self._waiting[number] = answer
         answer.add_done_callback(lambda _: self._waiting.pop(number, None))
-        self._writer.write(frame)
-        return answer
+        self._connection.send(frame)
 
     @property
     def has_ended(self) -> bool:
         """Whether the connection broke, or was closed; no call that waits has heard of it before."""
-        return self._writer.is_closing()
+        return self._connection.has_ended
 
     def close(self) -> None:
         """Close the connection; calls that wait for an answer raise ServerUnavailable."""
-        self._writer.close()
-        self.listening.cancel()
+        self._connection.close()
 
-    async def _listen(self) -> None:
-        reason: Exception | None = None
-        try:
-            while True:
-                number, error, value = await receive(self._reader, self._frame_bytes_max)
-                answer = self._waiting.get(number)
-                if answer is None or answer.done():
-                    continue  # The caller no longer waits.
-                if error is None:
-                    answer.set_result(value)
-                else:
-                    answer.set_exception(error)
-        except (OSError, asyncio.IncompleteReadError) as error:
-            reason = error
-        finally:
-            self._writer.close()
-            for answer in list(self._waiting.values()):
-                if not answer.done():
-                    answer.set_exception(_unavailable(self._whom, reason))
+    def _take(self, message: tuple[int, Exception | None, Any]) -> None:
+        number, error, value = message
+        answer = self._waiting.get(number)
+        if answer is not None:  # Otherwise its caller no longer waits.
+            _set(answer, error, value)
+
+    def _over(self, ended: asyncio.Future[Exception | None]) -> None:
+        self._connection.close()
+        for answer in list(self._waiting.values()):
+            _set(answer, _unavailable(self._whom, ended.result()), None)
 
 
 class KeptRpcClient:
@@ -146,6 +143,8 @@ class KeptRpcClient:
         self._rpc: RpcClient | None = None
         #: set when a connection was opened; whoever waits for one clears it
         self._opened = asyncio.Event()
+        #: calls of other threads that wait for a connection
+        self._later: set[asyncio.Task[Any]] = set()
 
     async def keep(self) -> None:
         """Keep a connection open until cancelled."""
@@ -162,7 +161,7 @@ class KeptRpcClient:
                 continue
             self._opened.set()
             try:
-                await asyncio.wait([rpc.listening])
+                await asyncio.wait([rpc.ended])
             finally:
                 rpc.close()
 
@@ -183,6 +182,35 @@ class KeptRpcClient:
         except TimeoutError:
             raise _unavailable(self._whom) from None
         return await self._rpc.ask(method, *arguments, **keywords)
+
+    def ask_for(self, answer: Future[Any], method: str, *arguments: Any) -> None:
+        """Call a method as `ask` does, and set a future of another thread."""
+        if self._rpc is not None and not self._rpc.has_ended:
+            try:
+                self._rpc.ask_for(answer, method, *arguments)
+            except Exception as error:  # noqa: BLE001  it is reported to the caller
+                _set(answer, error, None)
+            return
+        later = asyncio.ensure_future(self.ask(method, *arguments))
+        self._later.add(later)
+        later.add_done_callback(partial(self._answered, answer))
+
+    def _answered(self, answer: Future[Any], later: asyncio.Task[Any]) -> None:
+        self._later.discard(later)
+        if later.cancelled():
+            _set(answer, _unavailable(self._whom), None)
+        else:
+            error = later.exception()
+            _set(answer, error, None if error is not None else later.result())
+
+
+def _set(answer: Answer, error: BaseException | None, value: Any) -> None:
+    """Set an answer, unless its caller no longer waits."""
+    with contextlib.suppress(asyncio.InvalidStateError, InvalidStateError):
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(value)
 
 
 def _unavailable(whom: str, error: Exception | None = None) -> ServerUnavailable:

@@ -10,11 +10,13 @@ import pickle
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from canal_group.actors.admission.held_connections import HeldConnections
 from canal_group.actors.transport.bind_address import RowServerCertificate
-from canal_group.actors.transport.rpc_wire import FRAME_BYTES_MAX, LOOPBACK, RpcAddress, pack, receive, tune
+from canal_group.actors.transport.rpc_connection import RpcConnection
+from canal_group.actors.transport.rpc_wire import FRAME_BYTES_MAX, LOOPBACK, RpcAddress, pack
 from canal_group.merge.errors import CanalGroupError
 from canal_group.merge.tls import server_context
 from canal_group.shared_memory.handshake import (
@@ -65,7 +67,7 @@ class RpcServer:
         self._accepting: asyncio.Task[None] | None = None
         self._tls: ssl.SSLContext | None = None
         self._unauthenticated = HeldConnections[socket.socket](UNAUTHENTICATED_MAX)
-        self._connections: set[asyncio.StreamWriter] = set()
+        self._connections: set[RpcConnection] = set()
         self._running: set[asyncio.Task[None]] = set()
         #: how many authenticated connections are open
         self.connections = 0
@@ -93,8 +95,8 @@ class RpcServer:
             self._listener.close()
         for connection in self._unauthenticated.clear():
             _shut(connection)
-        for writer in self._connections:
-            writer.close()
+        for each in self._connections:
+            each.close()
 
     async def _accept(self, listener: socket.socket) -> None:
         # Not by a server of asyncio: it reports a connection only after the TLS handshake.
@@ -112,42 +114,52 @@ class RpcServer:
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
-    async def _serve(self, connection: socket.socket) -> None:
-        writer = None
+    async def _serve(self, accepted: socket.socket) -> None:
+        connection = None
         # However a client disconnects, nothing is left to do for it.
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        with contextlib.suppress(OSError):
             try:
                 async with asyncio.timeout(self._greeting_timeout_s):
-                    reader, writer = await _streams(connection, self._tls)
-                    tune(writer)
+                    connection = await self._connection(accepted)
                     if len(self._connections) >= CONNECTIONS_MAX:
                         return
-                    handshake = ServerHandshake(self._secret, await reader.readexactly(NONCE_BYTES))
-                    writer.write(handshake.greeting)
-                    handshake.check(await reader.readexactly(RESPONSE_BYTES))
-                self._unauthenticated.remove(connection)
-                self._connections.add(writer)
-                await self._answer_all(reader, writer)
+                    handshake = ServerHandshake(self._secret, await connection.exactly(NONCE_BYTES))
+                    connection.send(handshake.greeting)
+                    handshake.check(await connection.exactly(RESPONSE_BYTES))
+                self._unauthenticated.remove(accepted)
+                self._connections.add(connection)
+                await self._answer_all(connection)
             finally:
-                self._unauthenticated.remove(connection)
-                if writer is not None:
-                    self._connections.discard(writer)
-                    writer.close()
+                self._unauthenticated.remove(accepted)
+                if connection is not None:
+                    self._connections.discard(connection)
+                    connection.close()
 
-    async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connection(self, accepted: socket.socket) -> RpcConnection:
+        """Return an accepted connection, after its TLS handshake if there is one."""
+        _, connection = await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: RpcConnection(self._frame_bytes_max), accepted, ssl=self._tls
+        )
+        return connection
+
+    async def _answer_all(self, connection: RpcConnection) -> None:
         self.connections += 1
         try:
-            while True:
-                call = await receive(reader, self._frame_bytes_max)
-                task = asyncio.create_task(self._answer(writer, *call))
-                self._running.add(task)
-                task.add_done_callback(self._running.discard)
+            connection.listen(partial(self._begin, connection))
+            await asyncio.wait([connection.ended])
         finally:
             self.connections -= 1
 
+    def _begin(
+        self, connection: RpcConnection, call: tuple[int, str, tuple[Any, ...], dict[str, Any]]
+    ) -> None:
+        task = asyncio.create_task(self._answer(connection, *call))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
     async def _answer(
         self,
-        writer: asyncio.StreamWriter,
+        connection: RpcConnection,
         number: int,
         method: str,
         arguments: tuple[Any, ...],
@@ -161,10 +173,10 @@ class RpcServer:
                 kinds = ", ".join(type(each).__name__ for each in arguments)
                 _log.exception("the RPC call of %s(%s) failed with an unexpected error", method, kinds)
             frame = _packed_error(number, error)
-        if not writer.is_closing():
+        if not connection.has_ended:
             # Do not wait until it is sent: a client that was paused has few outstanding calls, and each is
             # answered once, so little is buffered.
-            writer.write(frame)
+            connection.send(frame)
 
 
 def _packed_error(number: int, error: Exception) -> bytes:
@@ -173,17 +185,6 @@ def _packed_error(number: int, error: Exception) -> bytes:
         return pack((number, pickle.loads(pickle.dumps(error)), None))  # noqa: S301  our own bytes
     except Exception:  # noqa: BLE001  whatever the reason, it cannot be sent
         return pack((number, RuntimeError(f"{type(error).__name__}: {error}"), None))
-
-
-async def _streams(
-    connection: socket.socket, tls: ssl.SSLContext | None
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Return the streams of a connection, after its TLS handshake if there is one."""
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader()
-    protocol = asyncio.StreamReaderProtocol(reader)
-    transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection, ssl=tls)
-    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
 def _shut(connection: socket.socket) -> None:

@@ -21,7 +21,8 @@ from typing import Any
 LOOPBACK = "127.0.0.1"
 #: longest frame, bytes; the largest answers are batches, with 92 bytes for each transaction
 FRAME_BYTES_MAX = 1 << 30
-_LENGTH = struct.Struct("<I")
+#: of a frame's body, before it
+LENGTH = struct.Struct("<I")
 #: a machine that disappears without closing the connection is noticed after about 15 seconds
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 2))
 
@@ -47,29 +48,24 @@ def pack(message: Any, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
     body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     if len(body) > bytes_max:
         raise ValueError(f"an RPC message of {len(body)} bytes is longer than {bytes_max}")
-    return _LENGTH.pack(len(body)) + body
+    return LENGTH.pack(len(body)) + body
 
 
-async def receive(reader: asyncio.StreamReader, bytes_max: int = FRAME_BYTES_MAX) -> Any:
-    """Return the next message.
+def unpacked(body: memoryview) -> Any:
+    """Return the message of a frame.
 
     Raises:
-        OSError: the connection broke, or the received bytes are not a message of at most `bytes_max`.
-        asyncio.IncompleteReadError: the other end closed the connection.
+        OSError: the bytes are not a message.
     """
-    (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-    if length > bytes_max:
-        raise OSError(f"an RPC frame of {length} bytes is longer than {bytes_max}")
-    body = await reader.readexactly(length)
     try:
         return pickle.loads(body)  # noqa: S301  both ends have passed the handshake
     except Exception as error:
         raise OSError(f"an RPC message cannot be unpickled: {type(error).__name__}: {error}") from error
 
 
-def tune(writer: asyncio.StreamWriter) -> None:
+def tune(transport: asyncio.Transport) -> None:
     """Set the socket options of an RPC connection: send without delay, and detect an unreachable peer."""
-    sock: socket.socket = writer.get_extra_info("socket")
+    sock: socket.socket = transport.get_extra_info("socket")
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE:

@@ -71,9 +71,12 @@ class Progress:
         sequence = self.end.sequence + (int(rows_up_to[-1]) if len(rows_up_to) else 0)
         whole = np.flatnonzero(ended)
         acked = self.end.sequence + int(rows_up_to[whole[-1]]) if len(whole) else self.ack.sequence
+        ack_position = replace(self.ack, shards=ack, sequence=acked)
+        end_position = replace(self.end, shards=end, sequence=sequence)
         return Progress(
-            replace(self.ack, shards=ack, sequence=acked),
-            replace(self.end, shards=end, sequence=sequence),
+            ack_position,
+            # One value, whose text is made once.
+            ack_position if end_position == ack_position else end_position,
             inside=not bool(ended[-1]) if len(ended) else self.inside,
         )
 
@@ -83,6 +86,8 @@ def gtids_after(
 ) -> GtidSet:
     """Return a GTID set with the transactions of one shard added whose ends are `headers[ends]`."""
     numbers, sources = headers["gtid_number"][ends], headers["gtid_source"][ends]
+    if len(sources) and (sources == sources[0]).all():
+        return gtid_set.add(names[sources[0]], numbers) if numbers.any() else gtid_set
     sources, numbers = sources[numbers > 0], numbers[numbers > 0]
     # By last appearance: in a MariaDB domain the server that wrote last is the position.
     found, from_behind = np.unique(sources[::-1], return_index=True)

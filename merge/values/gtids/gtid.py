@@ -25,7 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canal_group.merge.errors import UsageError
-from canal_group.merge.values.gtids.intervals import Interval, among, common, covers, interval_text, joined
+from canal_group.merge.values.gtids.intervals import (
+    Interval,
+    among,
+    common,
+    covers,
+    extended,
+    interval_text,
+    joined,
+)
 
 Numbers: TypeAlias = NDArray[np.int64] | Sequence[int]
 #: (uuid, tag), both lower case; the tag may be empty
@@ -165,7 +173,7 @@ class MySqlGtidSet:
         if not len(values):
             return self or NO_GTIDS
         runs = dict(self.runs)
-        runs[key] = joined(runs.get(key, ()), np.column_stack((values, values + 1)))
+        runs[key] = extended(runs.get(key, ()), values)
         return _mysql(runs)
 
 

@@ -26,6 +26,15 @@ def joined(known: tuple[Interval, ...], added: NDArray[np.int64]) -> tuple[Inter
     return tuple(zip(runs[first, 0].tolist(), reach[last].tolist(), strict=True))
 
 
+def extended(known: tuple[Interval, ...], numbers: NDArray[np.int64]) -> tuple[Interval, ...]:
+    """Return the canonical intervals of `known` and of numbers, (n,) sorted and different, at least one."""
+    first, last = int(numbers[0]), int(numbers[-1])
+    if known and known[-1][1] == first and last - first == len(numbers) - 1:
+        # A source that commits: they are the next ones.
+        return (*known[:-1], (known[-1][0], last + 1))
+    return joined(known, np.column_stack((numbers, numbers + 1)))
+
+
 def common(one: tuple[Interval, ...], other: tuple[Interval, ...]) -> tuple[Interval, ...]:
     """Return the canonical intervals of the numbers that are in both."""
     found: list[Interval] = []

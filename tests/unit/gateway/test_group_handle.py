@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,9 +18,7 @@ def test_a_cancellation_that_comes_with_the_answer_is_not_lost():
     async def play() -> None:
         answer: Future[Any] = Future()
         handle = object.__new__(GroupHandle)  # its constructor looks for an actor
-        handle._rpc = SimpleNamespace(ask=lambda *_, **__: None)  # type: ignore[assignment]
-        handle._loop = SimpleNamespace(run=lambda _: answer)  # type: ignore[assignment]
-        handle._closed = False
+        handle._asked = lambda _: answer  # type: ignore[method-assign]
         task = asyncio.create_task(handle.ask_from(Touch("a", 1)))
         await asyncio.sleep(0)
         answer.set_result(None)

@@ -123,7 +123,7 @@ def test_a_broken_channel_is_reported_to_waiting_and_later_callers():
         rpc_server.close()
         with pytest.raises(ServerUnavailable, match="The desk is unavailable"):
             await waits
-        await asyncio.wait([client.listening])
+        await asyncio.wait([client.ended])
         with pytest.raises(ServerUnavailable, match="The desk is unavailable"):
             await client.ask("echo")
         await until(lambda: rpc_server.connections == 0, "the connection is closed")
@@ -247,7 +247,7 @@ def test_too_long_a_frame_ends_its_channel_and_too_long_an_answer_fails():
         client = await RpcClient.open(address, "The desk", frame_bytes_max=1_000)
         with pytest.raises(ValueError, match="longer than 1000"):
             client.ask("echo", b"x" * 2_000)
-        client._writer.write(rpc_wire._LENGTH.pack(2_000))
+        client._connection.send(rpc_wire.LENGTH.pack(2_000))
         with pytest.raises(ServerUnavailable):
             await client.ask("wait")
         large = await RpcClient.open(address, "The desk")
@@ -265,7 +265,7 @@ def test_a_channel_between_machines_is_encrypted_and_verified():
         where = await guarded.open("127.0.0.2", certificate_where_reached("127.0.0.2", tls=True))
         client = await RpcClient.open(where, "The desk")
         assert await client.ask("echo", 1) == ((1,), {})
-        assert client._writer.get_extra_info("cipher") is not None
+        assert client._connection.transport.get_extra_info("cipher") is not None
         client.close()
         for wrong in (replace(where, certificate=other.certificate), replace(where, certificate=None)):
             with pytest.raises(ServerUnavailable):
@@ -290,8 +290,8 @@ def test_a_kept_line_is_opened_again_and_repeats_no_call():
         assert await kept.ask("echo", 1) == ((1,), {})
         waits = asyncio.create_task(kept.ask("wait"))
         await until(lambda: "wait" in desk.began, "the call was heard")
-        for writer in list(rpc_server._connections):
-            writer.close()
+        for connection in list(rpc_server._connections):
+            connection.close()
         with pytest.raises(ServerUnavailable):
             await waits
         assert await kept.ask("echo", 2) == ((2,), {})
