@@ -41,7 +41,7 @@ from canal_group.actors.transport.flight_errors import flight_error, refusal
 from canal_group.actors.transport.shared_memory_server import Offer, SharedMemoryServer
 from canal_group.merge.calls.body import call_of
 from canal_group.merge.calls.call import CALLS, Call, Right
-from canal_group.merge.calls.consumers import Get, OpenSharedMemory, Status
+from canal_group.merge.calls.consumers import AckAndGet, Get, OpenSharedMemory, Status
 from canal_group.merge.calls.operators import Operation
 from canal_group.merge.calls.values import client_id
 from canal_group.merge.errors import ConfigError, UsageError
@@ -84,7 +84,7 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
             counters = self._destinations.counters_of(body.get("destination"))
             destination, grant = self._destinations.find(body.get("destination"), caller)
             call = self._admitted(destination.name, grant, action.type, body)
-            if isinstance(call, Get):
+            if isinstance(call, Get | AckAndGet):
                 value, rows = destination.get(call)
             else:
                 value = self._answer(context, destination, caller, grant, call)

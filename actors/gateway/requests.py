@@ -18,6 +18,7 @@ from canal_group.merge.calls.batch import Batch
 from canal_group.merge.calls.call import Call
 from canal_group.merge.calls.consumers import (
     Ack,
+    AckAndGet,
     Describe,
     Get,
     GetRange,
@@ -163,11 +164,15 @@ class Requests:
         order = order_of(batch.headers, batch.names, batch.shards)
         return {**self.delivered(call, batch), "order": order}
 
-    def get(self, call: Get) -> Batch | None:
-        """Return the next batch from the group; None if there is none within the call's timeout."""
-        return self._group.ask(replace(call, rows=None))
+    def get(self, call: Get | AckAndGet) -> tuple[GroupPosition | None, Batch | None]:
+        """Return the cursor, if the call acknowledges a batch, and the next batch; None: none in time."""
+        if isinstance(call, Get):
+            return None, self._group.ask(replace(call, rows=None))
+        cursor, batch = self._group.ask(replace(call, rows=None))
+        self._rows.forget(call.client_id, call.epoch, call.batch_id)
+        return cursor, batch
 
-    def delivered(self, call: Get | GetRange, batch: Batch) -> dict[str, Any]:
+    def delivered(self, call: Get | AckAndGet | GetRange, batch: Batch) -> dict[str, Any]:
         """Return the answer to a call that is answered with a batch."""
         self._rows.remember(call.client_id, call.epoch, batch)
         return {

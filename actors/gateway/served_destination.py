@@ -20,8 +20,9 @@ from canal_group.actors.gateway.requests import Requests
 from canal_group.actors.gateway.shard_actors import ShardActors
 from canal_group.actors.gateway.wiring import DestinationWiring
 from canal_group.actors.process.clock import clock_s
+from canal_group.merge.calls.batch import Batch
 from canal_group.merge.calls.call import CALLS
-from canal_group.merge.calls.consumers import Get, Plan
+from canal_group.merge.calls.consumers import AckAndGet, Get, Plan
 from canal_group.merge.calls.values import whole
 
 #: as which streams of rows are counted
@@ -78,24 +79,33 @@ class ServedDestination:
         """The destination's name."""
         return self.wiring.destination
 
-    def get(self, call: Get) -> tuple[dict[str, Any] | None, list[pa.Buffer]]:
+    def get(self, call: Get | AckAndGet) -> tuple[dict[str, Any] | None, list[pa.Buffer]]:
         """Return the answer to a get, and the rows that come with it, as Arrow streams: one, or none.
 
         Raises:
             CanalGroupError: the group's error, or ServerUnavailable.
         """
         asked_at_s = clock_s()
-        batch = self.requests.get(call)
+        cursor, batch = self.requests.get(call)
+        answer, streams = None, []
         if batch is None:
             self.counters.no_batch()
-            return None, []
-        answer = self.requests.delivered(call, batch)
+        else:
+            answer = self.requests.delivered(call, batch)
+            streams = self._rows_with(call, batch, (asked_at_s, batch.lease_s))
+        if cursor is not None:
+            answer = {"cursor": cursor.to_json(), "batch": answer}
+        return answer, streams
+
+    def _rows_with(
+        self, call: Get | AckAndGet, batch: Batch, answered: tuple[float, float]
+    ) -> list[pa.Buffer]:
+        """Return the rows that come with a batch; `answered` as of `DeliveryLease`."""
         if call.rows is None or int(batch.headers["bytes"].sum()) > ROWS_WITH_GET_BYTES_MAX:
-            return answer, []
-        ticket = {"client_id": call.client_id, "epoch": call.epoch, "batch_id": batch.batch_id}
-        delivery_lease = self.group.delivery_lease(
-            call.client_id, call.epoch, batch.batch_id, (asked_at_s, batch.lease_s)
-        )
+            return []
+        key = call.client_id, call.epoch, batch.batch_id
+        delivery_lease = self.group.delivery_lease(*key, answered)
+        ticket = dict(zip(("client_id", "epoch", "batch_id"), key, strict=True))
         try:
             table = self.table({**call.rows, **ticket})
             stream = pa.BufferOutputStream()
@@ -103,8 +113,8 @@ class ServedDestination:
                 writer.write_table(table)
             delivery_lease.check()
         except Exception:  # noqa: BLE001  its consumer asks for the rows by a ticket, and is told why not
-            return answer, []
-        return answer, [stream.getvalue()]
+            return []
+        return [stream.getvalue()]
 
     def table(self, ticket: Mapping[str, Any]) -> pa.Table:
         """Return the rows of a ticket; a delivery lease is needed to send them.

@@ -17,10 +17,10 @@ from canal_group.actors.group.active_group import ActiveGroup
 from canal_group.actors.group.candidate import Candidate
 from canal_group.actors.group.registration import ShardRegistration
 from canal_group.actors.ports import Host
-from canal_group.merge.calls.batch import Batch
 from canal_group.merge.calls.call import Call
 from canal_group.merge.calls.consumers import (
     Ack,
+    AckAndGet,
     ColumnTypes,
     Confirm,
     Get,
@@ -88,7 +88,7 @@ class GroupCalls:
                 self._candidate.serving().check_active()
                 async with self._locks[call.client_id]:
                     answer = self._candidate.serving().state_of_client(call.client_id)
-            case Get() | Confirm():
+            case Get() | AckAndGet() | Confirm():
                 answer = await self._lease(call)
             case TraceRead():
                 answer = self._active().machine.trace(call.gtid, call.read, call.shard, call.table)
@@ -121,8 +121,10 @@ class GroupCalls:
         group.check_active()
         return group
 
-    async def _lease(self, call: Get | Confirm) -> Batch | float | None:
+    async def _lease(self, call: Get | AckAndGet | Confirm) -> Any:
         """Answer a call with how long rows may be sent: a get with its batch, or None if it has none."""
+        if isinstance(call, AckAndGet):
+            return await self.answer(call.ack), await self._lease(call.get)
         group = self._candidate.serving()
         if isinstance(call, Get):
             batch = await group.ask(call)

@@ -27,6 +27,7 @@ from canal_group.gateway.gateway_client import GatewayClient, fields
 from canal_group.gateway.retry import keep_trying
 from canal_group.merge.calls.consumers import (
     Ack,
+    AckAndGet,
     Get,
     GetRange,
     LeaseState,
@@ -91,6 +92,8 @@ class Consumer:
         #: the batch of a `get` that failed: the next one has it again
         self._unreturned: Batch | None = None
         self._unfinished = Unfinished()
+        #: the last batch that the loop over `batches` has processed; the next request acknowledges it
+        self._processed: int | None = None
         #: how rows were read last: those of the next small batch come with it, read the same way
         self._last_read: dict[str, Any] | None = None
         #: grows whenever outstanding batches are known to be rolled back
@@ -213,33 +216,72 @@ class Consumer:
             RetryableError: the server was unavailable for longer than `retry_s` or `timeout`; get again.
             DataError: a shard stopped at data that needs an operator.
         """
+        return self._next(batch_size, timeout, None)
+
+    def _next(self, batch_size: int, timeout: float | None, done: int | None) -> Batch | None:
+        """Return the next batch as `get_without_ack` does; acknowledge an unfinished batch `done` before.
+
+        Raises:
+            CanalGroupError: as `get_without_ack` and `ack`. It is unfinished as long as it is not known to be
+                acknowledged, or rolled back.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
 
         def attempt() -> Batch | None:
             left_s = _GET_SLICE_S if deadline is None else min(_GET_SLICE_S, deadline - time.monotonic())
-            return self._get_slice(batch_size, max(left_s, 0.0))
+            slice_s = max(left_s, 0.0)
+            if done is None or not self._unfinished.has(done):
+                return self._get_slice(batch_size, slice_s)
+            if self._unfinished.in_doubt(done):
+                self.ack(done)
+                return self._get_slice(batch_size, slice_s)
+            try:
+                return self._get_slice(batch_size, slice_s, done)
+            except _AWAY:
+                raise
+            except CanalGroupError:
+                # Either of both was refused.
+                if self._unfinished.in_doubt(done):
+                    self.ack(done)
+                raise
 
         while True:
             batch = self._patiently(attempt, deadline)
             if batch is not None or (deadline is not None and time.monotonic() >= deadline):
                 return batch
 
-    def _get_slice(self, batch_size: int, wait_s: float) -> Batch | None:
+    def _get_slice(self, batch_size: int, wait_s: float, done: int | None = None) -> Batch | None:
         # If an answer is lost, its batch stays outstanding. The next request names the last batch that
         # arrived, and the group delivers all later ones again.
         with self._getting:
             unreturned, self._unreturned = self._unreturned, None
             if unreturned is not None and self._unfinished.has(unreturned.batch_id):
+                if done is not None:
+                    self.ack(done)
                 return unreturned
             how = self._last_read
-            call = Get(*self._lease.key, batch_size, wait_s, self._seen_id, how)
-            batch = self._gateway_client.get(call, partial(self._batch, how))
+            asked: Get | AckAndGet = Get(*self._lease.key, batch_size, wait_s, self._seen_id, how)
+            if done is not None:
+                self._unfinished.doubt(done, self.cursor)
+                asked = AckAndGet(*self._lease.key, done, batch_size, wait_s, self._seen_id, how)
+            cursor, batch = self._gateway_client.get(asked, partial(self._got, asked))
+            if done is not None and cursor is not None:
+                self.cursor = cursor
+                self._unfinished.finish(done)
             if batch is None:
                 return None
             self._check_same_server(batch.batch_id)
             self._seen_id = batch.batch_id
             self._unfinished.deliver(batch.batch_id, batch.ack_position, batch.start)
         return batch
+
+    def _got(
+        self, asked: Get | AckAndGet, value: Any, rows: pa.Table | None
+    ) -> tuple[GroupPosition | None, Batch | None]:
+        """Return the cursor, if a batch was acknowledged, and the next batch, if there is one."""
+        if isinstance(asked, Get):
+            return None, self._batch(asked.rows, value, rows)
+        return position_of(value, "cursor"), self._batch(asked.rows, value["batch"], rows)
 
     def _batch(
         self, how: Mapping[str, Any] | None, value: dict[str, Any] | None, rows: pa.Table | None
@@ -462,9 +504,48 @@ class Consumer:
         Raises:
             RetryableError: the server was unavailable for longer than `retry_s`; iterate again.
         """
+        for batch in self._iterate(self.get_without_ack):
+            if batch is not None:
+                yield batch
+
+    def batches(self, batch_size: int = 1_000, timeout: float | None = None) -> Iterator[Batch]:
+        """Yield batches; each is acknowledged together with the request for the next one.
+
+        That is one call a batch less than with `ack`; do not call that inside the loop. A batch that it leaves
+        by `break` or an exception is not acknowledged, and comes again. Continues by itself as iterating a
+        consumer does; one loop at a time.
+
+        Args:
+            batch_size: limit on the rows of a batch; the server has a limit too.
+            timeout: seconds to wait for a batch before the iteration ends; None: without limit.
+
+        Raises:
+            RetryableError: the server was unavailable for longer than `retry_s`; iterate again.
+        """
+        for batch in self._iterate(lambda: self._next(batch_size, timeout, self._processed)):
+            if batch is None:
+                return
+            is_processed = False
+            try:
+                yield batch
+                is_processed = True
+            finally:
+                if is_processed:
+                    self._processed = batch.batch_id
+                else:
+                    self._take_back(batch.batch_id)
+
+    def _take_back(self, batch_id: int) -> None:
+        """Let the next get have a batch and every later one again."""
+        self._seen_id = min(self._seen_id, batch_id - 1)
+        self.rollback_generation += 1
+        self._unfinished.forget(batch_id)
+
+    def _iterate(self, get: Callable[[], Batch | None]) -> Iterator[Batch | None]:
+        """Yield what `get` returns, also after a rollback and after the server was unavailable."""
         while not self._lease.closed.is_set():
             try:
-                batch = self.get_without_ack()
+                batch = get()
             except RolledBack:
                 continue
             except RetryableError as error:
@@ -475,8 +556,7 @@ class Consumer:
             except NotSubscribed:
                 self.subscribe()
                 continue
-            if batch is not None:
-                yield batch
+            yield batch
 
     def prefetch(
         self,

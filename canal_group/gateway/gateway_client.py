@@ -16,7 +16,7 @@ from canal_group.gateway.gateway_uri import split_uris
 from canal_group.gateway.tls import UNSAID, Tls
 from canal_group.merge.calls.body import body_of
 from canal_group.merge.calls.call import Call
-from canal_group.merge.calls.consumers import Get, OpenSharedMemory
+from canal_group.merge.calls.consumers import AckAndGet, Get, OpenSharedMemory
 from canal_group.merge.errors import (
     AccessDenied,
     CanalGroupError,
@@ -139,7 +139,7 @@ class GatewayClient:
         """
         return self._ask(self._where(), call, lambda value, _: read(value))
 
-    def get(self, call: Get, read: Callable[[Any, pa.Table | None], T]) -> T:
+    def get(self, call: Get | AckAndGet, read: Callable[[Any, pa.Table | None], T]) -> T:
         """Get a batch; `read` also gets the rows that came with it, None if none did. See `ask_for`."""
         return self._ask(self._where(), call, lambda value, streams: read(value, _rows_in(streams)))
 

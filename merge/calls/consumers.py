@@ -162,6 +162,37 @@ class Ack(OfConsumer[GroupPosition]):
     batch_id: Whole
 
 
+@read("ack_and_get")
+class AckAndGet(OfConsumer[tuple[GroupPosition, Batch | None]]):
+    """Acknowledge the oldest outstanding batch, and then deliver the next one: `Ack` and `Get` in one call.
+
+    The answer is what both answer. If it is refused, the acknowledgement was refused, or it was accepted and
+    the get was refused: `LeaseState` tells.
+    """
+
+    batch_id: Whole
+    rows_max: Whole
+    timeout_s: WaitS
+    #: as in `Get`
+    seen_id: Whole | None = None
+    rows: Entry | None = None
+
+    @property
+    def ack(self) -> Ack:
+        """The acknowledgement."""
+        return Ack(self.client_id, self.epoch, self.batch_id)
+
+    @property
+    def get(self) -> Get:
+        """The get that follows."""
+        return Get(self.client_id, self.epoch, self.rows_max, self.timeout_s, self.seen_id, self.rows)
+
+    @property
+    def wait_s(self) -> float:
+        """How long it waits for rows, seconds."""
+        return self.timeout_s
+
+
 @read("rollback")
 class Rollback(OfConsumer[int]):
     """Roll back a batch and every later one, or all (None); return how many."""

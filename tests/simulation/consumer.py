@@ -11,7 +11,16 @@ from typing import Any
 
 from canal_group.merge.calls.batch import Batch
 from canal_group.merge.calls.call import Call
-from canal_group.merge.calls.consumers import Ack, Get, Release, Rollback, SubscribeAt, Touch, Unsubscribe
+from canal_group.merge.calls.consumers import (
+    Ack,
+    AckAndGet,
+    Get,
+    Release,
+    Rollback,
+    SubscribeAt,
+    Touch,
+    Unsubscribe,
+)
 from canal_group.merge.calls.resume import Resume
 from canal_group.merge.errors import (
     AckOutOfOrder,
@@ -37,6 +46,8 @@ GET_US = 1_500 * MS
 ANSWER_US = 2_500 * MS
 TOUCH_US = 1_000 * MS
 RETRY_US = 300 * MS
+#: probability that a batch is acknowledged with the request for the next one
+ACK_AND_GET = 0.25
 
 
 class Consumer(Process):
@@ -156,7 +167,11 @@ class Consumer(Process):
         if self.unsubscribes:
             await self._unsubscribe()
             raise NotSubscribed("It unsubscribed.")
-        if len(self._held) < self._depth:
+        if self._held and self.loop.chance.random() < ACK_AND_GET:
+            batch = await self._ack_and_get()
+            if batch is not None:
+                return
+        elif len(self._held) < self._depth:
             batch = await self._get()
         if self.loop.chance.random() < self.fickle:
             await self._change_mind()
@@ -169,10 +184,7 @@ class Consumer(Process):
             batch: Batch | None = await self._give(
                 Get(self.client_id, self._epoch, rows_max, GET_US / 1e6, self._seen_id)
             )
-            if batch is None:
-                return None
-            self._seen_id = batch.batch_id
-            positions = await self._ask("rows", self.client_id, self._epoch, batch.batch_id)
+            return None if batch is None else await self._read(batch)
         except RolledBack:
             await self._give_back()
             return None
@@ -180,6 +192,35 @@ class Consumer(Process):
             if "outstanding_max" in error.details:
                 return None
             # An answer that is never read may be on its way: its rows come again.
+            await self.sleep(RETRY_US)
+            await self._give_back()
+            return None
+
+    async def _ack_and_get(self) -> Batch | None:
+        """Acknowledge the oldest batch and get the next one by one call; None: none came."""
+        batch_id, positions = self._held[0]
+        self._invariants.finished(self.client_id, positions)
+        rows_max = self.loop.chance.randrange(1, 9)
+        call = AckAndGet(self.client_id, self._epoch, batch_id, rows_max, GET_US / 1e6, self._seen_id)
+        try:
+            _, batch = await self._give(call)
+        except (RetryableError, RolledBack, UnknownBatch, AckOutOfOrder):
+            # The one may be done, and the other not: an acknowledgement tells, when it is made again.
+            await self.sleep(RETRY_US)
+            await self._ack()
+            return None
+        self._held.popleft()
+        return None if batch is None else await self._read(batch)
+
+    async def _read(self, batch: Batch) -> Batch | None:
+        """Read the rows of a batch and hold it; None if it was lost."""
+        self._seen_id = batch.batch_id
+        try:
+            positions = await self._ask("rows", self.client_id, self._epoch, batch.batch_id)
+        except RolledBack:
+            await self._give_back()
+            return None
+        except RetryableError:
             await self.sleep(RETRY_US)
             await self._give_back()
             return None

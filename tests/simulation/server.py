@@ -28,7 +28,7 @@ from canal_group.conf.load import build_instance
 from canal_group.conf.settings import InstanceSettings
 from canal_group.conf.shard_settings import ShardSettings
 from canal_group.merge.calls.call import Call
-from canal_group.merge.calls.consumers import Ack, Confirm, Get, Plan, SubscribeAt
+from canal_group.merge.calls.consumers import Ack, AckAndGet, Confirm, Get, Plan, SubscribeAt
 from canal_group.merge.calls.operators import GivePolicy, RemoveShard
 from canal_group.merge.errors import CanalGroupError, ShardUnavailable
 from canal_group.merge.group import Group, GroupSettings
@@ -104,7 +104,7 @@ class Server(Process):
         self._registration = ShardRegistration(instance(self.around.settings.shards), _Directory(self))
         identity = ServerIdentity(f"{self.name}:1", f"{self.name}/{self.launches}", "zookeeper:1")
         self.candidate = Candidate(self._registration, identity, lambda: True, self.host, _Parts(self))
-        self.calls = GroupCalls(self._registration, self.candidate, self.host)
+        self.calls = _Calls(self)
 
     @property
     def machine(self) -> Group | None:
@@ -140,8 +140,8 @@ class Server(Process):
                 self.around.invariants.subscribed(client_id, answer[1])
             case Get(client_id=client_id) if answer is not None:
                 self.around.invariants.delivered(client_id, answer)
-            case Ack(client_id=client_id, batch_id=batch_id):
-                self.around.invariants.accepted(client_id, batch_id)
+            case AckAndGet(client_id=client_id) if answer[1] is not None:
+                self.around.invariants.delivered(client_id, answer[1])
             case GivePolicy(policy=policy) if self.machine is not None:
                 self.around.invariants.policy_given(self.machine.epoch, answer["index"], policy)
         return answer
@@ -212,6 +212,21 @@ class Server(Process):
 def shard_settings(name: str) -> ShardSettings:
     """Return the settings of a shard."""
     return instance((name,)).shards[0]
+
+
+class _Calls(GroupCalls):
+    """The real calls; tells the invariants of each acknowledgement when it is answered."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server._registration, server.candidate, server.host)
+        self._invariants = server.around.invariants
+
+    async def answer(self, call: Call[Any]) -> Any:
+        """Answer a call."""
+        answer = await super().answer(call)
+        if isinstance(call, Ack):
+            self._invariants.accepted(call.client_id, call.batch_id)
+        return answer
 
 
 class _Parts:

@@ -32,7 +32,7 @@ from canal_group.actors.transport.row_ticket import RowTicket
 from canal_group.actors.transport.shared_memory_server import Offer, SharedMemoryServer
 from canal_group.merge.calls.body import call_of
 from canal_group.merge.calls.call import CALLS, Call
-from canal_group.merge.calls.consumers import Get
+from canal_group.merge.calls.consumers import AckAndGet, Get
 from canal_group.merge.errors import CanalGroupError, ConfigError, RetryableError, RolledBack, UsageError
 from canal_group.merge.rows.chosen_types import TypeOverrides
 from canal_group.merge.values.position import GroupPosition
@@ -68,7 +68,7 @@ def request(name: str, **changed: Any) -> Group:
     requests = Requests("shop", 10.0, group, operator, None)  # type: ignore[arg-type]
     call = call_of(CALLS[name], json.loads(json.dumps(body)))
     with pytest.raises(RetryableError):
-        requests.get(call) if isinstance(call, Get) else requests.answer(call, may_disturb=True)
+        requests.get(call) if isinstance(call, Get | AckAndGet) else requests.answer(call, may_disturb=True)
     return group
 
 
@@ -105,6 +105,7 @@ def test_a_wait_is_cut_to_what_may_be(value: float, waits: float):
         ("offset_range", "key_us_max"),
         ("offset_range", "epoch"),
         ("ack", "batch_id"),
+        ("ack_and_get", "batch_id"),
         ("rollback", "batch_id"),
         ("touch", "epoch"),
         ("release", "epoch"),

@@ -39,6 +39,8 @@ class Gateway(flight.FlightServerBase):
         self.cursor = self._read = 0
         #: by batch id
         self.rows: dict[int, int] = {}
+        #: requests that were answered, whether their answers were lost or not
+        self.asked: list[str] = []
         #: how often a request is lost, a request's answer ("lost ack"), or the rows
         self.losses: dict[str, int] = {}
         self.elect()
@@ -60,10 +62,23 @@ class Gateway(flight.FlightServerBase):
             answer = {"value": getattr(self, action.type)(body)}
         except CanalGroupError as error:
             answer = {"error": error.to_dict()}
+        self.asked.append(action.type)
         self._lose(f"lost {action.type}")
-        return [json.dumps(answer).encode()]
+        return [json.dumps(answer).encode(), *self._rows_with(answer, body)]
+
+    def _rows_with(self, answer: dict[str, Any], body: dict[str, Any]) -> list[pa.Buffer]:
+        value = answer.get("value")
+        value = value.get("batch", value) if isinstance(value, dict) else None
+        if body.get("rows") is None or value is None or self.losses.get("rows"):
+            return []
+        assert body["rows"] == {"format": "envelope"}
+        rows, stream = pa.table({"row": [self.rows[value["batch_id"]]]}), pa.BufferOutputStream()
+        with pa.ipc.new_stream(stream, rows.schema) as writer:
+            writer.write_table(rows)
+        return [stream.getvalue()]
 
     def do_get(self, _context: object, ticket: flight.Ticket) -> flight.RecordBatchStream:
+        self.asked.append("rows")
         self._lose("rows")
         try:
             batch_id = json.loads(ticket.ticket)["batch_id"]
@@ -106,6 +121,9 @@ class Gateway(flight.FlightServerBase):
         batch = self._ledger.ack(body.get("batch_id"))
         self.cursor = batch.ack.sequence
         return {"cursor": batch.ack.to_json()}
+
+    def ack_and_get(self, body: dict[str, Any]) -> dict[str, Any]:
+        return {**self.ack(body), "batch": self.get(body)}
 
     def rollback(self, body: dict[str, Any]) -> int:
         taken = self._ledger.rollback(body.get("batch_id"))
@@ -221,3 +239,73 @@ def test_gets_of_several_threads_are_acknowledged_in_order(gateway, consumer):
         thread.join()
     assert sorted(numbers) == list(range(ROWS))
     assert gateway.cursor == ROWS
+
+
+def processed(consumer: Consumer) -> list[int]:
+    """Return the rows of a loop that acknowledges with the next request; iterate again after each failure."""
+    numbers: list[int] = []
+    for _ in range(3 * ROWS):
+        try:
+            for batch in consumer.batches(1, timeout=0.0):
+                numbers += rows_of(batch)
+        except RetryableError:
+            continue
+        return numbers
+    raise AssertionError("it does not go on")
+
+
+def test_a_batch_is_acknowledged_with_the_request_for_the_next_one(gateway, consumer):
+    assert processed(consumer) == list(range(ROWS))
+    assert gateway.asked == ["subscribe", "get", "rows", *["ack_and_get"] * ROWS]
+    assert gateway.cursor == ROWS
+
+
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize(
+    "what", ["get", "lost get", "rows", "ack_and_get", "lost ack_and_get", "lease_state"]
+)
+def test_rows_come_once_and_acknowledged_whatever_is_lost(gateway, consumer, what, times):
+    gateway.losses = {what: times, "lost ack_and_get": times}
+    assert processed(consumer) == list(range(ROWS))
+    assert gateway.cursor == ROWS
+    assert not any(gateway.losses.values())
+
+
+def test_an_acknowledgement_that_is_refused_lets_the_rows_come_again(gateway, consumer):
+    batches = consumer.batches(1, timeout=0.0)
+    assert rows_of(next(batches)) == [0]
+    gateway.elect()
+    assert [rows_of(batch)[0] for batch in batches] == list(range(ROWS))
+    assert gateway.cursor == ROWS
+
+
+def test_a_batch_that_the_loop_leaves_is_not_acknowledged_and_comes_again(gateway, consumer):
+    for batch in consumer.batches(1):
+        if rows_of(batch) == [2]:
+            break
+    assert gateway.cursor == 2
+    assert rest(consumer) == [2, 3, 4, 5]
+
+
+def test_rows_come_with_a_small_batch_as_they_were_read_last(gateway, consumer):
+    read = [rows_of(consumer.get_without_ack(1)) for _ in range(3)]
+    assert read == [[0], [1], [2]]
+    assert gateway.asked[1:] == ["get", "rows", "get", "get"]
+
+
+def test_an_answer_with_rows_that_is_lost_is_taken_back_and_comes_again(gateway, consumer):
+    assert rows_of(consumer.get_without_ack(1)) == [0]
+    gateway.losses = {"lost get": 1}
+    with pytest.raises(RetryableError):
+        consumer.get_without_ack(1)
+    batch = consumer.get_without_ack(1)
+    assert rows_of(batch) == [1]
+    assert [each.batch_id for each in gateway._ledger.outstanding][1:] == [batch.batch_id]
+
+
+def test_rows_that_came_with_a_batch_are_not_those_of_one_rolled_back(gateway, consumer):
+    rows_of(consumer.get_without_ack(1))
+    batch = consumer.get_without_ack(1)
+    consumer.rollback(batch.batch_id)
+    with pytest.raises(RolledBack):
+        batch.envelope()
