@@ -511,9 +511,9 @@ class Consumer:
     def batches(self, batch_size: int = 1_000, timeout: float | None = None) -> Iterator[Batch]:
         """Yield batches; each is acknowledged together with the request for the next one.
 
-        That is one call a batch less than with `ack`; do not call that inside the loop. A batch that it leaves
-        by `break` or an exception is not acknowledged, and comes again. Continues by itself as iterating a
-        consumer does; one loop at a time.
+        That is one call a batch less than with `ack`; do not call that inside the loop. A batch that the loop
+        leaves by `break` or an exception is not acknowledged, and comes again. Continues by itself as
+        iterating a consumer does; one loop at a time.
 
         Args:
             batch_size: limit on the rows of a batch; the server has a limit too.
