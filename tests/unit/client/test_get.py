@@ -264,7 +264,7 @@ def test_a_batch_is_acknowledged_with_the_request_for_the_next_one(gateway, cons
 @pytest.mark.parametrize(
     "what", ["get", "lost get", "rows", "ack_and_get", "lost ack_and_get", "lease_state"]
 )
-def test_rows_come_once_and_acknowledged_whatever_is_lost(gateway, consumer, what, times):
+def test_rows_come_once_and_acknowledged_if_any_answer_is_lost(gateway, consumer, what, times):
     gateway.losses = {what: times, "lost ack_and_get": times}
     assert processed(consumer) == list(range(ROWS))
     assert gateway.cursor == ROWS
