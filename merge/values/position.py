@@ -276,10 +276,17 @@ class GroupPosition:
     _text: str = field(default="", init=False, repr=False, compare=False)
 
     @classmethod
-    def of_text(cls, text: str) -> GroupPosition:
-        """Return the position that `to_json` wrote; its fields raise UsageError if it wrote no such text."""
+    def of_text(cls, text: str, sequence: int | None = None) -> GroupPosition:
+        """Return the position that `to_json` wrote; its fields raise UsageError if it wrote no such text.
+
+        Args:
+            text: JSON.
+            sequence: that of the position, to be known without reading the text; None: it is read.
+        """
         position = object.__new__(cls)
         object.__setattr__(position, "_text", text)
+        if sequence is not None:
+            object.__setattr__(position, "sequence", sequence)
         return position
 
     def check(self) -> None:
@@ -302,7 +309,7 @@ class GroupPosition:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how to make a copy of it in another process."""
-        return GroupPosition.of_text, (self.to_json(),)
+        return GroupPosition.of_text, (self.to_json(), self.sequence)
 
     @property
     def passed_us(self) -> int:

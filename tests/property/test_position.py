@@ -1,6 +1,8 @@
 """Positions as JSON, and their order against that of tuples."""
 
 import json
+import pickle
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,6 +38,19 @@ def test_a_group_position_comes_back_and_has_one_text(shards, sequence, chance):
     shuffled = GroupPosition({name: shards[name] for name in names}, sequence)
     assert GroupPosition.from_json(position.to_json()) == position
     assert shuffled.to_json() == position.to_json()
+
+
+@given(vectors, st.integers(0, 2**62))
+def test_a_group_position_travels_as_its_text_and_is_read_when_it_is_used(shards, sequence):
+    position = GroupPosition(shards, sequence, ("gone",), 7, shards)
+    copy = pickle.loads(pickle.dumps(position))
+    assert (copy.sequence, copy.to_json()) == (sequence, position.to_json())
+    assert copy == position
+    assert json.loads(position.to_json())["shards"] == {name: at.to_dict() for name, at in shards.items()}
+    assert position.to_json() == json.dumps(
+        json.loads(position.to_json()), sort_keys=True, separators=(",", ":")
+    )
+    assert replace(copy, sequence=sequence + 1).to_json() != position.to_json()
 
 
 @given(st.lists(positions, max_size=6))
