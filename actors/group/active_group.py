@@ -180,7 +180,7 @@ class ActiveGroup:
         number, answer = self._request(lambda number: ev.Asked(number, call, self._host.now_us()))
         timer = None
         if isinstance(call, Get | GetRange) and not answer.done():
-            timer = self._loop.call_later(call.timeout_s, self._time_out, number, call.client_id)
+            timer = self._loop.call_later(call.timeout_s, self.tell, ev.GetTimedOut(number, call.client_id))
         try:
             value: R = await answer
         finally:
@@ -188,10 +188,6 @@ class ActiveGroup:
                 timer.cancel()
         self.check_active()
         return value
-
-    def _time_out(self, number: int, client_id: str) -> None:
-        if number in self._answers:
-            self.tell(ev.GetTimedOut(number, client_id))
 
     def release_gone(self, client_id: str, epoch: int) -> None:
         """Release a consumer that is gone, without waiting for an answer."""
