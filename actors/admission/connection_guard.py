@@ -4,6 +4,10 @@ Flight accepts messages of any size, and reads a whole request before it passes 
 option for it, and middleware comes too late. So this checks the server's own sockets every few milliseconds.
 The kernel tells how many bytes each has received, and the server's handlers tell which of them made a call
 that was admitted. A socket is shut down, never closed: its owner closes it.
+
+To list all descriptors costs as much as all else that a quiet process does. A new socket gets the lowest free
+descriptor: while that one stays free, only the sockets that are known are looked at. It does not if another
+one was closed at the same moment, so all are listed once in a while nevertheless.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ _log = logging.getLogger(__name__)
 
 #: pause between two looks, seconds; while a connection is unauthenticated the shorter one
 LOOK_S, LOOK_CLOSELY_S = 0.05, 0.005
+#: longest time for which the descriptors are not listed, seconds
+LIST_S = 0.5
 #: part of a processor that looking may take: the more sockets there are, the longer the pauses
 SHARE_MAX = 0.1
 #: seconds between two log lines on refusals
@@ -79,6 +85,8 @@ class ConnectionGuard:
         self._authenticated = HeldConnections[int](bounds.connections_max)
         #: by inode; None: another socket
         self._sockets: dict[int, _Connection | None] = {}
+        #: the lowest free descriptor when they were listed last, and when that was
+        self._lowest_free, self._listed_s = -1, -LIST_S
         #: calls that were let in since the last look, and those of them that came while it listed the sockets
         self._heard: deque[_Heard] = deque()
         self._late: list[_Heard] = []
@@ -164,7 +172,23 @@ class ConnectionGuard:
             self._shut(greatest, "sent too much before any call was admitted")
 
     def _connections(self, port: int) -> Iterator[_Connection]:
-        """Yield the port's connections, with what they have brought; forget those that are gone."""
+        """Yield the port's connections, with what they have brought."""
+        # Before they are listed: what comes meanwhile is in the list, or takes it.
+        lowest_free = _lowest_free()
+        if lowest_free != self._lowest_free or clock_s() - self._listed_s >= LIST_S:
+            self._lowest_free, self._listed_s = lowest_free, clock_s()
+            self._list(port)
+        for connection in self._sockets.values():
+            if connection is None:
+                continue
+            with _borrowed(connection) as borrowed:
+                if borrowed is not None:
+                    about = borrowed.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_RECEIVED.size)
+                    (connection.received,) = _BYTES_RECEIVED.unpack(about)
+                    yield connection
+
+    def _list(self, port: int) -> None:
+        """Find the sockets of this process; forget those that are gone."""
         present = set()
         for descriptor in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208  their names are wanted
             inode = _socket_inode(descriptor)
@@ -176,14 +200,8 @@ class ConnectionGuard:
                 begun = None if peer is None else _Connection(inode, descriptor, peer, clock_s())
                 self._sockets[inode] = begun
             connection = self._sockets[inode]
-            if connection is None:
-                continue
-            connection.descriptor = descriptor
-            with _borrowed(connection) as borrowed:
-                if borrowed is not None:
-                    about = borrowed.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_RECEIVED.size)
-                    (connection.received,) = _BYTES_RECEIVED.unpack(about)
-                    yield connection
+            if connection is not None:
+                connection.descriptor = descriptor
         for inode in self._sockets.keys() - present:
             del self._sockets[inode]
             self._unauthenticated.remove(inode)
@@ -226,6 +244,13 @@ def _borrowed(connection: _Connection) -> Iterator[socket.socket | None]:
         return
     with borrowed:
         yield borrowed if _socket_inode(borrowed.fileno()) == connection.inode else None
+
+
+def _lowest_free() -> int:
+    """Return the descriptor that the next socket of this process gets."""
+    descriptor = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    os.close(descriptor)
+    return descriptor
 
 
 def _socket_inode(descriptor: int) -> int | None:
