@@ -10,23 +10,27 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTime
 from typing import Any, Final, Literal
+
+import pyarrow as pa
 
 from canal_group.actors.process.stranger_log import stranger_log
 from canal_group.merge.errors import CanalGroupError, SchemaMismatch
 from canal_group.merge.rows.assemble import BatchRows
 from canal_group.merge.rows.chosen_types import TypeOverrides
-from canal_group.merge.rows.joined import Definition
-from canal_group.merge.rows.typed import definition, typed
+from canal_group.merge.rows.joined import Definition, joined
+from canal_group.merge.rows.typed import definitions, of_table, typed
 from canal_group.merge.values.chunk import TableName
 
 #: tables whose versions are kept; the one that was read longest ago goes first
 TABLES_MAX: Final = 4_096
 #: versions of a table that are kept; the one that was read longest ago goes first
 VERSIONS_MAX: Final = 64
+#: joined schemas that are kept; one more, and all are made again
+JOINED_MAX: Final = 1_024
 #: how long the first rows of a table wait for what the shards show of it, seconds
 SHOWN_WAIT_S: Final = 1.0
 #: how long after shards could not show a table they are asked again, seconds
@@ -44,8 +48,8 @@ class _Table:
         #: what the shards show of it; None: they could not
         self.shown = shown
         self.asked_at_s = time.monotonic()
-        #: the versions whose rows were delivered, as ordered keys
-        self.versions: OrderedDict[Definition, None] = OrderedDict()
+        #: the versions whose rows were delivered, by their columns as bytes
+        self.versions: OrderedDict[bytes, Definition] = OrderedDict()
 
     @property
     def unknown(self) -> bool:
@@ -68,6 +72,8 @@ class JoinedSchemas:
         self._ask_shards = definitions
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="definitions")
         self._tables: OrderedDict[TableName, _Table] = OrderedDict()
+        #: by what they are made of: to make one costs as much as thousands of rows
+        self._joined: dict[tuple[Any, ...], pa.Schema] = {}
         self._chosen: TypeOverrides | None = None
         self._chosen_at_s = 0.0
         self._lock = threading.Lock()
@@ -89,9 +95,10 @@ class JoinedSchemas:
             SchemaMismatch: as `canal_group.merge.rows.typed.typed`.
             ServerUnavailable: the group does not answer.
         """
-        definitions = self._definitions(name, rows) if columns is None and added is None else []
+        known = self._definitions(name, rows) if columns is None and added is None else []
         types = self._chosen_types().of(name)
-        how: dict[str, Any] = {"before": before, "columns": columns, "added": added, "known": definitions}
+        how: dict[str, Any] = {"before": before, "columns": columns, "added": added, "known": known}
+        how["join"] = self._join
         try:
             return typed(rows, name, chosen=types, **how)
         except SchemaMismatch:
@@ -100,6 +107,24 @@ class JoinedSchemas:
             if chosen_now == types:
                 raise
             return typed(rows, name, chosen=chosen_now, **how)
+
+    def _join(
+        self,
+        table: TableName,
+        definitions: Sequence[Definition],
+        known: Sequence[Definition],
+        chosen: Mapping[str, Any],
+    ) -> pa.Schema:
+        """Return the joined schema, see `canal_group.merge.rows.joined.joined`; it may be kept from before."""
+        key = table, _bytes_of(definitions), _bytes_of(known), tuple(chosen.items())
+        schema = self._joined.get(key)
+        if schema is None:
+            schema = joined(table, definitions, known, chosen)
+            with self._lock:
+                if len(self._joined) >= JOINED_MAX:
+                    self._joined.clear()
+                self._joined[key] = schema
+        return schema
 
     def _chosen_types(self, used_for_s: float = CHOSEN_FOR_S) -> TypeOverrides:
         with self._lock:
@@ -113,12 +138,7 @@ class JoinedSchemas:
 
     def _definitions(self, name: TableName, rows: BatchRows) -> list[Definition]:
         """Return the known definitions of a table without those of a batch's rows, and remember these."""
-        versions = [
-            definition(shard, each.rows)
-            for shard, part in zip(rows.shard_names, rows.shards, strict=True)
-            for each in part.tables
-            if each.name == name and len(each.rows)
-        ]
+        versions = definitions(part for part in of_table(rows, name) if len(part[1]))
         if not versions:
             return []
         with self._lock:
@@ -130,12 +150,12 @@ class JoinedSchemas:
             elif table.unknown and time.monotonic() - table.asked_at_s > SHOWN_AGAIN_S:
                 table.shown, table.asked_at_s = self._pool.submit(self._shown, name), time.monotonic()
             self._tables.move_to_end(name)
-            for version in versions:
-                table.versions[version] = None
-                table.versions.move_to_end(version)
+            for columns, version in zip(_bytes_of(versions), versions, strict=True):
+                table.versions.setdefault(columns, version)
+                table.versions.move_to_end(columns)
                 if len(table.versions) > VERSIONS_MAX:
                     table.versions.popitem(last=False)
-            delivered = list(table.versions)
+            delivered = list(table.versions.values())
             shown = table.shown
         try:
             return [*delivered, *(shown.result(SHOWN_WAIT_S) or ())]
@@ -149,3 +169,12 @@ class JoinedSchemas:
             # Rows bring their columns; a batch then lacks those of shards that have no row in it.
             _log.warning("table=%s is not known as its shards show it: %s", name, error)
             return None
+
+
+def _bytes_of(definitions: Iterable[Definition]) -> tuple[bytes, ...]:
+    """Return the different columns of definitions, with the metadata without which schemas compare."""
+    different: list[pa.Schema] = []
+    for each in definitions:
+        if not any(each.columns.equals(other, check_metadata=True) for other in different):
+            different.append(each.columns)
+    return tuple(columns.serialize().to_pybytes() for columns in different)

@@ -96,19 +96,19 @@ def gather(stored: Iterable[Stored], selection: Selection) -> Iterator[Payload]:
         ConfigError: the filter cannot be used.
     """
     matches = selection.matcher()
-    versions: dict[tuple[TableName, pa.Schema], list[_Slice]] = {}
+    tables: dict[TableName, list[tuple[pa.Schema, list[_Slice]]]] = {}
     statements: list[_Slice] = []
     for part in stored:
         for table in part.chunk.tables:
             if matches(table.name):
                 rows = _slice(table.rows, part)
                 if len(rows.sequence):
-                    versions.setdefault((table.name, table.rows.schema), []).append(rows)
+                    _version(tables.setdefault(table.name, []), table.rows.schema).append(rows)
         if part.chunk.statements is not None and selection.table is None:
             part_statements = _statements_on(_slice(part.chunk.statements, part), matches)
             if len(part_statements.sequence):
                 statements.append(part_statements)
-    for (name, _), slices in versions.items():
+    for name, slices in ((name, slices) for name, versions in tables.items() for _, slices in versions):
         if selection.schema_only:
             yield Payload(name, [_numbered(slices[0].rows.slice(0, 0), slices[0].sequence[:0])])
         else:
@@ -156,6 +156,15 @@ class _Slice(NamedTuple):
 
     rows: pa.RecordBatch
     sequence: NDArray[np.int64]
+
+
+def _version(versions: list[tuple[pa.Schema, list[_Slice]]], schema: pa.Schema) -> list[_Slice]:
+    """Return the slices of a table's version; add it if it is new. To compare schemas is cheap, to hash is not."""
+    for each, slices in versions:
+        if each.equals(schema):
+            return slices
+    versions.append((schema, []))
+    return versions[-1][1]
 
 
 def _slice(rows: pa.RecordBatch, part: Stored) -> _Slice:

@@ -23,24 +23,26 @@ Different shards and schema versions become one table with the joined schema (se
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from canal_group.merge.errors import SchemaMismatch
 from canal_group.merge.rows.assemble import BatchRows, RowNumbers, Runs, images
 from canal_group.merge.rows.joined import Definition, joined, type_text
-from canal_group.merge.rows.ranges import Ranges
+from canal_group.merge.rows.ranges import Ranges, ascending
 from canal_group.merge.rows.text import converted
 from canal_group.merge.values.chunk import Op, TableName, mysql_type_of
 from canal_group.merge.values.rows.absent import NAMES, absent_in, absent_names
 
 #: a plain list: creating an array here would import pandas with this module
 OPS = [op.name for op in Op]
+#: of so few rows each is copied by itself: to find the ranges of each column costs more
+SMALL_ROWS = 256
 _NAMES = pa.dictionary(pa.int32(), pa.utf8())
 
 #: the columns after the table's own
@@ -73,10 +75,10 @@ class _Piece:
     #: rows of this piece among the images of all pieces, concatenated in the order of the pieces
     runs: Runs
 
-    @property
-    def definition(self) -> Definition:
-        """The table's columns as these rows have them."""
-        return definition(self.shard, self.rows)
+    def continues(self, other: _Piece) -> bool:
+        """Return whether the images of both can be handled as those of one piece."""
+        alike = self.rows.schema.equals(other.rows.schema, check_metadata=True)
+        return alike and self.sides == other.sides == ("after",)
 
 
 def typed(
@@ -88,6 +90,7 @@ def typed(
     added: Collection[str] | None = None,
     known: Sequence[Definition] = (),
     chosen: Mapping[str, Any] | None = None,
+    join: Callable[..., Any] = joined,
 ) -> Any:
     """Return the row changes of one table in merged order.
 
@@ -99,6 +102,7 @@ def typed(
         added: the columns of `TYPED` to return besides `_op` and `_seq`; None: all.
         known: other definitions of the table, see `canal_group.merge.rows.joined`.
         chosen: types that an operator chose, by the column's name in lower case.
+        join: `joined`, or what keeps its results.
 
     Returns:
         (n,) Table: the table's columns, then those of `TYPED`; only the latter if the batch lacks the table.
@@ -110,13 +114,13 @@ def typed(
     numbers = RowNumbers(batch)
     pieces = list(_pieces(numbers, table))
     before = any(_has(piece.rows, Op.UPDATE) for piece in pieces) if before == "updates" else before
-    schema = _schema(batch, table, pieces, known, chosen)
+    schema = _schema(batch, table, pieces, partial(join, known=known, chosen=chosen))
     _check_names(table, schema, before)
     if columns is not None:
         schema = pa.schema([each for each in schema if each.name in columns], metadata=schema.metadata)
     header_fields = [each for each in TYPED if added is None or each.name in {"_op", "_seq", *added}]
     runs = Runs.in_merged_order([piece.runs for piece in pieces])
-    together = [each for piece in pieces for each in _images(piece, schema, table, before)]
+    together = [each for piece in _together(pieces) for each in _images(piece, schema, table, before)]
     rows = _gathered(together, runs, schema, before)
     header_columns = numbers.columns(runs, {each.name.removeprefix("_") for each in header_fields}) | {
         "op": pa.DictionaryArray.from_arrays(
@@ -145,30 +149,49 @@ def _pieces(numbers: RowNumbers, table: TableName) -> Iterator[_Piece]:
             base += len(rows) * (1 + deleted)
 
 
+def _together(pieces: Iterable[_Piece]) -> list[_Piece]:
+    """Return the pieces with those put together that follow each other and are alike: each costs calls."""
+    alike: list[list[_Piece]] = []
+    for piece in pieces:
+        if alike and piece.continues(alike[-1][0]):
+            alike[-1].append(piece)
+        else:
+            alike.append([piece])
+    return [replace(each[0], rows=pa.concat_tables([piece.rows for piece in each])) for each in alike]
+
+
 def _has(rows: pa.Table, op: Op) -> bool:
     return any((chunk.to_numpy() == op).any() for chunk in rows.column("_op").chunks)
 
 
-def definition(shard: str, rows: pa.Table) -> Definition:
-    """Return the columns of a table as rows of it have them (see `canal_group.merge.values.chunk`)."""
-    return Definition(shard, pa.schema(list(rows.schema.field("after").type)))
+def of_table(batch: BatchRows, table: TableName) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the shard and the rows of each part of a batch that is of a table."""
+    for name, part in zip(batch.shard_names, batch.shards, strict=True):
+        yield from ((name, each.rows) for each in part.tables if each.name == table)
+
+
+def definitions(parts: Iterable[tuple[str, pa.Table]]) -> list[Definition]:
+    """Return the columns of a table as rows of it have them (see `canal_group.merge.values.chunk`).
+
+    Args:
+        parts: rows, with their shard. Of those with the same schema the first stands for all.
+    """
+    different: list[tuple[str, pa.Schema]] = []
+    for shard, rows in parts:
+        if not any(rows.schema.equals(other, check_metadata=True) for _, other in different):
+            different.append((shard, rows.schema))
+    return [Definition(shard, pa.schema(list(each.field("after").type))) for shard, each in different]
 
 
 def _schema(
     batch: BatchRows,
     table: TableName,
     pieces: Sequence[_Piece],
-    known: Sequence[Definition],
-    chosen: Mapping[str, Any] | None,
+    join: Callable[[TableName, Sequence[Definition]], Any],
 ) -> Any:
     newest_first = sorted(pieces, key=lambda piece: -int(piece.runs.seq[-1]))
-    definitions = [piece.definition for piece in newest_first] or [
-        definition(name, each.rows)
-        for name, part in zip(batch.shard_names, batch.shards, strict=True)
-        for each in part.tables
-        if each.name == table
-    ]
-    schema = joined(table, definitions, known, chosen)
+    rows = [(piece.shard, piece.rows) for piece in newest_first]
+    schema = join(table, definitions(rows or of_table(batch, table)))
     return schema.with_metadata(newest_first[0].rows.schema.metadata if newest_first else None)
 
 
@@ -206,13 +229,15 @@ def _absent(rows: pa.Table, image: str, schema: pa.Schema) -> Any:
 def _aligned(piece: _Piece, side: str, schema: pa.Schema, table: TableName) -> list[Any]:
     """Return the columns of `schema` out of images; nulls where they have no such column."""
     image, columns = images(piece.rows, side), []
-    indexes = {column.name.lower(): index for index, column in enumerate(image.type)}
+    own = {
+        column.name.lower(): (column, values)
+        for column, values in zip(image.type, image.flatten(), strict=True)
+    }
     for target in schema:
-        index = indexes.get(target.name.lower())
-        if index is None:
+        column, values = own.get(target.name.lower(), (None, None))
+        if column is None:
             columns.append(pa.chunked_array([pa.nulls(len(image), target.type)]))
             continue
-        values, column = pc.struct_field(image, [index]), image.type.field(index)
         try:
             columns.append(converted(values, target.type, mysql_type_of(column)))
         except pa.ArrowException:
@@ -230,7 +255,11 @@ def _aligned(piece: _Piece, side: str, schema: pa.Schema, table: TableName) -> l
 
 def _gathered(images: Sequence[pa.Table], runs: Runs, schema: pa.Schema, before: bool) -> Any:
     if images:
-        return Ranges(runs.first, runs.length).table(pa.concat_tables(images))
+        rows = pa.concat_tables(images)
+        if len(rows) > SMALL_ROWS:
+            return Ranges(runs.first, runs.length).table(rows)
+        rows = rows.unify_dictionaries().combine_chunks()
+        return rows.take(pa.array(ascending(runs.first, runs.length)))
     extra = [pa.field(BEFORE, pa.struct(list(schema))), pa.field(BEFORE_ABSENT, NAMES)] if before else []
     ours = [pa.field("_op", pa.uint8()), TYPED.field("_absent")]
     return pa.schema([*schema, *ours, *extra]).empty_table()
