@@ -115,7 +115,7 @@ class JoinedSchemas:
         known: Sequence[Definition],
         chosen: Mapping[str, Any],
     ) -> pa.Schema:
-        """Return the joined schema, see `canal_group.merge.rows.joined.joined`; it may be kept from before."""
+        """Return the joined schema, see `joined`; it may be kept from before."""
         key = table, _bytes_of(definitions), _bytes_of(known), tuple(chosen.items())
         schema = self._joined.get(key)
         if schema is None:

@@ -76,8 +76,8 @@ class Follower:
         skips: keeps what operators have left out.
         host: has the clock that the events carry.
         losses: those of the shard, also under earlier terms.
-        pace_s: shortest interval between two polls, seconds: a call costs as much as merging thousands of
-            headers.
+        pace_s: interval between two polls, seconds: a call costs as much as merging thousands of headers. The
+            polls of all shards begin at multiples of it: the loop wakes up once for all of them.
         silent_s: how long a poll may be without an answer before that is logged, seconds; longer than
             `POLL_WAIT_S`.
     """
@@ -109,7 +109,7 @@ class Follower:
         self._skips_told: tuple[SkippedEvent, ...] = ()
         self._now_us = host.now_us
         self._losses = losses
-        self._pace_s = pace_s
+        self._pace_us = int(pace_s * 1e6)
         #: the last sequence that the ring may drop, and the last one that it was told to drop
         self._done = self._freed = NOTHING
         #: the RPC connection to the shard, once it is open
@@ -227,7 +227,8 @@ class Follower:
             self._pass_on(report, asked_us)
             if report.run is not None:
                 self._losses.went_on()
-            await asyncio.sleep(max(0.0, self._pace_s - (self._now_us() - asked_us) / 1e6))
+            due_us = (asked_us // self._pace_us + 1) * self._pace_us
+            await asyncio.sleep(max(0, due_us - self._now_us()) / 1e6)
 
     def _expect(self, delay_s: float, waited_s: float = 0.0) -> None:
         """Log it if the shard does not answer within some seconds, and again whenever that has doubled."""

@@ -313,6 +313,12 @@ class Shard:
             reading=str(intake.reading or ""),
         )
 
+    @property
+    def _reports_at_once(self) -> bool:
+        """Whether a poll would be answered without a wait."""
+        held = self._held
+        return held is not None and not held.busy and held.intake.ring.has_news
+
     def _tables_of(self, held: _Held) -> frozenset[str] | None:
         """Return the tables if the group does not know them yet; looked at once in a while."""
         now_s = self._host.clock_s()
@@ -344,9 +350,20 @@ class Shard:
 
     def _opened_rpc_server(self) -> RpcAddress:
         polls = ThreadPoolExecutor(POLLS_MAX, thread_name_prefix="poll")
+        waiting = 0
 
-        async def poll(*arguments: Any) -> ShardReport:
-            return await asyncio.get_running_loop().run_in_executor(polls, self.poll, *arguments)
+        async def poll(epoch: int, generation: int, items_max: int, wait_s: float, *more: Any) -> ShardReport:
+            nonlocal waiting
+            if not waiting and self._reports_at_once:
+                # To pass it to a thread costs more than to answer it.
+                return self.poll(epoch, generation, items_max, 0.0, *more)
+            waiting += 1
+            try:
+                return await asyncio.get_running_loop().run_in_executor(
+                    polls, self.poll, epoch, generation, items_max, wait_s, *more
+                )
+            finally:
+                waiting -= 1
 
         async def free(*arguments: Any) -> None:
             self.free(*arguments)

@@ -316,6 +316,12 @@ class RingStore:
             return self._ack, self._get, self._put
 
     @property
+    def has_news(self) -> bool:
+        """Whether there are headers that were not handed out."""
+        with self._lock:
+            return self._get < self._put
+
+    @property
     def short(self) -> bool:
         """Whether a put waits until something is acknowledged."""
         with self._lock:

@@ -159,7 +159,7 @@ class _Slice(NamedTuple):
 
 
 def _version(versions: list[tuple[pa.Schema, list[_Slice]]], schema: pa.Schema) -> list[_Slice]:
-    """Return the slices of a table's version; add it if it is new. To compare schemas is cheap, to hash is not."""
+    """Return the slices of a table's version; add a new one. Schemas are compared faster than hashed."""
     for each, slices in versions:
         if each.equals(schema):
             return slices

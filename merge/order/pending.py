@@ -90,9 +90,10 @@ class Pending:
                 runs[:] = [run for run in runs if len(run)]
         if not ready:
             return no_headers()
-        together = np.concatenate(ready)
+        # Named, or the type would be found field by field.
+        together = np.concatenate(ready, dtype=HEADER)
         self._count -= len(together)
-        return merged(together, self._key).astype(HEADER, copy=False)
+        return merged(together, self._key)
 
     def _by_key(self, runs: list[Headers]) -> Headers:
         """Return one run of several, oldest first."""

@@ -21,6 +21,9 @@ from numpy.typing import NDArray
 from canal_group.merge.values.commit_time import END_OF_TIME_US
 from canal_group.merge.values.header import Flag, Headers
 
+#: numpy takes a number of its own at once, and looks for attributes of an enum's member each time
+_BEGIN, _FUTURE = np.uint16(Flag.BEGIN), np.uint16(Flag.FUTURE)
+
 
 @dataclass(slots=True)
 class Counters:
@@ -71,11 +74,13 @@ class ShardKeys:
             out_us: greatest key that went out of any shard.
         """
         floor_us = self.low_watermark_us if self.counts else max(self.low_watermark_us, out_us)
-        late = of_transaction(headers, headers["commit_us"] < floor_us, carried=self.late)
-        self.late = bool(late[-1])
-        self.counters.late += int((late & begins_of(headers)).sum())
-        self.counters.late_rows += int(headers["rows"][late].sum())
-        headers["flags"][late] |= np.uint16(Flag.LATE)
+        late = headers["commit_us"] < floor_us
+        if self.late or late.any():
+            late = of_transaction(headers, late, carried=self.late)
+            self.late = bool(late[-1])
+            self.counters.late += int((late & begins_of(headers)).sum())
+            self.counters.late_rows += int(headers["rows"][late].sum())
+            headers["flags"][late] |= np.uint16(Flag.LATE)
         self._give(headers, max(floor_us, self.last_key_us), self.believed_us, carried=self.future)
 
     def disbelieves(self, believed_us: int, out_us: int) -> bool:
@@ -122,13 +127,13 @@ class ShardKeys:
             carried: whether the transaction that began before them is flagged FUTURE.
         """
         begins = begins_of(headers)
-        flagged = (headers["flags"] & Flag.FUTURE) != 0
+        flagged = (headers["flags"] & _FUTURE) != 0
         commit_us = headers["commit_us"]
         future = flagged | (commit_us > believed_us)
         if carried or future.any():
             future = of_transaction(headers, future, carried=carried)
             self.counters.future += int((future & begins & ~flagged).sum())
-            headers["flags"][future] |= np.uint16(Flag.FUTURE)
+            headers["flags"][future] |= _FUTURE
             commit_us = np.where(future, lowest_us, commit_us)
         self.future = bool(future[-1])
         keys = np.where(begins, np.maximum(commit_us, lowest_us), self.last_key_us)
@@ -139,7 +144,7 @@ class ShardKeys:
 
 def begins_of(headers: Headers) -> NDArray[np.bool_]:
     """Return which headers begin a transaction."""
-    begins: NDArray[np.bool_] = (headers["flags"] & Flag.BEGIN) != 0
+    begins: NDArray[np.bool_] = (headers["flags"] & _BEGIN) != 0
     return begins
 
 

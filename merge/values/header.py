@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +79,10 @@ class HeaderRun:
     def __len__(self) -> int:
         return len(self.headers)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the headers as bytes: the type of an array costs more than the headers of a report."""
+        return _unpickled, (self.headers.tobytes(), self.names, self.ddls)
+
     def before(self, until_us: int, believed_us: int) -> tuple[HeaderRun, bool]:
         """Return the headers before the first that commits at `until_us` or later, and whether there is one.
 
@@ -93,6 +97,10 @@ class HeaderRun:
         if not after.any():
             return self, False
         return HeaderRun(self.headers[: int(np.argmax(after))], self.names, self.ddls), True
+
+
+def _unpickled(headers: bytes, names: tuple[str, ...], ddls: Mapping[int, DdlMark]) -> HeaderRun:
+    return HeaderRun(np.frombuffer(headers, dtype=HEADER), names, ddls)
 
 
 def merged(headers: Headers, key: str = "key_us") -> Headers:

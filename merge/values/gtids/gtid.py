@@ -30,9 +30,9 @@ from canal_group.merge.values.gtids.intervals import (
     among,
     common,
     covers,
-    extended,
     interval_text,
     joined,
+    with_numbers,
 )
 
 Numbers: TypeAlias = NDArray[np.int64] | Sequence[int]
@@ -169,11 +169,11 @@ class MySqlGtidSet:
             UsageError: `source` is not MySQL's, or a number is out of range.
         """
         key = _source(source)
-        values = np.unique(_positive(numbers))
+        values = _positive(numbers)
         if not len(values):
             return self or NO_GTIDS
         runs = dict(self.runs)
-        runs[key] = extended(runs.get(key, ()), values)
+        runs[key] = with_numbers(runs.get(key, ()), values)
         return _mysql(runs)
 
 

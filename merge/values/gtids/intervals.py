@@ -26,13 +26,14 @@ def joined(known: tuple[Interval, ...], added: NDArray[np.int64]) -> tuple[Inter
     return tuple(zip(runs[first, 0].tolist(), reach[last].tolist(), strict=True))
 
 
-def extended(known: tuple[Interval, ...], numbers: NDArray[np.int64]) -> tuple[Interval, ...]:
-    """Return the canonical intervals of `known` and of numbers, (n,) sorted and different, at least one."""
+def with_numbers(known: tuple[Interval, ...], numbers: NDArray[np.int64]) -> tuple[Interval, ...]:
+    """Return the canonical intervals of `known` and of positive numbers, (n,) in any order, n > 0."""
     first, last = int(numbers[0]), int(numbers[-1])
-    if known and known[-1][1] == first and last - first == len(numbers) - 1:
-        # A source that commits: they are the next ones.
+    if known and first == known[-1][1] and (np.diff(numbers) == 1).all():
+        # A source's next transactions, nearly always: the other way costs several times as much.
         return (*known[:-1], (known[-1][0], last + 1))
-    return joined(known, np.column_stack((numbers, numbers + 1)))
+    values = np.unique(numbers)
+    return joined(known, np.column_stack((values, values + 1)))
 
 
 def common(one: tuple[Interval, ...], other: tuple[Interval, ...]) -> tuple[Interval, ...]:
