@@ -27,6 +27,7 @@ from support.security.guarded_server import (
     until,
 )
 
+from canal_group.actors.admission import connection_guard
 from canal_group.actors.admission.access import Grant, Grants, token_digest
 from canal_group.actors.admission.connection_guard import ConnectionGuard
 from canal_group.actors.admission.gateway_tls import GatewayTls
@@ -94,6 +95,33 @@ def test_a_call_admitted_during_a_check_is_known_in_that_check():
         server.look()
         assert (server.refusals, server.owners) == (0, ["reader"])
         assert all(map(open_still, crowd))
+        close(crowd)
+
+
+def test_a_new_connection_is_noticed_by_the_descriptor_that_it_takes(monkeypatch):
+    """While none was taken the sockets are not listed, and those that are known are looked at."""
+    monkeypatch.setattr(connection_guard, "LIST_S", 3_600.0)
+    with serving(unauthenticated_max=2, watched=False) as server:
+        listings, listing = [], server.guard._list
+        server.guard._list = lambda port: (listings.append(port), listing(port))
+        client = connected(server)
+        assert ask(client) == b"1"
+        server.look()
+        count = len(listings)
+        for _ in range(8):
+            server.look()
+        assert len(listings) == count
+        (known,) = server.guard._connections(server.port)
+        assert known.received
+        crowd = silent(server.port, 3)
+
+        def closed():
+            server.look()
+            return server.refusals == 1
+
+        until(closed, "one of three gives way")
+        assert server.owners == ["reader"]
+        assert ask(client) == b"1"
         close(crowd)
 
 

@@ -12,6 +12,7 @@ from support.binlog.binlog_bytes import File
 from support.defaults import files_source, ring_of, shard_wiring
 
 from canal_group.actors.gateway.shard_actors import ShardActors
+from canal_group.actors.group import follower
 from canal_group.actors.group.follower import Follower, Losses
 from canal_group.actors.process.host import OS_HOST
 from canal_group.actors.shard.intervals import ShardIntervals
@@ -134,6 +135,59 @@ class NoSkips:
 
     def cached_of(self, _name):
         return ()
+
+
+class Answering:
+    """A shard with nothing to say, and the clock of its group: each answer takes three milliseconds."""
+
+    def __init__(self, at_us: int):
+        self.at_us, self.polled_us = at_us, []
+
+    def now_us(self) -> int:
+        return self.at_us
+
+    async def sleep(self, seconds: float):
+        self.at_us += round(seconds * 1e6)
+
+    async def open(self, _epoch, _generation, position, *_stored):
+        return position
+
+    async def rpc(self):
+        return self
+
+    async def poll(self, *_arguments: Any):
+        self.polled_us.append(self.at_us)
+        if len(self.polled_us) > 5:
+            raise ShardUnavailable("It is over.")
+        self.at_us += 3_000
+        return ShardReport(None, None, None)
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("begin_us", "second_us"), [(1_000_000, 1_010_000), (1_003_000, 1_010_000), (1_009_000, 1_012_000)]
+)
+def test_all_shards_are_polled_at_multiples_of_the_pace(begin_us, second_us, monkeypatch):
+    """Whenever each of them began; one whose answer comes after the moment is polled at once."""
+    shard = Answering(begin_us)
+    monkeypatch.setattr(follower.asyncio, "sleep", shard.sleep)
+    asyncio.run(
+        Follower(
+            0,
+            "s0",
+            shard,
+            (1, 1),
+            lambda _: None,
+            NoHistories(),
+            NoSkips(),
+            shard,
+            losses=Losses(),
+            pace_s=0.01,
+        ).follow(None, ())
+    )
+    assert shard.polled_us == [begin_us, second_us, 1_020_000, 1_030_000, 1_040_000, 1_050_000]
 
 
 def test_a_group_says_what_a_silent_shard_was_reading(caplog):

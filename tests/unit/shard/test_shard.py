@@ -5,17 +5,22 @@ The shard actor's own class, reading recorded files; what it is asked is what a 
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+import threading
 import time
 
 import pytest
 from support.defaults import files_source, ring_of, shard_wiring
 
+from canal_group.actors.shard.channel import RayShardRpc
 from canal_group.actors.shard.intervals import INTERVALS, ShardIntervals
+from canal_group.actors.shard.report import NOTHING
 from canal_group.actors.shard.shard import Shard
 from canal_group.actors.store.ring import RingStore
 from canal_group.actors.store.rows import Selection
 from canal_group.actors.transport.row_ticket import RowTicket
+from canal_group.actors.transport.rpc_client import RpcClient
 from canal_group.merge.errors import FencedError, ShardUnavailable
 from canal_group.merge.order.timeline import END_OF_TIME_US
 from canal_group.programs.demo.recorded_shards import recorded_shards
@@ -178,3 +183,30 @@ def test_a_report_tells_the_sources_clock_and_when_its_files_were_created(make):
     assert files
     assert report.created.keys() == files
     assert all(created_s > 1_700_000_000 for created_s in report.created.values())
+
+
+def test_a_poll_that_has_headers_is_answered_without_a_thread(make):
+    """1. there are headers: the loop itself answers; 2. there are none: a thread waits for some."""
+
+    async def main():
+        shard = make()
+        shard.open(*OLD, None)
+        rpc = RayShardRpc(await RpcClient.open(shard.rpc_address(), "Shard s0"))
+        threads = []
+        ask = shard.poll
+
+        def poll(*arguments):
+            threads.append(threading.current_thread().name)
+            return ask(*arguments)
+
+        shard.poll = poll
+        first = await rpc.poll(*OLD, 1, DEADLINE_S, NOTHING)
+        second = await rpc.poll(*OLD, 1 << 16, DEADLINE_S, NOTHING)
+        assert (len(first.run), second.run.headers["sequence"][0]) == (1, 1)
+        await rpc.poll(*OLD, 10, 0.0, NOTHING)
+        rpc.close()
+        return threads
+
+    threads = asyncio.run(main())
+    assert threads[1] == "line-s0"
+    assert threads[2].startswith("poll")

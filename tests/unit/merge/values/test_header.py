@@ -1,5 +1,7 @@
 """Runs of headers, cut where a shard that leaves ends."""
 
+import pickle
+
 from support.group.builders import Tx, chunk_of, run_of
 
 from canal_group.merge.values.commit_time import END_OF_TIME_US
@@ -35,3 +37,10 @@ def test_a_commit_time_ends_a_run_up_to_the_latest_that_is_believed():
     assert [len(run.before(30, believed_us)[0]) for believed_us in (39, 40, 45, 50)] == [3, 1, 1, 1]
     assert len(run.before(45, 50)[0]) == 2
     assert run.before(45, 49) == (run, False)
+
+
+def test_a_run_survives_pickling():
+    run = run_of(Tx(10), Tx(20, (1, 2)), first_sequence=7)
+    again = pickle.loads(pickle.dumps(run))
+    assert again.headers.dtype == run.headers.dtype
+    assert (again.headers.tolist(), again.names, again.ddls) == (run.headers.tolist(), run.names, run.ddls)
