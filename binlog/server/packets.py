@@ -16,6 +16,7 @@ import contextlib
 import select
 import socket
 import ssl
+import time
 
 from canal_group.binlog.native.packets import PacketBuffer
 from canal_group.binlog.server.dump.spool import Spool
@@ -112,6 +113,12 @@ class PacketReader:
         if self.pending or (self._spooled is not None and self._spooled.unread):
             return True
         return bool(self._poll.poll(wait_s * 1e3))
+
+    def gathered(self, wait_s: float) -> bool:
+        """Wait for all of a time, seconds, whatever arrives; return then as `readable`."""
+        if wait_s:
+            time.sleep(wait_s)
+        return self.readable()
 
     def fill(self) -> None:
         """Wait for bytes and read what has arrived; return without any if `wake` ends the wait.

@@ -53,6 +53,9 @@ class PacketSource(Protocol):
     def readable(self, wait_s: float) -> bool:
         """Return whether more has arrived, or the stream has ended; wait for that, seconds."""
 
+    def gathered(self, wait_s: float) -> bool:
+        """Wait for all of a time, seconds, however much arrives; return then as `readable`."""
+
     def fill(self) -> None:
         """Wait for more and take it in, or return when `interrupt` or a reply that is due ends the wait.
 
@@ -112,6 +115,10 @@ class OverPackets:
     def readable(self, wait_s: float) -> bool:
         """Return whether there are unread bytes, or the connection has ended; wait for that, seconds."""
         return self.packets.readable(wait_s)
+
+    def gathered(self, wait_s: float) -> bool:
+        """Wait for all of a time, seconds; return then whether there are unread bytes."""
+        return self.packets.gathered(wait_s)
 
     def fill(self) -> None:
         """Wait for bytes and take them in, see `PacketReader.fill`."""

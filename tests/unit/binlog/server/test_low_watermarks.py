@@ -64,6 +64,9 @@ class Packets(PacketReader):
             self.source.when_lingering.pop(0)()
         return super().readable()
 
+    def gathered(self, wait_s):
+        return self.readable(wait_s)
+
 
 class Source:
     """The other end of the connection; `when_empty[n]` runs when the socket is found empty, in turn.

@@ -42,6 +42,9 @@ class Archive:
     def readable(self, _wait_s):
         return True
 
+    def gathered(self, _wait_s):
+        return True
+
     def fill(self):
         self.buffer.make_room()
         size = self.file.readinto(self.buffer)
