@@ -211,14 +211,13 @@ class Follower:
         Raises:
             CanalGroupError: the shard is lost, or its history cannot be stored.
         """
+        wait_s = POLL_WAIT_S
         while True:
             asked_us = self._now_us()
             done, skips = self._to_tell(), self._new_skips()
             self._expect(self._silent_s)
             try:
-                report = await rpc.poll(
-                    self._epoch, self._generation, POLL_HEADERS_MAX, POLL_WAIT_S, done, skips
-                )
+                report = await rpc.poll(self._epoch, self._generation, POLL_HEADERS_MAX, wait_s, done, skips)
             finally:
                 self._silence.cancel()
             self.answered_us, self.reading = self._now_us(), report.reading
@@ -227,6 +226,10 @@ class Follower:
             self._pass_on(report, asked_us)
             if report.run is not None:
                 self._losses.went_on()
+            # A shard that had headers already has some by the next poll, too: if none of them waits, their
+            # answers come together. One that had none is told to wait for some.
+            at_once = report.run is not None and self.answered_us - asked_us < self._pace_us // 2
+            wait_s = 0.0 if at_once else POLL_WAIT_S
             due_us = (asked_us // self._pace_us + 1) * self._pace_us
             await asyncio.sleep(max(0, due_us - self._now_us()) / 1e6)
 

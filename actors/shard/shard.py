@@ -313,11 +313,10 @@ class Shard:
             reading=str(intake.reading or ""),
         )
 
-    @property
-    def _reports_at_once(self) -> bool:
-        """Whether a poll would be answered without a wait."""
+    def _reports_at_once(self, wait_s: float) -> bool:
+        """Return whether a poll is answered without a wait."""
         held = self._held
-        return held is not None and not held.busy and held.intake.ring.has_news
+        return held is not None and not held.busy and (not wait_s or held.intake.ring.has_news)
 
     def _tables_of(self, held: _Held) -> frozenset[str] | None:
         """Return the tables if the group does not know them yet; looked at once in a while."""
@@ -354,7 +353,7 @@ class Shard:
 
         async def poll(epoch: int, generation: int, items_max: int, wait_s: float, *more: Any) -> ShardReport:
             nonlocal waiting
-            if not waiting and self._reports_at_once:
+            if not waiting and self._reports_at_once(wait_s):
                 # To pass it to a thread costs more than to answer it.
                 return self.poll(epoch, generation, items_max, 0.0, *more)
             waiting += 1

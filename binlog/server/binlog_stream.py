@@ -167,12 +167,16 @@ class BinlogStream:
                 if moment_us is not None:
                     yield from self._low_watermark(moment_us)
                 continue
-            if not decoder.in_transaction and not self._more_arrives():
+            if not decoder.in_transaction and not packets.readable(self._linger_s()):
                 # Nothing more has arrived: yield what is complete. (The rest of an open transaction is on its
                 # way, so no chunk is closed inside one.)
                 yield from self._flush()
                 # Bytes may have arrived while the chunk was handed over.
                 packets.note_empty()
+                if self._sparse:
+                    # What arrives until the next chunk may be yielded is read at once: to wake up for each
+                    # event costs as much as tens of rows.
+                    packets.let_arrive(self._linger_s())
             if decoder.described:  # the source has accepted the request
                 self._replies.freed()
             self._fill()
@@ -219,12 +223,6 @@ class BinlogStream:
         decoder = self._decoder
         if decoder.passed_start:
             self._replies.handed_over(decoder.file, decoder.begun_at, all_read=not decoder.in_transaction)
-
-    def _more_arrives(self) -> bool:
-        """Return whether more has arrived by the time at which a complete chunk may be yielded."""
-        linger_s = self._linger_s()
-        # If little comes, it is read at once: to wake up costs as much as tens of rows.
-        return self._packets.gathered(linger_s) if self._sparse else self._packets.readable(linger_s)
 
     def _linger_s(self) -> float:
         """Return how long to wait for more events before a complete chunk is yielded, seconds.

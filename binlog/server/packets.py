@@ -114,11 +114,10 @@ class PacketReader:
             return True
         return bool(self._poll.poll(wait_s * 1e3))
 
-    def gathered(self, wait_s: float) -> bool:
-        """Wait for all of a time, seconds, whatever arrives; return then as `readable`."""
+    def let_arrive(self, wait_s: float) -> None:
+        """Wait for all of a time, seconds, however much arrives."""
         if wait_s:
             time.sleep(wait_s)
-        return self.readable()
 
     def fill(self) -> None:
         """Wait for bytes and read what has arrived; return without any if `wake` ends the wait.

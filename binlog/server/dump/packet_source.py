@@ -53,8 +53,8 @@ class PacketSource(Protocol):
     def readable(self, wait_s: float) -> bool:
         """Return whether more has arrived, or the stream has ended; wait for that, seconds."""
 
-    def gathered(self, wait_s: float) -> bool:
-        """Wait for all of a time, seconds, however much arrives; return then as `readable`."""
+    def let_arrive(self, wait_s: float) -> None:
+        """Wait for all of a time, seconds, however much arrives."""
 
     def fill(self) -> None:
         """Wait for more and take it in, or return when `interrupt` or a reply that is due ends the wait.
@@ -116,9 +116,9 @@ class OverPackets:
         """Return whether there are unread bytes, or the connection has ended; wait for that, seconds."""
         return self.packets.readable(wait_s)
 
-    def gathered(self, wait_s: float) -> bool:
-        """Wait for all of a time, seconds; return then whether there are unread bytes."""
-        return self.packets.gathered(wait_s)
+    def let_arrive(self, wait_s: float) -> None:
+        """Wait for all of a time, seconds, see `PacketReader.let_arrive`."""
+        self.packets.let_arrive(wait_s)
 
     def fill(self) -> None:
         """Wait for bytes and take them in, see `PacketReader.fill`."""

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from support.binlog.binlog_bytes import File
 from support.defaults import files_source, ring_of, shard_wiring
+from support.group.builders import Tx, run_of
 
 from canal_group.actors.gateway.shard_actors import ShardActors
 from canal_group.actors.group import follower
-from canal_group.actors.group.follower import Follower, Losses
+from canal_group.actors.group.follower import POLL_WAIT_S, Follower, Losses
 from canal_group.actors.process.host import OS_HOST
 from canal_group.actors.shard.intervals import ShardIntervals
 from canal_group.actors.shard.report import ShardReport
@@ -142,6 +143,8 @@ class Answering:
 
     def __init__(self, at_us: int):
         self.at_us, self.polled_us = at_us, []
+        #: how long each poll may wait, seconds, and when its answer has headers
+        self.waits_s, self.with_headers = [], set[int]()
 
     def now_us(self) -> int:
         return self.at_us
@@ -155,15 +158,35 @@ class Answering:
     async def rpc(self):
         return self
 
-    async def poll(self, *_arguments: Any):
+    async def poll(self, _epoch, _generation, _items_max, wait_s, *_more):
         self.polled_us.append(self.at_us)
+        self.waits_s.append(wait_s)
         if len(self.polled_us) > 5:
             raise ShardUnavailable("It is over.")
         self.at_us += 3_000
-        return ShardReport(None, None, None)
+        run = run_of(Tx(1)) if len(self.polled_us) in self.with_headers else None
+        return ShardReport(run, None, None)
 
     def close(self):
         pass
+
+
+def follow(shard: Answering, monkeypatch):
+    """Follow a shard until it is lost."""
+    monkeypatch.setattr(follower.asyncio, "sleep", shard.sleep)
+    following = Follower(
+        0,
+        "s0",
+        shard,
+        (1, 1),
+        lambda _: None,
+        NoHistories(),
+        NoSkips(),
+        shard,
+        losses=Losses(),
+        pace_s=0.01,
+    )
+    asyncio.run(following.follow(None, ()))
 
 
 @pytest.mark.parametrize(
@@ -172,22 +195,15 @@ class Answering:
 def test_all_shards_are_polled_at_multiples_of_the_pace(begin_us, second_us, monkeypatch):
     """Whenever each of them began; one whose answer comes after the moment is polled at once."""
     shard = Answering(begin_us)
-    monkeypatch.setattr(follower.asyncio, "sleep", shard.sleep)
-    asyncio.run(
-        Follower(
-            0,
-            "s0",
-            shard,
-            (1, 1),
-            lambda _: None,
-            NoHistories(),
-            NoSkips(),
-            shard,
-            losses=Losses(),
-            pace_s=0.01,
-        ).follow(None, ())
-    )
+    follow(shard, monkeypatch)
     assert shard.polled_us == [begin_us, second_us, 1_020_000, 1_030_000, 1_040_000, 1_050_000]
+
+
+def test_only_a_shard_that_had_nothing_is_told_to_wait(monkeypatch):
+    shard = Answering(1_000_000)
+    shard.with_headers = {2, 3, 5}
+    follow(shard, monkeypatch)
+    assert shard.waits_s == [POLL_WAIT_S, POLL_WAIT_S, 0.0, 0.0, POLL_WAIT_S, 0.0]
 
 
 def test_a_group_says_what_a_silent_shard_was_reading(caplog):

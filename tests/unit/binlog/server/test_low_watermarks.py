@@ -60,12 +60,12 @@ class Packets(PacketReader):
         self.source = source
 
     def readable(self, wait_s=0.0):
-        if wait_s and self.source.when_lingering:
-            self.source.when_lingering.pop(0)()
+        self.let_arrive(wait_s)
         return super().readable()
 
-    def gathered(self, wait_s):
-        return self.readable(wait_s)
+    def let_arrive(self, wait_s):
+        if wait_s and self.source.when_lingering:
+            self.source.when_lingering.pop(0)()
 
 
 class Source:

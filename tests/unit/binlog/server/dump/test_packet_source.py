@@ -42,8 +42,8 @@ class Archive:
     def readable(self, _wait_s):
         return True
 
-    def gathered(self, _wait_s):
-        return True
+    def let_arrive(self, _wait_s):
+        raise NotImplementedError
 
     def fill(self):
         self.buffer.make_room()
