@@ -32,6 +32,9 @@ _log = logging.getLogger(__name__)
 POLL_HEADERS_MAX = 65_536
 #: how long a shard may keep a poll waiting, seconds
 POLL_WAIT_S = 1.0
+#: a report with rows of so many bytes, or of a full ring, shows a backlog. Then the interval between polls is
+#: this at most, seconds: otherwise the ring would be full before the next one
+BACKLOG_BYTES, BACKLOG_PACE_S = 1 << 20, 0.01
 #: pause before a failed opening is retried, seconds: the first, and the longest
 REOPEN_S, REOPEN_MAX_S = 0.2, 5.0
 #: pause before a shard is opened that was lost a second time without having brought anything, seconds: the
@@ -230,7 +233,10 @@ class Follower:
             # answers come together. One that had none is told to wait for some.
             at_once = report.run is not None and self.answered_us - asked_us < self._pace_us // 2
             wait_s = 0.0 if at_once else POLL_WAIT_S
-            due_us = (asked_us // self._pace_us + 1) * self._pace_us
+            pace_us = (
+                min(self._pace_us, int(BACKLOG_PACE_S * 1e6)) if _shows_backlog(report) else self._pace_us
+            )
+            due_us = (asked_us // pace_us + 1) * pace_us
             await asyncio.sleep(max(0, due_us - self._now_us()) / 1e6)
 
     def _expect(self, delay_s: float, waited_s: float = 0.0) -> None:
@@ -269,3 +275,7 @@ class Follower:
                     tables=report.tables,
                 )
             )
+
+
+def _shows_backlog(report: ShardReport) -> bool:
+    return report.full or (report.run is not None and int(report.run.headers["bytes"].sum()) >= BACKLOG_BYTES)

@@ -14,7 +14,7 @@ from support.group.builders import Tx, run_of
 
 from canal_group.actors.gateway.shard_actors import ShardActors
 from canal_group.actors.group import follower
-from canal_group.actors.group.follower import POLL_WAIT_S, Follower, Losses
+from canal_group.actors.group.follower import BACKLOG_BYTES, POLL_WAIT_S, Follower, Losses
 from canal_group.actors.process.host import OS_HOST
 from canal_group.actors.shard.intervals import ShardIntervals
 from canal_group.actors.shard.report import ShardReport
@@ -145,6 +145,8 @@ class Answering:
         self.at_us, self.polled_us = at_us, []
         #: how long each poll may wait, seconds, and when its answer has headers
         self.waits_s, self.with_headers = [], set[int]()
+        #: bytes of the rows of each of these answers, and whether each answer says that the ring is full
+        self.bytes_each, self.full = 100, False
 
     def now_us(self) -> int:
         return self.at_us
@@ -164,14 +166,14 @@ class Answering:
         if len(self.polled_us) > 5:
             raise ShardUnavailable("It is over.")
         self.at_us += 3_000
-        run = run_of(Tx(1)) if len(self.polled_us) in self.with_headers else None
-        return ShardReport(run, None, None)
+        run = run_of(Tx(1, bytes_each=self.bytes_each)) if len(self.polled_us) in self.with_headers else None
+        return ShardReport(run, None, None, full=self.full)
 
     def close(self):
         pass
 
 
-def follow(shard: Answering, monkeypatch):
+def follow(shard: Answering, monkeypatch, pace_s=0.01):
     """Follow a shard until it is lost."""
     monkeypatch.setattr(follower.asyncio, "sleep", shard.sleep)
     following = Follower(
@@ -184,7 +186,7 @@ def follow(shard: Answering, monkeypatch):
         NoSkips(),
         shard,
         losses=Losses(),
-        pace_s=0.01,
+        pace_s=pace_s,
     )
     asyncio.run(following.follow(None, ()))
 
@@ -204,6 +206,17 @@ def test_only_a_shard_that_had_nothing_is_told_to_wait(monkeypatch):
     shard.with_headers = {2, 3, 5}
     follow(shard, monkeypatch)
     assert shard.waits_s == [POLL_WAIT_S, POLL_WAIT_S, 0.0, 0.0, POLL_WAIT_S, 0.0]
+
+
+def test_a_shard_with_a_backlog_is_not_polled_at_a_long_pace(monkeypatch):
+    """A report of many bytes, or of a full ring, shows one."""
+    few, many, full = (Answering(1_000_000) for _ in range(3))
+    few.with_headers = many.with_headers = {1, 2, 3, 4, 5}
+    few.bytes_each, many.bytes_each, full.full = BACKLOG_BYTES - 1, BACKLOG_BYTES, True
+    for shard in (few, many, full):
+        follow(shard, monkeypatch, 0.05)
+    assert few.polled_us == [1_000_000 + 50_000 * count for count in range(6)]
+    assert many.polled_us == full.polled_us == [1_000_000 + 10_000 * count for count in range(6)]
 
 
 def test_a_group_says_what_a_silent_shard_was_reading(caplog):
