@@ -31,6 +31,8 @@ from canal_group.merge.values.position import Position
 #: shortest time between two chunks of a source that writes steadily, seconds: a chunk costs as much as
 #: hundreds of rows. What arrives after a pause is yielded at once
 LINGER_S = 0.01
+#: longest time between two chunks of a source that never pauses, seconds: its connection is never empty
+BUSY_CHUNK_S = 0.1
 #: transactions of a chunk after which the next one is not read as it arrives: a source that writes more fills
 #: its connection meanwhile, and waits
 SPARSE_HEADERS_MAX = 64
@@ -65,6 +67,8 @@ class BinlogStream:
         self._replies = replies
         #: when the last chunk was taken, `time.monotonic`
         self._flushed_s = 0.0
+        #: when one is yielded although more has arrived, on the same clock
+        self._due_s = time.monotonic() + max(BUSY_CHUNK_S, linger_s)
         #: whether that had few transactions
         self._sparse = False
         #: the events that `begin` has read; None: others were read since
@@ -177,6 +181,8 @@ class BinlogStream:
                     # What arrives until the next chunk may be yielded is read at once: to wake up for each
                     # event costs as much as tens of rows.
                     packets.let_arrive(self._linger_s())
+            elif self._overdue:
+                yield from self._flush()
             if decoder.described:  # the source has accepted the request
                 self._replies.freed()
             self._fill()
@@ -220,9 +226,15 @@ class BinlogStream:
             self._sparse = len(chunk.headers) <= SPARSE_HEADERS_MAX
             yield chunk
             self._flushed_s = time.monotonic()
+            self._due_s = self._flushed_s + max(BUSY_CHUNK_S, self._pause_s)
         decoder = self._decoder
         if decoder.passed_start:
             self._replies.handed_over(decoder.file, decoder.begun_at, all_read=not decoder.in_transaction)
+
+    @property
+    def _overdue(self) -> bool:
+        """Whether a chunk is yielded although more has arrived."""
+        return not self._decoder.in_transaction and time.monotonic() > self._due_s
 
     def _linger_s(self) -> float:
         """Return how long to wait for more events before a complete chunk is yielded, seconds.

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
+import pytest
 from support.defaults import chunk_limits
 
 from canal_group.binlog.files.binlog_files import BinlogFiles
 from canal_group.binlog.formats.events import CHECKSUM_NONE, MAGIC
 from canal_group.binlog.grammar.decoding import Decoding
 from canal_group.binlog.native.file_events import FileBuffer
+from canal_group.binlog.server import binlog_stream
 from canal_group.binlog.server.binlog_stream import BinlogStream
 from canal_group.binlog.server.clock import SourceClock
 from canal_group.binlog.server.low_watermarks import CaughtUp, LowWatermarks
 from canal_group.merge.errors import SourceUnavailable
-from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.chunk import Chunk, TableName
 from canal_group.merge.values.position import Position
 
 FIXTURE = Path(__file__).parents[4] / "fixtures" / "mysql-9.7.4" / "all_types.binlog"
@@ -63,6 +66,32 @@ class Archive:
 
     def close(self):
         self.file.close()
+
+
+class Dripping(Archive):
+    """Always has more, and little of it at a time."""
+
+    def fill(self):
+        self.buffer.make_room()
+        part = self.file.read(64)
+        with memoryview(self.buffer) as view:
+            view[: len(part)] = part
+        self.buffer.received(len(part))
+        self.ended = not part
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_source_that_never_pauses_is_handed_on_after_a_while(busy, monkeypatch):
+    monkeypatch.setattr(binlog_stream, "BUSY_CHUNK_S", 0.0 if busy else 3_600.0)
+    low_watermarks = LowWatermarks(lambda: SourceClock(0, 0, lambda: NOW_US), margin_us=0)
+    decoding = Decoding(TableName, chunk_limits())
+    stream = BinlogStream("s1", Dripping(FIXTURE), decoding, low_watermarks, linger_s=0.0)
+    items = iter(stream)
+    chunks = list(itertools.takewhile(lambda item: isinstance(item, Chunk), items))
+    stream.close()
+    (expected,) = BinlogFiles([FIXTURE], TableName)
+    assert sum(len(chunk.headers) for chunk in chunks) == len(expected.headers)
+    assert (len(chunks) > 1) == busy
 
 
 def test_a_stream_reads_any_source_of_packets():
