@@ -19,13 +19,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.types import StructType
 
 from canal_group.merge.errors import ConfigError, SchemaGrown, SchemaMismatch, UsageError
+from canal_group.spark.frames import read_stream
 from canal_group.spark.options import EVOLVE
 from canal_group.spark.shapes import CHANGE
 
 #: restarts in succession of a query that finishes no micro-batch between them
 RESTARTS_MAX: Final = 10
 
-_FORMAT = "canal_group"
 #: what the text of an ended query has if the source ended it because of a new column
 _GROWN = f"{SchemaGrown.__module__}.{SchemaGrown.__qualname__}: "
 
@@ -44,9 +44,9 @@ def run_evolving(
     Nothing is lost or repeated over such a restart, beyond what the checkpoint guarantees over any restart.
 
     Args:
-        spark: the session, with the data source registered.
+        spark: the session.
         options: of the source, see docs/spark.md; `newColumns` is set to `evolve`.
-        start: starts the query on the DataFrame that it is given, and returns the `StreamingQuery`. It is
+        start: starts the query on the DataFrame of `read_stream`, and returns the `StreamingQuery`. It is
             called again for each restart, and has to name the same `checkpointLocation` each time.
         schema: columns that the query has even if the table in the sources does not: such that rows may still
             have, but were dropped since. Their types win over those of the sources.
@@ -61,14 +61,14 @@ def run_evolving(
     texts = _evolving(options)
 
     def described() -> StructType:
-        return spark.readStream.format(_FORMAT).options(**texts).load().schema
+        return read_stream(spark, texts).schema
 
     columns = described() if schema is None else widened(schema, described())
     restarts = Restarts(texts.get("table", ""), columns)
     while True:
         query = None
         try:
-            query = start(spark.readStream.format(_FORMAT).options(**texts).schema(restarts.schema).load())
+            query = start(read_stream(spark, texts, schema=restarts.schema))
             restarts.check_id(query)
             query.awaitTermination()
         except StreamingQueryException as error:

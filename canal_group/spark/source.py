@@ -119,7 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._checked: GroupPosition | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StreamReader, (self._options, self._schema)
+        return type(self), (self._options, self._schema)
 
     # ---- on the driver ---------------------------------------------------------------------------------
 

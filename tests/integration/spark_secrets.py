@@ -17,7 +17,7 @@ os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
 from pyspark.sql import SparkSession
 
-from canal_group.spark import CanalGroupDataSource
+from canal_group.spark import CanalGroupDataSource, read_stream
 
 
 def main(folder: Path, gateway: str, secrets: dict[str, str]) -> None:
@@ -52,16 +52,18 @@ def main(folder: Path, gateway: str, secrets: dict[str, str]) -> None:
     with suppress(Exception):
         print(rows._jdf.queryExecution().toString())
     print(repr(rows), rows.schema.json())
-    stream = spark.readStream.format("canal_group").options(**options, **secrets).load()
-    writing = stream.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
-    query = writing.trigger(availableNow=True).start()
-    with suppress(Exception):
-        query.awaitTermination()
-    with suppress(Exception):
-        query.explain(extended=True)
-    print(query.exception(), query.status, query.lastProgress)
-    with suppress(Exception):
-        print(query._jsq.toString())
+    source = spark.readStream.format("canal_group").options(**options, **secrets).load()
+    for number, stream in enumerate((source, read_stream(spark, {**options, **secrets}))):
+        checkpoint = str(folder / f"checkpoint-{number}")
+        writing = stream.writeStream.format("noop").option("checkpointLocation", checkpoint)
+        query = writing.trigger(availableNow=True).start()
+        with suppress(Exception):
+            query.awaitTermination()
+        with suppress(Exception):
+            query.explain(extended=True)
+        print(query.exception(), query.status, query.lastProgress)
+        with suppress(Exception):
+            print(query._jsq.toString())
     spark.stop()
 
 

@@ -105,7 +105,11 @@ def options(shop: Shop, instance: Instance, **changes: Any) -> dict[str, str]:
 def run(spark: Any, chosen: dict[str, str], sink: Any, checkpoint: Path, schema: str | None = None) -> None:
     """Read what is there now; raise what the query fails with."""
     reader = spark.readStream.format("canal_group").options(**chosen)
-    frame = (reader if schema is None else reader.schema(schema)).load()
+    run_frame((reader if schema is None else reader.schema(schema)).load(), sink, checkpoint)
+
+
+def run_frame(frame: Any, sink: Any, checkpoint: Path) -> None:
+    """Read what is there now of a stream's DataFrame; raise what the query fails with."""
     writing = frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
     query = writing.trigger(availableNow=True).start()
     try:

@@ -21,11 +21,13 @@ from integration.spark_sink import (
     changes,
     options,
     run,
+    run_frame,
     serving,
     show_a_row,
 )
 from support.soak import patient
 
+from canal_group.spark import read_stream
 from playground.database.mariadb import MariaDbServer
 
 pytestmark = pytest.mark.timeout(patient(180))
@@ -34,7 +36,9 @@ pytestmark = pytest.mark.timeout(patient(180))
 def test_a_micro_batch_is_repeated_unchanged_after_its_sink_failed(
     spark: Any, served: SharedShop, tmp_path: Path
 ) -> None:
-    """1. The sink fails in a micro-batch, and writers write. 2. The query begins again, with other parts."""
+    """1. The sink fails in a micro-batch, and writers write. 2. The query begins again, with other parts that
+    are read in another way.
+    """
     sink = Sink()
 
     def fail(number: int) -> None:
@@ -49,7 +53,7 @@ def test_a_micro_batch_is_repeated_unchanged_after_its_sink_failed(
         run(spark, chosen, sink, tmp_path / "checkpoint")
     change(served)
     sink.at = lambda _: None
-    run(spark, chosen | {"partitions": "2"}, sink, tmp_path / "checkpoint")
+    run_frame(read_stream(spark, chosen | {"partitions": "2"}), sink, tmp_path / "checkpoint")
     assert sink.again == 1
     sink.check(served)
     assert max(map(changes, sink.batches.values())) <= 70

@@ -13,7 +13,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from support.soak import patient
 
 from canal_group.merge.errors import SchemaMismatch
-from canal_group.spark import run_evolving
+from canal_group.spark import read_stream, run_evolving
 from canal_group.spark.shapes import CHANGE
 
 pytestmark = pytest.mark.timeout(patient(180))
@@ -39,11 +39,13 @@ def test_a_wrong_token_and_wrong_options_are_told_in_a_sentence(
             ({"token": "right", "maxRows": 5}, "canal_group has no option maxrows"),
         ):
             with pytest.raises(Exception, match=sentence):
-                spark.readStream.format("canal_group").options(**options(shop, instance, **wrong)).load()
-        frame = (
-            spark.readStream.format("canal_group").options(**options(shop, instance, token="right")).load()
-        )
-        assert "right" not in frame._jdf.queryExecution().toString()
+                read_stream(spark, options(shop, instance, **wrong))
+        right = options(shop, instance, token="right")
+        for frame in (
+            spark.readStream.format("canal_group").options(**right).load(),
+            read_stream(spark, right),
+        ):
+            assert "right" not in frame._jdf.queryExecution().toString()
 
 
 def test_a_new_column_ends_the_query_and_is_there_after_a_restart(

@@ -15,6 +15,7 @@ from support.soak import patient
 from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
 from canal_group.actors.driver.instance import Instance
 from canal_group.merge.values.position import GroupPosition
+from canal_group.spark import frames
 from playground.database.mariadb import MariaDbServer
 
 pytestmark = pytest.mark.timeout(patient(180))
@@ -36,7 +37,13 @@ def served(
 
 
 def read(spark: Any, chosen: dict[str, str]) -> list[Any]:
-    return spark.read.format("canal_group").options(**chosen).load().collect()  # type: ignore[no-any-return]
+    """Return the rows of a bounded read; both ways to read have the same."""
+    source = spark.read.format("canal_group").options(**chosen).load()
+    frame = frames.read(spark, chosen)
+    assert frame.schema == source.schema
+    rows: list[Any] = source.collect()
+    assert frame.collect() == rows
+    return rows
 
 
 def test_ranges_that_meet_at_a_time_hold_every_change_once(spark: Any, served: tuple[Shop, Instance]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from canal_group.merge.errors import ConfigError, SchemaMismatch, UsageError
@@ -62,6 +64,14 @@ class Query:
 class Frame:
     schema: StructType
 
+    def mapInArrow(self, _function: Any, schema: StructType) -> Frame:  # noqa: N802
+        return Frame(schema)
+
+
+class DataSources:
+    def register(self, source: type[DataSource]) -> None:
+        """Take a source, as Spark does."""
+
 
 @dataclass
 class Spark:
@@ -70,6 +80,7 @@ class Spark:
     tables: list[StructType]
     options_seen: list[dict[str, str]] = field(default_factory=list)
     described: int = 0
+    dataSource: DataSources = field(default_factory=DataSources)  # noqa: N815
 
     @property
     def readStream(self) -> Reader:  # noqa: N802
@@ -79,22 +90,20 @@ class Spark:
 @dataclass
 class Reader:
     spark: Spark
-    given: StructType | None = None
+    name: str = ""
 
     def format(self, name: str) -> Reader:
-        assert name == "canal_group"
-        return self
+        return replace(self, name=name)
 
     def options(self, **options: str) -> Reader:
+        options.pop("row_schema", None)
         self.spark.options_seen.append(options)
         return self
 
-    def schema(self, schema: StructType) -> Reader:
-        return replace(self, given=schema)
-
     def load(self) -> Frame:
-        if self.given is not None:
-            return Frame(self.given)
+        if self.name == "canal_group_partitions":
+            return Frame(StructType())
+        assert self.name == "canal_group"
         self.spark.described += 1
         return Frame(self.spark.tables[min(self.spark.described, len(self.spark.tables)) - 1])
 
