@@ -186,7 +186,6 @@ cdef int put_value(
     cdef uint8_t* slot = target.slots + row * plan.width
     cdef bint is_date = True
     cdef uint64_t stored
-    cdef uint64_t limbs[4]
     cdef int kind = plan.kind, fault
     if remaining(reader) < plan.stored:
         return TRUNCATED
@@ -206,10 +205,9 @@ cdef int put_value(
             stored |= <uint64_t>0xFF000000
         (<uint32_t*>slot)[0] = <uint32_t>stored
     elif kind == DECIMAL:
-        fault = read_decimal(data, plan.size, plan.scale, limbs, plan.width // 8)
+        fault = read_decimal(data, plan.size, plan.scale, <uint64_t*>slot, plan.width // 8)
         if fault:
             return fault
-        memcpy(slot, limbs, plan.width)
     elif kind == DATE:
         is_date = read_date(data, <int32_t*>slot)
     elif kind == TIME:

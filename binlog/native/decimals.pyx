@@ -30,15 +30,12 @@ cdef size_t packed_size(size_t whole, size_t fraction) noexcept nogil:
     return whole // 9 * 4 + group_size(whole % 9) + fraction // 9 * 4 + group_size(fraction % 9)
 
 
-cdef inline int shift_in(uint64_t* limbs, size_t count, const uint8_t* data, size_t digits) noexcept nogil:
+cdef inline int shift_in(uint64_t* limbs, size_t count, uint64_t group, size_t digits) noexcept nogil:
     """Append a group of digits: limbs = limbs * 10 ** digits + group."""
-    cdef uint64_t group
-    cdef uint32_t power
+    cdef uint32_t power = power10(digits)
     cdef uint128_t product
     cdef uint64_t carry
     cdef size_t index
-    power = power10(digits)
-    group = load_big(data, 4) if digits > 6 else load_big(data, group_size(digits))
     if group >= power:
         return BAD_DECIMAL
     if count == 1:
@@ -59,38 +56,36 @@ cdef int read_decimal(
 
     `packed_size(whole, fraction)` bytes are read; whole + fraction is at least 1 and fits the limbs.
     """
-    cdef uint8_t plain[PACKED_MAX]
-    cdef size_t size = packed_size(whole, fraction), index, at = 0, used = 1
-    cdef uint8_t mask = 0 if data[0] & 0x80 else 0xFF
+    cdef size_t groups = whole // 9 + fraction // 9, index, size, used = 1
+    cdef bint negative = not data[0] & 0x80
+    #: what the bits of a group are inverted by, and the first bit, which is none of its digits
+    cdef uint64_t inverted = <uint64_t>0xFFFFFFFF if negative else 0, first = 0x80
     cdef uint64_t carry
-    cdef int fault
-    plain[0] = 0
-    for index in range(size):
-        plain[index] = data[index] ^ mask
-    plain[0] ^= 0x80
+    cdef int fault = FINE
     for index in range(count):
         limbs[index] = 0
     if whole + fraction > 38:
         used = 4
     elif whole + fraction > 18:
         used = 2
-    if whole % 9:
-        fault = shift_in(limbs, used, plain, whole % 9)
-        if fault:
-            return fault
-        at = group_size(whole % 9)
-    for index in range(whole // 9 + fraction // 9):
-        fault = shift_in(limbs, used, plain + at, 9)
-        if fault:
-            return fault
-        at += 4
-    if fraction % 9:
-        fault = shift_in(limbs, used, plain + at, fraction % 9)
-        if fault:
-            return fault
-    if mask:
+    size = group_size(whole % 9)
+    if size:
+        fault = shift_in(limbs, used, read_group(data, size, inverted, first), whole % 9)
+        data, first = data + size, 0
+    for index in range(groups):
+        fault |= shift_in(limbs, used, read_group(data, 4, inverted, first), 9)
+        data, first = data + 4, 0
+    size = group_size(fraction % 9)
+    if size:
+        fault |= shift_in(limbs, used, read_group(data, size, inverted, first), fraction % 9)
+    if negative:
         carry = 1
         for index in range(count):
             limbs[index] = ~limbs[index] + carry
             carry = carry and limbs[index] == 0
-    return FINE
+    return fault
+
+
+cdef inline uint64_t read_group(const uint8_t* data, size_t size, uint64_t inverted, uint64_t first) noexcept nogil:
+    """Return a group of 1 to 4 bytes; of the number's first one, `first` is the first byte's sign."""
+    return load_big(data, size) ^ inverted >> 8 * (4 - size) ^ first << 8 * (size - 1)

@@ -5,10 +5,18 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from canal_group.binlog.native.numbers cimport load64
 
 
+cdef extern from *:
+    int trailing_zeros "__builtin_ctzll"(unsigned long long bits) noexcept nogil
+
+
 cdef size_t ascii_run(const uint8_t* data, size_t size) noexcept nogil:
-    """Return how many bytes at the beginning are ASCII, in steps of 8 before the last."""
+    """Return how many bytes at the beginning are ASCII."""
     cdef size_t at = 0
-    while size - at >= 8 and not load64(data + at) & <uint64_t>0x8080808080808080:
+    cdef uint64_t others
+    while size - at >= 8:
+        others = load64(data + at) & <uint64_t>0x8080808080808080
+        if others:
+            return at + <size_t>(trailing_zeros(others) >> 3)
         at += 8
     while at < size and data[at] < 0x80:
         at += 1
