@@ -14,7 +14,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from canal_group.merge.rows.native.runs import copy_bits, copy_text, copy_values, repeat_text, text_bytes
+from canal_group.merge.rows.native.runs import (
+    copy_bits,
+    copy_text,
+    copy_values,
+    fill_ascending,
+    repeat_text,
+    text_bytes,
+)
 
 Int64s: TypeAlias = NDArray[np.int64]
 
@@ -124,7 +131,9 @@ class Ranges:
 
 def ascending(first: Int64s, length: Int64s) -> Int64s:
     """Return the numbers of r ranges one after the other: `length` of them from `first` on, each (r,)."""
-    return np.repeat(first - (np.cumsum(length) - length), length) + np.arange(length.sum())
+    out = np.empty(int(length.sum()), np.int64)
+    fill_ascending(first, length, out)
+    return out
 
 
 def repeated(texts: pa.Array, counts: Int64s) -> pa.Array:

@@ -83,6 +83,9 @@ def copy_text(
     `out_offsets` has room for one more than there are rows, `out` for `text_bytes`, less than 2 GiB.
     """
 
+def fill_ascending(first: NDArray[np.int64], length: NDArray[np.int64], out: NDArray[np.int64]) -> None:
+    """Write the numbers of r ranges one after the other: `length` of them from `first` on, each (r,)."""
+
 def repeat_text(
     counts: NDArray[np.int64],
     offsets: NDArray[np.int32],

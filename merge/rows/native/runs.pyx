@@ -186,6 +186,28 @@ def copy_text(
             at += size
 
 
+def fill_ascending(const int64_t[::1] first, const int64_t[::1] length, int64_t[::1] out):
+    cdef Py_ssize_t run
+    cdef int64_t i, at = 0, value
+    cdef int64_t* to = &out[0] if out.shape[0] else NULL
+    with nogil:
+        for run in range(first.shape[0]):
+            value = first[run]
+            for i in range(length[run]):
+                to[at + i] = value + i
+            at += length[run]
+
+
+cdef void _repeat(const uint8_t* source, int64_t size, uint8_t* to, int64_t total) noexcept nogil:
+    """Write `size` bytes, which are at `source`, again and again until `total` are written."""
+    cdef int64_t done = size, more
+    memcpy(to, source, size)
+    while done < total:
+        more = done if done < total - done else total - done
+        memcpy(to + done, to, more)
+        done += more
+
+
 def repeat_text(
     const int64_t[::1] counts,
     const int32_t[::1] offsets,
@@ -194,7 +216,7 @@ def repeat_text(
     uint8_t[::1] out,
 ):
     cdef Py_ssize_t value
-    cdef int64_t i, row = 0
+    cdef int64_t i, row = 1
     cdef int32_t at = 0, size
     cdef const uint8_t* source = &data[0] if data.shape[0] else NULL
     cdef uint8_t* to = _at(out)
@@ -202,9 +224,9 @@ def repeat_text(
         out_offsets[0] = 0
         for value in range(counts.shape[0]):
             size = offsets[value + 1] - offsets[value]
+            if size and counts[value]:
+                _repeat(source + offsets[value], size, to + at, size * counts[value])
             for i in range(counts[value]):
-                if size:
-                    memcpy(to + at, source + offsets[value], size)
                 at += size
-                row += 1
-                out_offsets[row] = at
+                out_offsets[row + i] = at
+            row += counts[value]
