@@ -65,7 +65,8 @@ class ShardCounters:
         for table in chunk.tables:
             if "_op" in table.rows.schema.names:
                 ops = table.rows.column("_op").to_numpy()
-                self._rows += np.bincount(ops, minlength=len(self._rows))
+                for op in _KINDS:
+                    self._rows[op] += np.count_nonzero(ops == op)
         if count and source_us is not None:
             delays_us = np.maximum(source_us - headers["commit_us"][ends], 0)
             self._delays.append((int(delays_us[0]), count))
