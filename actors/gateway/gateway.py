@@ -139,26 +139,28 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         try:
             request = json.loads(ticket.ticket)
             counters = self._destinations.counters_of(request.get("destination"))
-            delivery_lease, table, batches = self._leaving(caller, request)
+            delivery_lease, table = self._leaving(caller, request)
             delivery_lease.check()
         except Exception as error:
             refused = refusal(error, "The ticket")
             counters.called(ROWS, time.monotonic() - began_s, type(refused).__name__)
             raise flight_error(refused) from error
         counters.called(ROWS, time.monotonic() - began_s)
-        return flight.GeneratorStream(table.schema, _messages(delivery_lease.guarded(batches)))
+        rows_max = max(1, self._reply_bytes_max * table.num_rows // max(1, table.nbytes))
+        batches = delivery_lease.guarded(table.to_batches(rows_max))
+        return flight.GeneratorStream(table.schema, _messages(batches))
 
     def _offer(self, caller: Caller, ticket: Mapping[str, Any]) -> Offer:
-        """Lend the rows of an outstanding batch to a consumer on this machine."""
-        delivery_lease, table, batches = self._leaving(caller, ticket)
-        if not batches:
-            batches = [pa.RecordBatch.from_pylist([], table.schema)]
+        """Lend the rows of an outstanding batch to a consumer on this machine.
+
+        They are one message where they can be: a part of a batch would be copied once more to be written.
+        """
+        delivery_lease, table = self._leaving(caller, ticket)
+        batches = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
         return Offer([Payload(None, batches)], delivery_lease.check)
 
-    def _leaving(
-        self, caller: Caller, ticket: Mapping[str, Any]
-    ) -> tuple[DeliveryLease, pa.Table, list[pa.RecordBatch]]:
-        """Return the delivery lease and the rows of a ticket: a table, and messages of `reply_bytes_max`.
+    def _leaving(self, caller: Caller, ticket: Mapping[str, Any]) -> tuple[DeliveryLease, pa.Table]:
+        """Return the delivery lease and the rows of a ticket.
 
         Raises:
             CanalGroupError: its caller may not read it, or as `Destinations.find`.
@@ -166,9 +168,7 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         destination, grant = self._destinations.find(ticket.get("destination"), caller)
         _check_allowed(destination.name, grant, ticket)
         delivery_lease = destination.group.delivery_lease(*key_of(ticket))
-        table = destination.table(ticket)
-        rows_max = max(1, self._reply_bytes_max * table.num_rows // max(1, table.nbytes))
-        return delivery_lease, table, table.to_batches(rows_max)
+        return delivery_lease, destination.table(ticket)
 
 
 class Gateway:

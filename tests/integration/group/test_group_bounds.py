@@ -38,7 +38,7 @@ def test_a_huge_transaction_flows_through_small_rings_and_stays_whole(served: Sh
 
 
 def test_a_reply_leaves_in_messages_of_bounded_size(served: SharedShop):
-    with served.connect() as consumer:
+    with served.connect(shared_memory=False) as consumer:
         served.write(0, 1, rows=200)
         batch = consumer.get_without_ack(timeout=20)
         assert batch is not None
