@@ -61,7 +61,7 @@ _OF_SERVERS = (
     "ssl",
     "start_by",
 )
-_OF_FILES = ("follow", "lookup")
+_OF_FILES = ("follow", "key_file", "lookup")
 
 _DERIVED_MIN, _DERIVED_MAX = 2**31, 2**32 - 2
 
@@ -107,6 +107,8 @@ class ShardSettings(LoginSettings):
     files: AnchoredPath | None = None
     #: whether to wait for more at the end of the files
     follow: bool = False
+    #: keys of an archive that is encrypted, a file; None: it is not
+    key_file: AnchoredPath | None = None
     #: None: table definitions that the files lack stay unknown
     lookup: LookupSettings | None = None
 

@@ -19,6 +19,7 @@ from canal_group.actors.sink.processing import Processing
 from canal_group.binlog.columns.table_lookup import NoLookup, TableLookup
 from canal_group.binlog.files.binlog_files import BinlogFiles
 from canal_group.binlog.files.files_reader import FilesSource, listed
+from canal_group.binlog.formats.binlog_file import BinlogFile
 from canal_group.binlog.grammar.tables import Select
 from canal_group.binlog.second_opinion.tail import tail_of_files, tail_of_server
 from canal_group.binlog.server.server_lookup import ServerLookup
@@ -108,9 +109,9 @@ def _change(chunk: Chunk, table: TableRows, row: int, kept_rows: set[tuple[int, 
     }
 
 
-def _tail(source: SourceAddress | FilesSource, folder: Path, bytes_max: int) -> Sequence[Path]:
+def _tail(source: SourceAddress | FilesSource, folder: Path, bytes_max: int) -> Sequence[BinlogFile]:
     if isinstance(source, FilesSource):
-        return tail_of_files(listed(source.files), folder, bytes_max)
+        return tail_of_files(listed(source.files, source.key_file), folder, bytes_max)
     return tail_of_server(source, folder, bytes_max)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from canal_group.actors.shard.shard_wiring import ShardWiring
 from canal_group.binlog.files.files_reader import FilesSource
@@ -30,6 +31,7 @@ def shard_source(settings: InstanceSettings, shard: ShardSettings) -> SourceAddr
         follow=shard.follow,
         lookup=lookup,
         commit_times=settings.reader.commit_times,
+        key_file=None if shard.key_file is None else Path(shard.key_file),
     )
 
 

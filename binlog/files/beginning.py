@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.binlog.formats.binlog_file import BinlogFile, buffered
 from canal_group.binlog.formats.events import HEADER_SIZE, MAGIC, header_of
 from canal_group.binlog.formats.gtid_sets import gtids_before
 from canal_group.binlog.grammar.chunk_builder import SEARCH_LIMITS
@@ -32,7 +32,7 @@ def beginning(
     start: ShardStart,
     shard: str,
     where: str,
-    files: Sequence[Path],
+    files: Sequence[BinlogFile],
     stopped: Callable[[], bool],
     *,
     original_times: bool = False,
@@ -67,7 +67,7 @@ def beginning(
             )
 
 
-def _at_offset(start: InFile, shard: str, where: str, files: Sequence[Path]) -> Position:
+def _at_offset(start: InFile, shard: str, where: str, files: Sequence[BinlogFile]) -> Position:
     """Return the position at an offset; the GTIDs before it are known at a file's start only."""
     file = next((path for path in files if path.name == start.file), None)
     if file is None:
@@ -83,7 +83,12 @@ def _at_offset(start: InFile, shard: str, where: str, files: Sequence[Path]) -> 
 
 
 def _at_time(
-    time_us: int, shard: str, files: Sequence[Path], stopped: Callable[[], bool], *, original_times: bool
+    time_us: int,
+    shard: str,
+    files: Sequence[BinlogFile],
+    stopped: Callable[[], bool],
+    *,
+    original_times: bool,
 ) -> Position | None:
     """Return where the first transaction begins that was committed at or after a time.
 
@@ -123,7 +128,7 @@ def _at_time(
     return Position(file, offset, gtid_set=gtids, commit_us=commit_us, created_s=created_s)
 
 
-def _file_at(time_us: int, shard: str, files: Sequence[Path]) -> int:
+def _file_at(time_us: int, shard: str, files: Sequence[BinlogFile]) -> int:
     """Return the index of the file that was being written at a time.
 
     Raises:
@@ -147,13 +152,13 @@ def _file_at(time_us: int, shard: str, files: Sequence[Path]) -> int:
     return begin
 
 
-def _created_s(path: Path) -> int:
+def _created_s(path: BinlogFile) -> int:
     """Return when a file was created, seconds since 1970; 0 if it does not say, or cannot be read.
 
     Errors are ignored here: the scan, or the reader of the file's transactions, raises them.
     """
     try:
-        with path.open("rb") as file:
+        with buffered(path) as file:
             head = file.read(len(MAGIC) + HEADER_SIZE)
     except OSError:
         return 0

@@ -21,16 +21,16 @@ Layout: "Binary log file" and "Relay log" in MySQL's internals manual.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from io import RawIOBase
+from io import SEEK_END, RawIOBase
 from pathlib import Path
 from typing import NoReturn
 
 from canal_group.binlog.columns.columns import Losses
 from canal_group.binlog.columns.table_lookup import TableLookup
 from canal_group.binlog.files.file_tail import FileTail, file_tail
+from canal_group.binlog.formats.binlog_file import BinlogFile
 from canal_group.binlog.formats.event_types import EventType
 from canal_group.binlog.formats.events import CHECKSUM_NONE, IN_USE_FLAG, MAGIC
 from canal_group.binlog.grammar.binlog_decoder import BinlogDecoder
@@ -84,7 +84,7 @@ def require_one_name(where: str, names: Sequence[str]) -> None:
     )
 
 
-def gap_in(files: Sequence[Path], begin: int = 0) -> int | None:
+def gap_in(files: Sequence[BinlogFile], begin: int = 0) -> int | None:
     """Return the index of the first file after `begin` whose number is not the next one; None if all are.
 
     Args:
@@ -122,7 +122,7 @@ class BinlogFiles:
 
     def __init__(
         self,
-        files: Sequence[Path],
+        files: Sequence[BinlogFile],
         select: Select,
         limits: Limits = SEARCH_LIMITS,
         *,
@@ -216,12 +216,12 @@ class BinlogFiles:
             self._builder.discard()
         yield from self._flush()
 
-    def _read_file(self, path: Path) -> Generator[Chunk, None, bool]:
+    def _read_file(self, path: BinlogFile) -> Generator[Chunk, None, bool]:
         """Read one file; return whether it is in use."""
         decoder = self._decoder
         decoder.open_file(path.name)
         try:
-            file = path.open("rb", buffering=0)
+            file = path.open("rb", 0)
         except OSError as error:
             raise UsageError(f"{path} cannot be opened: {error.strerror}.") from error
         with file:
@@ -239,14 +239,14 @@ class BinlogFiles:
                     while decoder.go_on():
                         yield from self._flush_full()
             if in_use:
-                self._add_tail(file.fileno())
-            elif decoder.offset < os.fstat(file.fileno()).st_size:
+                self._add_tail(file)
+            elif decoder.offset < file.seek(0, SEEK_END):
                 self._refuse(CorruptEvent("The file ends inside an event: it was cut off."))
         if decoder.in_transaction and not (in_use or decoder.relay_log):
             self._refuse(CorruptEvent("The file ends inside a transaction: it was cut off."))
         return in_use
 
-    def _add_tail(self, file: int) -> None:
+    def _add_tail(self, file: RawIOBase) -> None:
         """Record the incomplete end of a file that is in use."""
         decoder = self._decoder
         try:

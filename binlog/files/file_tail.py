@@ -12,8 +12,8 @@ Layout: an event's header, see `canal_group.binlog.formats.events`.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
+from io import SEEK_END, RawIOBase
 
 from canal_group.binlog.formats.event_types import type_name
 from canal_group.binlog.formats.events import HEADER_SIZE, EventHeader, header_of
@@ -51,11 +51,13 @@ class FileTail:
         return f"{what}. Its server is still writing it, or crashed. What is incomplete is left out."
 
 
-def file_tail(file: int, name: str, offset: int, *, relay_log: bool, in_transaction: bool) -> FileTail | None:
+def file_tail(
+    file: RawIOBase, name: str, offset: int, *, relay_log: bool, in_transaction: bool
+) -> FileTail | None:
     """Return the tail of a file that is in use; None if it ends between two transactions.
 
     Args:
-        file: descriptor of the open file.
+        file: the open file.
         name: its name.
         offset: end of its last whole event, bytes.
         relay_log: whether it is a relay log.
@@ -64,10 +66,11 @@ def file_tail(file: int, name: str, offset: int, *, relay_log: bool, in_transact
     Raises:
         CorruptEvent: the header of the incomplete event contradicts itself, so the file is damaged.
     """
-    size = max(0, os.fstat(file).st_size - offset)
+    size = max(0, file.seek(0, SEEK_END) - offset)
     if not size and not in_transaction:
         return None
-    data = os.pread(file, HEADER_SIZE, offset)
+    file.seek(offset)
+    data = file.read(HEADER_SIZE) or b""
     header = header_of(data) if len(data) == HEADER_SIZE else None
     if header is not None and header.log_pos and not relay_log:
         end = offset + header.size

@@ -22,12 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from canal_group.binlog.archive.reading.archived_file import archived_files
 from canal_group.binlog.columns.read_counts import ReadCounts
 from canal_group.binlog.columns.table_lookup import NoLookup, TableLookup
 from canal_group.binlog.files.beginning import beginning
 from canal_group.binlog.files.binlog_files import BinlogFiles, files_in, gap_in, require_one_name
 from canal_group.binlog.files.file_lookup import FileLookup
 from canal_group.binlog.files.file_tail import FileTail
+from canal_group.binlog.formats.binlog_file import BinlogFile, size_of
 from canal_group.binlog.grammar.chunk_builder import Limits
 from canal_group.binlog.grammar.reading import Reading
 from canal_group.binlog.grammar.skips import SkipsOf, no_skips
@@ -73,6 +75,8 @@ class FilesSource:
     follow: bool = False
     #: the server that describes tables where the files do not; None: no server
     lookup: SourceAddress | None = None
+    #: the keys of an archive that is encrypted; None: it is not
+    key_file: Path | None = None
 
     @property
     def location(self) -> str:
@@ -167,7 +171,7 @@ class FilesReader:
             self._listener.connected(0, "files")
             while not self._stopped.is_set():
                 files = files_of(self._source, self.position)
-                sizes = _sizes(files)
+                seen = _seen(files)
                 self._read(files, lookup)
                 if self._stopped.is_set():
                     return
@@ -176,7 +180,7 @@ class FilesReader:
                     return
                 while (
                     not self._stopped.wait(_LOOK_EVERY_S)
-                    and _sizes(files_of(self._source, self.position)) == sizes
+                    and _seen(files_of(self._source, self.position)) == seen
                 ):
                     pass
 
@@ -197,7 +201,7 @@ class FilesReader:
         self._listener.caught_up(END_OF_TIME_US)
         self._stopped.wait()
 
-    def _read(self, files: Sequence[Path], lookup: TableLookup) -> None:
+    def _read(self, files: Sequence[BinlogFile], lookup: TableLookup) -> None:
         """Hand over what the files hold after the position.
 
         If rows of an XA transaction are needed that were prepared before it, read all files from the first.
@@ -212,7 +216,7 @@ class FilesReader:
                 raise
             self._hand_over(files, lookup)
 
-    def _hand_over(self, files: Sequence[Path], lookup: TableLookup) -> None:
+    def _hand_over(self, files: Sequence[BinlogFile], lookup: TableLookup) -> None:
         assert self.position is not None, "the files are open"
         self._files = read = BinlogFiles(
             files,
@@ -257,13 +261,13 @@ def locate(source: FilesSource, start: ShardStart) -> Position:
 
 
 def _beginning(
-    start: ShardStart, source: FilesSource, files: Sequence[Path], stopped: Callable[[], bool]
+    start: ShardStart, source: FilesSource, files: Sequence[BinlogFile], stopped: Callable[[], bool]
 ) -> Position | None:
     original_times = source.commit_times.original
     return beginning(start, source.name, source.files, files, stopped, original_times=original_times)
 
 
-def files_of(source: FilesSource, position: Position | None) -> list[Path]:
+def files_of(source: FilesSource, position: Position | None) -> list[BinlogFile]:
     """Return the files that exist, up to the first missing number.
 
     Args:
@@ -276,7 +280,7 @@ def files_of(source: FilesSource, position: Position | None) -> list[Path]:
         PositionPurged: the position's file is not among them.
     """
     try:
-        files = listed(source.files)
+        files = listed(source.files, source.key_file)
     except UsageError as error:
         if source.follow and not error.details.get("found", 1):
             raise SourceUnavailable(f"Shard {source.name} waits: {error}", shard=source.name) from error
@@ -299,7 +303,7 @@ def files_of(source: FilesSource, position: Position | None) -> list[Path]:
 
 
 def _with_remaining(
-    source: FilesSource, files: list[Path], position: Position, refused: PositionPurged
+    source: FilesSource, files: list[BinlogFile], position: Position, refused: PositionPurged
 ) -> PositionPurged:
     """Return a refusal with the positions where reading may go on, if the position was before the files."""
     if absence(position.file, files[0].name) is not Absence.PURGED:
@@ -314,7 +318,7 @@ def _with_remaining(
     return refused
 
 
-def _sequence(source: FilesSource, files: list[Path], position: Position | None) -> list[Path]:
+def _sequence(source: FilesSource, files: list[BinlogFile], position: Position | None) -> list[BinlogFile]:
     """Return the files up to the first missing number after the position."""
     begin = [path.name for path in files].index(position.file) if position is not None else 0
     gap = gap_in(files, begin)
@@ -330,8 +334,12 @@ def _sequence(source: FilesSource, files: list[Path], position: Position | None)
     )
 
 
-def listed(files: str) -> list[Path]:
-    """Return the numbered binlog files of a file, folder or pattern, in order.
+def listed(files: str, key_file: Path | None = None) -> list[BinlogFile]:
+    """Return the numbered binlog files of a file, folder, pattern or archive, in order.
+
+    Args:
+        files: their path.
+        key_file: the keys of an archive that is encrypted; None: it is not.
 
     Raises:
         UsageError: there are none (then `found` is 0), they have several names or folders, or a single file
@@ -342,7 +350,8 @@ def listed(files: str) -> list[Path]:
         file_order(path.name)
         return [path]
     if path.is_dir():
-        return files_in(path)
+        archived = archived_files(path, key_file)
+        return list(files_in(path) if archived is None else archived)
     paths = [Path(each) for each in glob.glob(files)]  # noqa: PTH207 - the pattern may be absolute
     numbered = [each for each in paths if each.suffix[1:].isdecimal() and each.is_file()]
     bases = sorted({each.stem for each in numbered})
@@ -354,8 +363,9 @@ def listed(files: str) -> list[Path]:
             hint="Give the files of one server, in one folder.",
             found=len(folders),
         )
-    return sorted(numbered, key=lambda each: file_order(each.name))
+    return [*sorted(numbered, key=lambda each: file_order(each.name))]
 
 
-def _sizes(files: Sequence[Path]) -> list[tuple[str, int]]:
-    return [(path.name, path.stat().st_size) for path in files]
+def _seen(files: Sequence[BinlogFile]) -> tuple[list[str], int]:
+    """Return the names, and the length of the last file: they change when there is more to read."""
+    return [file.name for file in files], size_of(files[-1])

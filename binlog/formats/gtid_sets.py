@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import struct
 import uuid
-from pathlib import Path
 
+from canal_group.binlog.formats.binlog_file import BinlogFile, buffered
 from canal_group.binlog.formats.event_types import EventType
 from canal_group.binlog.formats.events import CHECKSUM_CRC32, CHECKSUM_SIZE, HEADER_SIZE, MAGIC, parse_header
 from canal_group.binlog.formats.format_description import parse_format_description
@@ -69,7 +69,7 @@ def decode_gtid_set(data: bytes) -> GtidSet:
     return gtids
 
 
-def gtids_before(file: Path) -> GtidSet:
+def gtids_before(file: BinlogFile) -> GtidSet:
     """Return the set of everything before a binlog file, as the file says; empty if it does not say.
 
     Errors are ignored here: the reader of the file's transactions raises them.
@@ -80,9 +80,9 @@ def gtids_before(file: Path) -> GtidSet:
         return NO_GTIDS
 
 
-def _gtids_before(file: Path) -> GtidSet:
+def _gtids_before(file: BinlogFile) -> GtidSet:
     checksum = 0
-    with file.open("rb") as opened:
+    with buffered(file) as opened:
         opened.seek(len(MAGIC))
         for _ in range(_EVENTS_MAX):
             head = opened.read(HEADER_SIZE)
@@ -95,12 +95,16 @@ def _gtids_before(file: Path) -> GtidSet:
             if kind == EventType.PREVIOUS_GTIDS:
                 return decode_gtid_set(body)
             if kind == EventType.MARIADB_GTID_LIST:
-                return _gtid_list(body)
+                return decode_gtid_list(body)
     return NO_GTIDS
 
 
-def _gtid_list(body: bytes) -> GtidSet:
-    """Return MariaDB's list as a set; the last entry of a domain is its position."""
+def decode_gtid_list(body: bytes) -> GtidSet:
+    """Return the set in a GTID_LIST event of MariaDB; the last entry of a domain is its position.
+
+    Raises:
+        struct.error: the bytes end inside it.
+    """
     gtids: GtidSet = NO_GTIDS
     count = struct.unpack_from("<I", body)[0] & _COUNT_BITS
     for domain, server, sequence in struct.iter_unpack("<IIQ", body[4 : 4 + 16 * count]):

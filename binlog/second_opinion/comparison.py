@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from pathlib import Path
 from typing import Any, Final
 
 from canal_group.binlog.columns.table_lookup import TableLookup
 from canal_group.binlog.files.binlog_files import BinlogFiles
+from canal_group.binlog.formats.binlog_file import BinlogFile
 from canal_group.binlog.grammar.chunk_builder import SEARCH_LIMITS
 from canal_group.binlog.grammar.tables import Select
 from canal_group.binlog.second_opinion.values import CHARSETS, DIFFERENT, EQUAL, compared
@@ -78,7 +78,11 @@ class _Differs(Exception):  # noqa: N818 - ends the comparison; not an error
 
 
 def second_opinion(
-    files: Sequence[Path], select: Select, *, lookup: TableLookup, witnessed: Sequence[Path] | None = None
+    files: Sequence[BinlogFile],
+    select: Select,
+    *,
+    lookup: TableLookup,
+    witnessed: Sequence[BinlogFile] | None = None,
 ) -> Opinion:
     """Compare what both decoders read in files.
 

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Final, Self
 
 from pymysql.constants import COMMAND
 
+from canal_group.binlog.formats.binlog_file import BinlogFile, buffered, size_of
 from canal_group.binlog.formats.event_types import EventType
 from canal_group.binlog.formats.events import (
     ARTIFICIAL_FLAG,
@@ -56,7 +57,7 @@ _EOF, _ERROR = 0xFE, 0xFF
 _OFFSETS: Final = 1 << 32
 
 
-def tail_of_files(files: Sequence[Path], folder: Path, bytes_max: int) -> list[Path]:
+def tail_of_files(files: Sequence[BinlogFile], folder: Path, bytes_max: int) -> list[BinlogFile]:
     """Return files with the last part of binlog files.
 
     Args:
@@ -69,7 +70,7 @@ def tail_of_files(files: Sequence[Path], folder: Path, bytes_max: int) -> list[P
         CorruptEvent: the first file has an event of an impossible size.
     """
     try:
-        first, offset = _begin([path.stat().st_size for path in files], bytes_max)
+        first, offset = _begin([size_of(file) for file in files], bytes_max)
         if offset <= len(MAGIC):
             return list(files[first:])
         with _Copy(folder, files[first].name, offset) as copy:
@@ -77,11 +78,11 @@ def tail_of_files(files: Sequence[Path], folder: Path, bytes_max: int) -> list[P
                 copy.add(event, copy.read)
     except OSError as error:
         raise UsageError(f"{error.filename} cannot be read: {error.strerror}.") from error
-    begin = [copy.path] if copy.begun else []
+    begin: list[BinlogFile] = [copy.path] if copy.begun else []
     return _not_empty([*begin, *files[first + 1 :]], bytes_max)
 
 
-def tail_of_server(address: SourceAddress, folder: Path, bytes_max: int) -> list[Path]:
+def tail_of_server(address: SourceAddress, folder: Path, bytes_max: int) -> list[BinlogFile]:
     """Return files with the last part of a server's binlog, stored in `folder`.
 
     Raises:
@@ -119,7 +120,7 @@ def _begin(sizes: Sequence[int], bytes_max: int) -> tuple[int, int]:
     return 0, 0
 
 
-def _not_empty(files: list[Path], bytes_max: int) -> list[Path]:
+def _not_empty(files: list[BinlogFile], bytes_max: int) -> list[BinlogFile]:
     if not files:
         raise UsageError(
             f"No transaction begins in the last {bytes_max} bytes of the binlog.",
@@ -128,9 +129,9 @@ def _not_empty(files: list[Path], bytes_max: int) -> list[Path]:
     return files
 
 
-def _events_in(path: Path) -> Iterator[bytes]:
+def _events_in(path: BinlogFile) -> Iterator[bytes]:
     """Yield the whole events of a file."""
-    with path.open("rb") as file:
+    with buffered(path) as file:
         file.seek(len(MAGIC))
         while len(head := file.read(HEADER_SIZE)) == HEADER_SIZE:
             size = header_of(head).size
@@ -157,9 +158,9 @@ def _events_of(address: SourceAddress, packets: PacketReader) -> Iterator[bytes]
             yield packet[1:]
 
 
-def _store(events: Iterator[bytes], folder: Path, offset: int, end: tuple[str, int]) -> list[Path]:
+def _store(events: Iterator[bytes], folder: Path, offset: int, end: tuple[str, int]) -> list[BinlogFile]:
     """Store a dump up to `end`, a file and an offset; return the files."""
-    files: list[Path] = []
+    files: list[BinlogFile] = []
     copy: _Copy | None = None
     try:
         for event in events:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pymysql.protocol import MysqlPacket
@@ -16,6 +15,7 @@ from pymysqlreplication.packet import BinLogPacketWrapper
 from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateRowsEvent, WriteRowsEvent
 
 from canal_group.binlog.columns.table_map import table_id, table_name
+from canal_group.binlog.formats.binlog_file import BinlogFile, buffered
 from canal_group.binlog.formats.event_types import UNPACKED_ROWS, EventType
 from canal_group.binlog.formats.events import (
     CHECKSUM_CRC32,
@@ -101,7 +101,7 @@ class Witness:
 
     charset = "utf8mb4"
 
-    def __init__(self, files: Sequence[Path], select: Select) -> None:
+    def __init__(self, files: Sequence[BinlogFile], select: Select) -> None:
         self._files = files
         self._select = select
         self._tables: dict[int, Any] = {}
@@ -119,7 +119,7 @@ class Witness:
     def __iter__(self) -> Iterator[Row | Unread]:
         """Yield the row changes of the files, and the events whose rows are not read."""
         for path in self._files:
-            with path.open("rb") as file:
+            with buffered(path) as file:
                 at = len(MAGIC)
                 file.seek(at)
                 while len(head := file.read(HEADER_SIZE)) == HEADER_SIZE:

@@ -20,7 +20,7 @@ from canal_group.conf.value import default_of, is_name
 from canal_group.merge.errors import ConfigError
 
 #: keys that name a file with a secret, or of TLS
-_FILES = ("password_file", "ssl.ca", "ssl.cert", "ssl.key")
+_FILES = ("key_file", "password_file", "ssl.ca", "ssl.cert", "ssl.key")
 _PASSWORDS = ("password_env", "password_file", "password_command")
 _SSL = SslSettings().model_dump(mode="json")
 

@@ -20,6 +20,7 @@ from canal_group.actors.process.log import LogFormat, LogLevel
 from canal_group.merge.errors import CanalGroupError, NotSubscribed, RolledBack, UsageError
 from canal_group.merge.well_known import CLIENT_ID, GATEWAY
 from canal_group.programs.command import schema_cli, shard_cli
+from canal_group.programs.command.archive import archive_cli
 from canal_group.programs.command.call_commands import add_commands
 from canal_group.programs.command.migrating.compare_command import compare
 from canal_group.programs.command.migrating.import_command import import_files
@@ -90,6 +91,7 @@ app.command()(relay)
 app.command()(rewind)
 app.command()(top)
 app.command()(trace)
+app.add_typer(archive_cli.app, name="archive")
 for _name, _group in GROUPS.items():
     app.add_typer(_group, name=_name)
 add_commands(app, GROUPS)
@@ -143,7 +145,7 @@ def check(
         where = f"{shard.name} ({source.location})"
         try:
             if isinstance(source, FilesSource):
-                labelled(out, *ok, f"{where}: {len(listed(source.files))} files")
+                labelled(out, *ok, f"{where}: {len(listed(source.files, source.key_file))} files")
                 continue
             checks = [
                 *preflight(source, gtids=shard.start_by == "gtid"),

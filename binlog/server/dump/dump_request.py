@@ -21,6 +21,8 @@ from canal_group.merge.values.gtids.gtid import GtidSet, MariaDbGtidSet, MySqlGt
 
 #: flag: the request's set of GTIDs is used, not its file and offset
 _THROUGH_GTID = 0x04
+#: flag of MariaDB: annotations are sent, too; MySQL has no such flag, and is not asked so
+_ANNOTATIONS = 0x02
 #: a request has an offset of 32 bits
 OFFSET_MAX = (1 << 32) - 1
 _TAGS_SINCE = (8, 3)
@@ -38,12 +40,19 @@ class DumpRequest:
     session: tuple[str, ...] = ()
 
 
-def dump_from(file: str, offset: int, server_id: int) -> DumpRequest:
-    """Return the request for everything from an offset of a file on.
+def dump_from(file: str, offset: int, server_id: int, *, annotations: bool = False) -> DumpRequest:
+    """Return the request for everything from an offset of a file on; the source waits for more at the end.
 
-    Flags 0: the source waits for more at the end, and sends no annotations.
+    Args:
+        file: name of the file.
+        offset: where an event begins.
+        server_id: id of the replica.
+        annotations: whether MariaDB also sends the text of statements, which an archive needs to have all
+            bytes of a file. Other servers have no such events.
     """
-    return DumpRequest(COMMAND.COM_BINLOG_DUMP, struct.pack("<IHI", offset, 0, server_id) + file.encode())
+    flags = _ANNOTATIONS if annotations else 0
+    head = struct.pack("<IHI", offset, flags, server_id)
+    return DumpRequest(COMMAND.COM_BINLOG_DUMP, head + file.encode())
 
 
 def dump_after(gtids: GtidSet, server_id: int) -> DumpRequest:

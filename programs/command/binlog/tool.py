@@ -31,13 +31,15 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from canal_group.actors.shard.wiring import address_of
 from canal_group.binlog.columns.table_lookup import NoLookup, TableLookup
-from canal_group.binlog.files.binlog_files import BinlogFiles, files_in, gap_in
+from canal_group.binlog.files.binlog_files import BinlogFiles, gap_in
+from canal_group.binlog.files.files_reader import listed
+from canal_group.binlog.formats.binlog_file import BinlogFile
 from canal_group.binlog.formats.event_types import type_name
 from canal_group.binlog.server.server_lookup import ServerLookup
 from canal_group.binlog.server.source import SourceAddress, connect
@@ -104,8 +106,8 @@ def server_at(text: str, password: str, ca: Path | None = None) -> SourceAddress
     )
 
 
-def _files_of(folder: Path) -> list[Path]:
-    files = files_in(folder)
+def _files_of(folder: Path) -> Sequence[BinlogFile]:
+    files = listed(str(folder))
     gap = gap_in(files)
     if gap is not None:
         raise UsageError(
@@ -115,7 +117,9 @@ def _files_of(folder: Path) -> list[Path]:
     return files
 
 
-def _show(files: list[Path], write: Write, note: Write, lookup: TableLookup, *, as_json: bool) -> None:
+def _show(
+    files: Sequence[BinlogFile], write: Write, note: Write, lookup: TableLookup, *, as_json: bool
+) -> None:
     source = BinlogFiles(files, TableName, lookup=lookup, count_packed=not as_json, verbatim=True)
     lines: Lines = JsonLines() if as_json else TextLines()
     counted: Counter[str] = Counter()

@@ -24,8 +24,8 @@ from canal_group.actors.shard.wiring import shard_source
 from canal_group.actors.sink.route import Route
 from canal_group.actors.sink.sink import Sink
 from canal_group.binlog.columns.table_lookup import NoLookup, TableLookup
-from canal_group.binlog.files.binlog_files import files_in
 from canal_group.binlog.files.files_reader import FilesSource, listed
+from canal_group.binlog.formats.binlog_file import BinlogFile
 from canal_group.binlog.second_opinion.comparison import Opinion, second_opinion
 from canal_group.binlog.second_opinion.tail import tail_of_files, tail_of_server
 from canal_group.binlog.server.server_lookup import ServerLookup
@@ -37,7 +37,7 @@ _WIDTH: Final = 80
 #: longest value that is printed, characters
 _VALUE_CHARS_MAX: Final = 300
 
-Source = SourceAddress | FilesSource | Sequence[Path]
+Source = SourceAddress | FilesSource | Sequence[BinlogFile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,8 @@ def check_decoding(
     return ok
 
 
-def _listed(path: Path) -> list[Path]:
-    return files_in(path) if path.is_dir() else [path]
+def _listed(path: Path) -> Sequence[BinlogFile]:
+    return listed(str(path)) if path.is_dir() else [path]
 
 
 def _compared(settings: InstanceSettings, name: str, source: Source, bytes_max: int) -> _Result:
@@ -100,10 +100,10 @@ def _compared(settings: InstanceSettings, name: str, source: Source, bytes_max: 
         return _Result(name, error=str(error))
 
 
-def _tail(source: Source, folder: Path, bytes_max: int) -> list[Path]:
+def _tail(source: Source, folder: Path, bytes_max: int) -> Sequence[BinlogFile]:
     if isinstance(source, SourceAddress):
         return tail_of_server(source, folder, bytes_max)
-    files = listed(source.files) if isinstance(source, FilesSource) else source
+    files = listed(source.files, source.key_file) if isinstance(source, FilesSource) else source
     return tail_of_files(files, folder, bytes_max)
 
 

@@ -1,0 +1,95 @@
+"""Archive: the folder below which each history of each server has its own.
+
+    FOLDER/
+        SERVER.lock             held by the process that writes the binlog of this server
+        SERVER@CREATED/         a history, see `history`
+
+A server whose binlog was reset, restored or replaced, or of which files are missing here, begins a new
+history: nothing is ever overwritten.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Final
+
+from canal_group.binlog.archive.disk import FileLayer, disk_errors, replace_whole
+from canal_group.binlog.archive.forms.key import NO_KEYS, Keys
+from canal_group.binlog.archive.history import History
+from canal_group.binlog.archive.manifest import MANIFEST, Manifest, manifest_bytes
+from canal_group.binlog.archive.store import Store
+from canal_group.merge.errors import UsageError
+
+#: identities that can name a folder: a uuid, or MariaDB's server id
+_SERVER: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
+
+
+class Archive:
+    """The histories below a folder.
+
+    Args:
+        disk: where it is.
+        folder: its path; it need not exist.
+        keys: what encrypts and decrypts.
+        store: where moved files are; None: nowhere.
+    """
+
+    def __init__(
+        self, disk: FileLayer, folder: Path, keys: Keys = NO_KEYS, store: Store | None = None
+    ) -> None:
+        self.disk, self.folder, self.keys, self.store = disk, folder, keys, store
+
+    def histories(self, server: str | None = None) -> list[History]:
+        """Return the histories of a server, or of all, by when they begin.
+
+        Raises:
+            CorruptEvent, UnsupportedEvent: a manifest cannot be read.
+        """
+        names = [name for name in self.disk.names(self.folder) if server in (None, name.partition("@")[0])]
+        folders = [self.folder / name for name in names if "@" in name]
+        there = [folder for folder in folders if MANIFEST in self.disk.names(folder)]
+        found = [History(self.disk, folder, self.keys, self.store) for folder in there]
+        return sorted(found, key=_begun)
+
+    def newest(self, server: str) -> History | None:
+        """Return the history of a server that was begun last; None if it has none."""
+        found = self.histories(server)
+        return found[-1] if found else None
+
+    def lock(self, server: str) -> AbstractContextManager[None]:
+        """Hold the right to write the binlog of a server.
+
+        Raises:
+            UsageError: another process holds it, or this cannot be the identity of a server.
+            RetryableError: the folder cannot be used.
+        """
+        if not _SERVER.fullmatch(server):
+            raise UsageError(
+                f"{server!r} is not the identity of a server.",
+                hint="Expected MySQL's @@server_uuid, or MariaDB's @@server_id.",
+            )
+        with disk_errors(self.folder):
+            self.disk.make_folder(self.folder)
+        return self.disk.lock(self.folder / f"{server}.lock")
+
+    def begin(self, server: str, created_s: int) -> History:
+        """Return a new history, without files. Call it under the lock.
+
+        Args:
+            server: whose it is.
+            created_s: when its first file was created, seconds since 1970.
+        """
+        number, folder = 1, self.folder / f"{server}@{created_s}"
+        while MANIFEST in self.disk.names(folder):
+            number += 1  # within one second
+            folder = self.folder / f"{server}@{created_s}.{number}"
+        self.disk.make_folder(folder)
+        replace_whole(self.disk, folder / MANIFEST, manifest_bytes(Manifest(server, created_s)))
+        return History(self.disk, folder, self.keys, self.store)
+
+
+def _begun(history: History) -> tuple[str, int, int, str]:
+    """Return the sort key of a history: its server, when it begins, and which one of that second it is."""
+    return history.manifest.server, history.manifest.created_s, len(history.name), history.name

@@ -1,0 +1,224 @@
+"""History: one folder of an archive, with the binlog files of one server from one beginning on.
+
+    SERVER@CREATED/
+        manifest.json           what there is, see `manifest`
+        mysql-bin.000001.zst    a closed file, see `forms.frames`
+        mysql-bin.000001.index  where a reader may begin in it, see `points`
+        mysql-bin.000002        the open file
+
+Any number of processes read it while one writes: each file is replaced by another form of it only when that
+    is durable and named in the manifest, so a reader that misses one reads the manifest again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from canal_group.binlog.archive.disk import FileLayer, read_whole, replace_whole
+from canal_group.binlog.archive.file_scan import FileScan
+from canal_group.binlog.archive.forms.blocks import BlocksFile
+from canal_group.binlog.archive.forms.frames import FrameCodec, FramesFile
+from canal_group.binlog.archive.forms.key import Keys
+from canal_group.binlog.archive.forms.readable import Readable
+from canal_group.binlog.archive.manifest import (
+    MANIFEST,
+    FileEntry,
+    Form,
+    Manifest,
+    State,
+    manifest_bytes,
+    parse_manifest,
+)
+from canal_group.binlog.archive.points import INDEX_SUFFIX, Point, parse_points
+from canal_group.binlog.archive.store import Store
+from canal_group.binlog.formats.events import MAGIC
+from canal_group.merge.errors import CanalGroupError, CorruptEvent, PositionPurged, SourceUnfit
+from canal_group.merge.values.gtids.gtid import parse_gtid_set
+
+#: bytes that are read at a time
+_READ_BYTES: Final = 1 << 20
+
+
+class History:
+    """Reads one folder.
+
+    Args:
+        disk: where it is.
+        folder: its path.
+        keys: what decrypts it.
+        store: where moved files are; None: nowhere.
+
+    Raises:
+        SourceUnfit, CorruptEvent, UnsupportedEvent: its manifest cannot be read.
+    """
+
+    def __init__(self, disk: FileLayer, folder: Path, keys: Keys, store: Store | None) -> None:
+        self._disk, self.folder, self._keys, self._store = disk, folder, keys, store
+        self.manifest: Manifest = self.refresh()
+
+    @property
+    def name(self) -> str:
+        """Name of the folder: identity of the server, and when the first file was created."""
+        return self.folder.name
+
+    def refresh(self) -> Manifest:
+        """Read the manifest again, and return it.
+
+        Raises:
+            SourceUnfit, CorruptEvent, UnsupportedEvent: it cannot be read.
+        """
+        file = self.folder / MANIFEST
+        try:
+            data = read_whole(self._disk, file)
+        except OSError as error:
+            raise SourceUnfit(f"{file} cannot be read: {error.strerror}.", file=str(file)) from error
+        self.manifest = parse_manifest(data, str(file))
+        return self.manifest
+
+    def put(self, entry: FileEntry) -> None:
+        """Replace a file's entry, or add it at the end, durably. Call it under the lock of the server.
+
+        Raises:
+            OSError: it is not sure to be durable.
+        """
+        self._write(self.manifest.with_file(entry))
+
+    def forget(self, name: str) -> None:
+        """Remove a file's entry, likewise: it has never been there."""
+        self._write(self.manifest.without(name))
+
+    def _write(self, manifest: Manifest) -> None:
+        replace_whole(self._disk, self.folder / MANIFEST, manifest_bytes(manifest))
+        self.manifest = manifest
+
+    def path(self, entry: FileEntry) -> Path:
+        """Return where a file is stored."""
+        return self.folder / entry.stored_name
+
+    def where(self, entry: FileEntry) -> str:
+        """Return the path, for messages."""
+        return f"{self.name}/{entry.stored_name}"
+
+    def open(self, name: str) -> Readable:
+        """Return the bytes of a file, by its name at the server.
+
+        Raises:
+            PositionPurged: the archive does not have it, or no longer.
+            SourceUnfit: it is encrypted with another key, or cannot be opened.
+            CorruptEvent: its table is damaged.
+        """
+        for last in (False, True):
+            entry = self._entry(name)
+            try:
+                return self._opened(entry)
+            except FileNotFoundError as error:
+                if last:
+                    raise CorruptEvent(
+                        f"{self.where(entry)} is missing, and the manifest names it.",
+                        hint="Run `canal-group archive verify`, which says what is missing.",
+                        file=self.where(entry),
+                    ) from error
+                self.refresh()  # it has another form now
+            except OSError as error:
+                raise SourceUnfit(
+                    f"{self.where(entry)} cannot be opened: {error.strerror}.", file=self.where(entry)
+                ) from error
+        raise AssertionError
+
+    def points(self, entry: FileEntry) -> Sequence[Point]:
+        """Return the index of a file; it is made from the file if it is missing or damaged, or the file open.
+
+        Raises:
+            As `open`; CorruptEvent: the file is damaged.
+        """
+        try:
+            data = read_whole(self._disk, self.folder / f"{entry.name}{INDEX_SUFFIX}")
+        except OSError:
+            data = b""
+        points = parse_points(data, entry.size) if data and entry.state is not State.OPEN else None
+        return self.scan(entry).points if points is None else points
+
+    def scan(self, entry: FileEntry) -> FileScan:
+        """Check a file from its beginning to its end, and return the scan.
+
+        Raises:
+            As `open`; CorruptEvent: an event, or a frame, is damaged.
+        """
+        scan = FileScan(entry.name, self.name, parse_gtid_set(entry.gtids_before))
+        source = self.open(entry.name)
+        try:
+            scan_to_end(scan, source)
+        finally:
+            source.close()
+        return scan
+
+    def _entry(self, name: str) -> FileEntry:
+        entry = self.manifest.entry(name)
+        if entry is not None and entry.state is not State.PRUNED:
+            return entry
+        there = [each.name for each in self.manifest.files if each.state is not State.PRUNED]
+        why = "no longer has" if entry else "does not have"
+        raise PositionPurged(
+            f"The archive of {self.name} {why} {name}.",
+            hint=f"It has {there[0]} to {there[-1]}." if there else "It has no files.",
+            file=name,
+            oldest_file=there[0] if there else "",
+        )
+
+    def _opened(self, entry: FileEntry) -> Readable:
+        if entry.state is State.MOVED:
+            if self._store is None:
+                raise SourceUnfit(
+                    f"{self.where(entry)} was moved to an object store.", hint="Say which one: `--store`."
+                )
+            stored: Readable = self._store.open(entry.remote)
+        else:
+            stored = self._disk.open(self.path(entry))
+        try:
+            return form_of(stored, entry, self._keys, self.where(entry))
+        except CanalGroupError:
+            stored.close()
+            raise
+
+
+def form_of(stored: Readable, entry: FileEntry, keys: Keys, where: str) -> Readable:
+    """Return the binlog's bytes of a stored file.
+
+    Raises:
+        SourceUnfit: it is encrypted with another key.
+        CorruptEvent: its table is damaged.
+    """
+    bound = f"{entry.name}/{entry.created_s}"
+    key = keys.by_id(entry.key, where) if entry.key else None
+    match entry.form:
+        case Form.PLAIN:
+            return stored
+        case Form.BLOCKS:
+            assert key is not None, "blocks are encrypted"
+            return BlocksFile(stored, key, bound)  # type: ignore[arg-type] # it is not moved while it is open
+        case _:
+            return FramesFile(stored, FrameCodec(bound, key), where, entry.size)
+
+
+def scan_to_end(scan: FileScan, source: Readable) -> int:
+    """Feed a file to a scan, and return how many bytes after its last whole event there are.
+
+    Raises:
+        CorruptEvent, UnsupportedEvent: see `FileScan.feed`, and `Readable.read_at`.
+    """
+    magic = source.read_at(0, len(MAGIC))
+    if magic != MAGIC:
+        raise CorruptEvent(
+            f"{scan.file} is not a binlog: its first bytes are {magic.hex() or 'missing'}.",
+            hint="Copy it from its server again.",
+            file=scan.file,
+            offset=0,
+        )
+    at, held = len(MAGIC), b""
+    while data := source.read_at(at, max(_READ_BYTES, len(held))):
+        at += len(data)
+        held = held + data if held else data
+        held = held[scan.feed(held) :]
+    return len(held)

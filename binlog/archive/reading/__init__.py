@@ -1,0 +1,1 @@
+"""Reading: where a start is in an archive, and the events from there on."""

@@ -1,0 +1,207 @@
+"""Recovery: makes a history what it was at its last whole transaction, whatever a crash has left.
+
+- The open file is checked from its beginning. What follows its last whole transaction is cut: the source
+  sends it again.
+- An event that is damaged below what was durable comes of no crash. The file keeps that name no
+  longer: it becomes `NAME.quarantined`, and what is whole before the damage is written again.
+- A closed file that is missing or too short is quarantined: the manifest says which bytes it lacks.
+- A file that the manifest does not name is set aside as `NAME.orphan`, unless it is another form of one
+  that it names, or a temporary one: these are removed.
+
+Each is said in a sentence. Nothing is repeated: a recovery of what is whole changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from canal_group.binlog.archive.disk import FileLayer
+from canal_group.binlog.archive.file_scan import FileScan
+from canal_group.binlog.archive.forms.blocks import BlocksFile
+from canal_group.binlog.archive.forms.key import Key, Keys
+from canal_group.binlog.archive.history import History, scan_to_end
+from canal_group.binlog.archive.manifest import MANIFEST, SUFFIXES, FileEntry, Form, State
+from canal_group.binlog.archive.open_binlog import OpenBinlog, WrittenFile, form_to_write
+from canal_group.binlog.archive.points import INDEX_SUFFIX
+from canal_group.merge.errors import CorruptEvent
+from canal_group.merge.values.gtids.gtid import parse_gtid_set
+
+#: takes a sentence for the operator
+Say = Callable[[str], None]
+_COPY_BYTES: Final = 1 << 20
+
+
+class Recovery:
+    """Recovers one history, under the lock of its server.
+
+    Args:
+        disk: where it is.
+        history: what is recovered.
+        keys: what decrypts it.
+        say: takes what was done.
+    """
+
+    def __init__(self, disk: FileLayer, history: History, keys: Keys, say: Say) -> None:
+        self._disk, self._history, self._keys, self._say = disk, history, keys, say
+
+    def run(self) -> OpenBinlog | None:
+        """Recover, and return the open file; None if there is none.
+
+        Raises:
+            SourceUnfit: the open file is encrypted with another key; nothing was changed.
+            OSError: the disk.
+        """
+        last = self._history.manifest.last
+        if last is not None and last.key:
+            self._keys.by_id(last.key, self._history.where(last))
+        self._tidy()
+        for entry in self._history.manifest.files:
+            if entry.state is State.CLOSED:
+                self._check_closed(entry)
+        return self._open(last) if last is not None and last.state is State.OPEN else None
+
+    def _tidy(self) -> None:
+        """Remove what a crash has left beside the files of the manifest, and set others aside."""
+        folder = self._history.folder
+        entries = {entry.name: entry for entry in self._history.manifest.files}
+        there = {entry.stored_name for entry in entries.values() if entry.here}
+        changed = False
+        for name in self._disk.names(folder):
+            base = _base(name)
+            known = name in there or name == MANIFEST or name.endswith((".orphan", ".quarantined"))
+            if known or (name.endswith(INDEX_SUFFIX) and base in entries):
+                continue
+            entry = entries.get(base)
+            if name.endswith(".tmp") or (
+                entry is not None
+                and entry.state is not State.OPEN
+                and (not entry.here or self._disk_has(entry.stored_name))
+            ):
+                self._disk.remove(folder / name)
+            else:
+                aside = self._set_aside(folder / name, "orphan")
+                self._say(
+                    f"{self._history.name}/{name} is not in the manifest: it is of another writer, or older. "
+                    f"It was set aside as {aside.name}."
+                )
+            changed = True
+        if changed:
+            self._disk.sync_folder(folder)
+
+    def _disk_has(self, name: str) -> bool:
+        return name in self._disk.names(self._history.folder)
+
+    def _check_closed(self, entry: FileEntry) -> None:
+        stored = 0
+        if self._disk_has(entry.stored_name):
+            with contextlib.closing(self._disk.open(self._history.path(entry))) as opened:
+                stored = opened.size
+        if stored < entry.stored:
+            begin = stored if entry.form is Form.PLAIN else 0
+            self._history.put(replace(entry, state=State.QUARANTINED, damaged=((begin, entry.size),)))
+            self._say(
+                f"{self._history.where(entry)} has {stored:,} of its {entry.stored:,} bytes: it is "
+                "quarantined. Copy it from its server, and take it over with `canal-group archive adopt`."
+            )
+
+    def _open(self, entry: FileEntry) -> OpenBinlog | None:
+        """Return the open file as it is after its last whole transaction; None if it has no event."""
+        path = self._history.path(entry)
+        try:
+            stored = self._disk.open(path, append=True)
+        except FileNotFoundError:
+            self._forget(entry, "is missing, and begins anew")
+            return None
+        file = form_to_write(stored, entry, self._key(entry))
+        try:
+            return self._recovered(entry, path, file)
+        except BaseException:
+            file.close()
+            raise
+
+    def _recovered(self, entry: FileEntry, path: Path, file: WrittenFile) -> OpenBinlog | None:
+        scan = self._scan(entry)
+        size, damage = file.size, ""
+        try:
+            scan_to_end(scan, file)
+        except CorruptEvent as error:
+            damage = str(error)
+        whole = scan.whole_end
+        if not scan.created_s:
+            file.close()
+            if entry.size:
+                self._set_aside(path, "quarantined")
+            else:
+                self._disk.remove(path)
+            self._forget(entry, f"had no whole event in {size:,} bytes, and begins anew")
+            return None
+        if damage and scan.offset < entry.size:
+            file = self._quarantine(entry, path, file, whole, damage)
+        elif whole < size or (isinstance(file, BlocksFile) and file.torn):
+            why = damage or (
+                "a transaction was not whole" if scan.offset == size else "an event was not whole"
+            )
+            self._say(f"{self._history.where(entry)} was cut from {size:,} to {whole:,} bytes: {why}.")
+            if whole < entry.size:
+                self._history.put(replace(entry, size=whole))
+            file.truncate(whole)
+        file.sync()
+        if whole != scan.offset:
+            scan = self._scan(entry)
+            scan_to_end(scan, file)
+        return OpenBinlog(self._history, scan, file)
+
+    def _quarantine(
+        self, entry: FileEntry, path: Path, file: WrittenFile, whole: int, damage: str
+    ) -> WrittenFile:
+        """Set a damaged open file aside, and write again what is whole of it."""
+        aside = self._set_aside(path, "quarantined")
+        made = form_to_write(self._disk.create(path), entry, self._key(entry))
+        at = 0
+        while at < whole:
+            data = file.read_at(at, min(_COPY_BYTES, whole - at))
+            made.append(data)
+            at += len(data)
+        made.sync()
+        self._disk.sync_folder(path.parent)
+        file.close()
+        self._history.put(replace(entry, size=whole))
+        self._say(
+            f"{self._history.where(entry)} was damaged below what was durable, and is quarantined as "
+            f"{aside.name}; it goes on after its last whole transaction, at {whole:,}. {damage}"
+        )
+        return made
+
+    def _forget(self, entry: FileEntry, why: str) -> None:
+        """Forget an open file of which there is nothing: the source sends it again."""
+        self._disk.sync_folder(self._history.folder)
+        self._history.forget(entry.name)
+        self._say(f"{self._history.where(entry)} {why}; {entry.size:,} bytes were known to be durable.")
+
+    def _scan(self, entry: FileEntry) -> FileScan:
+        return FileScan(entry.name, self._history.name, parse_gtid_set(entry.gtids_before), sent=True)
+
+    def _key(self, entry: FileEntry) -> Key | None:
+        return self._keys.by_id(entry.key, self._history.where(entry)) if entry.key else None
+
+    def _set_aside(self, file: Path, why: str) -> Path:
+        """Rename a file to a name that no other one has, and return it."""
+        names, number = self._disk.names(file.parent), 1
+        aside = file.with_name(f"{file.name}.{why}")
+        while aside.name in names:
+            number += 1
+            aside = file.with_name(f"{file.name}-{number}.{why}")
+        self._disk.rename(file, aside)
+        return aside
+
+
+def _base(name: str) -> str:
+    """Return the binlog file's name in that of one of its forms, or of its index."""
+    for suffix in (*SUFFIXES.values(), INDEX_SUFFIX):
+        if suffix and name.endswith(suffix):
+            return name.removesuffix(suffix)
+    return name

@@ -1,0 +1,236 @@
+"""Upkeep: what happens to closed files: they are compressed, moved to a store, removed, repaired.
+
+Each step is durable before the next one, and the manifest changes between them: a crash leaves the old form
+    or the new one, and at most a file that a recovery removes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from canal_group.binlog.archive.archive import Archive
+from canal_group.binlog.archive.disk import OpenFile, disk_errors
+from canal_group.binlog.archive.forms.frames import FRAME_BYTES, FrameCodec, frames_of
+from canal_group.binlog.archive.forms.readable import Readable, damaged_bytes
+from canal_group.binlog.archive.history import History
+from canal_group.binlog.archive.manifest import FileEntry, Form, State
+from canal_group.binlog.archive.open_binlog import form_to_write
+from canal_group.binlog.archive.points import INDEX_SUFFIX
+from canal_group.merge.errors import CorruptEvent, UsageError
+
+#: forms that wait to be compressed
+_AS_WRITTEN: Final = (Form.PLAIN, Form.BLOCKS)
+
+
+class Upkeep:
+    """Keeps the closed files of one history; the caller holds the lock of its server. Used by one thread.
+
+    All of it raises RetryableError if the disk fails; it can be called again.
+
+    Args:
+        archive: whose keys and store are used.
+        history: whose files these are.
+    """
+
+    def __init__(self, archive: Archive, history: History) -> None:
+        self._disk, self._keys, self._store = archive.disk, archive.keys, archive.store
+        self.history = history
+        self._packing: Iterator[FileEntry | None] | None = None
+
+    @property
+    def unpacked(self) -> FileEntry | None:
+        """The oldest closed file that is not compressed; None: all are."""
+        closed = (each for each in self.history.manifest.files if each.state is State.CLOSED)
+        return next((each for each in closed if each.form in _AS_WRITTEN), None)
+
+    def pack(self, frames: int) -> bool:
+        """Compress a part of the closed files, and return whether there is more to do.
+
+        Args:
+            frames: at most so many MiB.
+
+        Raises:
+            CorruptEvent: a file is not what was written: it is quarantined.
+        """
+        entry = self.unpacked
+        if self._packing is None:
+            if entry is None:
+                return False
+            self._packing = self._packed(entry)
+        for _ in range(frames):
+            try:
+                with disk_errors(self.history.folder):
+                    packed = next(self._packing, None)
+            except BaseException:
+                self._packing = None
+                raise
+            if packed is not None:
+                self._packing = None
+                break
+        return self._packing is not None or self.unpacked is not None
+
+    def move(self, name: str, epoch: int) -> None:
+        """Move a compressed file to the store: upload, then manifest, then remove it here.
+
+        Args:
+            name: its name at the server.
+            epoch: that of the writer, which the stored name carries: who was fenced overwrites nothing.
+
+        Raises:
+            UsageError: it is not closed and compressed, there is no store, or that has another file of the
+                name.
+            RetryableError: the store does not answer.
+        """
+        entry = self._closed(name)
+        if entry.form in _AS_WRITTEN or self._store is None:
+            why = "there is no object store" if self._store is None else "it is not compressed yet"
+            raise UsageError(f"{self.history.where(entry)} cannot be moved: {why}.")
+        remote = f"{self.history.name}/{entry.stored_name}.e{epoch}"
+        self._store.put(remote, self.history.path(entry))
+        with disk_errors(self.history.folder):
+            self.history.put(replace(entry, state=State.MOVED, remote=remote))
+            self._disk.remove(self.history.path(entry))
+            self._disk.sync_folder(self.history.folder)
+
+    def prune(self, name: str) -> None:
+        """Remove the oldest file of the history.
+
+        Raises:
+            UsageError: it is not the oldest one, or the only one.
+        """
+        entry = self.history.manifest.entry(name)
+        files = self.history.manifest.files
+        if entry is None or entry != files[0] or len(files) == 1:
+            raise UsageError(f"{name} is not the oldest of several files in {self.history.name}.")
+        with disk_errors(self.history.folder):
+            self.history.put(replace(entry, state=State.PRUNED))
+            self.remove_pruned(entry)
+
+    def remove_pruned(self, entry: FileEntry) -> None:
+        """Remove the bytes of a file that is marked as pruned, and its name."""
+        if entry.remote and self._store is not None:
+            self._store.remove(entry.remote)
+        for name in (entry.stored_name, f"{entry.name}{INDEX_SUFFIX}"):
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.remove(self.history.folder / name)
+        self._disk.sync_folder(self.history.folder)
+        self.history.forget(entry.name)
+
+    def quarantine(self, name: str, begin: int, end: int) -> None:
+        """Note that bytes of a closed file are damaged."""
+        entry = self.history.manifest.entry(name)
+        assert entry is not None, "the file is named"
+        ranges = tuple(sorted({*entry.damaged, (begin, end)}))
+        self.history.put(replace(entry, state=State.QUARANTINED, damaged=ranges))
+
+    def repair(self, name: str, source: Readable) -> Path:
+        """Replace a damaged file by a copy that is whole; return where the damaged one is.
+
+        Args:
+            name: of a file that was closed.
+            source: the copy's bytes.
+
+        Raises:
+            UsageError: the copy is not the file that was written; nothing was changed.
+        """
+        with disk_errors(self.history.folder):
+            return self._repaired(name, source)
+
+    def _repaired(self, name: str, source: Readable) -> Path:
+        entry = self.history.manifest.entry(name)
+        assert entry is not None and entry.sha256, "the file was closed"  # noqa: PT018
+        key = self._keys.first
+        made = replace(
+            entry,
+            state=State.CLOSED,
+            form=Form.PLAIN if key is None else Form.BLOCKS,
+            damaged=(),
+            remote="",
+            key=key.id if key else "",
+        )
+        temporary = self.history.folder / f"{made.stored_name}.tmp"
+        stored = self._disk.create(temporary)
+        with contextlib.closing(stored):
+            if not self._copied(source, stored, made):
+                self._disk.remove(temporary)
+                raise UsageError(
+                    f"The copy of {name} is not the file that the archive had: its SHA-256 is another one.",
+                    hint=f"Expected {entry.size:,} bytes with {entry.sha256}.",
+                )
+            size = stored.size
+        aside = self.history.path(entry).with_name(f"{entry.stored_name}.quarantined")
+        if entry.stored_name in self._disk.names(self.history.folder):
+            self._disk.rename(self.history.path(entry), aside)
+        self._disk.rename(temporary, self.history.path(made))
+        self._disk.sync_folder(self.history.folder)
+        self.history.put(replace(made, stored=size))
+        return aside
+
+    def _copied(self, source: Readable, stored: OpenFile, entry: FileEntry) -> bool:
+        """Write a copy of a file; return whether it is that file."""
+        key = self._keys.by_id(entry.key, entry.name) if entry.key else None
+        file, sha256, at = form_to_write(stored, entry, key), hashlib.sha256(), 0
+        while data := source.read_at(at, FRAME_BYTES):
+            sha256.update(data)
+            file.append(data)
+            at += len(data)
+        file.sync()
+        return (at, sha256.hexdigest()) == (entry.size, entry.sha256)
+
+    def _packed(self, entry: FileEntry) -> Iterator[FileEntry | None]:
+        """Compress a file; yield None after each frame, and its entry at the end."""
+        folder, key = self.history.folder, self._keys.first
+        form = Form.ZSTD if key is None else Form.SEALED
+        packed = replace(entry, form=form, key=key.id if key else "")
+        temporary = folder / f"{packed.stored_name}.tmp"
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.remove(temporary)
+        source = _Hashed(self.history.open(entry.name))
+        with contextlib.closing(source), contextlib.closing(self._disk.create(temporary)) as made:
+            for part in frames_of(source, FrameCodec(f"{entry.name}/{entry.created_s}", key)):
+                made.append(part)
+                yield None
+            if source.sha256 != entry.sha256:
+                self.quarantine(entry.name, 0, entry.size)
+                why = "they are not those that were written"
+                raise damaged_bytes(self.history.where(entry), 0, entry.size, why)
+            made.sync()
+            size = made.size
+        self._disk.rename(temporary, self.history.path(packed))
+        self._disk.sync_folder(folder)
+        self.history.put(replace(packed, stored=size))
+        self._disk.remove(self.history.path(entry))
+        yield packed
+
+    def _closed(self, name: str) -> FileEntry:
+        entry = self.history.manifest.entry(name)
+        if entry is None or entry.state is not State.CLOSED:
+            raise UsageError(f"{name} is not a closed file of {self.history.name}.")
+        return entry
+
+
+class _Hashed:
+    """Bytes that are read once from the beginning on, and hashed meanwhile."""
+
+    def __init__(self, source: Readable) -> None:
+        self._source, self._sha256 = source, hashlib.sha256()
+        self.size = source.size
+
+    @property
+    def sha256(self) -> str:
+        return self._sha256.hexdigest()
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        data = self._source.read_at(offset, size)
+        if not data:
+            raise CorruptEvent(f"The file ends at {offset:,}, and had {self.size:,} bytes.")
+        self._sha256.update(data)
+        return data
+
+    def close(self) -> None:
+        self._source.close()

@@ -1,0 +1,149 @@
+"""An archive of a real server has its binlogs byte for byte, over rotation, restart and a source's crash."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.binlog.archived import content, refuse
+from support.rows.all_types import ALL_TYPES, ROW_1
+from support.soak import first_quick
+
+from canal_group.binlog.archive.archive import Archive
+from canal_group.binlog.archive.disk import Disk
+from canal_group.binlog.archive.manifest import State
+from canal_group.binlog.archive.operating.export import export
+from canal_group.binlog.archive.operating.verification import verify
+from canal_group.binlog.archive.writer import ArchiveWriter
+from canal_group.binlog.files.binlog_files import BinlogFiles, files_in
+from canal_group.binlog.files.files_reader import listed
+from canal_group.binlog.server.dump.dump_connection import DumpConnection
+from canal_group.binlog.server.dump.dump_request import dump_from
+from canal_group.merge.values.chunk import TableName
+from playground.database.mysql import MySqlServer, mysqlbinlog
+from playground.database.server_process import ServerMissingError
+
+IN_USE_AT = 21
+#: an event that takes several packets
+BIG = "INSERT INTO app.big VALUES (REPEAT('z', 9 << 20), REPEAT('z', 9 << 20))"
+
+
+@pytest.fixture(params=first_quick(2, ["mariadb", "mysql"]))
+def source(request):
+    """A server of the test's own."""
+    if request.param == "mariadb":
+        yield request.getfixturevalue("own_mariadb")
+        return
+    try:
+        server = MySqlServer().start()
+    except ServerMissingError as missing:
+        pytest.skip(str(missing))
+    server.execute("CREATE DATABASE app")
+    yield server
+    server.close()
+
+
+def position_of(server):
+    """Return file and offset of the end of a server's binlog."""
+    try:
+        row = server.execute("SHOW BINARY LOG STATUS")[0]
+    except Exception:  # noqa: BLE001 - older servers, and MariaDB
+        row = server.execute("SHOW MASTER STATUS")[0]
+    return row[0], int(row[1])
+
+
+def archive_up_to_now(archive, server, address):
+    """Dump a server from where its archive ends; return the writer's position."""
+    end = position_of(server)
+    with contextlib.closing(DumpConnection(address)) as connection:
+        identity, mariadb = connection.facts.identity, connection.facts.mariadb
+        with archive.lock(identity):
+            writer = ArchiveWriter(archive, identity, sync_s=0.0, say=refuse)
+            position = writer.position
+            begin = (position.file, position.offset) if position else ("mysql-bin.000001", 4)
+            connection.register()
+            packets = connection.request(dump_from(*begin, address.server_id, annotations=mariadb))
+            while writer.position is None or (writer.position.file, writer.position.offset) != end:
+                packet = packets.take()
+                if packet is None:
+                    packets.fill()
+                    continue
+                assert packet[0] == 0, packet
+                writer.append(packet[1:], 0.0)
+            while writer.upkeep.pack(8):
+                pass
+            writer.close()
+            return writer.durable
+
+
+def write(server, number):
+    server.execute(f"CREATE TABLE app.t{number} (id INT PRIMARY KEY, v LONGTEXT)")
+    server.execute(*(f"INSERT INTO app.t{number} VALUES ({n}, REPEAT('x', {n * 500}))" for n in range(60)))
+    server.execute(
+        f"UPDATE app.t{number} SET v = 'y' WHERE id < 20", f"DELETE FROM app.t{number} WHERE id > 50"
+    )
+
+
+def test_an_archive_has_the_files_of_a_server(source, source_address, tmp_path):
+    """Rotations, a restart, an event of 18 MiB, XA; the archiving stops and goes on in between."""
+    archive, address = Archive(Disk(), tmp_path / "archive"), source_address(source)
+    source.execute("SET time_zone = '+00:00'", "SET sql_mode = ''", ALL_TYPES, ROW_1)
+    write(source, 1)
+    archive_up_to_now(archive, source, address)
+    source.execute("FLUSH BINARY LOGS")
+    write(source, 2)
+    source.execute("CREATE TABLE app.big (v LONGTEXT, w LONGTEXT)", BIG)
+    archive_up_to_now(archive, source, address)
+    source.execute(
+        "FLUSH BINARY LOGS", "FLUSH BINARY LOGS", "XA START 'x'", "INSERT INTO app.t1 VALUES (99, 'x')"
+    )
+    source.stop()
+    source.start()
+    write(source, 3)
+    durable = archive_up_to_now(archive, source, address)
+
+    (history,) = archive.histories()
+    files = files_in(Path(source.folder) / "data")
+    assert [each.name for each in history.manifest.files] == [path.name for path in files]
+    assert (durable.file, durable.offset) == position_of(source)
+    for path in files:
+        data = bytearray(path.read_bytes())
+        data[IN_USE_AT] &= ~1  # as a server sends it, and mysqlbinlog --raw writes it
+        assert content(history, path.name) == bytes(data), path.name
+    assert [each.wrong for each in verify(history)] == [""] * len(files)
+    assert [each.state for each in history.manifest.files] == [State.CLOSED] * (len(files) - 1) + [State.OPEN]
+    read = [
+        table.rows
+        for chunk in BinlogFiles(listed(str(tmp_path / "archive")), TableName)
+        for table in chunk.tables
+    ]
+    assert read == [table.rows for chunk in BinlogFiles(files, TableName) for table in chunk.tables]
+
+
+def test_exported_files_are_those_of_mysqlbinlog_raw(source, source_address, tmp_path):
+    is_mysql, program = isinstance(source, MySqlServer), "mariadb-binlog"
+    write(source, 1)
+    source.execute("FLUSH BINARY LOGS")
+    write(source, 2)
+    archive = Archive(Disk(), tmp_path / "archive")
+    archive_up_to_now(archive, source, source_address(source))
+    (history,) = archive.histories()
+    exported = [path for path, _ in export(history, (), tmp_path / "out")]
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    tls = ["--ssl-mode=DISABLED", "--get-server-public-key"] if is_mysql else ["--no-defaults"]
+    client = [str(mysqlbinlog()) if is_mysql else shutil.which(program), *tls]
+    if client[0] is None:
+        pytest.skip(f"{program} is not installed")
+    login = source.address()
+    where = [f"--host={login.host}", f"--port={login.port}", f"--user={login.user}"]
+    options = ["--raw", "--read-from-remote-server", f"--result-file={raw}/", "--to-last-log"]
+    environment = {**os.environ, "MYSQL_PWD": login.password}
+    subprocess.run([*client, *options, *where, "mysql-bin.000001"], env=environment, check=True)
+    assert [path.name for path in exported] == sorted(path.name for path in raw.iterdir())
+    for path in exported:
+        assert path.read_bytes() == (raw / path.name).read_bytes(), path.name
