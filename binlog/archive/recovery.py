@@ -2,8 +2,8 @@
 
 - The open file is checked from its beginning. What follows its last whole transaction is cut: the source
   sends it again.
-- An event that is damaged below what was durable comes of no crash. The file keeps that name no
-  longer: it becomes `NAME.quarantined`, and what is whole before the damage is written again.
+- An event that is damaged below what was durable comes of no crash: a copy of the file is kept as
+  `NAME.quarantined` before the file is cut likewise.
 - A closed file that is missing or too short is quarantined: the manifest says which bytes it lacks.
 - A file that the manifest does not name is set aside as `NAME.orphan`, unless it is another form of one
   that it names, or a temporary one: these are removed.
@@ -139,15 +139,19 @@ class Recovery:
                 self._disk.remove(path)
             self._forget(entry, f"had no whole event in {size:,} bytes, and begins anew")
             return None
-        if damage and scan.offset < entry.size:
-            file = self._quarantine(entry, path, file, whole, damage)
-        elif whole < size or (isinstance(file, BlocksFile) and file.torn):
-            why = damage or (
-                "a transaction was not whole" if scan.offset == size else "an event was not whole"
+        rest = size - scan.offset + (file.torn if isinstance(file, BlocksFile) else 0)
+        why = damage or _why_cut(scan, rest, entry)
+        if rest and scan.offset < entry.size:
+            aside = self._copy_aside(path)
+            self._say(
+                f"{self._history.where(entry)} was damaged below what was durable; {aside.name} has its "
+                f"bytes. It goes on after its last whole transaction, at {whole:,}: {why}."
             )
-            self._say(f"{self._history.where(entry)} was cut from {size:,} to {whole:,} bytes: {why}.")
-            if whole < entry.size:
-                self._history.put(replace(entry, size=whole))
+        elif rest or whole < max(size, entry.size):
+            self._say(f"{self._history.where(entry)} was cut to {whole:,} of {size:,} bytes: {why}.")
+        if whole < entry.size:
+            self._history.put(replace(entry, size=whole))
+        if rest or whole < size:
             file.truncate(whole)
         file.sync()
         if whole != scan.offset:
@@ -155,26 +159,18 @@ class Recovery:
             scan_to_end(scan, file)
         return OpenBinlog(self._history, scan, file)
 
-    def _quarantine(
-        self, entry: FileEntry, path: Path, file: WrittenFile, whole: int, damage: str
-    ) -> WrittenFile:
-        """Set a damaged open file aside, and write again what is whole of it."""
-        aside = self._set_aside(path, "quarantined")
-        made = form_to_write(self._disk.create(path), entry, self._key(entry))
-        at = 0
-        while at < whole:
-            data = file.read_at(at, min(_COPY_BYTES, whole - at))
-            made.append(data)
-            at += len(data)
-        made.sync()
+    def _copy_aside(self, path: Path) -> Path:
+        """Copy a damaged file to a name that no other one has, and return it."""
+        aside = self._aside(path, "quarantined")
+        source, made = self._disk.open(path), self._disk.create(aside)
+        with contextlib.closing(source), contextlib.closing(made):
+            at = 0
+            while data := source.read_at(at, _COPY_BYTES):
+                made.append(data)
+                at += len(data)
+            made.sync()
         self._disk.sync_folder(path.parent)
-        file.close()
-        self._history.put(replace(entry, size=whole))
-        self._say(
-            f"{self._history.where(entry)} was damaged below what was durable, and is quarantined as "
-            f"{aside.name}; it goes on after its last whole transaction, at {whole:,}. {damage}"
-        )
-        return made
+        return aside
 
     def _forget(self, entry: FileEntry, why: str) -> None:
         """Forget an open file of which there is nothing: the source sends it again."""
@@ -190,13 +186,26 @@ class Recovery:
 
     def _set_aside(self, file: Path, why: str) -> Path:
         """Rename a file to a name that no other one has, and return it."""
+        aside = self._aside(file, why)
+        self._disk.rename(file, aside)
+        return aside
+
+    def _aside(self, file: Path, why: str) -> Path:
         names, number = self._disk.names(file.parent), 1
         aside = file.with_name(f"{file.name}.{why}")
         while aside.name in names:
             number += 1
             aside = file.with_name(f"{file.name}-{number}.{why}")
-        self._disk.rename(file, aside)
         return aside
+
+
+def _why_cut(scan: FileScan, rest: int, entry: FileEntry) -> str:
+    """Return why an open file is cut in which no event is damaged, as a part of a sentence."""
+    if rest:
+        return "an event was not whole"
+    if scan.in_transaction:
+        return "a transaction was not whole"
+    return f"{entry.size:,} bytes of it were durable, and the rest is missing"
 
 
 def _base(name: str) -> str:

@@ -65,7 +65,7 @@ def test_heartbeats_and_descriptions_that_are_sent_again_are_not_written(tmp_pat
     writer = writer_of(tmp_path, say=said.append)
     assert writer.position.offset < position.offset
     assert [sentence.partition(" was cut")[2] for sentence in said] == [
-        f" from {position.offset:,} to {writer.position.offset:,} bytes: a transaction was not whole."
+        f" to {writer.position.offset:,} of {position.offset:,} bytes: a transaction was not whole."
     ]
     for event in dump(FILES, writer.position):
         writer.append(HEARTBEAT + event, 0.0)

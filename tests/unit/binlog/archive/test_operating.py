@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from support.binlog.archived import KEYS, SERVER, content, dump, recorded, refuse, written
 
@@ -15,7 +17,7 @@ from canal_group.binlog.archive.operating.export import export
 from canal_group.binlog.archive.operating.verification import verify
 from canal_group.binlog.archive.upkeep import Upkeep
 from canal_group.binlog.archive.writer import ArchiveWriter
-from canal_group.merge.errors import CorruptEvent, PositionPurged, UsageError
+from canal_group.merge.errors import CorruptEvent, PositionPurged, RetryableError, UsageError
 
 FILES = recorded()
 FIRST, LAST = FILES
@@ -190,6 +192,49 @@ def test_a_file_of_another_writer_is_set_aside(tmp_path):
     assert (history.folder / f"{LAST}.orphan").read_bytes() == b"older"
     assert not (history.folder / "x.tmp").exists()
     assert "is not in the manifest" in said[0]
+
+
+def test_an_open_file_that_was_cut_anywhere_goes_on(tmp_path):
+    """Inside its magic, the first header, its description, an event, a transaction."""
+    data = FILES[FIRST]
+    for cut in [*range(0, 290, 23), 299, 20_000, len(data) - 1]:
+        archive = written(tmp_path / str(cut), {FIRST: data})
+        (history,) = archive.histories()
+        history.path(history.manifest.files[0]).write_bytes(data[:cut])
+        said = []
+        writer = ArchiveWriter(archive, SERVER, sync_s=0, say=said.append)
+        assert len(said) == 1, cut
+        for event in dump(FILES, writer.position):
+            writer.append(event, 0.0)
+        writer.close()
+        assert {name: content(writer.history, name) for name in FILES} == FILES
+
+
+def test_damage_below_what_was_durable_is_quarantined(tmp_path):
+    archive = written(tmp_path, {FIRST: FILES[FIRST]})
+    (history,) = archive.histories()
+    path = history.path(history.manifest.files[0])
+    flip(path, 15_000)
+    damaged, said = path.read_bytes(), []
+    writer = ArchiveWriter(archive, SERVER, sync_s=0, say=said.append)
+    assert f"was damaged below what was durable; {FIRST}.quarantined has its bytes" in said[0]
+    assert (history.folder / f"{FIRST}.quarantined").read_bytes() == damaged
+    assert writer.position.offset < 15_000
+    for event in dump(FILES, writer.position):
+        writer.append(event, 0.0)
+    assert {name: content(writer.history, name) for name in FILES} == FILES
+
+
+def test_a_folder_that_vanishes_is_a_sentence(tmp_path):
+    archive = written(tmp_path / "a", {FIRST: FILES[FIRST]})
+    writer = ArchiveWriter(archive, SERVER, sync_s=0, say=refuse)
+    shutil.rmtree(tmp_path / "a")
+    events = b"".join(dump(FILES, writer.position))
+    with pytest.raises(RetryableError, match="takes no more: No such file"):
+        writer.append(events, 0.0)
+    with pytest.raises(UsageError, match="has ended"):
+        writer.append(b"", 0.0)
+    assert ArchiveWriter(archive, SERVER, sync_s=0, say=refuse).position is None
 
 
 @pytest.mark.parametrize("cut", [0, 10, 5000])
