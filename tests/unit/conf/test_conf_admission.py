@@ -133,6 +133,14 @@ def test_binlog_files_are_read_below_their_folder_only(tmp_path):
             files(path)
 
 
+def test_a_key_of_an_archive_is_a_file_in_the_folder_of_secrets(tmp_path, folder):
+    running = instance(tmp_path, secrets="secrets", files=str(tmp_path / "backup"))
+    definition = {"name": "b", "files": "b"}
+    assert added_shard(running, {**definition, "key_file": "b"}).key_file == folder / "b"
+    with pytest.raises(ConfigError, match=r"`key_file` should name a file in `shard_add\.secrets`"):
+        added_shard(running, {**definition, "key_file": str(tmp_path / "token")})
+
+
 ELSEWHERE = (
     "should be for a host in `shard_add.hosts` of the server's instance file, or for a server that a shard "
     "there uses it for, with the same `ssl` and `clear_password`, but it is not."

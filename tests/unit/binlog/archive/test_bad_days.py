@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from random import Random
 
@@ -14,6 +15,7 @@ from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.forms.key import NO_KEYS
 from canal_group.binlog.archive.manifest import State
 from canal_group.binlog.archive.operating.verification import verify
+from canal_group.binlog.archive.upkeep import Upkeep
 from canal_group.binlog.archive.writer import ArchiveWriter
 from canal_group.merge.errors import CorruptEvent, RetryableError
 from canal_group.merge.values.position import file_order
@@ -165,3 +167,22 @@ def test_a_flipped_bit_is_named_and_never_read(begin):
                 assert content(history, entry.name) == run.files[entry.name]
         found += bool(wrong)
     assert found, "some flips last to the end"
+
+
+def test_a_crash_while_a_file_is_removed_leaves_it_or_nothing():
+    for seed in range(40):
+        run = Run(seed)
+        run.run()
+        (history,) = run.archive().histories()
+        first, *others = history.manifest.files
+        run.disk.crash_in = run.random.randint(0, 12)
+        with contextlib.suppress(Crash):
+            Upkeep(run.archive(), history).prune(first.name)
+        run.disk.crash(power=run.random.random() < 0.5)
+        ArchiveWriter(run.archive(), SERVER, sync_s=0, say=run.said.append).close()
+        (history,) = run.archive().histories()
+        names = [each.name for each in history.manifest.files]
+        assert names in ([first.name, *(each.name for each in others)], [each.name for each in others])
+        assert [each.wrong for each in verify(history)] == [""] * len(names)
+        stored = [name for name in run.disk.names(history.folder) if name.startswith(first.name)]
+        assert bool(stored) == (first.name in names)

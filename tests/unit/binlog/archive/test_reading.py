@@ -12,6 +12,7 @@ from support.binlog.archived import KEYS, SERVER, boundaries, content, dump, rec
 from support.binlog.binlog_bytes import File, events_of
 from support.defaults import chunk_limits
 
+from canal_group.actors.shard.wiring import shard_source
 from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.disk import Disk
 from canal_group.binlog.archive.file_scan import POINT_BYTES
@@ -26,6 +27,7 @@ from canal_group.binlog.grammar.decoding import Decoding
 from canal_group.binlog.server.binlog_stream import BinlogStream
 from canal_group.binlog.server.clock import SourceClock
 from canal_group.binlog.server.low_watermarks import LowWatermarks
+from canal_group.conf.load import build_instance
 from canal_group.merge.errors import PositionPurged, PositionRefused, SourceUnavailable, UsageError
 from canal_group.merge.values.chunk import TableName
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
@@ -169,7 +171,10 @@ def test_files_shards_read_an_archive(archive, tmp_path):
     key_file = tmp_path / "archive.key"
     key_file.write_text("6b" * 32)
     key_file.chmod(0o600)
-    files = listed(str(archive.folder), key_file)
+    shard = {"name": "s1", "files": str(archive.folder), "key_file": str(key_file)}
+    settings = build_instance({"preset": "memory", "destination": "shop", "shards": [shard]}, folder=tmp_path)
+    source = shard_source(settings, settings.shards[0])
+    files = listed(source.files, source.key_file)
     assert [file.name for file in files] == list(recorded(archive.shard))
     assert headers_of(BinlogFiles(files, TableName)) == transactions(archive.shard)
     (history,) = archive.histories()
