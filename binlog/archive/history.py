@@ -128,7 +128,7 @@ class History:
         raise AssertionError
 
     def points(self, entry: FileEntry) -> Sequence[Point]:
-        """Return the index of a file; it is made from the file if it is missing or damaged, or the file open.
+        """Return the index of a file, of the open one up to `entry.size`; without one it is made.
 
         Raises:
             As `open`; CorruptEvent: the file is damaged.
@@ -137,8 +137,28 @@ class History:
             data = read_whole(self._disk, self.folder / f"{entry.name}{INDEX_SUFFIX}")
         except OSError:
             data = b""
-        points = parse_points(data, entry.size) if data and entry.state is not State.OPEN else None
+        points = parse_points(data, entry.size) if data else None
         return self.scan(entry).points if points is None else points
+
+    def scan_from(self, entry: FileEntry, point: Point | None) -> tuple[FileScan, Readable]:
+        """Return a scan that goes on at a point of a file, and the file's bytes, which the caller closes.
+
+        Args:
+            entry: the file.
+            point: of its index; None: at its first event after the description.
+
+        Raises:
+            As `open`; CorruptEvent: its description is damaged.
+        """
+        source, scan = self.open(entry.name), FileScan(entry.name, self.name)
+        try:
+            head = source.read_at(len(MAGIC), _READ_BYTES)
+            scan.feed(head[: int.from_bytes(head[9:13], "little")])
+        except BaseException:
+            source.close()
+            raise
+        scan.go_to(point or Point(scan.offset, 0, entry.gtids_before))
+        return scan, source
 
     def scan(self, entry: FileEntry) -> FileScan:
         """Check a file from its beginning to its end, and return the scan.
@@ -216,7 +236,12 @@ def scan_to_end(scan: FileScan, source: Readable) -> int:
             file=scan.file,
             offset=0,
         )
-    at, held = len(MAGIC), b""
+    return scan_rest(scan, source)
+
+
+def scan_rest(scan: FileScan, source: Readable) -> int:
+    """Feed a file to a scan from where that is; see `scan_to_end`."""
+    at, held = scan.offset, b""
     while data := source.read_at(at, max(_READ_BYTES, len(held))):
         at += len(data)
         held = held + data if held else data

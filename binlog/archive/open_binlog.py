@@ -107,14 +107,14 @@ class OpenBinlog:
         """Make all of it durable."""
         self._file.sync()
 
-    def mark(self) -> None:
-        """Say in the manifest how much of it is durable, after `sync`."""
+    def mark(self, disk: FileLayer) -> None:
+        """Write the index, and say in the manifest how much of the file is durable, after `sync`."""
+        self._write_index(disk, self.scan.whole_end)
         self._history.put(self._described(State.OPEN, self.scan.whole_end))
 
     def end(self, disk: FileLayer) -> None:
         """Close the file for good, after `sync`: nothing more comes."""
-        index = self._history.folder / f"{self.entry.name}{INDEX_SUFFIX}"
-        replace_whole(disk, index, points_bytes(self.scan.points, self.scan.offset))
+        self._write_index(disk, self.scan.offset)
         self._history.put(self._described(State.CLOSED, self.scan.offset))
         self._file.close()
 
@@ -128,6 +128,10 @@ class OpenBinlog:
         """Close the file; more may come later."""
         with contextlib.suppress(OSError):
             self._file.close()
+
+    def _write_index(self, disk: FileLayer, size: int) -> None:
+        index = self._history.folder / f"{self.entry.name}{INDEX_SUFFIX}"
+        replace_whole(disk, index, points_bytes(self.scan.points, size))
 
     def _described(self, state: State, size: int) -> FileEntry:
         scan, entry = self.scan, self.entry

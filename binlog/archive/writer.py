@@ -178,7 +178,7 @@ class ArchiveWriter:
                 self._unsynced = False
                 self._durable = self._after(whole=True)
                 if opened.scan.whole_end - opened.entry.size >= MARK_BYTES:
-                    opened.mark()
+                    opened.mark(self._archive.disk)
             except OSError as error:
                 raise self._failure(error) from error
 
@@ -192,7 +192,7 @@ class ArchiveWriter:
             self.sync()
             if self._open is not None:
                 try:
-                    self._open.mark()
+                    self._open.mark(self._archive.disk)
                 except OSError as error:
                     raise self._failure(error) from error
                 self._open.close()

@@ -11,7 +11,7 @@ from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.disk import Disk
 from canal_group.binlog.archive.forms.key import NO_KEYS, read_keys
 from canal_group.binlog.archive.forms.readable import Readable, ReadableStream
-from canal_group.binlog.archive.history import History
+from canal_group.binlog.archive.history import History, scan_rest
 from canal_group.binlog.archive.manifest import MANIFEST, State
 from canal_group.merge.errors import UsageError
 
@@ -30,15 +30,17 @@ class ArchivedFile:
         Raises:
             PositionPurged, SourceUnfit, CorruptEvent: see `History.open`.
         """
-        source = self.history.open(self.name)
         entry = self.history.manifest.entry(self.name)
-        if entry is not None and entry.state is State.OPEN:
-            try:
-                source = _Whole(source, self.history.scan(entry).whole_end)
-            except BaseException:
-                source.close()
-                raise
-        return ReadableStream(source)
+        if entry is None or entry.state is not State.OPEN:
+            return ReadableStream(self.history.open(self.name))
+        points = self.history.points(entry)
+        scan, source = self.history.scan_from(entry, points[-1] if points else None)
+        try:
+            scan_rest(scan, source)
+        except BaseException:
+            source.close()
+            raise
+        return ReadableStream(_Whole(source, scan.whole_end))
 
     def __str__(self) -> str:
         return f"{self.history.folder}/{self.name}"

@@ -125,14 +125,10 @@ class _Walk:
     """
 
     def __init__(self, history: History, entry: FileEntry, point: Point | None) -> None:
-        self._source = history.open(entry.name)
-        self._scan = FileScan(entry.name, history.name)
+        self._scan, self._source = history.scan_from(entry, point)
+        self._point = point or Point(self._scan.offset, 0, entry.gtids_before)
         #: whether `until` has come to what it looked for
         self.found = False
-        head = self._source.read_at(len(MAGIC), POINT_BYTES)
-        self._scan.feed(head[: int.from_bytes(head[9:13], "little")])
-        self._point = point or Point(self._scan.offset, 0, entry.gtids_before)
-        self._scan.go_to(self._point)
 
     def to(self, offset: int) -> FileScan:
         """Read up to an offset, or as far as there are whole events."""

@@ -16,7 +16,8 @@ from canal_group.actors.shard.wiring import shard_source
 from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.disk import Disk
 from canal_group.binlog.archive.file_scan import POINT_BYTES
-from canal_group.binlog.archive.points import INDEX_SUFFIX
+from canal_group.binlog.archive.manifest import State
+from canal_group.binlog.archive.points import INDEX_SUFFIX, parse_points
 from canal_group.binlog.archive.reading.archive_packets import ArchivePackets
 from canal_group.binlog.archive.reading.archived_file import archived_files
 from canal_group.binlog.archive.reading.lookup import after_gtids, at_position, at_time
@@ -240,18 +241,36 @@ def test_a_reader_follows_what_is_written(tmp_path):
     assert [event for event in found if not event[17] & 0x20] == expected
 
 
-def test_a_start_in_a_large_file_reads_one_frame(tmp_path):
+@pytest.fixture(scope="module")
+def large():
     file = File("8.0.36", checksum=True)
     while len(file.data) < 5 * POINT_BYTES:
         file.query("BEGIN").query("INSERT INTO t VALUES ('" + "x" * 60_000 + "')").xid()
-    end = File("8.0.36", checksum=True)
-    files = {"mysql-bin.000001": file.data, "mysql-bin.000002": end.data}
+    return file.data
+
+
+def test_a_start_in_a_large_file_reads_one_frame(large, tmp_path):
+    files = {"mysql-bin.000001": large, "mysql-bin.000002": File("8.0.36", checksum=True).data}
     archive = written(tmp_path, files)
     (history,) = archive.histories()
     assert len(history.points(history.manifest.files[0])) == 5
-    begin = sorted(boundaries(file.data))[60]
+    begin = sorted(boundaries(large))[60]
     found, position = at_position(archive.histories(), Position("mysql-bin.000001", begin))
     source = found.open("mysql-bin.000001")
-    assert source.read_at(position.offset, 100) == file.data[begin : begin + 100]
+    assert source.read_at(position.offset, 100) == large[begin : begin + 100]
     assert source.unpacked == 1
-    assert content(history, "mysql-bin.000001") == file.data
+    assert content(history, "mysql-bin.000001") == large
+
+
+def test_an_open_file_has_an_index_of_what_is_durable(large, tmp_path):
+    archive = written(tmp_path, {"mysql-bin.000001": large})
+    (history,) = archive.histories()
+    (entry,) = history.manifest.files
+    assert (entry.state, entry.size) == (State.OPEN, len(large))
+    stored = parse_points((history.folder / f"{entry.name}{INDEX_SUFFIX}").read_bytes(), entry.size)
+    assert stored == history.points(entry) == history.scan(entry).points
+    assert len(stored) == 5
+    (file,) = listed(str(tmp_path))
+    assert file.open("rb", 0).read() == large
+    begin = sorted(boundaries(large))[60]
+    assert at_position([history], Position(entry.name, begin))[1].offset == begin
