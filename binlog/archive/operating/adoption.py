@@ -22,6 +22,7 @@ from canal_group.binlog.archive.upkeep import Upkeep
 from canal_group.binlog.archive.writer import ArchiveWriter
 from canal_group.binlog.formats.events import HEADER_SIZE, IN_USE_FLAG, MAGIC, header_of
 from canal_group.merge.errors import CorruptEvent, SourceUnfit, UsageError
+from canal_group.merge.values.resets.reset import created_again
 
 _READ_BYTES: Final = 1 << 20
 #: a file is made durable when it ends: until then, it can be taken over again
@@ -127,7 +128,7 @@ class Adoption:
         for each in self._archive.histories(self._server):
             history = writes if writes is not None and each.folder == writes.folder else each
             entry = history.manifest.entry(name)
-            if entry is not None and entry.created_s == created_s:
+            if entry is not None and not created_again(entry.created_s, created_s):
                 return history, entry
         return None
 

@@ -10,6 +10,7 @@ from canal_group.binlog.archive.manifest import FileEntry, State
 from canal_group.merge.errors import CanalGroupError
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
 from canal_group.merge.values.position import file_order
+from canal_group.merge.values.resets.reset import created_again
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ def _checked(history: History, entry: FileEntry, before: FileEntry | None) -> Fi
     except CanalGroupError as error:
         return Finding(where, str(error))
     wrong = []
-    if scan.created_s != entry.created_s:
+    if created_again(scan.created_s, entry.created_s):
         wrong.append(f"it was created at {scan.created_s}, and the manifest says {entry.created_s}")
     if entry.state is not State.OPEN:
         if (scan.offset, scan.sha256) != (entry.size, entry.sha256):
