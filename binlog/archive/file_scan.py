@@ -53,10 +53,14 @@ class FileScan:
         where: whose it is, for messages: a server, or a folder.
         gtids: the transactions before it, as far as they are known; the file's own list replaces them.
         sent: whether a server sends the events: it may describe the file again.
+        description: CRC32 of its format description; 0: any.
     """
 
-    def __init__(self, file: str, where: str, gtids: GtidSet = NO_GTIDS, *, sent: bool = False) -> None:
+    def __init__(
+        self, file: str, where: str, gtids: GtidSet = NO_GTIDS, *, sent: bool = False, description: int = 0
+    ) -> None:
         self.file = file
+        self._expected = description
         self._sent = sent
         self._where = where
         self._scan = EventScan(len(MAGIC))
@@ -205,6 +209,8 @@ class FileScan:
     def _describe(self, event: bytes, header: EventHeader) -> None:
         if header.event_type != EventType.FORMAT_DESCRIPTION or not header.log_pos:
             raise self._damaged("The first event of a binlog file is its format description.", header)
+        if self._expected and zlib.crc32(event) != self._expected:
+            raise self._damaged("The format description is not the one that was written.", header)
         if header.flags & RELAY_LOG_FLAG:
             raise self._refused("The file is a relay log.")
         try:

@@ -150,7 +150,8 @@ class History:
         Raises:
             As `open`; CorruptEvent: its description is damaged.
         """
-        source, scan = self.open(entry.name), FileScan(entry.name, self.name)
+        source = self.open(entry.name)
+        scan = FileScan(entry.name, self.name, description=entry.description)
         try:
             head = source.read_at(len(MAGIC), _READ_BYTES)
             scan.feed(head[: int.from_bytes(head[9:13], "little")])
@@ -166,7 +167,8 @@ class History:
         Raises:
             As `open`; CorruptEvent: an event, or a frame, is damaged.
         """
-        scan = FileScan(entry.name, self.name, parse_gtid_set(entry.gtids_before))
+        gtids = parse_gtid_set(entry.gtids_before)
+        scan = FileScan(entry.name, self.name, gtids, description=entry.description)
         source = self.open(entry.name)
         try:
             scan_to_end(scan, source)

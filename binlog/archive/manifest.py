@@ -76,6 +76,8 @@ class FileEntry:
     #: commit time of its first transaction, and the greatest one, microseconds since 1970; 0: it has none
     first_us: int = 0
     latest_us: int = 0
+    #: CRC32 of its format description, which says how all other events are checked
+    description: int = 0
     #: SHA-256 of the binlog's bytes, in hex; empty while it is open
     sha256: str = ""
     #: ranges of the binlog that cannot be read, bytes from and up to

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import zlib
 from typing import Protocol
 
 from canal_group.binlog.archive.disk import FileLayer, OpenFile, replace_whole
@@ -13,7 +14,7 @@ from canal_group.binlog.archive.forms.readable import Readable
 from canal_group.binlog.archive.history import History
 from canal_group.binlog.archive.manifest import FileEntry, Form, State
 from canal_group.binlog.archive.points import INDEX_SUFFIX, points_bytes
-from canal_group.binlog.formats.events import MAGIC
+from canal_group.binlog.formats.events import MAGIC, header_of
 from canal_group.merge.errors import DataError
 from canal_group.merge.values.gtids.gtid import GtidSet
 
@@ -53,21 +54,22 @@ class OpenBinlog:
 
     @classmethod
     def begun(
-        cls, disk: FileLayer, history: History, name: str, created_s: int, gtids: GtidSet, key: Key | None
+        cls, disk: FileLayer, history: History, name: str, description: bytes, gtids: GtidSet, key: Key | None
     ) -> OpenBinlog:
-        """Return a new file: it is named in the manifest, and then made.
+        """Return a new file without events: it is named in the manifest, and then made.
 
         Args:
             disk: where it is.
             history: it becomes the last file of that.
             name: its name at the server.
-            created_s: when that has created it, seconds since 1970.
+            description: its format description, the first event that it will have.
             gtids: the transactions before it, as far as they are known.
             key: encrypts it; None: nothing does.
         """
         entry = FileEntry(
             name=name,
-            created_s=created_s,
+            created_s=header_of(description).timestamp,
+            description=zlib.crc32(description),
             state=State.OPEN,
             form=Form.PLAIN if key is None else Form.BLOCKS,
             size=0,
@@ -140,6 +142,7 @@ class OpenBinlog:
         return FileEntry(
             name=entry.name,
             created_s=scan.created_s,
+            description=entry.description,
             state=state,
             form=entry.form,
             size=size,

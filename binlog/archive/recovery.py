@@ -179,7 +179,8 @@ class Recovery:
         self._say(f"{self._history.where(entry)} {why}; {entry.size:,} bytes were known to be durable.")
 
     def _scan(self, entry: FileEntry) -> FileScan:
-        return FileScan(entry.name, self._history.name, parse_gtid_set(entry.gtids_before), sent=True)
+        gtids = parse_gtid_set(entry.gtids_before)
+        return FileScan(entry.name, self._history.name, gtids, sent=True, description=entry.description)
 
     def _key(self, entry: FileEntry) -> Key | None:
         return self._keys.by_id(entry.key, self._history.where(entry)) if entry.key else None

@@ -28,7 +28,6 @@ from canal_group.binlog.formats.events import (
     CHECKSUM_SIZE,
     HEADER_SIZE,
     MAGIC,
-    EventHeader,
     header_of,
     parse_rotate,
 )
@@ -220,7 +219,9 @@ class ArchiveWriter:
             raise self._refused(f"An event is not whole: {len(view):,} of its {size} bytes were sent.")
         if header.event_type == EventType.ROTATE:
             self._rotate(bytes(view[: header.size]))
-        elif header.event_type == EventType.FORMAT_DESCRIPTION and not self._describe(header):
+        elif header.event_type == EventType.FORMAT_DESCRIPTION and not self._describe(
+            bytes(view[: header.size])
+        ):
             return 0  # it is the first event of the file that was begun for it
         elif header.log_pos and self._open is None and header.event_type not in _HEARTBEATS:
             raise self._refused(f"A {type_name(header.event_type)} event came before its file was named.")
@@ -241,13 +242,14 @@ class ArchiveWriter:
         elif rotate.file != self._next:
             self.expect(rotate.file)
 
-    def _describe(self, header: EventHeader) -> bool:
+    def _describe(self, event: bytes) -> bool:
         """Take a format description; return False if the file was begun for it, which then takes it."""
+        header = header_of(event)
         here = self.position
         if self._next:
             if not header.log_pos:
                 raise self._refused(f"The description of {self._next} is that of a later offset.")
-            self._begin_file(self._next, header.timestamp)
+            self._begin_file(self._next, event)
             self._next = ""
             return False
         if here is None:
@@ -256,15 +258,15 @@ class ArchiveWriter:
             raise refused_again(here.file, here.created_s, header.timestamp)
         return True
 
-    def _begin_file(self, file: str, created_s: int) -> None:
+    def _begin_file(self, file: str, description: bytes) -> None:
         """Name a file in the manifest, and make it."""
         disk, key = self._archive.disk, self._archive.keys.first
         try:
             if self.history is None:
-                self.history = self._archive.begin(self._server, created_s)
+                self.history = self._archive.begin(self._server, header_of(description).timestamp)
             last = self.history.manifest.last
             gtids = NO_GTIDS if last is None else parse_gtid_set(last.gtids)
-            self._open = OpenBinlog.begun(disk, self.history, file, created_s, gtids, key)
+            self._open = OpenBinlog.begun(disk, self.history, file, description, gtids, key)
         except OSError as error:
             raise self._failure(error) from error
         self._unsynced = True

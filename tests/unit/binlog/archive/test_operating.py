@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 from support.binlog.archived import KEYS, SERVER, content, dump, recorded, refuse, written
+from support.binlog.binlog_bytes import events_of
 
 from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.disk import Disk
@@ -220,6 +221,21 @@ def test_damage_below_what_was_durable_is_quarantined(tmp_path):
     assert f"was damaged below what was durable; {FIRST}.quarantined has its bytes" in said[0]
     assert (history.folder / f"{FIRST}.quarantined").read_bytes() == damaged
     assert writer.position.offset < 15_000
+    for event in dump(FILES, writer.position):
+        writer.append(event, 0.0)
+    assert {name: content(writer.history, name) for name in FILES} == FILES
+
+
+def test_a_damaged_description_is_not_taken_for_that_of_an_old_server(tmp_path):
+    """By its version a server has no checksums, and nothing else of the file could be checked."""
+    archive = written(tmp_path, {FIRST: FILES[FIRST]})
+    (history,) = archive.histories()
+    path = history.path(history.manifest.files[0])
+    description = len(events_of(FILES[FIRST])[0])
+    path.write_bytes(FILES[FIRST][:25] + b"?" + FILES[FIRST][26 : 4 + description])
+    said = []
+    writer = ArchiveWriter(archive, SERVER, sync_s=0, say=said.append)
+    assert "had no whole event" in said[0]
     for event in dump(FILES, writer.position):
         writer.append(event, 0.0)
     assert {name: content(writer.history, name) for name in FILES} == FILES
