@@ -102,6 +102,10 @@ class ArchivePackets:
             return True
         return wait_s > 0 and (self._interrupted.wait(min(wait_s, LOOK_EVERY_S)) or self._more())
 
+    def let_arrive(self, wait_s: float) -> None:
+        """Wait for all of a time, seconds, or until an interrupt."""
+        self._interrupted.wait(wait_s)
+
     def fill(self) -> None:
         """Read more, or go on with the next file; wait at the end of the last one.
 
