@@ -54,6 +54,8 @@ def instance(made: Sequence[DatabaseServer], **overrides: Any) -> Iterator[Insta
             "start": "earliest",
             "filter": {"white": rf"{SCHEMA}\..*"},
             "gateway": {"port": 0},
+            # It would start while the first rows are measured.
+            "ray": {"spare_process": False},
             **overrides,
         }
         with launch(build_instance(value, source="the benchmark's settings")) as running:

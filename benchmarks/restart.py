@@ -59,6 +59,7 @@ def _killed(server: DatabaseServer, count: int) -> dict[str, float]:
             coordination={"kind": "local", "folder": str(Path(folder, "epochs"))},
             filter={},
             start="latest",
+            ray={},
         ) as running,
         consumer(running) as reader,
     ):
