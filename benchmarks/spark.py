@@ -78,8 +78,8 @@ def measure(size: float) -> dict[str, Any]:
 
 
 def _rings(rows: int) -> dict[str, int]:
-    """Return the settings of rings that hold the same part of any backlog up to `_ROWS`."""
-    return {"size": min(_RING_KIB, _RING_KIB * rows // _ROWS)}
+    """Return the settings of rings that hold about the same part of any backlog up to `_ROWS`."""
+    return {"size": min(_RING_KIB, 1 << (_RING_KIB * rows // _ROWS).bit_length() - 1)}
 
 
 def _client(made: Sequence[DatabaseServer], rows: int) -> Reading:
