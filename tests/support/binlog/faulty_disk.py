@@ -95,7 +95,7 @@ class FaultyDisk:
         if file in self.files:
             raise FileExistsError(errno.EEXIST, "it exists", str(file))
         inode = Inode()
-        self._change(lambda names: names.__setitem__(file, inode), file)
+        self._change(lambda names: names.__setitem__(file, inode))
         return Opened(self, inode)
 
     def open(self, file, *, append=False):  # noqa: ARG002 - as the port has it
@@ -113,13 +113,13 @@ class FaultyDisk:
                 del names[file]
             names[name] = inode
 
-        self._change(change, name)
+        self._change(change)
 
     def remove(self, file):
         self.step()
         if file not in self.files:
             raise FileNotFoundError(errno.ENOENT, "it is missing", str(file))
-        self._change(lambda names: names.pop(file, None), file)
+        self._change(lambda names: names.pop(file, None))
 
     def names(self, folder):
         inner = {each for each in self.folders if each.parent == folder}
@@ -135,7 +135,7 @@ class FaultyDisk:
     def lock(self, _file):
         return contextlib.nullcontext()
 
-    def _change(self, change, _name):
+    def _change(self, change):
         change(self.files)
         self.pending.append(change)
 
