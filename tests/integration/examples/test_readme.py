@@ -174,7 +174,8 @@ def query(stranger: Stranger) -> None:
         stranger.insert(number, shard=1)
     stranger.run(".venv/bin/python revenue.py")
     files = sorted((stranger.folder / "orders").glob("*.parquet"))
-    assert sorted(number for file in files for number in pq.read_table(file)["id"].to_pylist())[-2:] == [5, 6]
+    numbers = sorted(number for file in files for number in pq.read_table(file)["id"].to_pylist())
+    assert [number for number in numbers if number >= 5] == [5, 6]
 
 
 def relay(stranger: Stranger) -> None:
