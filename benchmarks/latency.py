@@ -48,7 +48,7 @@ from playground.database.server_process import DatabaseServer, ServerMissingErro
 
 #: one-row transactions a second, on all shards together
 RATE = 1_000
-#: of each case
+#: of each case, after its first seconds
 _SECONDS = 20.0
 #: with a profile: for which part of that each process is sampled
 _SAMPLED_PART = 0.25
@@ -199,7 +199,7 @@ def _measured(
     if profile:
         sampler = Sampler(pids, seconds * _SAMPLED_PART)
         seconds *= _SAMPLED_PART * (len(pids) + 1)
-    count = int(rate * seconds)
+    count = int(rate * (_WARM_UP_S + seconds))
     with PlainReader(made[0], count) as plain, Writers(made, count, rate, run, bulk=bulk) as writers:
         before = {name: cpu_s(pid) for name, pid in pids.items()}
         if sampler is not None:
