@@ -41,11 +41,10 @@ class _FakeShard:
 
     def __init__(self, index: int, rate: float) -> None:
         self._rate = rate
-        self._begin_us = time.time_ns() // 1000
-        apart_us = 1e6 / rate if rate else _APART_US
+        self._apart_us = 1e6 / rate if rate else _APART_US
         # Shards do not commit at the same moments.
-        self._first_us = self._begin_us - (0 if rate else _AGO_US) + index % 97 * apart_us / 97
-        self._apart_us = apart_us
+        offset_us = index % 97 * self._apart_us / 97
+        self._first_us = time.time_ns() // 1000 - (0 if rate else _AGO_US) + offset_us
         self._term = (0, 0)
         #: sequences: of the next header, and of the last one that the ring has dropped
         self._next, self._done = 0, NOTHING

@@ -10,7 +10,9 @@ import contextlib
 import os
 import random
 import signal
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ NAME = f"{SCHEMA}.{TABLE}"
 #: rows of a bulk transaction
 BULK_ROWS = 100
 _SEEDS = 100
+_LOOK_EVERY_S = 0.05
 
 _COLUMNS = """
     customer VARCHAR(80) NOT NULL,
@@ -149,6 +152,19 @@ def paused(made: Sequence[DatabaseServer]) -> Iterator[None]:
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
+
+
+def await_until(condition: Callable[[], bool], otherwise: str, within_s: float) -> None:
+    """Wait until a condition holds.
+
+    Raises:
+        RuntimeError: it does not within this time; `otherwise` says what is wrong then.
+    """
+    pause, until_s = threading.Event(), time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > until_s:
+            raise RuntimeError(f"{otherwise} within {within_s:g} s")
+        pause.wait(_LOOK_EVERY_S)
 
 
 def peak_rss_mib(pid: int) -> float:

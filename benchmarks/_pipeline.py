@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks._load import NAME, SCHEMA
+from benchmarks._load import NAME, SCHEMA, await_until, cpu_s
 from canal_group.actors.driver.instance import Instance
 from canal_group.actors.driver.launch import launch
 from canal_group.client.client import connect
@@ -29,7 +28,6 @@ OUTSTANDING = 2
 #: how long an instance may take to be ready, seconds
 WAIT_S = 60.0
 _SILENCE_S = 60.0
-_LOOK_EVERY_S = 0.05
 
 
 @contextmanager
@@ -69,15 +67,12 @@ def paced(pace: str) -> dict[str, Any]:
 
 def await_followed(running: Instance) -> None:
     """Wait until the group has opened every shard, which then waits for its server."""
-    door = GatewayClient(running.uri, DESTINATION)
-    until_s, pause = time.monotonic() + WAIT_S, threading.Event()
-    try:
-        while {shard["state"] for shard in door.ask(Status())["shards"]} != {"connecting"}:
-            if time.monotonic() > until_s:
-                raise RuntimeError(f"the shards were not opened within {WAIT_S:g} s")
-            pause.wait(_LOOK_EVERY_S)
-    finally:
-        door.close()
+    with closing(GatewayClient(running.uri, DESTINATION)) as client:
+
+        def followed() -> bool:
+            return {shard["state"] for shard in client.ask(Status())["shards"]} == {"connecting"}
+
+        await_until(followed, "the shards were not opened", WAIT_S)
 
 
 def consumer(running: Instance) -> Consumer:
@@ -94,6 +89,13 @@ def processes(reader: Consumer | GatewayClient) -> dict[str, int]:
         "gateway": status["gateway"]["pid"],
         "consumer": os.getpid(),
     }
+
+
+def spent_s(pids: Mapping[str, int]) -> dict[str, float]:
+    """Return the processor time of `processes` until now, seconds; that of all shards together."""
+    spent = {name: cpu_s(pid) for name, pid in pids.items()}
+    own = {name: spent.pop(name) for name in ("group", "gateway", "consumer")}
+    return {"shards": sum(spent.values()), **own}
 
 
 @dataclass(slots=True)

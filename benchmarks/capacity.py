@@ -20,15 +20,14 @@ import pickle
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks._load import BULK_ROWS, SHARDS, Backlog, cpu_s, cpus, fill, servers
-from benchmarks._pipeline import WAIT_S, instance, processes, read_all
+from benchmarks._load import BULK_ROWS, SHARDS, Backlog, await_until, cpus, fill, servers
+from benchmarks._pipeline import WAIT_S, instance, processes, read_all, spent_s
 from benchmarks._ways import Way, Ways, consumer, used
 from canal_group.actors.group.calls import GroupCalls
 from canal_group.actors.group.candidate import Candidate
@@ -40,7 +39,6 @@ from canal_group.actors.shard.ports import ShardRpc
 from canal_group.actors.transport.rpc_client import RpcClient
 from canal_group.actors.transport.rpc_server import RpcServer
 from canal_group.actors.transport.rpc_wire import RpcAddress
-from canal_group.client.consumer import Consumer
 from canal_group.conf.load import build_instance
 from canal_group.conf.settings import InstanceSettings
 from canal_group.merge.values.position import Position
@@ -56,7 +54,6 @@ _BULK, _SMALL = 2_000_000, 200_000
 #: rings that hold all of it
 _RING = {"mode": "memory", "size": 1 << 19, "memunit_bytes": 1024}
 _WAYS = {"shared_memory": Ways(Way.MEMORY, Way.MEMORY), "flight_tcp": Ways(Way.TCP, Way.TCP)}
-_LOOK_EVERY_S = 0.05
 
 
 def measure(size: float) -> dict[str, Any]:
@@ -198,13 +195,15 @@ def _of_rows(made: Sequence[DatabaseServer], backlog: Backlog, ways: Ways) -> di
             instance(made, store=_RING) as running,
             consumer(running, ways.sent, folder) as reader,
         ):
-            _await_filled(reader, backlog.rows)
+
+            def filled() -> bool:
+                return bool(sum(shard["rows"] for shard in reader.status()["shards"]) >= backlog.rows)
+
+            await_until(filled, f"the rings did not get {backlog.rows} rows", WAIT_S)
             pids = processes(reader)
-            before, since_s = {kind: cpu_s(pid) for kind, pid in pids.items()}, time.monotonic()
+            before, since_s = spent_s(pids), time.monotonic()
             passage = read_all(reader, backlog.rows, since_s)
-            spent = {kind: cpu_s(pid) - before[kind] for kind, pid in pids.items()}
-    own = {kind: spent.pop(kind) for kind in ("group", "gateway", "consumer")}
-    cpu = {"shards": sum(spent.values()), **own}
+            cpu = {kind: used_s - before[kind] for kind, used_s in spent_s(pids).items()}
     return {
         "rows_per_s": round(passage.rows / passage.took_s),
         "us_per_row": {kind: round(used_s / passage.rows * 1e6, 3) for kind, used_s in cpu.items()},
@@ -214,12 +213,3 @@ def _of_rows(made: Sequence[DatabaseServer], backlog: Backlog, ways: Ways) -> di
         "bytes_per_row": round(backlog.bytes / backlog.rows),
         "batches": passage.batches,
     }
-
-
-def _await_filled(reader: Consumer, rows: int) -> None:
-    """Wait until the rings hold all rows."""
-    until_s, pause = time.monotonic() + WAIT_S, threading.Event()
-    while sum(shard["rows"] for shard in reader.status()["shards"]) < rows:
-        if time.monotonic() > until_s:
-            raise RuntimeError(f"the rings did not get {rows} rows within {WAIT_S:g} s")
-        pause.wait(_LOOK_EVERY_S)

@@ -20,12 +20,12 @@ import os
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks._load import cpus, servers
+from benchmarks._load import await_until, cpus, servers
 from benchmarks._many_tables import make_tables
 from benchmarks._readers import address_at, definitions_of, reader_at
 from canal_group.binlog.formats.events import Query
@@ -78,7 +78,9 @@ def _first(address: SourceAddress, count: int) -> tuple[dict[str, Any], str]:
     with _reading(address, "") as (definitions, listener):
         listener.await_row(address)
         first_s = time.monotonic() - begin_s
-        _await(lambda: (definitions.describe() or {"unread": 1})["unread"] == 0)
+        await_until(
+            lambda: not (definitions.describe() or {"unread": 1})["unread"], "tables are unread", _WAIT_S
+        )
         all_s = time.monotonic() - begin_s
     stored = definitions.news()
     assert stored is not None, "a history has begun"
@@ -175,13 +177,6 @@ def _reading(address: SourceAddress, stored: str) -> Iterator[tuple[SourceDefini
     finally:
         reader.stop()
         thread.join()
-
-
-def _await(condition: Callable[[], bool]) -> None:
-    until_s, waited = time.monotonic() + _WAIT_S, threading.Event()
-    while not condition():
-        assert time.monotonic() < until_s, "it takes too long"
-        waited.wait(0.1)
 
 
 def _rss_mib() -> int:

@@ -12,12 +12,11 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks._load import cpus, servers
+from benchmarks._load import await_until, cpus, servers
 from benchmarks._many_tables import make_tables
 from benchmarks._pipeline import consumer, instance, processes
 from canal_group.actors.driver.spare_process import spare_pid
@@ -30,7 +29,6 @@ from playground.database.server_process import DatabaseServer
 TABLES = (4, 10_000)
 _ACTORS = ("s0", "group", "gateway")
 _WAIT_S = 600.0
-_LOOK_EVERY_S = 0.1
 #: how long the spare process has to start, seconds
 _SETTLED_S = 4.0
 
@@ -67,7 +65,7 @@ def _killed(server: DatabaseServer, count: int) -> dict[str, float]:
         _await_definitions(reader, count)
         times = {}
         for actor in _ACTORS:
-            _await(lambda: spare_pid() is not None, "the spare process was not there")
+            await_until(lambda: spare_pid() is not None, "the spare process was not there", _WAIT_S)
             threading.Event().wait(_SETTLED_S)
             times[f"{actor}_s"] = _first_row_s(server, reader, actor)
         times["again_s"] = _first_row_s(server, reader, _ACTORS[0])
@@ -106,12 +104,4 @@ def _await_definitions(reader: Consumer, count: int) -> None:
         definitions = shard.get("definitions") or {"tables": 0, "unread": 1}
         return bool(definitions["tables"] >= count and not definitions["unread"])
 
-    _await(known, "the tables were not known")
-
-
-def _await(condition: Callable[[], bool], otherwise: str) -> None:
-    pause, until_s = threading.Event(), time.monotonic() + _WAIT_S
-    while not condition():
-        if time.monotonic() > until_s:
-            raise RuntimeError(f"{otherwise} within {_WAIT_S:g} s")
-        pause.wait(_LOOK_EVERY_S)
+    await_until(known, "the tables were not known", _WAIT_S)

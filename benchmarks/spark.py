@@ -18,7 +18,7 @@ import tempfile
 import time
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks._load import BULK_ROWS, NAME, SCHEMA, SHARDS, cpus, fill, servers
+from benchmarks._load import BULK_ROWS, NAME, SCHEMA, SHARDS, await_until, cpus, fill, servers
 from benchmarks._pipeline import DESTINATION, OUTSTANDING, consumer, instance
 from benchmarks._spark_bounds import bounds
 from benchmarks._spark_session import CORES, Clock, Reading, memory_mib, session
@@ -175,18 +175,16 @@ def _end_s(progress: Mapping[str, Any]) -> float:
 
 def _wait_for_rows(running: Instance) -> None:
     """Wait until every shard has read rows of the table."""
-    door, deadline_s = GatewayClient(running.uri, DESTINATION), time.monotonic() + _READY_S
-    while time.monotonic() < deadline_s:
-        try:
-            full = all(shard["rows"] > 0 for shard in door.ask(Status())["shards"])
-            pa.ipc.read_schema(pa.py_buffer(b64decode(door.ask(Describe(NAME)))))
-        except (CanalGroupError, KeyError):
-            full = False
-        if full:
-            door.close()
-            return
-        time.sleep(0.1)
-    raise RuntimeError(f"no rows within {_READY_S:g} s")
+    with closing(GatewayClient(running.uri, DESTINATION)) as client:
+
+        def full() -> bool:
+            try:
+                pa.ipc.read_schema(pa.py_buffer(b64decode(client.ask(Describe(NAME)))))
+                return all(shard["rows"] > 0 for shard in client.ask(Status())["shards"])
+            except (CanalGroupError, KeyError):
+                return False
+
+        await_until(full, "no rows came", _READY_S)
 
 
 @contextmanager
@@ -214,8 +212,7 @@ def _query(
 
 
 def _clock(running: Instance) -> Clock:
-    door = GatewayClient(running.uri, DESTINATION)
-    status = door.ask(Status())
-    door.close()
+    with closing(GatewayClient(running.uri, DESTINATION)) as client:
+        status = client.ask(Status())
     kinds = {shard["pid"]: "shards" for shard in status["shards"]}
     return Clock(kinds | {status["group"]["pid"]: "group", status["gateway"]["pid"]: "gateway"})

@@ -25,8 +25,8 @@ from typing import Any
 
 import ray
 
-from benchmarks._load import BULK_ROWS, SHARDS, Backlog, cpu_s, cpus, fill, servers
-from benchmarks._pipeline import DESTINATION, instance, processes, read_all
+from benchmarks._load import BULK_ROWS, SHARDS, Backlog, cpus, fill, servers
+from benchmarks._pipeline import DESTINATION, instance, processes, read_all, spent_s
 from benchmarks._ways import Way, Ways, consumer, lends, used
 from canal_group.actors.driver import local_ray
 from canal_group.operator import Operator, calls
@@ -109,22 +109,15 @@ def _drained(made: Sequence[DatabaseServer], backlog: Backlog, ways: Ways, round
                 _check(ways, pids)
             drained = []
             for _ in range(rounds):
-                before, since_s = _spent(pids), time.monotonic()
+                before, since_s = spent_s(pids), time.monotonic()
                 with closing(Operator(running.uri, DESTINATION, running.address.operator_token)) as operator:
                     operator.ask(calls.Rewind(client_id, "earliest"))
                 with consumer(running, ways.sent, folder) as reader:
                     passage = read_all(reader, backlog.rows, since_s)
-                spent, millions = _spent(pids), passage.rows / 1e6
-                cpu = {kind: (spent[kind] - before[kind]) / millions for kind in spent}
+                millions = passage.rows / 1e6
+                cpu = {kind: (used_s - before[kind]) / millions for kind, used_s in spent_s(pids).items()}
                 drained.append(_Drained(passage.rows / passage.took_s, cpu))
     return drained
-
-
-def _spent(pids: dict[str, int]) -> dict[str, float]:
-    """Return the processor time of each kind of process until now, seconds."""
-    spent = {kind: cpu_s(pid) for kind, pid in pids.items()}
-    own = {kind: spent.pop(kind) for kind in ("group", "gateway", "consumer")}
-    return {"shards": sum(spent.values()), **own}
 
 
 def _check(ways: Ways, pids: dict[str, int]) -> None:
