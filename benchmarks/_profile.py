@@ -28,7 +28,7 @@ _STEPS = {
     "headers and values": r"merge/values|merge/calls",
     "RPC": r"transport/rpc_",
     "shared memory": r"shared_memory",
-    "rows by RPC or Flight": r"transport/row_|store/rows",
+    "rows by Flight": r"transport/row_|store/rows",
     "ring": r"store/ring|store/segments",
     "binlog": r"(^|[ (/])binlog/",
     "report of a shard": r"actors/shard/",
