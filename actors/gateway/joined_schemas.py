@@ -150,7 +150,8 @@ class JoinedSchemas:
             elif table.unknown and time.monotonic() - table.asked_at_s > SHOWN_AGAIN_S:
                 table.shown, table.asked_at_s = self._pool.submit(self._shown, name), time.monotonic()
             self._tables.move_to_end(name)
-            for columns, version in zip(_bytes_of(versions), versions, strict=True):
+            for version in versions:
+                (columns,) = _bytes_of([version])
                 table.versions.setdefault(columns, version)
                 table.versions.move_to_end(columns)
                 if len(table.versions) > VERSIONS_MAX:

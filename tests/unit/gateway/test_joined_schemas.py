@@ -18,8 +18,8 @@ from canal_group.merge.values.chunk import Op, TableName
 ORDERS = TableName("shop", "orders")
 
 
-def rows_of(*notes: str) -> BatchRows:
-    """A row of each shard, whose column `note` has such a type in the source."""
+def rows_of(*notes: str, keyless: int | None = None) -> BatchRows:
+    """A row of each shard, whose column `note` has such a type in the source; one may have no primary key."""
     parts = [
         ShardRows(
             (
@@ -27,6 +27,7 @@ def rows_of(*notes: str) -> BatchRows:
                     ORDERS,
                     [column("id", pa.int32(), "int"), column("note", pa.utf8(), said)],
                     [(0, 0, Op.INSERT, None, {"id": shard, "note": said})],
+                    key=() if shard == keyless else ("id",),
                 ),
             )
         )
@@ -57,6 +58,11 @@ def test_the_columns_of_alike_batches_are_joined_once(made: list[TableName]) -> 
     for _ in range(3):
         assert read(gateway, rows_of("text", "text")).column("note").to_pylist() == ["text", "text"]
     assert made == [ORDERS]
+
+
+def test_shards_may_differ_in_the_primary_key_only() -> None:
+    gateway = JoinedSchemas(TypeOverrides, lambda _: [])
+    assert read(gateway, rows_of("text", "text", keyless=1)).column("id").to_pylist() == [0, 1]
 
 
 def test_a_column_that_only_its_source_describes_otherwise_is_joined_anew() -> None:
