@@ -83,8 +83,10 @@ class RpcConnection(asyncio.Protocol):
         """Whether the connection broke, or was closed."""
         return self.transport.is_closing()
 
-    def close(self) -> None:
-        """Close the connection, once what was sent is on its way."""
+    def close(self, error: Exception | None = None) -> None:
+        """Close the connection, once what was sent is on its way; it has ended at once, with this reason."""
+        if not self.ended.done():
+            self.ended.set_result(error)
         self.transport.close()
 
     # ---- inside ----------------------------------------------------------------------------------------
@@ -97,7 +99,7 @@ class RpcConnection(asyncio.Protocol):
         while not self.has_ended and len(self._buffer) - begin >= LENGTH.size:
             (length,) = LENGTH.unpack_from(self._buffer, begin)
             if length > self._frame_bytes_max:
-                self._end(OSError(f"an RPC frame of {length} bytes is longer than {self._frame_bytes_max}"))
+                self.close(OSError(f"an RPC frame of {length} bytes is longer than {self._frame_bytes_max}"))
                 break
             end = begin + LENGTH.size + length
             if len(self._buffer) < end:
@@ -130,11 +132,6 @@ class RpcConnection(asyncio.Protocol):
         try:
             message = unpacked(body)
         except OSError as error:
-            self._end(error)
+            self.close(error)
         else:
             self._take(message)
-
-    def _end(self, error: OSError) -> None:
-        if not self.ended.done():
-            self.ended.set_result(error)
-        self.transport.close()

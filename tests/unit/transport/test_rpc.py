@@ -131,6 +131,20 @@ def test_a_broken_channel_is_reported_to_waiting_and_later_callers():
     run(story)
 
 
+def test_a_call_hears_of_a_closed_channel_though_its_server_reads_no_more():
+    async def story(desk, rpc_server, address):
+        client = await RpcClient.open(address, "The desk")
+        await until(lambda: rpc_server.connections == 1, "the server listens")
+        for connection in rpc_server._connections:
+            connection.transport.pause_reading()
+        answer = client.ask("echo", b"x" * 30_000_000)
+        client.close()
+        with pytest.raises(ServerUnavailable, match="The desk is unavailable"):
+            await answer
+
+    run(story)
+
+
 def test_a_caller_without_the_secret_is_refused():
     async def story(desk, rpc_server, address):
         with pytest.raises(ServerUnavailable):
