@@ -186,7 +186,7 @@ class Publisher:
         if now_s < self._taken_over_s + _TAKEN_OVER_EVERY_S:
             raise error
         self._taken_over_s = now_s
-        _log.warning("%s Unless the group says that this one is active.", error.message)
+        _log.warning("%s It goes on here if the group says that this one is active.", error.message)
 
     def _confirm(self, piece: Piece) -> None:
         try:
