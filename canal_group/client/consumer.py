@@ -229,21 +229,11 @@ class Consumer:
 
         def attempt() -> Batch | None:
             left_s = _GET_SLICE_S if deadline is None else min(_GET_SLICE_S, deadline - time.monotonic())
-            slice_s = max(left_s, 0.0)
-            if done is None or not self._unfinished.has(done):
-                return self._get_slice(batch_size, slice_s)
-            if self._unfinished.in_doubt(done):
-                self.ack(done)
-                return self._get_slice(batch_size, slice_s)
-            try:
-                return self._get_slice(batch_size, slice_s, done)
-            except _AWAY:
-                raise
-            except CanalGroupError:
-                # Either of both was refused.
-                if self._unfinished.in_doubt(done):
-                    self.ack(done)
-                raise
+            ack = done if done is not None and self._unfinished.has(done) else None
+            if ack is not None and (self._unreturned is not None or self._unfinished.in_doubt(ack)):
+                self._ack_once(ack)
+                ack = None
+            return self._get_slice(batch_size, max(left_s, 0.0), ack)
 
         while True:
             batch = self._patiently(attempt, deadline)
@@ -256,8 +246,6 @@ class Consumer:
         with self._getting:
             unreturned, self._unreturned = self._unreturned, None
             if unreturned is not None and self._unfinished.has(unreturned.batch_id):
-                if done is not None:
-                    self.ack(done)
                 return unreturned
             how = self._last_read
             asked: Get | AckAndGet = Get(*self._lease.key, batch_size, wait_s, self._seen_id, how)
@@ -426,13 +414,16 @@ class Consumer:
                 Acknowledge again to find out: RolledBack means that the rows are delivered again.
         """
         deadline = self._deadline_s(self._retry_s)
-        self.cursor = keep_trying(
+        return keep_trying(
             lambda: self._ack_once(batch_id), (RetryableError,), deadline, self._lease.closed.wait
         )
+
+    def _ack_once(self, batch_id: int) -> GroupPosition:
+        self.cursor = self._cursor_after(batch_id)
         self._unfinished.finish(batch_id)
         return self.cursor
 
-    def _ack_once(self, batch_id: int) -> GroupPosition:
+    def _cursor_after(self, batch_id: int) -> GroupPosition:
         """Acknowledge a batch; if an earlier attempt was not answered, first ask whether it succeeded."""
         cursor = self._lease.cursor() if self._unfinished.in_doubt(batch_id) else None
         if cursor is not None and self._unfinished.moved(batch_id, cursor):

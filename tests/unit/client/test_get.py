@@ -271,6 +271,32 @@ def test_rows_come_once_and_acknowledged_if_any_answer_is_lost(gateway, consumer
     assert not any(gateway.losses.values())
 
 
+def test_an_unknown_acknowledgement_is_not_asked_for_beyond_the_timeout(gateway):
+    gateway_client = GatewayClient(gateway.uri, "shop", shared_memory=False)
+    with Consumer(gateway_client, "1001", "", 0.0, retry_s=None) as consumer:
+        consumer.subscribe()
+        batches = consumer.batches(1, timeout=0.0)
+        assert rows_of(next(batches)) == [0]
+        gateway.losses = {"ack_and_get": 1, "lease_state": 3}
+        for left in (3, 2):
+            with pytest.raises(RetryableError):
+                next(batches)
+            assert gateway.losses["lease_state"] == left
+            batches = consumer.batches(1, timeout=0.0)
+        assert processed(consumer) == [1, 2, 3, 4, 5]
+
+
+def test_a_batch_not_returned_by_a_get_is_not_lost_with_an_acknowledgement(gateway, consumer):
+    batches = consumer.batches(1, timeout=0.0)
+    assert rows_of(next(batches)) == [0]
+    gateway.losses = {"rows": 1, "ack": 1}
+    for get in (lambda: consumer.get(1), lambda: next(batches)):
+        with pytest.raises(RetryableError):
+            get()
+    assert processed(consumer) == [1, 2, 3, 4, 5]
+    assert gateway.cursor == ROWS
+
+
 def test_an_acknowledgement_that_is_refused_lets_the_rows_come_again(gateway, consumer):
     batches = consumer.batches(1, timeout=0.0)
     assert rows_of(next(batches)) == [0]
