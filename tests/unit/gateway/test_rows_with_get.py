@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 from support.group.builders import Source, Tx, World
 
-from canal_group.actors.gateway import delivery_lease
+from canal_group.actors.gateway import delivery_lease, served_destination
 from canal_group.actors.gateway.delivery_lease import DeliveryLease
 from canal_group.actors.gateway.served_destination import (
     ROWS_WITH_GET_BYTES_MAX,
@@ -23,7 +24,8 @@ from canal_group.merge.calls.consumers import AckAndGet, Get
 from canal_group.merge.errors import RolledBack, SchemaMismatch
 from canal_group.merge.values.position import GroupPosition
 
-HOW = {"format": "envelope"}
+#: the key of another batch, which must not matter
+HOW = {"format": "envelope", "client_id": "b", "epoch": 5, "batch_id": 6}
 GET = Get("a", 1, 10, 0.0, 0, HOW)
 
 
@@ -51,11 +53,11 @@ class Group:
 class Served(ServedDestination):
     """A destination whose rows are one table."""
 
-    def __init__(self, batch: Batch | None) -> None:
-        self.group, self.counters, self.slow_s = Group(), new_counters(), 0.0  # type: ignore[assignment]
+    def __init__(self, batch: Batch | None, waits: Callable[[], None] = lambda: None) -> None:
+        self.group, self.counters = Group(), new_counters()  # type: ignore[assignment]
         self.error: Exception | None = None
         self.requests = SimpleNamespace(  # type: ignore[assignment]
-            get=lambda call: (GroupPosition() if isinstance(call, AckAndGet) else None, batch),
+            get=lambda call: (GroupPosition() if isinstance(call, AckAndGet) else None, waits() or batch),
             delivered=lambda _, each: {"batch_id": each.batch_id},
         )
         self.tickets: list[Any] = []
@@ -71,7 +73,7 @@ class Served(ServedDestination):
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     made = SimpleNamespace(now_s=100.0)
     monkeypatch.setattr(delivery_lease, "clock_s", lambda: made.now_s)
-    monkeypatch.setattr("canal_group.actors.gateway.served_destination.clock_s", lambda: 100.0, raising=True)
+    monkeypatch.setattr(served_destination, "clock_s", lambda: made.now_s)
     return made
 
 
@@ -102,10 +104,9 @@ def test_rows_come_with_a_small_batch_under_the_lease_of_its_get(clock, batch):
 
 @pytest.mark.parametrize("error", [None, RolledBack("gone")])
 def test_rows_come_only_under_a_lease_that_holds(clock, batch, error):
-    """The get waited long, or the gateway was paused since: the group is asked again."""
-    served = Served(batch)
+    """The get waited long, or the gateway was paused since it was asked: the group is asked again."""
+    served = Served(batch, lambda: setattr(clock, "now_s", clock.now_s + 3.0))
     served.group.error = error
-    clock.now_s += 3.0
     value, streams = served.get(GET)
     assert value == {"batch_id": batch.batch_id}, "the batch was delivered"
     assert served.group.confirmed == 1
