@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import os
+from concurrent.futures import Future
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from canal_group.actors.admission.held_connections import HeldConnections
 from canal_group.actors.transport import rpc_wire
 from canal_group.actors.transport.bind_address import certificate_where_reached
 from canal_group.actors.transport.rpc_client import KeptRpcClient, RpcClient
+from canal_group.actors.transport.rpc_connection import RpcConnection
 from canal_group.actors.transport.rpc_server import CONNECTIONS_MAX, UNAUTHENTICATED_MAX, RpcServer
 from canal_group.actors.transport.rpc_wire import RpcAddress
 from canal_group.merge.errors import RolledBack, ServerUnavailable
@@ -91,7 +93,47 @@ def test_calls_are_answered_by_number_and_not_by_order():
         assert desk.began == ["wait", "echo"]
         desk.go_on.set()
         assert await waits == "gone on"
+        assert client._waiting == {}
         client.close()
+
+    run(story)
+
+
+def test_messages_are_taken_however_their_bytes_arrive():
+    async def story(desk, rpc_server, address):
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: RpcConnection(1_000), address.host, address.port
+        )
+        connection.data_received(b"x" * 2_000)
+        assert not connection.transport.is_reading(), "little is held before the handshake"
+        assert await connection.exactly(2_000) == b"x" * 2_000
+        messages = [1, rpc_wire.pack("a frame within a frame"), "two"]
+        stream = b"".join(map(rpc_wire.pack, messages))
+        taken = []
+        connection.listen(taken.append)
+        assert connection.transport.is_reading()
+        for size in range(1, len(stream) + 1):
+            taken.clear()
+            for begin in range(0, len(stream), size):
+                connection.data_received(stream[begin : begin + size])
+            assert taken == messages
+        within = stream.index(messages[1])
+        for part in (stream[:within], messages[1], stream[within + len(messages[1]) :]):
+            connection.data_received(part)
+        assert taken == messages * 2
+        connection.close()
+
+    run(story)
+
+
+def test_a_handshake_ends_with_its_connection():
+    async def story(desk, rpc_server, address):
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: RpcConnection(1_000), address.host, address.port
+        )
+        connection.transport.abort()
+        with pytest.raises(ConnectionResetError):
+            await connection.exactly(1)
 
     run(story)
 
@@ -261,9 +303,12 @@ def test_too_long_a_frame_ends_its_channel_and_too_long_an_answer_fails():
         client = await RpcClient.open(address, "The desk", frame_bytes_max=1_000)
         with pytest.raises(ValueError, match="longer than 1000"):
             client.ask("echo", b"x" * 2_000)
-        client._connection.send(rpc_wire.LENGTH.pack(2_000))
-        with pytest.raises(ServerUnavailable):
-            await client.ask("wait")
+        for frame in (rpc_wire.LENGTH.pack(2_000), rpc_wire.pack((0, "echo", (b"x" * 2_000,), {}))):
+            client = await RpcClient.open(address, "The desk", frame_bytes_max=1_000)
+            client._connection.send(frame)
+            with pytest.raises(ServerUnavailable):
+                await client.ask("wait")
+        assert "echo" not in desk.began
         large = await RpcClient.open(address, "The desk")
         with pytest.raises(ValueError, match="longer than 1000"):
             await large.ask("long")
@@ -309,6 +354,12 @@ def test_a_kept_line_is_opened_again_and_repeats_no_call():
         with pytest.raises(ServerUnavailable):
             await waits
         assert await kept.ask("echo", 2) == ((2,), {})
+        echoed, unspeakable = Future(), Future()
+        kept.ask_for(echoed, "echo", 3)
+        kept.ask_for(unspeakable, "echo", lambda: None)
+        assert await asyncio.wrap_future(echoed) == ((3,), {})
+        with pytest.raises(Exception, match="pickle"):
+            await asyncio.wrap_future(unspeakable)
         assert (desk.began.count("wait"), len(calls)) == (1, 4)
         keeping.cancel()
 
@@ -317,8 +368,12 @@ def test_a_kept_line_is_opened_again_and_repeats_no_call():
 
 def test_a_call_waits_a_moment_for_a_line_and_no_longer():
     async def story(desk, rpc_server, address):
-        client = KeptRpcClient("The desk", None, wait_s=0.05)
+        client, answer = KeptRpcClient("The desk", None, wait_s=0.05), Future()
+        client.ask_for(answer, "echo")
         with pytest.raises(ServerUnavailable, match="The desk is unavailable"):
             await client.ask("echo")
+        with pytest.raises(ServerUnavailable, match="The desk is unavailable"):
+            await asyncio.wrap_future(answer)
+        assert not client._later
 
     run(story)
