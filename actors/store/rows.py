@@ -161,7 +161,7 @@ class _Slice(NamedTuple):
 def _version(versions: list[tuple[pa.Schema, list[_Slice]]], schema: pa.Schema) -> list[_Slice]:
     """Return the slices of a table's version; add a new one. Schemas are compared faster than hashed."""
     for each, slices in versions:
-        if each.equals(schema):
+        if each.equals(schema, check_metadata=True):
             return slices
     versions.append((schema, []))
     return versions[-1][1]

@@ -21,7 +21,15 @@ from canal_group.actors.transport.row_server import RowServer
 from canal_group.actors.transport.row_ticket import RowTicket
 from canal_group.merge.errors import ConfigError, ShardUnavailable, UsageError
 from canal_group.merge.rows.assemble import ShardRows
-from canal_group.merge.values.chunk import STATEMENTS, Chunk, Op, TableName, TableRows, rows_schema
+from canal_group.merge.values.chunk import (
+    MYSQL_TYPE,
+    STATEMENTS,
+    Chunk,
+    Op,
+    TableName,
+    TableRows,
+    rows_schema,
+)
 from canal_group.merge.values.header import HEADER, WHOLE
 from canal_group.shared_memory.wire import new_name
 
@@ -163,6 +171,25 @@ def test_enumerations_that_grow_from_chunk_to_chunk_keep_their_values():
         ring.put(chunk(1, (ORDERS, record_batch([insert(0, value)], pa.dictionary(pa.int8(), pa.utf8())))))
     (table,) = rows_of(ring, 0, 2).tables
     assert table.rows["after"].to_pylist() == [{"id": "a"}, {"id": "b"}]
+
+
+@pytest.mark.parametrize(("kind", "key"), [("bigint", b'["other"]'), ("bigint unsigned", b'["id"]')])
+def test_rows_are_of_two_versions_if_a_statement_changed_only_what_describes_them(kind, key):
+    schemas = [
+        rows_schema([pa.field("id", pa.int64(), metadata={MYSQL_TYPE: each})], primary_key)
+        for each, primary_key in (("bigint", b'["id"]'), (kind, key), ("bigint", b'["id"]'))
+    ]
+    ring = RingStore(ring_of("items", 4))
+    for number, schema in enumerate(schemas):
+        values = [dict(zip(schema.names, insert(0, number), strict=True))]
+        ring.put(chunk(1, (ORDERS, pa.RecordBatch.from_pylist(values, schema=schema))))
+    first, second = (table.rows for table in rows_of(ring, 0, 3).tables)
+    assert [first["_sequence"].to_pylist(), second["_sequence"].to_pylist()] == [[0, 2], [1]]
+    for rows, schema in zip((first, second), schemas, strict=False):
+        assert rows.schema.metadata == schema.metadata
+        assert (
+            rows.schema.field("after").type.field(0).metadata == schema.field("after").type.field(0).metadata
+        )
 
 
 def row_server(ring, host="127.0.0.1", *, tls=None):
