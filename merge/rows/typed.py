@@ -171,16 +171,17 @@ def of_table(batch: BatchRows, table: TableName) -> Iterator[tuple[str, pa.Table
 
 
 def definitions(parts: Iterable[tuple[str, pa.Table]]) -> list[Definition]:
-    """Return the columns of a table as rows of it have them (see `canal_group.merge.values.chunk`).
+    """Return the different columns of a table as rows of it have them (see `canal_group.merge.values.chunk`).
 
     Args:
-        parts: rows, with their shard. Of those with the same schema the first stands for all.
+        parts: rows, with their shard. Of those with the same columns the first stands for all.
     """
-    different: list[tuple[str, pa.Schema]] = []
+    different: list[tuple[str, pa.Field]] = []
     for shard, rows in parts:
-        if not any(rows.schema.equals(other, check_metadata=True) for _, other in different):
-            different.append((shard, rows.schema))
-    return [Definition(shard, pa.schema(list(each.field("after").type))) for shard, each in different]
+        columns = rows.schema.field("after")
+        if not any(columns.equals(other, check_metadata=True) for _, other in different):
+            different.append((shard, columns))
+    return [Definition(shard, pa.schema(list(columns.type))) for shard, columns in different]
 
 
 def _schema(

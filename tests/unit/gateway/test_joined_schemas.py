@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -73,6 +74,18 @@ def test_a_column_that_only_its_source_describes_otherwise_is_joined_anew() -> N
     told = read(gateway, rows_of("varchar(20)", "varchar(30)"))
     assert told.column("note").to_pylist() == ["varchar(20)", "varchar(30)"]
     assert told.schema.field("note").metadata == {b"mysql_type": b"varchar(30)"}, "the newest describes it"
+
+
+def test_shards_with_the_same_columns_may_differ_in_key_and_images() -> None:
+    """The rows of a shard without a delete have no images before the change."""
+    columns = [column("id", pa.int32(), "int"), column("note", pa.utf8(), "text")]
+    changes = [(0, 0, Op.INSERT, None, {"id": 1, "note": "a"})]
+    inserted, of_other_key = table(ORDERS, columns, changes), table(ORDERS, columns, changes, key=("note",))
+    thin = replace(inserted, rows=inserted.rows.drop_columns(["before"]))
+    shards = [ShardRows((each,)) for each in (inserted, of_other_key, thin)]
+    rows = batch(headers(*({"shard": shard} for shard in range(3))), *shards)
+    gateway = JoinedSchemas(TypeOverrides, lambda _: [])
+    assert read(gateway, rows).column("note").to_pylist() == ["a", "a", "a"]
 
 
 def test_a_chosen_type_takes_effect_on_a_kept_schema() -> None:
