@@ -6,8 +6,9 @@ The kernel tells how many bytes each has received, and the server's handlers tel
 that was admitted. A socket is shut down, never closed: its owner closes it.
 
 To list all descriptors costs as much as all else that a quiet process does. A new socket gets the lowest free
-descriptor: while that one stays free, only the sockets that are known are looked at. It does not if another
-one was closed at the same moment, so all are listed once in a while nevertheless.
+descriptor: while that one stays free, only the sockets that are known are looked at. If another one was closed
+at the same moment, the new one gets that: so all are listed as well when a connection that is not known has
+made a call, and once in a while.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class ConnectionGuard:
 
     def _look(self, port: int) -> None:
         heard = self._late + self._drained()
-        connections = list(self._connections(port))
+        connections = list(self._connections(port, {peer for peer, _ in heard}))
         # The call of one that was listed may have been let in only now: it is known at once, and what it has
         # brought is looked at next time.
         self._late = self._drained()
@@ -171,11 +172,12 @@ class ConnectionGuard:
             greatest = max(still_open, key=lambda each: each.open_bytes)
             self._shut(greatest, "sent too much before any call was admitted")
 
-    def _connections(self, port: int) -> Iterator[_Connection]:
-        """Yield the port's connections, with what they have brought."""
+    def _connections(self, port: int, callers: set[Peer]) -> Iterator[_Connection]:
+        """Yield the port's connections, with what they have brought; `callers` are among them."""
         # Before they are listed: what comes meanwhile is in the list, or takes it.
         lowest_free = _lowest_free()
-        if lowest_free != self._lowest_free or clock_s() - self._listed_s >= LIST_S:
+        known = {each.peer for each in self._sockets.values() if each is not None}
+        if lowest_free != self._lowest_free or clock_s() - self._listed_s >= LIST_S or callers - known:
             self._lowest_free, self._listed_s = lowest_free, clock_s()
             self._list(port)
         for connection in self._sockets.values():

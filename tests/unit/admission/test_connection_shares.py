@@ -86,8 +86,8 @@ def test_a_call_admitted_during_a_check_is_known_in_that_check():
         crowd = silent(server.port, 2)
         listing = server.guard._connections
 
-        def listed(port: int) -> Iterator[Any]:
-            sockets = list(listing(port))
+        def listed(*arguments: Any) -> Iterator[Any]:
+            sockets = list(listing(*arguments))
             assert ask(client) == b"1"
             return iter(sockets)
 
@@ -111,7 +111,7 @@ def test_a_new_connection_is_noticed_by_the_descriptor_that_it_takes(monkeypatch
         for _ in range(8):
             server.look()
         assert len(listings) == count
-        (known,) = server.guard._connections(server.port)
+        (known,) = server.guard._connections(server.port, set())
         assert known.received
         crowd = silent(server.port, 3)
 
@@ -123,6 +123,17 @@ def test_a_new_connection_is_noticed_by_the_descriptor_that_it_takes(monkeypatch
         assert server.owners == ["reader"]
         assert ask(client) == b"1"
         close(crowd)
+
+
+def test_a_caller_that_took_the_descriptor_of_another_is_known(monkeypatch):
+    monkeypatch.setattr(connection_guard, "LIST_S", 3_600.0)
+    monkeypatch.setattr(connection_guard, "_lowest_free", lambda: 7)
+    with serving(watched=False) as server:
+        server.look()
+        client = connected(server)
+        assert ask(client) == b"1"
+        server.look()
+        assert server.owners == ["reader"]
 
 
 @contextmanager
