@@ -138,14 +138,7 @@ class Position:
         if self.origin_id:
             value["origin_id"] = self.origin_id
         if self.last is not None:
-            last = self.last
-            value["last"] = {
-                "gtid": last.gtid,
-                "commit_us": last.commit_us,
-                "server": last.server,
-                "file": last.file,
-                "begin_offset": last.begin_offset,
-            }
+            value["last"] = {name: getattr(self.last, name) for name in LastTransaction.__slots__}
         return value
 
     def to_json(self) -> str:

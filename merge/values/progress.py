@@ -89,8 +89,6 @@ def gtids_after(
     if len(sources) and (sources == sources[0]).all():
         return gtid_set.add(names[sources[0]], numbers) if numbers.any() else gtid_set
     sources, numbers = sources[numbers > 0], numbers[numbers > 0]
-    if len(sources) and (sources == sources[0]).all():
-        return gtid_set.add(names[sources[0]], numbers)
     # By last appearance: in a MariaDB domain the server that wrote last is the position.
     found, from_behind = np.unique(sources[::-1], return_index=True)
     for source in found[np.argsort(-from_behind)].tolist():
