@@ -58,7 +58,7 @@ class ActiveGroup:
         standby: makes the error for callers once the group has ended.
         broke: called with the error when background work failed.
         host: has the clock that events carry, and runs blocking work.
-        pace_s: shortest interval between two polls of a shard, seconds.
+        pace_s: interval between two polls of a shard, see `Follower`.
     """
 
     def __init__(

@@ -33,8 +33,8 @@ POLL_HEADERS_MAX = 65_536
 #: how long a shard may keep a poll waiting, seconds
 POLL_WAIT_S = 1.0
 #: a report with rows of so many bytes, or of a full ring, shows a backlog. Then the interval between polls is
-#: this at most, seconds: otherwise the ring would be full before the next one
-BACKLOG_BYTES, BACKLOG_PACE_S = 1 << 20, 0.01
+#: this, microseconds, whatever the pace: otherwise the ring would be full before the next one
+BACKLOG_BYTES, BACKLOG_PACE_US = 1 << 20, 10_000
 #: pause before a failed opening is retried, seconds: the first, and the longest
 REOPEN_S, REOPEN_MAX_S = 0.2, 5.0
 #: pause before a shard is opened that was lost a second time without having brought anything, seconds: the
@@ -233,9 +233,7 @@ class Follower:
             # answers come together. One that had none is told to wait for some.
             at_once = report.run is not None and self.answered_us - asked_us < self._pace_us // 2
             wait_s = 0.0 if at_once else POLL_WAIT_S
-            pace_us = (
-                min(self._pace_us, int(BACKLOG_PACE_S * 1e6)) if _shows_backlog(report) else self._pace_us
-            )
+            pace_us = BACKLOG_PACE_US if _shows_backlog(report) else self._pace_us
             due_us = (asked_us // pace_us + 1) * pace_us
             await asyncio.sleep(max(0, due_us - self._now_us()) / 1e6)
 

@@ -27,7 +27,7 @@ class GroupShards:
         store: keeps their schema histories.
         skips: keeps what operators have left out.
         host: has the clock that events carry, and runs blocking work.
-        pace_s: shortest interval between two polls of a shard, seconds.
+        pace_s: interval between two polls of a shard, see `Follower`.
     """
 
     def __init__(

@@ -346,7 +346,7 @@ class Stream:
         """Remove a shard at once; if not everything that it brought is freed, a rewind has to follow."""
         index = self.membership.leave(name)
         if index is not None:
-            self.states[index] = ShardState()
+            self.states[index], self._out[index] = ShardState(), -1
             self._drained.discard(index)
             if self._timeline is not None:
                 self._timeline.exclude(index)
@@ -635,10 +635,9 @@ class Stream:
 
     def _validate_kept(self, shard: int) -> None:
         """Assert that the log has those headers of a shard that went out and are not freed."""
-        if self.membership.members[shard].role is Role.LEFT:
-            return
         kept = self.log.slice(self.log.base, self.log.tip)
         mine = np.flatnonzero(kept["shard"] == shard)
         first = self.log.base + int(mine[0]) if len(mine) else None
         assert self.first_kept(shard) == first, "the first header that is kept is found"
-        assert not len(mine) or int(kept["sequence"][mine[-1]]) == self._out[shard], "the last one went out"
+        last = int(kept["sequence"][mine[-1]]) if len(mine) else self.states[shard].freed
+        assert last == self._out[shard], "the last one went out"

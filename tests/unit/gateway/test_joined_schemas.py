@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.rows.batch_rows import batch, column, headers, table
+from support.rows.batch_rows import batch, column, headers, one_shard, table
 
 from canal_group.actors.gateway import joined_schemas
 from canal_group.actors.gateway.joined_schemas import JoinedSchemas
@@ -86,6 +86,13 @@ def test_shards_with_the_same_columns_may_differ_in_key_and_images() -> None:
     rows = batch(headers(*({"shard": shard} for shard in range(3))), *shards)
     gateway = JoinedSchemas(TypeOverrides, lambda _: [])
     assert read(gateway, rows).column("note").to_pylist() == ["a", "a", "a"]
+
+
+def test_a_column_that_was_delivered_before_stays_in_a_kept_schema() -> None:
+    gateway = JoinedSchemas(TypeOverrides, lambda _: [])
+    few = table(ORDERS, [column("id", pa.int32(), "int")], [(0, 0, Op.INSERT, None, {"id": 1})])
+    for rows, note in ((one_shard(few), False), (rows_of("text"), True), (one_shard(few), True)):
+        assert ("note" in read(gateway, rows).column_names) == note
 
 
 def test_a_chosen_type_takes_effect_on_a_kept_schema() -> None:

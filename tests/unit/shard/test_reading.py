@@ -139,10 +139,10 @@ class NoSkips:
 
 
 class Answering:
-    """A shard with nothing to say, and the clock of its group: each answer takes three milliseconds."""
+    """A shard with nothing to say, and the clock of its group."""
 
     def __init__(self, at_us: int):
-        self.at_us, self.polled_us = at_us, []
+        self.at_us, self.polled_us, self.took_us = at_us, [], 3_000
         #: how long each poll may wait, seconds, and when its answer has headers
         self.waits_s, self.with_headers = [], set[int]()
         #: bytes of the rows of each of these answers, and whether each answer says that the ring is full
@@ -165,7 +165,7 @@ class Answering:
         self.waits_s.append(wait_s)
         if len(self.polled_us) > 5:
             raise ShardUnavailable("It is over.")
-        self.at_us += 3_000
+        self.at_us += self.took_us
         run = run_of(Tx(1, bytes_each=self.bytes_each)) if len(self.polled_us) in self.with_headers else None
         return ShardReport(run, None, None, full=self.full)
 
@@ -206,6 +206,10 @@ def test_only_a_shard_that_had_nothing_is_told_to_wait(monkeypatch):
     shard.with_headers = {2, 3, 5}
     follow(shard, monkeypatch)
     assert shard.waits_s == [POLL_WAIT_S, POLL_WAIT_S, 0.0, 0.0, POLL_WAIT_S, 0.0]
+    late = Answering(1_000_000)
+    late.with_headers, late.took_us = {1, 2, 3, 4, 5}, 5_000
+    follow(late, monkeypatch)
+    assert set(late.waits_s) == {POLL_WAIT_S}, "it had none at first"
 
 
 def test_a_shard_with_a_backlog_is_not_polled_at_a_long_pace(monkeypatch):

@@ -186,7 +186,7 @@ def test_a_report_tells_the_sources_clock_and_when_its_files_were_created(make):
 
 
 def test_a_poll_that_has_headers_is_answered_without_a_thread(make):
-    """1. there are headers: the loop answers; 2. there are none: a thread waits for some, if it may."""
+    """1. there are headers: the loop answers; 2. there are none: a thread waits for some, if it may; 3. one waits."""
 
     async def main():
         shard = make()
@@ -205,9 +205,14 @@ def test_a_poll_that_has_headers_is_answered_without_a_thread(make):
         assert (len(first.run), second.run.headers["sequence"][0]) == (1, 1)
         for wait_s in (0.01, 0.0):
             await rpc.poll(*OLD, 10, wait_s, NOTHING)
+        waiting = asyncio.ensure_future(rpc.poll(*OLD, 10, 0.1, NOTHING))
+        await asyncio.sleep(0)
+        await rpc.poll(*OLD, 10, 0.0, NOTHING)
+        await waiting
         rpc.close()
         return threads
 
     threads = asyncio.run(main())
     assert threads[1] == threads[3] == "line-s0"
     assert threads[2].startswith("poll")
+    assert all(each.startswith("poll") for each in threads[4:]), "the loop does not wait for one that waits"
