@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from canal_group.binlog.archive.disk import FileLayer, read_whole, replace_whole
-from canal_group.binlog.archive.file_scan import FileScan
+from canal_group.binlog.archive.file_scan import EVENT_BYTES_MAX, FileScan
 from canal_group.binlog.archive.forms.blocks import BlocksFile
 from canal_group.binlog.archive.forms.frames import FrameCodec, FramesFile
 from canal_group.binlog.archive.forms.key import Keys
-from canal_group.binlog.archive.forms.readable import Readable
+from canal_group.binlog.archive.forms.readable import KnownBytes, Readable
 from canal_group.binlog.archive.manifest import (
     MANIFEST,
     FileEntry,
@@ -199,7 +199,10 @@ class History:
         else:
             stored = self._disk.open(self.path(entry))
         try:
-            return form_of(stored, entry, self._keys, self.where(entry))
+            source = form_of(stored, entry, self._keys, self.where(entry))
+            if entry.state is State.OPEN or isinstance(source, FramesFile):
+                return source
+            return KnownBytes(source, self.where(entry), entry.size, entry.damaged)
         except CanalGroupError:
             stored.close()
             raise
@@ -224,8 +227,8 @@ def form_of(stored: Readable, entry: FileEntry, keys: Keys, where: str) -> Reada
             return FramesFile(stored, FrameCodec(bound, key), where, entry.size)
 
 
-def scan_to_end(scan: FileScan, source: Readable) -> int:
-    """Feed a file to a scan, and return how many bytes after its last whole event there are.
+def scan_to_end(scan: FileScan, source: Readable) -> None:
+    """Feed a file to a scan, up to its last whole event.
 
     Raises:
         CorruptEvent, UnsupportedEvent: see `FileScan.feed`, and `Readable.read_at`.
@@ -238,14 +241,14 @@ def scan_to_end(scan: FileScan, source: Readable) -> int:
             file=scan.file,
             offset=0,
         )
-    return scan_rest(scan, source)
+    scan_rest(scan, source)
 
 
-def scan_rest(scan: FileScan, source: Readable) -> int:
+def scan_rest(scan: FileScan, source: Readable) -> None:
     """Feed a file to a scan from where that is; see `scan_to_end`."""
     at, held = scan.offset, b""
-    while data := source.read_at(at, max(_READ_BYTES, len(held))):
+    # An event that is in no file ends it as a cut does; what follows is not gathered without a bound.
+    while len(held) <= EVENT_BYTES_MAX and (data := source.read_at(at, max(_READ_BYTES, len(held)))):
         at += len(data)
         held = held + data if held else data
         held = held[scan.feed(held) :]
-    return len(held)

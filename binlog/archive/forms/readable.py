@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from canal_group.merge.errors import CorruptEvent
@@ -51,6 +52,39 @@ def damaged_bytes(where: str, begin: int, end: int, why: str) -> CorruptEvent:
         begin=begin,
         end=end,
     )
+
+
+class KnownBytes:
+    """A file, or the beginning of one, of which it is known what it has: what is not there is an error.
+
+    Args:
+        source: the bytes; closed with this object.
+        where: the path of the file, for messages.
+        size: how many it has.
+        damaged: ranges that cannot be read, bytes from and up to.
+    """
+
+    def __init__(
+        self, source: Readable, where: str, size: int, damaged: Sequence[tuple[int, int]] = ()
+    ) -> None:
+        self._source, self._where, self.size, self._damaged = source, where, size, damaged
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return bytes from an offset on, see `Readable`."""
+        end = min(self.size, offset + size)
+        for begin, stop in self._damaged:
+            if begin <= offset < stop:
+                raise damaged_bytes(self._where, begin, stop, "the manifest says so")
+            if offset < begin < end:
+                end = begin
+        data = self._source.read_at(offset, end - offset) if offset < end else b""
+        if not data and offset < end:
+            raise damaged_bytes(self._where, offset, self.size, "they are missing, or cannot be decrypted")
+        return data
+
+    def close(self) -> None:
+        """Close the bytes."""
+        self._source.close()
 
 
 class ReadableStream(io.RawIOBase):

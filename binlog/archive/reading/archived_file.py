@@ -10,7 +10,7 @@ from typing import Literal
 from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.disk import Disk
 from canal_group.binlog.archive.forms.key import NO_KEYS, read_keys
-from canal_group.binlog.archive.forms.readable import Readable, ReadableStream
+from canal_group.binlog.archive.forms.readable import KnownBytes, ReadableStream
 from canal_group.binlog.archive.history import History, scan_rest
 from canal_group.binlog.archive.manifest import MANIFEST, State
 from canal_group.merge.errors import UsageError
@@ -40,23 +40,10 @@ class ArchivedFile:
         except BaseException:
             source.close()
             raise
-        return ReadableStream(_Whole(source, scan.whole_end))
+        return ReadableStream(KnownBytes(source, self.history.where(entry), scan.whole_end))
 
     def __str__(self) -> str:
         return f"{self.history.folder}/{self.name}"
-
-
-class _Whole:
-    """The beginning of a file."""
-
-    def __init__(self, source: Readable, size: int) -> None:
-        self._source, self.size = source, size
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        return self._source.read_at(offset, min(size, self.size - offset)) if offset < self.size else b""
-
-    def close(self) -> None:
-        self._source.close()
 
 
 def archived_files(folder: Path, key_file: Path | None = None) -> list[ArchivedFile] | None:

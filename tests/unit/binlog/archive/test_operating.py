@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from support.binlog.archived import KEYS, SERVER, content, dump, recorded, refuse, written
+from support.binlog.archived import KEYS, SERVER, boundaries, content, dump, recorded, refuse, written
 from support.binlog.binlog_bytes import events_of
 
 from canal_group.binlog.archive.archive import Archive
@@ -16,6 +16,7 @@ from canal_group.binlog.archive.object_store import ObjectStore
 from canal_group.binlog.archive.operating.adoption import Adoption
 from canal_group.binlog.archive.operating.export import export
 from canal_group.binlog.archive.operating.verification import verify
+from canal_group.binlog.archive.reading.archived_file import ArchivedFile
 from canal_group.binlog.archive.upkeep import Upkeep
 from canal_group.binlog.archive.writer import ArchiveWriter
 from canal_group.merge.errors import CorruptEvent, PositionPurged, RetryableError, UsageError
@@ -268,3 +269,25 @@ def test_a_closed_file_that_was_cut_is_quarantined(tmp_path, cut):
         content(history, FIRST)
     taken(archive, put(tmp_path / "copies", FILES))
     assert content(archive.histories()[0], FIRST) == FILES[FIRST]
+
+
+@pytest.mark.parametrize("keys", [NO_KEYS, KEYS], ids=["clear", "encrypted"])
+def test_a_closed_file_that_ends_early_is_never_read_as_whole(tmp_path, keys):
+    """It was not compressed yet, and lost its last transactions: nothing else of it says so."""
+    archive = written(tmp_path, FILES, keys=keys, pack=False)
+    (history,) = archive.histories()
+    entry = history.manifest.files[0]
+    end = sorted(boundaries(FILES[FIRST]))[-5]
+    written(tmp_path / "cut", {FIRST: FILES[FIRST][:end]}, keys=keys, pack=False)
+    (cut,) = Archive(Disk(), tmp_path / "cut", keys).histories()
+    history.path(entry).write_bytes(cut.path(entry).read_bytes())
+    said = []
+    for recovered in (False, True):
+        if recovered:
+            ArchiveWriter(archive, SERVER, sync_s=0, say=said.append).close()
+            (history,) = archive.histories()
+            assert history.manifest.files[0].state is State.QUARANTINED
+        with pytest.raises(CorruptEvent, match="are damaged"), ArchivedFile(history, FIRST).open("rb", 0) as file:
+            file.read()
+        assert "are damaged" in wrong(history)[0]
+    assert "it is quarantined" in said[0]
