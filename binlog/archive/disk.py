@@ -212,13 +212,28 @@ def replace_whole(disk: FileLayer, file: Path, data: bytes) -> None:
         OSError: it could not be written; the old content is unchanged, unless only its name was not synced.
     """
     temporary = file.with_name(f"{file.name}.tmp")
-    with contextlib.suppress(FileNotFoundError):
-        disk.remove(temporary)
-    with contextlib.closing(disk.create(temporary)) as made:
+    with contextlib.closing(create_anew(disk, temporary)) as made:
         made.append(data)
         made.sync()
     disk.rename(temporary, file)
     disk.sync_folder(file.parent)
+
+
+def create_anew(disk: FileLayer, temporary: Path) -> OpenFile:
+    """Make a temporary file, in place of what a crash has left of an earlier one."""
+    with contextlib.suppress(FileNotFoundError):
+        disk.remove(temporary)
+    return disk.create(temporary)
+
+
+def aside(disk: FileLayer, file: Path, why: str) -> Path:
+    """Return a name for a file that is set aside, which no other one has."""
+    names, number = disk.names(file.parent), 1
+    free = file.with_name(f"{file.name}.{why}")
+    while free.name in names:
+        number += 1
+        free = file.with_name(f"{file.name}-{number}.{why}")
+    return free
 
 
 def read_whole(disk: FileLayer, file: Path) -> bytes:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from canal_group.binlog.archive.disk import FileLayer
+from canal_group.binlog.archive.disk import FileLayer, aside
 from canal_group.binlog.archive.file_scan import FileScan
 from canal_group.binlog.archive.forms.blocks import BlocksFile
 from canal_group.binlog.archive.forms.key import Key, Keys
@@ -83,10 +83,10 @@ class Recovery:
             ):
                 self._disk.remove(folder / name)
             else:
-                aside = self._set_aside(folder / name, "orphan")
+                orphan = self._set_aside(folder / name, "orphan")
                 self._say(
                     f"{self._history.name}/{name} is not in the manifest: it is of another writer, or older. "
-                    f"It was set aside as {aside.name}."
+                    f"It was set aside as {orphan.name}."
                 )
             changed = True
         if changed:
@@ -142,9 +142,9 @@ class Recovery:
         rest = size - scan.offset + (file.torn if isinstance(file, BlocksFile) else 0)
         why = damage or _why_cut(scan, rest, entry)
         if rest and scan.offset < entry.size:
-            aside = self._copy_aside(path)
+            copy = self._copy_aside(path)
             self._say(
-                f"{self._history.where(entry)} was damaged below what was durable; {aside.name} has its "
+                f"{self._history.where(entry)} was damaged below what was durable; {copy.name} has its "
                 f"bytes. It goes on after its last whole transaction, at {whole:,}: {why}."
             )
         elif rest or whole < max(size, entry.size):
@@ -161,8 +161,8 @@ class Recovery:
 
     def _copy_aside(self, path: Path) -> Path:
         """Copy a damaged file to a name that no other one has, and return it."""
-        aside = self._aside(path, "quarantined")
-        source, made = self._disk.open(path), self._disk.create(aside)
+        name = aside(self._disk, path, "quarantined")
+        source, made = self._disk.open(path), self._disk.create(name)
         with contextlib.closing(source), contextlib.closing(made):
             at = 0
             while data := source.read_at(at, _COPY_BYTES):
@@ -170,7 +170,7 @@ class Recovery:
                 at += len(data)
             made.sync()
         self._disk.sync_folder(path.parent)
-        return aside
+        return name
 
     def _forget(self, entry: FileEntry, why: str) -> None:
         """Forget an open file of which there is nothing: the source sends it again."""
@@ -187,17 +187,9 @@ class Recovery:
 
     def _set_aside(self, file: Path, why: str) -> Path:
         """Rename a file to a name that no other one has, and return it."""
-        aside = self._aside(file, why)
-        self._disk.rename(file, aside)
-        return aside
-
-    def _aside(self, file: Path, why: str) -> Path:
-        names, number = self._disk.names(file.parent), 1
-        aside = file.with_name(f"{file.name}.{why}")
-        while aside.name in names:
-            number += 1
-            aside = file.with_name(f"{file.name}-{number}.{why}")
-        return aside
+        name = aside(self._disk, file, why)
+        self._disk.rename(file, name)
+        return name
 
 
 def _why_cut(scan: FileScan, rest: int, entry: FileEntry) -> str:

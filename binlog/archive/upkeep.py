@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from canal_group.binlog.archive.archive import Archive
-from canal_group.binlog.archive.disk import OpenFile, disk_errors
+from canal_group.binlog.archive.disk import OpenFile, aside, create_anew, disk_errors
 from canal_group.binlog.archive.forms.frames import FRAME_BYTES, FrameCodec, frames_of
 from canal_group.binlog.archive.forms.readable import Readable, damaged_bytes
 from canal_group.binlog.archive.history import History
@@ -38,6 +38,7 @@ class Upkeep:
     """
 
     def __init__(self, archive: Archive, history: History) -> None:
+        self._archive = archive
         self._disk, self._keys, self._store = archive.disk, archive.keys, archive.store
         self.history = history
         self._packing: Iterator[FileEntry | None] | None = None
@@ -98,20 +99,39 @@ class Upkeep:
             self._disk.sync_folder(self.history.folder)
 
     def prune(self, name: str) -> None:
-        """Remove the oldest file of the history.
+        """Remove the oldest file of the history, and what an earlier call has left.
 
         Raises:
-            UsageError: it is not the oldest one, or the only one.
+            UsageError: it is not the oldest one, or the newest one of its server; or it was moved to a
+                store, and none is given.
         """
-        entry = self.history.manifest.entry(name)
-        files = self.history.manifest.files
-        if entry is None or entry != files[0] or len(files) == 1:
-            raise UsageError(f"{name} is not the oldest of several files in {self.history.name}.")
         with disk_errors(self.history.folder):
+            self.finish_pruning()
+            entry = self.history.manifest.entry(name)
+            files = [each for each in self.history.manifest.files if each.state is not State.PRUNED]
+            newest = self._archive.newest(self.history.manifest.server)
+            last = len(files) == 1 and newest is not None and newest.folder == self.history.folder
+            if entry is None or files[:1] != [entry] or last:
+                which = "the newest file of its server" if last else "not the oldest file"
+                raise UsageError(f"{name} is {which} in {self.history.name}.")
+            if entry.remote and self._store is None:
+                raise UsageError(
+                    f"{name} of {self.history.name} was moved to an object store.",
+                    hint="Say which: `--store`.",
+                )
             self.history.put(replace(entry, state=State.PRUNED))
-            self.remove_pruned(entry)
+            self.finish_pruning()
 
-    def remove_pruned(self, entry: FileEntry) -> None:
+    def finish_pruning(self) -> None:
+        """Remove the files that are marked as pruned, which a crash may have left.
+
+        One that is in a store stays marked until there is that store.
+        """
+        for entry in self.history.manifest.files:
+            if entry.state is State.PRUNED and (self._store is not None or not entry.remote):
+                self._remove_pruned(entry)
+
+    def _remove_pruned(self, entry: FileEntry) -> None:
         """Remove the bytes of a file that is marked as pruned, and its name."""
         if entry.remote and self._store is not None:
             self._store.remove(entry.remote)
@@ -154,7 +174,7 @@ class Upkeep:
             key=key.id if key else "",
         )
         temporary = self.history.folder / f"{made.stored_name}.tmp"
-        stored = self._disk.create(temporary)
+        stored = create_anew(self._disk, temporary)
         with contextlib.closing(stored):
             if not self._copied(source, stored, made):
                 self._disk.remove(temporary)
@@ -163,13 +183,13 @@ class Upkeep:
                     hint=f"Expected {entry.size:,} bytes with {entry.sha256}.",
                 )
             size = stored.size
-        aside = self.history.path(entry).with_name(f"{entry.stored_name}.quarantined")
+        damaged = aside(self._disk, self.history.path(entry), "quarantined")
         if entry.stored_name in self._disk.names(self.history.folder):
-            self._disk.rename(self.history.path(entry), aside)
+            self._disk.rename(self.history.path(entry), damaged)
         self._disk.rename(temporary, self.history.path(made))
         self._disk.sync_folder(self.history.folder)
         self.history.put(replace(made, stored=size))
-        return aside
+        return damaged
 
     def _copied(self, source: Readable, stored: OpenFile, entry: FileEntry) -> bool:
         """Write a copy of a file; return whether it is that file."""
@@ -188,17 +208,18 @@ class Upkeep:
         form = Form.ZSTD if key is None else Form.SEALED
         packed = replace(entry, form=form, key=key.id if key else "")
         temporary = folder / f"{packed.stored_name}.tmp"
-        with contextlib.suppress(FileNotFoundError):
-            self._disk.remove(temporary)
         source = _Hashed(self.history.open(entry.name))
-        with contextlib.closing(source), contextlib.closing(self._disk.create(temporary)) as made:
-            for part in frames_of(source, FrameCodec(f"{entry.name}/{entry.created_s}", key)):
-                made.append(part)
-                yield None
-            if source.sha256 != entry.sha256:
+        with contextlib.closing(source), contextlib.closing(create_anew(self._disk, temporary)) as made:
+            try:
+                for part in frames_of(source, FrameCodec(f"{entry.name}/{entry.created_s}", key)):
+                    made.append(part)
+                    yield None
+                if source.sha256 != entry.sha256:
+                    why = "they are not those that were written"
+                    raise damaged_bytes(self.history.where(entry), 0, entry.size, why)
+            except CorruptEvent:
                 self.quarantine(entry.name, 0, entry.size)
-                why = "they are not those that were written"
-                raise damaged_bytes(self.history.where(entry), 0, entry.size, why)
+                raise
             made.sync()
             size = made.size
         self._disk.rename(temporary, self.history.path(packed))
@@ -227,8 +248,6 @@ class _Hashed:
 
     def read_at(self, offset: int, size: int) -> bytes:
         data = self._source.read_at(offset, size)
-        if not data:
-            raise CorruptEvent(f"The file ends at {offset:,}, and had {self.size:,} bytes.")
         self._sha256.update(data)
         return data
 

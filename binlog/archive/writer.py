@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final
 
 from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.history import History
-from canal_group.binlog.archive.manifest import State
 from canal_group.binlog.archive.open_binlog import OpenBinlog
 from canal_group.binlog.archive.recovery import Recovery, Say
 from canal_group.binlog.archive.upkeep import Upkeep
@@ -75,7 +74,7 @@ class ArchiveWriter:
             self.history = None if anew else archive.newest(server)
             if self.history is not None:
                 self._open = Recovery(archive.disk, self.history, archive.keys, say).run()
-                self._finish_pruning(Upkeep(archive, self.history))
+                Upkeep(archive, self.history).finish_pruning()
         except OSError as error:
             raise self._failure(error) from error
         self._durable = self._after(whole=True)
@@ -196,12 +195,6 @@ class ArchiveWriter:
                     raise self._failure(error) from error
                 self._open.close()
             self._open, self._ended = None, "it was closed"
-
-    @staticmethod
-    def _finish_pruning(upkeep: Upkeep) -> None:
-        for entry in upkeep.history.manifest.files:
-            if entry.state is State.PRUNED:
-                upkeep.remove_pruned(entry)
 
     def _take(self, opened: OpenBinlog, view: memoryview) -> int:
         """Write the next events that are in the open file; return their bytes."""

@@ -87,8 +87,8 @@ def removals(
             break
         oldest = min(heads, key=lambda each: each.ended_us)
         entry = oldest.take()
-        held -= entry.stored
-        over = held + entry.stored - limits.bytes_max
+        over = held - limits.bytes_max
+        held -= _on_disk(entry)
         losers = tuple(one.owner for one in kept if oldest.needed_by(one, entry))
         found.append(Removal(oldest.name, entry, f"the archive is {over:,} bytes over its limit", losers))
     if limits.hours is not None:
@@ -111,7 +111,7 @@ class _Queue:
         #: a history that another one has followed may go as a whole, but the last file of the newest stays
         self._files = files if later and later[-1] is not history else files[:-1]
         self._after = files[len(self._files) :]
-        self.bytes = sum(each.stored for each in files if each.state is not State.MOVED)
+        self.bytes = sum(map(_on_disk, files))
 
     @property
     def head(self) -> FileEntry | None:
@@ -142,6 +142,11 @@ class _Queue:
         except UsageError:
             return False
         return base == its_base and number <= its_number
+
+
+def _on_disk(entry: FileEntry) -> int:
+    """Return the bytes that a file has on the disk of the archive."""
+    return entry.stored if entry.here else 0
 
 
 class DiskMarks:

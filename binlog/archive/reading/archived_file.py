@@ -62,7 +62,7 @@ def archived_files(folder: Path, key_file: Path | None = None) -> list[ArchivedF
     if (folder / MANIFEST).is_file() and "@" in folder.name:
         history = History(disk, folder, keys, None)
     else:
-        histories = Archive(disk, folder, keys).histories()
+        histories = [each for each in Archive(disk, folder, keys).histories() if each.manifest.files]
         if not histories:
             return None
         if len(histories) > 1:

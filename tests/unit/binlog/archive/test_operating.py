@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+from dataclasses import replace
 
 import pytest
 from support.binlog.archived import KEYS, SERVER, boundaries, content, dump, recorded, refuse, written
@@ -16,7 +18,7 @@ from canal_group.binlog.archive.object_store import ObjectStore
 from canal_group.binlog.archive.operating.adoption import Adoption
 from canal_group.binlog.archive.operating.export import export
 from canal_group.binlog.archive.operating.verification import verify
-from canal_group.binlog.archive.reading.archived_file import ArchivedFile
+from canal_group.binlog.archive.reading.archived_file import ArchivedFile, archived_files
 from canal_group.binlog.archive.upkeep import Upkeep
 from canal_group.binlog.archive.writer import ArchiveWriter
 from canal_group.merge.errors import CorruptEvent, PositionPurged, RetryableError, UsageError
@@ -93,7 +95,7 @@ def test_a_file_is_moved_read_by_range_and_removed(tmp_path):
     assert [each.name for each in again.manifest.files] == [LAST]
     with pytest.raises(PositionPurged):
         again.open(FIRST)
-    with pytest.raises(UsageError, match="not the oldest of several"):
+    with pytest.raises(UsageError, match="is the newest file of its server"):
         Upkeep(archive, again).prune(LAST)
 
 
@@ -287,7 +289,58 @@ def test_a_closed_file_that_ends_early_is_never_read_as_whole(tmp_path, keys):
             ArchiveWriter(archive, SERVER, sync_s=0, say=said.append).close()
             (history,) = archive.histories()
             assert history.manifest.files[0].state is State.QUARANTINED
-        with pytest.raises(CorruptEvent, match="are damaged"), ArchivedFile(history, FIRST).open("rb", 0) as file:
+        with (
+            pytest.raises(CorruptEvent, match="are damaged"),
+            ArchivedFile(history, FIRST).open("rb", 0) as file,
+        ):
             file.read()
         assert "are damaged" in wrong(history)[0]
     assert "it is quarantined" in said[0]
+
+
+@pytest.mark.parametrize("keys", [NO_KEYS, KEYS], ids=["clear", "encrypted"])
+def test_a_file_that_changed_before_it_is_compressed_is_quarantined(tmp_path, keys):
+    archive = written(tmp_path, FILES, keys=keys, pack=False)
+    (history,) = archive.histories()
+    flip(history.path(history.manifest.files[0]), 15_000)
+    upkeep = Upkeep(archive, history)
+    with pytest.raises(CorruptEvent, match=f"in {history.name}/{FIRST}.* are damaged"):
+        while upkeep.pack(1):
+            pass
+    assert history.manifest.files[0].state is State.QUARANTINED
+    assert not upkeep.pack(1)
+    with pytest.raises(CorruptEvent):
+        content(history, FIRST)
+
+
+def test_each_damaged_file_that_is_replaced_is_kept(tmp_path):
+    """Also of a copy that a crash has left half way."""
+    archive = written(tmp_path / "a", FILES, pack=False)
+    (history,) = archive.histories()
+    (history.folder / f"{FIRST}.tmp").write_bytes(b"half")
+    (copy, _) = put(tmp_path / "copies", FILES)
+    for name in (f"{FIRST}.quarantined", f"{FIRST}-2.quarantined"):
+        flip(history.path(history.manifest.files[0]))
+        damaged = history.path(history.manifest.files[0]).read_bytes()
+        with contextlib.closing(Disk().open(copy)) as source:
+            assert Upkeep(archive, history).repair(FIRST, source).name == name
+        assert (history.folder / name).read_bytes() == damaged
+        assert content(history, FIRST) == FILES[FIRST]
+
+
+def test_a_history_that_was_followed_is_removed_as_a_whole(tmp_path):
+    """Its last file, too; a removal that a crash has interrupted is ended."""
+    archive = written(tmp_path, FILES)
+    (older,) = archive.histories()
+    older.put(replace(older.manifest.files[0], state=State.PRUNED))
+    writer = ArchiveWriter(archive, SERVER, sync_s=0, say=refuse, anew=True)
+    for event in dump({FIRST: FILES[FIRST]}):
+        writer.append(event, 0.0)
+    writer.close()
+    Upkeep(archive, older).prune(LAST)
+    assert older.manifest.files == ()
+    assert [name for name in Disk().names(older.folder) if name.startswith("mysql")] == []
+    newer = archive.newest(SERVER)
+    with pytest.raises(UsageError, match="is the newest file of its server"):
+        Upkeep(archive, newer).prune(FIRST)
+    assert [file.name for file in archived_files(tmp_path)] == [FIRST]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from canal_group.binlog.archive.manifest import FileEntry, Form, Manifest, State
@@ -60,6 +62,13 @@ def test_bytes_are_stronger_than_a_kept_position_and_name_it():
     found = removals([history()], Limits(250, None), [kept("b.000002")], NOW_US)
     assert [(each.entry.name, each.losers) for each in found] == [("b.000001", ()), ("b.000002", ("mirror",))]
     assert str(found[1]).endswith("is 50 bytes over its limit; lost to mirror")
+
+
+def test_moved_files_free_no_bytes_of_the_disk():
+    first, *others = history().manifest.files
+    moved = Manifest("a", 0, (replace(first, state=State.MOVED, remote="a@0/b.e1"), *others))
+    found = removed([ArchivedHistory("a@0", moved)], Limits(250, None))
+    assert [name for _, name, _ in found] == ["b.000001", "b.000002"], "200 bytes stay"
 
 
 def test_the_oldest_of_all_servers_goes_first():
