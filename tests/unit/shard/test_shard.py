@@ -186,7 +186,7 @@ def test_a_report_tells_the_sources_clock_and_when_its_files_were_created(make):
 
 
 def test_a_poll_that_has_headers_is_answered_without_a_thread(make):
-    """1. there are headers: the loop answers; 2. there are none: a thread waits for some, if it may; 3. one waits."""
+    """1. there are headers: the loop answers; 2. none: a thread waits for some, if it may; 3. one waits."""
 
     async def main():
         shard = make()

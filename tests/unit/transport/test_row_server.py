@@ -174,7 +174,7 @@ def test_enumerations_that_grow_from_chunk_to_chunk_keep_their_values():
 
 
 @pytest.mark.parametrize(("kind", "key"), [("bigint", b'["other"]'), ("bigint unsigned", b'["id"]')])
-def test_rows_are_of_two_versions_if_a_statement_changed_only_what_describes_them(kind, key):
+def test_a_changed_description_makes_another_version_of_rows(kind, key):
     schemas = [
         rows_schema([pa.field("id", pa.int64(), metadata={MYSQL_TYPE: each})], primary_key)
         for each, primary_key in (("bigint", b'["id"]'), (kind, key), ("bigint", b'["id"]'))

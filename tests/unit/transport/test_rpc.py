@@ -99,7 +99,7 @@ def test_calls_are_answered_by_number_and_not_by_order():
     run(story)
 
 
-def test_messages_are_taken_however_their_bytes_arrive():
+def test_messages_are_taken_from_any_split_of_their_bytes():
     async def story(desk, rpc_server, address):
         _, connection = await asyncio.get_running_loop().create_connection(
             lambda: RpcConnection(1_000), address.host, address.port

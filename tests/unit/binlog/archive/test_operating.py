@@ -305,7 +305,7 @@ def test_a_file_that_changed_before_it_is_compressed_is_quarantined(tmp_path, ke
     flip(history.path(history.manifest.files[0]), 15_000)
     upkeep = Upkeep(archive, history)
     with pytest.raises(CorruptEvent, match=f"in {history.name}/{FIRST}.* are damaged"):
-        while upkeep.pack(1):
+        for _ in iter(lambda: upkeep.pack(1), False):
             pass
     assert history.manifest.files[0].state is State.QUARANTINED
     assert not upkeep.pack(1)
