@@ -6,9 +6,9 @@ The kernel tells how many bytes each has received, and the server's handlers tel
 that was admitted. A socket is shut down, never closed: its owner closes it.
 
 To list all descriptors costs as much as all else that a quiet process does. A new socket gets the lowest
-free descriptor: while that one stays free, only the sockets that are known are looked at. If another one was closed
-at the same moment, the new one gets that: so all are listed as well when a connection that is not known has
-made a call, and once in a while.
+free descriptor: while that one stays free, only the sockets that are known are looked at. If another one
+was closed at the same moment, the new one gets that: so all are listed as well when a connection that is
+not known has made a call, and once in a while.
 """
 
 from __future__ import annotations
