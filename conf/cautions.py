@@ -7,7 +7,7 @@ from canal_group.merge.values.reach import is_loopback
 
 
 def cautions(instance: InstanceSettings) -> list[str]:
-    """Return a sentence for each setting that lets others eavesdrop, or pose as a server."""
+    """Return a sentence for each setting that lets others read what is not for them, or pose as a server."""
     gateway, coordination = instance.gateway, instance.coordination
     sentences = []
     if gateway.ssl is None and not is_loopback(gateway.host):
@@ -29,6 +29,12 @@ def cautions(instance: InstanceSettings) -> list[str]:
             )
         if coordination.ssl is not None and not coordination.ssl.verify:
             sentences.append("coordination.ssl.verify is false: any server can pose as ZooKeeper.")
+    archive = instance.archive
+    if archive is not None and archive.in_clear and any(table.masks for table in instance.filter.tables):
+        sentences.append(
+            f"archive.clear_text is true: columns with masks are in {archive.folder} in clear; "
+            "archive.key_file encrypts them."
+        )
     for index, shard in enumerate(instance.shards):
         for key, ssl in (("ssl", shard.ssl), ("lookup.ssl", shard.lookup.ssl if shard.lookup else None)):
             if ssl is not None and not ssl.verify:

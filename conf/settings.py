@@ -10,6 +10,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from canal_group.conf.archive.archive_settings import Archiving
 from canal_group.conf.listeners.canal_settings import CanalSettings
 from canal_group.conf.listeners.gateway_settings import GatewaySettings
 from canal_group.conf.server_settings import (
@@ -48,6 +49,8 @@ class InstanceSettings(Settings):
     reader: ReaderSettings = ReaderSettings()
     merge: MergeSettings = MergeSettings()
     store: StoreSettings = StoreSettings()
+    #: None: the sources' binlogs are not archived
+    archive: Archiving = None
     batch: BatchSettings = BatchSettings()
     consumer: ConsumerSettings = ConsumerSettings()
     coordination: CoordinationSettings
@@ -112,6 +115,30 @@ class InstanceSettings(Settings):
                     key="reader.semi_sync",
                     found=f"cursor.flush_s is {self.cursor.flush_s:g} s",
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _archive_hides_what_is_masked(self) -> InstanceSettings:
+        archive = self.archive
+        masked = next((table for table in self.filter.tables if table.masks), None)
+        if archive is not None and archive.in_clear and masked is not None and not archive.clear_text:
+            raise unfit(
+                "be given, or `clear_text: true`: the archive has every column in clear, also those with "
+                "masks",
+                key="archive.key_file",
+                found=f"is missing, and filter.tables masks columns of {masked.match}",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_dump_is_archived(self) -> InstanceSettings:
+        if self.archive is not None and self.reader.semi_sync != "off":
+            raise unfit(
+                "be off with reader.semi_sync: a source waits for replies on the reader's own connection, "
+                "and an archive is written from one that readers share",
+                key="archive",
+                found=f"that is '{self.reader.semi_sync}'",
+            )
         return self
 
     def server_id_of(self, shard: ShardSettings) -> int:

@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from canal_group.actors.shard.shard_wiring import ShardWiring
+from canal_group.binlog.archive.options import ArchiveOptions
 from canal_group.binlog.files.files_reader import FilesSource
 from canal_group.binlog.grammar.chunk_builder import Limits
 from canal_group.binlog.server.password import RenewedPassword
 from canal_group.binlog.server.source import SourceAddress
+from canal_group.conf.archive.archive_settings import ArchiveSettings
 from canal_group.conf.login_settings import LoginSettings
 from canal_group.conf.server_settings import LocalSettings
 from canal_group.conf.settings import InstanceSettings
@@ -51,6 +53,7 @@ def source_address(
     assert server.host is not None, "a shard without files has a host"
     assert server.user is not None, "a shard with a host has a user"
     reader, reads = settings.reader, server is shard
+    shares = reader.share_dump or settings.archive is not None
     address = address_of(
         reader,
         shard.name,
@@ -65,7 +68,8 @@ def source_address(
         destination=settings.destination,
         semi_sync=reader.semi_sync if reads else "off",
         clear_password=server.clear_password,
-        dump_window_bytes_max=reader.dump_window_bytes_max if reader.share_dump and reads else 0,
+        dump_window_bytes_max=reader.dump_window_bytes_max if reads and shares else 0,
+        archive=archive_options(settings.archive) if reads else None,
         ssl=None
         if ssl is None
         else {
@@ -74,6 +78,22 @@ def source_address(
             "key": str(ssl.key) if ssl.key else None,
             "verify": ssl.verify,
         },
+    )
+
+
+def archive_options(archive: ArchiveSettings | None) -> ArchiveOptions | None:
+    """Return how the process that dumps a source archives it; None: it does not."""
+    if archive is None:
+        return None
+    return ArchiveOptions(
+        folder=str(archive.folder),
+        sync_s=archive.sync_s,
+        bytes_max=archive.bytes_max,
+        hours=archive.hours,
+        disk_high=archive.disk_high,
+        disk_low=archive.disk_low,
+        key_file=None if archive.key_file is None else str(archive.key_file),
+        store=archive.store,
     )
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import pymysql
 from pymysql.constants import ER
 
+from canal_group.binlog.archive.options import ArchiveOptions
 from canal_group.binlog.server.access_hint import ACCESS_CODES, access_hint
 from canal_group.binlog.server.dump.spool import SPOOL_BYTES_MAX
 from canal_group.binlog.server.login import GuardedConnection, LoginRefused, tls_context
@@ -79,6 +80,8 @@ class SourceAddress:
     #: limit of what its dump server retains, bytes, see `canal_group.binlog.dump_server`; 0: the reader uses
     #: none
     dump_window_bytes_max: int = 0
+    #: where its dump server archives it; None: nowhere
+    archive: ArchiveOptions | None = None
     #: limit of what a first start keeps on disk of the backlog that it searches for statements, bytes, see
     #: `canal_group.binlog.server.dump.spool`; 0: it keeps nothing, and the source sends the backlog twice
     spool_bytes_max: int = SPOOL_BYTES_MAX

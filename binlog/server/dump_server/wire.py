@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from canal_group.binlog.archive.options import ArchiveOptions
 from canal_group.binlog.server.password import RenewedPassword
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.merge.values.commit_time import OF_THE_SERVER_READ
@@ -42,14 +43,24 @@ def socket_name(address: SourceAddress, server: str) -> str:
     """Return the name of the socket of a source's dump server, for this user of this machine.
 
     Readers share one if they reach the same server at the same address as the same account, with the same TLS
-    and heartbeats.
+    and heartbeats, and archive it in the same folder.
 
     Args:
         address: the source.
         server: its identity. A server that replaces another one at an address has a dump server of its own.
     """
     tls = None if address.ssl is None else sorted(address.ssl.items())
-    shared = [os.geteuid(), address.host, address.port, address.user, tls, address.heartbeat_ms, server]
+    folder = None if address.archive is None else address.archive.folder
+    shared = [
+        os.geteuid(),
+        address.host,
+        address.port,
+        address.user,
+        tls,
+        address.heartbeat_ms,
+        server,
+        folder,
+    ]
     return f"\0canal-group-dump-server-{hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:32]}"
 
 
@@ -63,7 +74,9 @@ def address_from(fields: Mapping[str, Any]) -> SourceAddress:
     password = fields["password"]
     if not isinstance(password, str):
         password = RenewedPassword.of_fields(**password)
-    return SourceAddress(**{**fields, "password": password}, commit_times=OF_THE_SERVER_READ)
+    archive = fields["archive"] and ArchiveOptions(**fields["archive"])
+    changed = {"password": password, "archive": archive}
+    return SourceAddress(**{**fields, **changed}, commit_times=OF_THE_SERVER_READ)
 
 
 def packets_of(payload: bytes) -> bytes:

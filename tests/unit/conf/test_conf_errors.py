@@ -399,6 +399,42 @@ def test_the_good_file_is_good(tmp_path):
             "ray: {address: auto, spare_process: true}\nshards:",
             "`ray.spare_process` should be given only without `ray.address`, but that is 'auto'",
         ),
+        (
+            "shards:",
+            "archive: {folder: a, disk_high: 0.8}\nshards:",
+            "`archive.disk_low` should be less than disk_high (0.8), but is 0.85",
+        ),
+        (
+            "shards:",
+            "archive: {folder: a, sync_s: never}\nshards:",
+            "`archive.sync_s` should be a number, but is 'never'",
+        ),
+        (
+            "shards:",
+            "archive: on\nshards:",
+            "`archive` should be a mapping, but is true",
+        ),
+        (
+            "shards:",
+            "archive: {sync_s: 1}\nshards:",
+            "`archive.folder` should be given, but is missing",
+        ),
+        (
+            "shards:",
+            "archive: {folder: a}\nfilter: {tables: [{match: a, masks: [{column: c, kind: 'null'}]}]}\nshards:",  # noqa: E501
+            (
+                "`archive.key_file` should be given, or `clear_text: true`: the archive has every column in "
+                "clear, also those with masks, but is missing, and filter.tables masks columns of a"
+            ),
+        ),
+        (
+            "shards:",
+            "archive: {folder: a}\nreader: {semi_sync: ring}\nshards:",
+            (
+                "`archive` should be off with reader.semi_sync: a source waits for replies on the reader's "
+                "own connection, and an archive is written from one that readers share, but that is 'ring'"
+            ),
+        ),
         # the document
         (GOOD, "", "the file should be a mapping of settings, but is empty"),
         (GOOD, "- a", "the file should be a mapping of settings, but is a list"),

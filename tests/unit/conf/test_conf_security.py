@@ -180,6 +180,15 @@ def test_what_others_could_read_is_said():
     assert blind == ["coordination.ssl.verify is false: any server can pose as ZooKeeper."]
 
 
+def test_an_archive_in_clear_is_named_where_filters_mask():
+    masked = {"tables": [{"match": "a", "masks": [{"column": "c", "kind": "null"}]}]}
+    archive = {"folder": "/a", "clear_text": True}
+    (sentence,) = cautions(built(filter=masked, archive=archive))
+    assert sentence.startswith("archive.clear_text is true")
+    assert cautions(built(filter=masked, archive={"folder": "/a", "key_file": "/k"})) == []
+    assert cautions(built(archive={"folder": "/a"})) == []
+
+
 def test_a_certificate_that_cannot_be_used_is_named(tmp_path):
     from support.security.certificates import Authority
 

@@ -1,0 +1,1 @@
+"""Settings of an instance's archive of binlogs."""
