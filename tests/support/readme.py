@@ -7,17 +7,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-#: names of the blocks below each heading, in order
+#: names of the blocks below each heading of README, in order
 NAMES = {
     "canal-group": ("picture",),
     "Five minutes": ("make", "demo"),
     "Install": ("pip",),
     "Your own servers": ("my.cnf", "account", "instance", "commands"),
-    "Where are my existing rows?": ("dump",),
     "A consumer in ten lines": ("consumer",),
     "Spark in ten lines": ("query",),
-    "A relay to a file": ("relay", "relay command", "message"),
     "Coming from canal": ("import",),
+}
+#: what README leads to: the document, the heading, and the blocks below it
+ELSEWHERE = {
+    ("operating.md", "Rows that were there before"): ("dump",),
+    ("relaying.md", "A relay to a file"): ("relay", "relay command", "message"),
 }
 _INDENT, _FENCE = "    ", "```"
 
@@ -46,11 +49,14 @@ def blocks(text: str) -> dict[str, list[str]]:
 
 
 def block(name: str) -> str:
-    """Return the text of a block of README."""
+    """Return the text of a block of README, or of what it leads to."""
+    sections = [(README, heading, names) for heading, names in NAMES.items()]
+    sections += [(ROOT / "docs" / file, heading, names) for (file, heading), names in ELSEWHERE.items()]
     (text,) = (
         text
-        for heading, texts in blocks(README.read_text()).items()
-        for known, text in zip(NAMES[heading], texts, strict=True)
+        for file, heading, names in sections
+        if name in names
+        for known, text in zip(names, blocks(file.read_text())[heading], strict=True)
         if known == name
     )
     return text

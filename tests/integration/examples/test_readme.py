@@ -21,7 +21,7 @@ import typer
 from integration.group_fixtures import all_started
 from integration.shop import DEADLINE_S
 from integration.stranger import COMMAND, PASSWORD, WIDTH, OwnServer, Stranger, words
-from support.readme import NAMES, README, ROOT, block, blocks
+from support.readme import ELSEWHERE, NAMES, README, ROOT, block, blocks
 from support.soak import patient
 from unit.migration.canal_files import Conf
 
@@ -32,7 +32,8 @@ def test_each_block_of_readme_has_a_test():
     found = {heading: len(texts) for heading, texts in blocks(README.read_text()).items()}
     assert found == {heading: len(names) for heading, names in NAMES.items()}, "name it, and run it here"
     here = Path(__file__).read_text() + (ROOT / "tests/integration/stranger.py").read_text()
-    unused = [name for names in NAMES.values() for name in names if f'block("{name}")' not in here]
+    names = [name for names in (*NAMES.values(), *ELSEWHERE.values()) for name in names]
+    unused = [name for name in names if f'block("{name}")' not in here]
     assert unused == ["picture"]
 
 
