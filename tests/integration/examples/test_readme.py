@@ -231,7 +231,9 @@ def test_canals_instances_are_served_at_one_port_as_printed(stranger: Stranger):
             again = client.replace("shop0", "shop1")
             assert again != client
             with stranger.running(again, status=-signal.SIGINT) as second:
-                for index in range(2):
+                for index, reader in enumerate((first, second)):
+                    status = f"{COMMAND} status -d shop{index}"
+                    reader.until(lambda status=status: "client 1001" in stranger.run(status), "the client")
                     stranger.insert(1, shard=index)
                 assert "'id': '1'" in first.says("shop_0.orders_0 INSERT after")
                 assert "'id': '1'" in second.says("shop_1.orders_1 INSERT after")
