@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from support.binlog.archived import content, refuse
+from support.binlog.archived import archive_up_to_now, content, position_of
 from support.rows.all_types import ALL_TYPES, ROW_1
 from support.soak import first_quick
 
@@ -18,11 +17,8 @@ from canal_group.binlog.archive.disk import Disk
 from canal_group.binlog.archive.manifest import State
 from canal_group.binlog.archive.operating.export import export
 from canal_group.binlog.archive.operating.verification import verify
-from canal_group.binlog.archive.writer import ArchiveWriter
 from canal_group.binlog.files.binlog_files import BinlogFiles, files_in
 from canal_group.binlog.files.files_reader import listed
-from canal_group.binlog.server.dump.dump_connection import DumpConnection
-from canal_group.binlog.server.dump.dump_request import dump_from
 from canal_group.merge.values.chunk import TableName
 from playground.database.mysql import MySqlServer, mysqlbinlog
 from playground.database.server_process import ServerMissingError
@@ -45,39 +41,6 @@ def source(request):
     server.execute("CREATE DATABASE app")
     yield server
     server.close()
-
-
-def position_of(server):
-    """Return file and offset of the end of a server's binlog."""
-    try:
-        row = server.execute("SHOW BINARY LOG STATUS")[0]
-    except Exception:  # noqa: BLE001 - older servers, and MariaDB
-        row = server.execute("SHOW MASTER STATUS")[0]
-    return row[0], int(row[1])
-
-
-def archive_up_to_now(archive, server, address):
-    """Dump a server from where its archive ends; return the writer's position."""
-    end = position_of(server)
-    with contextlib.closing(DumpConnection(address)) as connection:
-        identity, mariadb = connection.facts.identity, connection.facts.mariadb
-        with archive.lock(identity):
-            writer = ArchiveWriter(archive, identity, sync_s=0.0, say=refuse)
-            position = writer.position
-            begin = (position.file, position.offset) if position else ("mysql-bin.000001", 4)
-            connection.register()
-            packets = connection.request(dump_from(*begin, address.server_id, annotations=mariadb))
-            while writer.position is None or (writer.position.file, writer.position.offset) != end:
-                packet = packets.take()
-                if packet is None:
-                    packets.fill()
-                    continue
-                assert packet[0] == 0, packet
-                writer.append(packet[1:], 0.0)
-            while writer.upkeep.pack(8):
-                pass
-            writer.close()
-            return writer.durable
 
 
 def write(server, number):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import zlib
 from pathlib import Path
@@ -12,8 +13,11 @@ from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.disk import Disk
 from canal_group.binlog.archive.file_scan import FileScan
 from canal_group.binlog.archive.forms.key import NO_KEYS, Key, Keys
+from canal_group.binlog.archive.options import ArchiveOptions
 from canal_group.binlog.archive.writer import ArchiveWriter
 from canal_group.binlog.formats.event_types import EventType
+from canal_group.binlog.server.dump.dump_connection import DumpConnection
+from canal_group.binlog.server.dump.dump_request import dump_from
 
 RECORDED = Path(__file__).parents[3] / "programs" / "demo" / "recorded"
 SERVER = "101"
@@ -39,7 +43,9 @@ def rotate(file, offset=4, *, checksum=False):
 def described(data):
     """Return the format description of a file as a server sends it when a dump begins inside."""
     event = events_of(data)[0]
-    return event[:13] + bytes(4) + event[17:]
+    sent = event[:13] + bytes(4) + event[17:-4]
+    has_checksum = zlib.crc32(event[:-4]) == int.from_bytes(event[-4:], "little")
+    return sent + (struct.pack("<I", zlib.crc32(sent)) if has_checksum else event[-4:])
 
 
 def dump(files, position=None):
@@ -92,3 +98,45 @@ def boundaries(data):
         if scan.offset == scan.whole_end:
             found.add(scan.offset)
     return found
+
+
+def position_of(server):
+    """Return file and offset of the end of a server's binlog."""
+    try:
+        row = server.execute("SHOW BINARY LOG STATUS")[0]
+    except Exception:  # noqa: BLE001 - older servers, and MariaDB
+        row = server.execute("SHOW MASTER STATUS")[0]
+    return row[0], int(row[1])
+
+
+def archive_up_to_now(archive, server, address):
+    """Dump a server from where its archive ends; return the writer's position."""
+    end = position_of(server)
+    with contextlib.closing(DumpConnection(address)) as connection:
+        identity, mariadb = connection.facts.identity, connection.facts.mariadb
+        with archive.lock(identity):
+            writer = ArchiveWriter(archive, identity, sync_s=0.0, say=refuse)
+            position = writer.position
+            begin = (
+                (position.file, position.offset)
+                if position
+                else (server.execute("SHOW BINARY LOGS")[0][0], 4)
+            )
+            connection.register()
+            packets = connection.request(dump_from(*begin, address.server_id, annotations=mariadb))
+            while writer.position is None or (writer.position.file, writer.position.offset) != end:
+                packet = packets.take()
+                if packet is None:
+                    packets.fill()
+                    continue
+                assert packet[0] == 0, packet
+                writer.append(packet[1:], 0.0)
+            while writer.upkeep.pack(8):
+                pass
+            writer.close()
+            return writer.durable
+
+
+def options_of(folder, key_file=None):
+    """Return how readers find an archive."""
+    return ArchiveOptions(str(folder), 1.0, 1 << 40, None, 0.99, 0.98, key_file, None)
