@@ -117,6 +117,7 @@ class _At:
 
     def __init__(self, position: Position) -> None:
         self.reading_at = position.file, position.offset, position.offset
+        self.created = {position.file: position.created_s}
 
     def ahead(self) -> None:
         """Return None: it sends nothing."""

@@ -22,12 +22,19 @@ class Attempts:
 
     def __init__(self) -> None:
         self._next_s = 0.0
+        #: whether it only waits for an interval to pass
+        self._waits = False
         self._back_off = BackOff(PAUSE_MAX_S)
         self._attached_s: float | None = None
 
     def due(self, now_s: float) -> bool:
         """Return whether the reader may ask."""
         return self._attached_s is None and now_s >= self._next_s
+
+    def hurry(self) -> None:
+        """Let the reader ask at once: what it read meanwhile has ended. A pause after a loss stays."""
+        if self._waits:
+            self._next_s = 0.0
 
     def refused(self, now_s: float, *, answered: bool) -> None:
         """Note that the reader did not attach.
@@ -38,7 +45,7 @@ class Attempts:
         """
         if answered:
             self._back_off.reset()
-            self._next_s = now_s + INTERVAL_S
+            self._next_s, self._waits = now_s + INTERVAL_S, True
         else:
             self._pause(now_s)
 
@@ -57,6 +64,7 @@ class Attempts:
             self._pause(now_s)
 
     def _pause(self, now_s: float) -> None:
+        self._waits = False
         self._next_s = now_s + self._back_off.failed(INTERVAL_S, chance=1.0)
 
     def left(self) -> None:

@@ -3,14 +3,15 @@
 A tail begins with a transaction. In the first file, events without effect replace the events before it, so
 that offsets and names stay those of the source. Everything after the first file is whole.
 
-A server is asked as `mysqlbinlog` asks it: with server id 0, so that no reader of the same source is
-disconnected, and without waiting for more at the end. It sends its first file from the beginning; only the
-tail is stored.
+A server is asked for what its archive does not have, as `mysqlbinlog` asks it: with server id 0, so that no
+reader of the same source is disconnected, and without waiting for more at the end. It sends its first file
+from the beginning; only the tail is stored.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -18,8 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
+import pymysql
 from pymysql.constants import COMMAND
 
+from canal_group.binlog.archive.history import History
+from canal_group.binlog.archive.points import point_before
+from canal_group.binlog.archive.reading.archive_packets import ArchivePackets
 from canal_group.binlog.formats.binlog_file import BinlogFile, buffered, size_of
 from canal_group.binlog.formats.event_types import EventType
 from canal_group.binlog.formats.events import (
@@ -32,9 +37,11 @@ from canal_group.binlog.formats.events import (
     parse_rotate,
 )
 from canal_group.binlog.formats.format_description import parse_format_description
-from canal_group.binlog.server.dump.dump_request import session
+from canal_group.binlog.server.dump.archived import entry_of
+from canal_group.binlog.server.dump.dump_request import OFFSET_MAX, session
 from canal_group.binlog.server.packets import PacketReader
 from canal_group.binlog.server.source import (
+    ServerFacts,
     SourceAddress,
     connect,
     query,
@@ -42,7 +49,11 @@ from canal_group.binlog.server.source import (
     server_facts,
     translated,
 )
-from canal_group.merge.errors import CorruptEvent, UsageError
+from canal_group.binlog.server.starts.available import archived_history
+from canal_group.merge.errors import CorruptEvent, DataError, SourceUnavailable, UsageError
+from canal_group.merge.values.position import Position
+
+_log = logging.getLogger(__name__)
 
 #: types that begin a transaction
 _BEGINS: Final = frozenset(
@@ -96,18 +107,10 @@ def tail_of_server(address: SourceAddress, folder: Path, bytes_max: int) -> list
             for row in query(address, connection, "SHOW BINARY LOGS")
         ]
         first, offset = _begin([size for _, size in logs], bytes_max)
-        for assignment in session(address.heartbeat_ms):
-            query(address, connection, f"SET {assignment}")
-        flags = _NON_BLOCK | (_ANNOTATE if facts.mariadb else 0)
-        request = struct.pack("<IHI", len(MAGIC), flags, 0) + logs[first][0].encode()
-        driver: Any = connection
-        with translated(address):
-            driver._execute_command(COMMAND.COM_BINLOG_DUMP, request)  # noqa: SLF001 - no public way
-        packets = PacketReader(driver._sock, address.read_timeout_s)  # noqa: SLF001
-        try:
-            return _not_empty(_store(_events_of(address, packets), folder, offset, logs[-1]), bytes_max)
-        finally:
-            packets.interrupt()
+        history = archived_history(address, connection, facts)
+        events = _archived_first(address, connection, facts, history, (logs[first][0], offset), logs[-1])
+        stored = _store(events, folder, offset, logs[-1])
+        return _not_empty(stored, bytes_max)
 
 
 def _begin(sizes: Sequence[int], bytes_max: int) -> tuple[int, int]:
@@ -143,19 +146,73 @@ def _events_in(path: BinlogFile) -> Iterator[bytes]:
             yield event
 
 
-def _events_of(address: SourceAddress, packets: PacketReader) -> Iterator[bytes]:
-    """Yield the events that a server sends, until it has no more."""
-    while True:
-        packet = packets.take()
-        if packet is None:
-            packets.fill()
-        elif packet[0] == _ERROR:
-            code = int.from_bytes(packet[1:3], "little")
-            raise server_error(address, code, packet[9:].decode("utf-8", "replace"))
-        elif packet[0] == _EOF:
-            return
+def _archived_first(
+    address: SourceAddress,
+    connection: pymysql.Connection[Any],
+    facts: ServerFacts,
+    history: History | None,
+    begin: tuple[str, int],
+    end: tuple[str, int],
+) -> Iterator[bytes]:
+    """Yield the events from an offset, or from before it, to an end: the archive's, then the server's."""
+    file, offset = begin[0], len(MAGIC)
+    entry = None if history is None else entry_of(history, file)
+    if history is not None and entry is not None and end[1] <= OFFSET_MAX:
+        try:
+            point = point_before(history.points(entry), begin[1])
+            packets = ArchivePackets(history, Position(file, offset if point is None else point.offset))
+        except DataError as error:
+            _log.warning("the server is read instead of the archive: %s", error)
         else:
-            yield packet[1:]
+            yield from _events_in_archive(packets)
+            file, offset = packets.read_to
+    if (file, offset) != end:
+        yield from _events_sent(address, connection, facts, file, offset)
+
+
+def _events_in_archive(packets: ArchivePackets) -> Iterator[bytes]:
+    """Yield the events that an archive has, up to its end or to what is damaged."""
+    with contextlib.closing(packets):
+        while True:
+            try:
+                event = packets.take()
+                if event is None:
+                    packets.fill()
+                    continue
+            except SourceUnavailable:
+                return
+            except DataError as error:
+                _log.warning("the server is read instead of the archive: %s", error)
+                return
+            yield event
+
+
+def _events_sent(
+    address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts, file: str, offset: int
+) -> Iterator[bytes]:
+    """Yield the events that a server sends, until it has no more."""
+    for assignment in session(address.heartbeat_ms):
+        query(address, connection, f"SET {assignment}")
+    flags = _NON_BLOCK | (_ANNOTATE if facts.mariadb else 0)
+    request = struct.pack("<IHI", offset, flags, 0) + file.encode()
+    driver: Any = connection
+    with translated(address):
+        driver._execute_command(COMMAND.COM_BINLOG_DUMP, request)  # noqa: SLF001 - no public way
+    packets = PacketReader(driver._sock, address.read_timeout_s)  # noqa: SLF001
+    try:
+        while True:
+            packet = packets.take()
+            if packet is None:
+                packets.fill()
+            elif packet[0] == _ERROR:
+                code = int.from_bytes(packet[1:3], "little")
+                raise server_error(address, code, packet[9:].decode("utf-8", "replace"))
+            elif packet[0] == _EOF:
+                return
+            else:
+                yield packet[1:]
+    finally:
+        packets.interrupt()
 
 
 def _store(events: Iterator[bytes], folder: Path, offset: int, end: tuple[str, int]) -> list[BinlogFile]:
@@ -166,11 +223,13 @@ def _store(events: Iterator[bytes], folder: Path, offset: int, end: tuple[str, i
         for event in events:
             header = header_of(event)
             if header.event_type == EventType.ROTATE and (not header.timestamp or not header.log_pos):
+                # An artificial event may have a checksum, which the next event of a name is not part of.
+                name = _file_name(event, end[0])
+                if copy is not None and copy.path.name == name:
+                    continue  # the server goes on where the archive ends
                 if copy is not None:
                     copy.close()
                     offset = 0
-                # An artificial event may have a checksum, which the next event of a name is not part of.
-                name = _file_name(event, end[0])
                 copy = _Copy(folder, name, offset)
                 continue
             assert copy is not None, "a dump begins with the name of its file"

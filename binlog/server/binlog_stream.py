@@ -17,7 +17,7 @@ from canal_group.binlog.columns.read_counts import ReadCounts
 from canal_group.binlog.grammar.decoding import Decoding
 from canal_group.binlog.grammar.reading import Reading
 from canal_group.binlog.server.clock import SourceClock
-from canal_group.binlog.server.dump.own_dump import open_dump
+from canal_group.binlog.server.dump.archive_first import search_packets
 from canal_group.binlog.server.dump.packet_source import PacketSource
 from canal_group.binlog.server.low_watermarks import CaughtUp, LowWatermarks
 from canal_group.binlog.server.semi_sync.replies import NO_REPLIES, NoReplies
@@ -272,8 +272,9 @@ def stream_of(
     measure: Callable[[], SourceClock],
     *,
     server: str = "",
+    until: tuple[str, int] | None = None,
 ) -> BinlogStream:
-    """Return a stream over a dump of its own, which never replies, for a search.
+    """Return a stream for a search, over the archive and a dump of its own, which never replies.
 
     Its low watermarks say that the source has no more, and not of which time.
 
@@ -282,7 +283,8 @@ def stream_of(
         start: where to begin.
         decoding: which tables to decode, and how; commit times are original ones if the address says so.
         measure: see `LowWatermarks`.
-        server: see `open_dump`.
+        server: see `open_dump`; empty: the archive is not read.
+        until: file and offset up to which is read, which the source has; None: not known.
 
     Raises:
         SourceUnavailable, SourceUnfit: see `open_dump`.
@@ -290,7 +292,8 @@ def stream_of(
     if address.commit_times.original:
         decoding = replace(decoding, original_times=True)
     low_watermarks = LowWatermarks(measure, margin_us=0)
-    return BinlogStream(address.name, open_dump(address, start, server), decoding, low_watermarks)
+    packets = search_packets(address, start, server, until)
+    return BinlogStream(address.name, packets, decoding, low_watermarks)
 
 
 def resume_after(chunk: Chunk) -> Position:

@@ -111,7 +111,7 @@ class SourceReader:
         self._progress = ReadProgress(address, hosts, choice)
         self._read_to = choice.read_to
         self._semi_sync = semi_sync_of(address, ring)
-        self._dumps = dumps_of(address, self._semi_sync)
+        self._dumps = dumps_of(address, self._semi_sync, self._stopped)
         self._opened: Position | None = None
         #: the last measurement; None before the first
         self._clock: SourceClock | None = None
@@ -247,10 +247,10 @@ class SourceReader:
                     self._listener.connected(stream.clock.skew_us, log.facts.version)
                     if not start.by_gtid:
                         self._remember(lookup)
-                    self._pump(start, stream, check, lookup)
+                    self._pump(start, stream, check, lookup, log)
             except (SourceUnavailable, DataError) as error:
                 if not self._dumps.lost(error):
-                    self._progress.recover(start, error, log)
+                    self._progress.recover(start, self._dumps.told(error), log)
             finally:
                 with self._lock:
                     self._stream = None
@@ -266,7 +266,7 @@ class SourceReader:
         low_watermarks = LowWatermarks(
             lambda: self._measure(log.connection, withheld), self._margin_us, lambda: withheld.us
         )
-        packets, start, replies = self._dumps.open(start, server)
+        packets, start, replies = self._dumps.open(start, log)
         decoding = replace(self._decoding, lookup=lookup, skips=self._skips(server))
         stream = BinlogStream(address.name, packets, decoding, low_watermarks, replies, linger_s=self._pace_s)
         lookup.follow(stream)
@@ -279,11 +279,11 @@ class SourceReader:
             PositionRefused: it has something else, or that cannot be known.
             SourceUnavailable, SourceUnfit: it lacks some of it.
         """
-        identity = Identity(log.address, log.facts, log, self._progress.known)
+        identity = Identity(log.address, log.facts, self._dumps.log_of(log), self._progress.known)
         identity.require(by_gtid=by_gtid)
         self._read_to = tuple(each for each in self._read_to if not each.within(self._progress.known))
         for each in self._read_to:
-            replace(identity, position=each).require_further(
+            replace(identity, log=log, position=each).require_further(
                 partial(require_contained, log.address, log.connection, log.facts, each)
             )
 
@@ -301,10 +301,14 @@ class SourceReader:
             self._definitions.read_to(position)
 
     def _pump(
-        self, start: FromOffset, stream: BinlogStream, check: Callable[[], None], lookup: DefinitionLookup
+        self,
+        start: FromOffset,
+        stream: BinlogStream,
+        check: Callable[[], None],
+        lookup: DefinitionLookup,
+        log: ServerLog,
     ) -> None:
         """Hand over what a stream yields, until it ends, or a better one follows it."""
-        server = self._progress.server
         for item in stream:
             self._back_off.reset()
             check()
@@ -320,7 +324,7 @@ class SourceReader:
                 except DataError as error:
                     raise stream.located(error) from error
             if self._stopped.is_set() or self._dumps.better(
-                self._progress.again, server, caught_up=caught_up, prepared=stream.prepared
+                self._progress.again, log, caught_up=caught_up, prepared=stream.prepared
             ):
                 return
 

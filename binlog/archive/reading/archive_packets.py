@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import struct
 import threading
+import time
 import zlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from canal_group.binlog.archive.forms.readable import Readable
@@ -25,6 +26,7 @@ from canal_group.binlog.formats.events import (
     CHECKSUM_SIZE,
     HEADER_SIZE,
     MAGIC,
+    header_of,
 )
 from canal_group.binlog.formats.format_description import parse_format_description
 from canal_group.binlog.native.file_events import FileBuffer
@@ -39,14 +41,21 @@ _HEADER: Final = struct.Struct("<IBIIIH")
 _SIZE_END: Final = 13
 
 
+def _ends(_at_rest: bool, _waited_s: float) -> bool:
+    """Return False: nothing comes at the end."""
+    return False
+
+
 class ArchivePackets:
     """Reads a history. Used by one thread, except `interrupt`.
 
     Args:
-        history: what is read; it must have the file of `start`.
-        start: where the stream begins, see `canal_group.binlog.archive.reading.lookup`: an event begins
-            there.
-        follow: whether to wait for more at the end; else the stream ends there.
+        history: what is read; it must have the file of `begin`.
+        begin: where the events begin, see `canal_group.binlog.archive.reading.lookup`: one begins there.
+        follow: asked at the end whether to wait for more; else the stream ends there. It gets whether
+            everything before was read and handed over, and how long nothing has come, seconds.
+        start: where the stream begins, at the events or after them; None: there.
+        named: whether only the first event says which file and offset the events begin at.
 
     Raises:
         PositionPurged, SourceUnfit, CorruptEvent: see `History.open`.
@@ -55,12 +64,20 @@ class ArchivePackets:
     #: of the ROTATE that comes first
     checksum = CHECKSUM_NONE
 
-    def __init__(self, history: History, start: Position, *, follow: bool) -> None:
-        self._history, self._follow = history, follow
+    def __init__(
+        self,
+        history: History,
+        begin: Position,
+        *,
+        follow: Callable[[bool, float], bool] = _ends,
+        start: Position | None = None,
+        named: bool = False,
+    ) -> None:
+        self.history, self._follow = history, follow
         #: where the stream begins
-        self.start = start
+        self.start = begin if start is None else start
         #: file and offset of the first event
-        self.file_offset = start.file, start.offset
+        self.file_offset = ("", len(MAGIC)) if named else (begin.file, begin.offset)
         #: what was read; the usual events are taken in place
         self.buffer = FileBuffer()
         #: bytes of the files that were read
@@ -68,16 +85,30 @@ class ArchivePackets:
         self._interrupted = threading.Event()
         #: events that come before what the buffer has
         self._first: deque[bytes] = deque()
-        self._checksum = CHECKSUM_NONE
-        self._file = start.file
+        #: of the events of the file that is read, and when that was created, seconds since 1970
+        self.file_checksum = CHECKSUM_NONE
+        self.created_s = 0
+        self._file = begin.file
         self._looks = 0
-        self._source = self._opened(start.file, start.offset)
-        self._at = start.offset
+        #: whether everything that was read is handed over
+        self._at_rest = False
+        self._source = self._opened(begin.file, begin.offset)
+        self._at = begin.offset
 
     @property
     def file(self) -> str:
         """The file that is being read."""
         return self._file
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is more than what was read."""
+        return self._more()
+
+    @property
+    def read_to(self) -> tuple[str, int]:
+        """File and offset of the end of the last event that was taken."""
+        return self._file, self._at - len(self.buffer)
 
     def take(self) -> bytes | None:
         """Return the next event; None: it was not read yet.
@@ -91,7 +122,7 @@ class ArchivePackets:
             return self.buffer.take()
         except ValueError as error:
             raise CorruptEvent(
-                f"{self._history.name}/{self._file} is damaged: there cannot be {error}.",
+                f"{self.history.name}/{self._file} is damaged: there cannot be {error}.",
                 hint="Run `canal-group archive verify`.",
                 file=self._file,
             ) from error
@@ -117,6 +148,8 @@ class ArchivePackets:
         if self._first:
             return
         self._make_room()
+        at_rest, self._at_rest = self._at_rest, False
+        began_s = time.monotonic()
         while not self._interrupted.is_set():
             with memoryview(self.buffer) as room:
                 data = self._source.read_at(self._at, room.nbytes)
@@ -130,13 +163,16 @@ class ArchivePackets:
             if later:
                 self._go_on(later)
                 return
-            if not self._follow:
-                raise SourceUnavailable(f"The archive of {self._history.name} ends in {self._file}.")
+            if not self._follow(at_rest, time.monotonic() - began_s):
+                raise SourceUnavailable(
+                    f"The archive of {self.history.name} ends at {self._file}:{self._at:,}."
+                )
             self._interrupted.wait(LOOK_EVERY_S)
         raise SourceUnavailable("The reading of the archive was interrupted.")
 
     def note_empty(self) -> None:
-        """Do nothing: an archive does not say what its source has."""
+        """Note that what was read is handed over; it says nothing of the source."""
+        self._at_rest = True
 
     def idle_us(self, event: bytes, reached: object) -> None:  # noqa: ARG002 - others need them
         """Return None: likewise."""
@@ -156,11 +192,12 @@ class ArchivePackets:
 
     def _opened(self, file: str, offset: int) -> Readable:
         """Return a file's bytes; what a source sends before its events comes first."""
-        source = self._history.open(file)
+        source = self.history.open(file)
         try:
             self._first.append(self._rotate(file, offset))
             description = self._description(source)
-            self._checksum = parse_format_description(description).checksum
+            self.file_checksum = parse_format_description(description).checksum
+            self.created_s = header_of(description).timestamp
             if offset != len(MAGIC):
                 self._first.append(description)
         except BaseException:
@@ -181,9 +218,9 @@ class ArchivePackets:
     def _rotate(self, file: str, offset: int) -> bytes:
         """Return the ROTATE that a source sends before a file."""
         body = struct.pack("<Q", offset) + file.encode()
-        size = HEADER_SIZE + len(body) + (CHECKSUM_SIZE if self._checksum == CHECKSUM_CRC32 else 0)
+        size = HEADER_SIZE + len(body) + (CHECKSUM_SIZE if self.file_checksum == CHECKSUM_CRC32 else 0)
         event = _HEADER.pack(0, EventType.ROTATE, 0, size, 0, ARTIFICIAL_FLAG) + body
-        return event + struct.pack("<I", zlib.crc32(event)) if self._checksum == CHECKSUM_CRC32 else event
+        return event + struct.pack("<I", zlib.crc32(event)) if self.file_checksum == CHECKSUM_CRC32 else event
 
     def _make_room(self) -> None:
         try:
@@ -196,12 +233,12 @@ class ArchivePackets:
 
     def _later(self) -> str:
         """Return the file after the one that is read, which must be closed; empty: there is none yet."""
-        files = self._history.manifest.files
+        files = self.history.manifest.files
         names = [each.name for each in files]
         self._looks += 1
         if self._file == names[-1] and not (self._looks - 1) % _LOOKS_PER_REFRESH:
-            self._history.refresh()
-            files = self._history.manifest.files
+            self.history.refresh()
+            files = self.history.manifest.files
             names = [each.name for each in files]
         index = names.index(self._file) if self._file in names else -1
         if not 0 <= index < len(files) - 1 or files[index].state is State.OPEN:
@@ -213,7 +250,7 @@ class ArchivePackets:
         """Read the next file."""
         if len(self.buffer):
             raise CorruptEvent(
-                f"{self._history.name}/{self._file} ends inside an event.",
+                f"{self.history.name}/{self._file} ends inside an event.",
                 hint="Run `canal-group archive verify`.",
                 file=self._file,
             )

@@ -17,7 +17,7 @@ from canal_group.binlog.archive.manifest import FileEntry, State
 from canal_group.binlog.archive.points import Point, point_before, point_before_time, point_within
 from canal_group.binlog.formats.events import MAGIC
 from canal_group.merge.errors import PositionPurged, PositionRefused
-from canal_group.merge.values.gtids.gtid import GtidSet, MySqlGtidSet, parse_gtid_set
+from canal_group.merge.values.gtids.gtid import GtidSet, parse_gtid_set
 from canal_group.merge.values.position import Position, file_order
 from canal_group.merge.values.resets.reset import created_again
 
@@ -56,11 +56,11 @@ def at_position(histories: Sequence[History], position: Position) -> tuple[Histo
 
 
 def after_gtids(histories: Sequence[History], gtids: GtidSet) -> tuple[History, Position]:
-    """Return where the first transaction begins that is not in a set; all before it are.
+    """Return where the first transaction begins that is not in a set; all of the set are before it.
 
     Raises:
         PositionPurged: no history begins within the set.
-        PositionRefused: the set has transactions after that one: it has holes here.
+        PositionRefused: some of the set are after that one, or not in the archive.
         CorruptEvent: a file is damaged before it.
     """
     for history in reversed(histories):
@@ -72,12 +72,10 @@ def after_gtids(histories: Sequence[History], gtids: GtidSet) -> tuple[History, 
         point = point_within(history.points(entry), gtids)
         found = _Walk(history, entry, point).until(lambda each: not gtids.contains(each.gtid_set()))
         position = _position(history, entry, found.offset, found.gtid_set())
-        if isinstance(gtids, MySqlGtidSet) and not position.gtid_set.contains(
-            gtids.intersection(_at_end(history, files[-1]))
-        ):
+        if not position.gtid_set.contains(gtids):
             raise PositionRefused(
                 f"The GTID set {gtids} lacks the transaction at {position} in the archive of {history.name}, "
-                "and has later ones.",
+                "and has later ones, or such that are not in it.",
                 hint="Begin at a file and offset.",
                 file=position.file,
                 offset=position.offset,
@@ -174,12 +172,6 @@ class _Walk:
                 if look():
                     return True
         return False
-
-
-def _at_end(history: History, entry: FileEntry) -> GtidSet:
-    if entry.state is State.OPEN:
-        return history.scan(entry).gtids()
-    return parse_gtid_set(entry.gtids)
 
 
 def _readable(history: History) -> list[FileEntry]:

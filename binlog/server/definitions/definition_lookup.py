@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from canal_group.binlog.columns.table_lookup import ColumnFacts
@@ -30,6 +30,10 @@ class Following(Protocol):
     @property
     def reading_at(self) -> tuple[str, int, int]:
         """File, beginning of the open transaction, and end of the event that is being read."""
+
+    @property
+    def created(self) -> Mapping[str, int]:
+        """Creation times of the files that it went through, seconds since 1970, by name."""
 
     def ahead(self) -> PacketSource | None:
         """Return a source of what the stream will read, see `BinlogStream`."""
@@ -265,7 +269,8 @@ class DefinitionLookup:
         """Return where the open transaction begins, and where the stream reads."""
         assert self._stream is not None, "the stream is known before it reads"
         file, begun_at, offset = self._stream.reading_at
-        return Position(file, begun_at), LogPosition(self._reader.facts.identity, file, offset)
+        begin = Position(file, begun_at, created_s=self._stream.created.get(file, 0))
+        return begin, LogPosition(self._reader.facts.identity, file, offset)
 
     def _not_known(
         self, history: SchemaHistory, table: TableMap, found: UnknownTable | None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from canal_group.binlog.history.facts import Change, LogPosition
 from canal_group.binlog.history.history import SchemaHistory
@@ -83,7 +83,10 @@ class Learning:
         if after.reaches(end):
             return []
         if known:
-            changes = self._reader.changes(Position(after.file, after.offset), end, after=after)
+            at = Position(after.file, after.offset)
+            if at.file == begin.file:
+                at = replace(begin, offset=after.offset)
+            changes = self._reader.changes(at, end, after=after)
         else:
             changes = self._reader.changes(begin, end, after=after, ahead=ahead())
         if changes is None:

@@ -127,7 +127,7 @@ class PresentReader:
                 except SpoolFullError as full:
                     file, begun_at, offset = stream.reading_at
                     self._note_full(full, file, offset)
-                    begin = Position(file, begun_at)
+                    begin = Position(file, begun_at, created_s=stream.created.get(file, 0))
                     recorder.go_on_after(LogPosition(self.facts.identity, file, offset))
             stream = stream_of(
                 self.address.scanner("definitions"),
@@ -135,6 +135,7 @@ class PresentReader:
                 decoding,
                 measure,
                 server=self.facts.identity,
+                until=(until.file, until.offset),
             )
             with contextlib.closing(stream):
                 return recorder.changes if _reaches(stream, until) else None

@@ -1,8 +1,8 @@
 """Packet source: where the events of a stream come from, whoever sends them.
 
-The kinds are a dump of the source itself (`own_dump`), and what a dump server sends (`shared_dump`); `dumps`
-chooses. A kind is one class that implements `PacketSource`. `OverPackets` is what those share that read
-packets from a socket.
+The kinds are a dump of the source itself (`own_dump`), what a dump server sends (`shared_dump`), and what an
+archive has (`archive_packets`, and `archive_first` for searches); `dumps` chooses. A kind is one class that
+implements `PacketSource`. `OverPackets` is what those share that read packets from a socket.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ class PacketSource(Protocol):
     file_offset: tuple[str, int]
     #: checksum of the events before the first format description
     checksum: int
-    #: what has arrived; the usual events are read in place
-    buffer: ReceiveBuffer
+
+    @property
+    def buffer(self) -> ReceiveBuffer:
+        """What has arrived; the usual events are read in place. It may be another one after `fill`."""
 
     @property
     def read_bytes(self) -> int:

@@ -19,7 +19,7 @@ import time
 
 from canal_group.binlog.dump_window.attempts import Attempts
 from canal_group.binlog.server.dump_server.attachment import Attachment, NotAttached
-from canal_group.binlog.server.dump_server.wire import address_fields, socket_name
+from canal_group.binlog.server.dump_server.wire import address_fields, packets_of, socket_name
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.merge.values.position import Position
 
@@ -33,6 +33,19 @@ _MOVE_WAIT_S = 0.5
 _BACKLOG = 1024
 #: how long the process may take to detach itself, seconds
 _DETACH_S = 30.0
+
+
+def knock(address: SourceAddress, server: str) -> bool:
+    """Return whether a source has a dump server now, which then goes on for a while, as for any request."""
+    nowhere = json.dumps({"file": "", "offset": 0, "created_s": 0}).encode()
+    with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as sock:
+        sock.settimeout(_MOVE_WAIT_S)
+        try:
+            sock.connect(socket_name(address, server))
+            sock.sendall(packets_of(nowhere))
+        except OSError:
+            return False
+    return True
 
 
 class DumpServerAccess:
@@ -73,6 +86,10 @@ class DumpServerAccess:
             return False
         self._next = self._attach(position, server, _MOVE_WAIT_S)
         return self._next is not None
+
+    def hurry(self) -> None:
+        """Ask at once for the next stream: what another one sent has ended, see `Attempts`."""
+        self._attempts.hurry()
 
     def left(self) -> None:
         """Note that the stream has ended, if a dump server served it and it was not lost."""

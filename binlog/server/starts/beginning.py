@@ -7,6 +7,7 @@ from typing import Any, assert_never
 import pymysql
 
 from canal_group.binlog.server.source import ServerFacts, SourceAddress
+from canal_group.binlog.server.starts.available import earliest_available
 from canal_group.binlog.server.starts.scan import Scan
 from canal_group.binlog.server.starts.start import earliest_position, latest_position
 from canal_group.merge.errors import SourceUnfit
@@ -34,7 +35,7 @@ def beginning(
     """
     match start:
         case "earliest":
-            return earliest_position(address, connection, facts)
+            return earliest_available(address, connection, facts)
         case "latest":
             return latest_position(address, connection, facts)
         case At(time_us):

@@ -15,8 +15,9 @@ import pymysql
 from canal_group.binlog.formats.events import MAGIC
 from canal_group.binlog.server.source import ServerFacts, SourceAddress
 from canal_group.binlog.server.starts.anchor import AnchorSearch, Logged
+from canal_group.binlog.server.starts.available import earliest_available
 from canal_group.binlog.server.starts.scan import Scan, until
-from canal_group.binlog.server.starts.start import earliest_position, latest_position
+from canal_group.binlog.server.starts.start import latest_position
 from canal_group.merge.errors import PositionPurged, SourceUnavailable
 from canal_group.merge.values.chunk import Chunk
 from canal_group.merge.values.header import Flag, origin_of
@@ -58,7 +59,7 @@ def continued_by_time(
         SourceUnfit: see `Scan`.
     """
     scan = Scan(address, connection, facts)
-    oldest = earliest_position(address, connection, facts)
+    oldest = earliest_available(address, connection, facts)
     try:
         start = scan.at_time(max(0, position.commit_us - fallback_us))
     except PositionPurged:
@@ -68,7 +69,7 @@ def continued_by_time(
     search = AnchorSearch(
         position.commit_us, position.origin_id, facts.server_id, ordered=facts.commits_in_order
     )
-    with scan.stream(start, original_times=True) as stream:
+    with scan.stream(start, end, original_times=True) as stream:
         after = start.file, start.offset
         for chunk in until(stream, end):
             after = _take(search, chunk) or after

@@ -5,9 +5,12 @@ Only the events that begin transactions are looked at, so that nothing else in t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Self
 
+from canal_group.binlog.archive.history import History
+from canal_group.binlog.archive.reading.archive_packets import ArchivePackets
 from canal_group.binlog.formats.event_types import EventType
 from canal_group.binlog.formats.events import (
     CHECKSUM_CRC32,
@@ -20,9 +23,11 @@ from canal_group.binlog.formats.format_description import parse_format_descripti
 from canal_group.binlog.formats.gtid_events import parse_start
 from canal_group.binlog.server.dump.dump_connection import DumpConnection
 from canal_group.binlog.server.dump.dump_request import dump_from
+from canal_group.binlog.server.packets import PacketReader
 from canal_group.binlog.server.source import SourceAddress, server_error
 from canal_group.merge.errors import SourceUnavailable
 from canal_group.merge.values.header import gtid_text
+from canal_group.merge.values.position import Position
 
 _OK, _ERROR = 0x00, 0xFF
 _SECOND_US = 1_000_000
@@ -50,57 +55,38 @@ class Logged(NamedTuple):
 
 
 class LoggedTransactions:
-    """The transactions of one file from an offset on, up to what the server has now. A context manager.
+    """The transactions of one file from an offset on, up to what there is of it now. A context manager.
 
     Args:
-        address: the server, under a server id that no other connection uses.
-        server: identity of the server that must answer.
-        file: name of its file.
-        offset: where an event begins there, less than 4 GiB.
-
-    Raises:
-        SourceUnavailable: the server does not answer, or another one does.
-        DataError: the server refuses the file and offset.
+        file: its name.
+        events: returns the next event; None: there is no more.
+        close: called at the end.
+        checksum: of the events before the first format description.
     """
 
-    def __init__(self, address: SourceAddress, server: str, file: str, offset: int) -> None:
+    def __init__(
+        self, file: str, events: Callable[[], bytes | None], close: Callable[[], None], checksum: int
+    ) -> None:
         #: when the file was created, seconds since 1970; None: not read yet
         self.created_s: int | None = None
-        self._address, self._file = address, file
-        self._connection = DumpConnection(address)
-        try:
-            self._require(server)
-            self._checksum = self._connection.register()
-            self._packets = self._connection.request(dump_from(file, offset, address.server_id))
-        except BaseException:
-            self._connection.close()
-            raise
-
-    def _require(self, server: str) -> None:
-        found = self._connection.facts.identity
-        if found != server:
-            raise SourceUnavailable(
-                f"Two servers answer for shard {self._address.name} at {self._address}: {server}, then "
-                f"{found}.",
-                shard=self._address.name,
-            )
+        self._file, self._events, self._close = file, events, close
+        self._checksum = checksum
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._connection.close()
+        self._close()
 
     def created(self) -> int:
         """Read up to the file's description, and return when it was created; the request is accepted then."""
-        while self.created_s is None:
-            self._read(self._event())
-        return self.created_s
+        while self.created_s is None and (event := self._events()) is not None:
+            self._read(event)
+        return self.created_s or 0
 
     def __iter__(self) -> Iterator[Logged]:
         """Yield the transactions."""
-        while True:
-            event = self._event()
+        while (event := self._events()) is not None:
             header = parse_header(event)
             if header.event_type in _IDLE or self._leaves(event):
                 return
@@ -135,13 +121,60 @@ class LoggedTransactions:
     def _body(self, event: bytes) -> bytes:
         return event[HEADER_SIZE : -CHECKSUM_SIZE if self._checksum == CHECKSUM_CRC32 else None]
 
-    def _event(self) -> bytes:
-        while (packet := self._packets.take()) is None:
-            self._packets.fill()
-        if packet[:1] == bytes([_OK]):
-            return packet[1:]
-        if packet[:1] == bytes([_ERROR]):
-            text = packet[9:] if packet[3:4] == b"#" else packet[3:]
-            code = int.from_bytes(packet[1:3], "little")
-            raise server_error(self._address, code, text.decode("utf-8", "replace"))
-        raise SourceUnavailable(f"{self._address.title} ended the stream.", shard=self._address.name)
+
+def logged_at_source(address: SourceAddress, server: str, file: str, offset: int) -> LoggedTransactions:
+    """Return the transactions of a file that a server sends.
+
+    Args:
+        address: the server, under a server id that no other connection uses.
+        server: identity of the server that must answer.
+        file: name of its file.
+        offset: where an event begins there, less than 4 GiB.
+
+    Raises:
+        SourceUnavailable: the server does not answer, or another one does.
+        DataError: the server refuses the file and offset.
+    """
+    with contextlib.ExitStack() as resources:
+        connection = resources.enter_context(contextlib.closing(DumpConnection(address)))
+        found = connection.facts.identity
+        if found != server:
+            raise SourceUnavailable(
+                f"Two servers answer for shard {address.name} at {address}: {server}, then {found}.",
+                shard=address.name,
+            )
+        checksum = connection.register()
+        packets = connection.request(dump_from(file, offset, address.server_id))
+        close = resources.pop_all().close
+    return LoggedTransactions(file, lambda: _event(address, packets), close, checksum)
+
+
+def logged_in_archive(history: History, file: str, offset: int) -> LoggedTransactions:
+    """Return the transactions of a file that an archive has, up to its end there.
+
+    Raises:
+        PositionPurged, SourceUnfit, CorruptEvent: see `ArchivePackets`.
+    """
+    packets = ArchivePackets(history, Position(file, offset))
+
+    def event() -> bytes | None:
+        while (found := packets.take()) is None:
+            try:
+                packets.fill()
+            except SourceUnavailable:
+                return None
+        return found
+
+    return LoggedTransactions(file, event, packets.close, packets.checksum)
+
+
+def _event(address: SourceAddress, packets: PacketReader) -> bytes:
+    while (packet := packets.take()) is None:
+        packets.fill()
+    if packet[:1] == bytes([_OK]):
+        return packet[1:]
+    if packet[:1] == bytes([_ERROR]):
+        text = packet[9:] if packet[3:4] == b"#" else packet[3:]
+        code = int.from_bytes(packet[1:3], "little")
+        raise server_error(address, code, text.decode("utf-8", "replace"))
+    raise SourceUnavailable(f"{address.title} ended the stream.", shard=address.name)

@@ -1,4 +1,4 @@
-"""Remaining: what a source still has, told with the refusal of a position that it has purged.
+"""Remaining: what a source and its archive still have, told with the refusal of a position.
 
 The group decides from it whether a client id goes on there (`merge.purged`).
 """
@@ -13,7 +13,8 @@ from typing import Any
 import pymysql
 
 from canal_group.binlog.server.source import ServerFacts, SourceAddress
-from canal_group.binlog.server.starts.start import earliest_position, latest_position
+from canal_group.binlog.server.starts.available import earliest_available
+from canal_group.binlog.server.starts.start import latest_position
 from canal_group.merge.errors import DataError, Detail, PositionPurged, SourceUnavailable
 from canal_group.merge.values.position import Position
 
@@ -21,9 +22,9 @@ from canal_group.merge.values.position import Position
 def with_remaining(
     address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts, error: PositionPurged
 ) -> PositionPurged:
-    """Return a refusal with the oldest and the newest position of its source, if the source says them."""
+    """Return a refusal with the oldest and the newest position of a source and its archive, if known."""
     with contextlib.suppress(SourceUnavailable, DataError):
-        oldest = earliest_position(address, connection, facts)
+        oldest = earliest_available(address, connection, facts)
         return telling(error, oldest, latest_position(address, connection, facts))
     return error
 

@@ -16,22 +16,27 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from canal_group.binlog.archive.history import History
+from canal_group.binlog.archive.reading.lookup import at_position
 from canal_group.binlog.formats.events import MAGIC
 from canal_group.binlog.grammar.chunk_builder import SEARCH_LIMITS
 from canal_group.binlog.grammar.decoding import Decoding
 from canal_group.binlog.server.binlog_stream import BinlogStream, stream_of
 from canal_group.binlog.server.clock import clock_of
+from canal_group.binlog.server.dump.archived import entry_of, older_files
 from canal_group.binlog.server.low_watermarks import CaughtUp
+from canal_group.binlog.server.starts.available import archived_history
 from canal_group.binlog.server.starts.server_log import ServerLog
 from canal_group.binlog.server.starts.start import binlog_files, gtids_at, latest_position
 from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.merge.errors import DataError, PositionPurged
 from canal_group.merge.values.chunk import Chunk
+from canal_group.merge.values.gtids.gtid import GtidSet, parse_gtid_set
 from canal_group.merge.values.header import Flag
 from canal_group.merge.values.position import Position, file_order
 from canal_group.merge.values.progress import gtids_after
@@ -59,9 +64,12 @@ class Scan(ServerLog):
             SourceUnavailable, SourceUnfit: the source does not answer, or refuses.
         """
         end = latest_position(self.address, self.connection, self.facts)
-        file = self._file_at(binlog_files(self.address, self.connection), time_us)
+        history, files = self._archived(), binlog_files(self.address, self.connection)
+        if history is not None and files:
+            files = [*older_files(history, files), *files]
+        file = self._file_at(files, history, time_us)
         before_us = 0
-        with self._stream(file) as stream:
+        with self._stream(file, history, end) as stream:
             for chunk in until(stream, end):
                 least_us = time_us - time_us % _SECOND_US if stream.whole_seconds else time_us
                 begins = (chunk.headers["flags"] & Flag.BEGIN) != 0
@@ -88,11 +96,17 @@ class Scan(ServerLog):
             DataError: no transaction begins or ends there, or the file is shorter.
             SourceUnavailable, SourceUnfit: the source does not answer, or refuses.
         """
-        self._require_file(file)
-        gtids, before_us, last = self.gtids_before(file), 0, len(MAGIC)
+        history = self._archived()
+        entry = None if history is None else entry_of(history, file)
+        files = binlog_files(self.address, self.connection)
+        purged = file not in files
+        if purged and entry is None:
+            raise self._purged(file, files)
+        gtids = parse_gtid_set(entry.gtids_before) if entry is not None else self.gtids_before(file)
+        before_us, last = 0, len(MAGIC)
         end = latest_position(self.address, self.connection, self.facts)
         stop = end if end.file == file else None
-        with self._stream(file) as stream:
+        with self._stream(file, history, stop) as stream:
             created_s = stream.created.get(file, 0)
             for chunk in until(stream, stop, file):
                 headers = chunk.headers[chunk.headers["file"] == _index(chunk, file)]
@@ -113,12 +127,21 @@ class Scan(ServerLog):
                 if offset > last and not (stop is not None and offset <= stop.offset):
                     raise self._inside(file, offset, last)
         if self.facts.mariadb:
-            gtids = gtids_at(self.address, self.connection, file, offset)
+            # What was read may not be all: MariaDB's GTIDs of other domains are in the file's list only.
+            gtids = self._gtids_at(history if purged else None, file, offset)
         return Position(
             file, offset, gtid_set=gtids, commit_us=before_us, server=self.facts.identity, created_s=created_s
         )
 
-    def _file_at(self, files: list[str], time_us: int) -> str:
+    def _gtids_at(self, history: History | None, file: str, offset: int) -> GtidSet:
+        if history is None:
+            return gtids_at(self.address, self.connection, file, offset)
+        return at_position([history], Position(file, offset))[1].gtid_set
+
+    def _archived(self) -> History | None:
+        return archived_history(self.address, self.connection, self.facts)
+
+    def _file_at(self, files: list[str], history: History | None, time_us: int) -> str:
         """Return the last file that was created before a time, by binary search.
 
         Raises:
@@ -131,13 +154,13 @@ class Scan(ServerLog):
         )  # files before `begin` were created before the time, those from `end` on not
         while begin < end:
             middle = (begin + end) // 2
-            if self._created_s(files[middle]) < time_s:
+            if self._created_s(files[middle], history) < time_s:
                 begin = middle + 1
             else:
                 end = middle
         if begin:
             return files[begin - 1]
-        created_s = self._created_s(files[0])
+        created_s = self._created_s(files[0], history)
         if created_s > time_s and file_order(files[0])[1] > 1:
             oldest, wanted = _shown(created_s), _shown(time_s)
             raise PositionPurged(
@@ -149,14 +172,25 @@ class Scan(ServerLog):
             )
         return files[0]
 
-    def _created_s(self, file: str) -> int:
+    def _created_s(self, file: str, history: History | None) -> int:
         """Return when a file was created, seconds since 1970."""
-        with self._stream(file) as stream:
+        entry = None if history is None else entry_of(history, file)
+        if entry is not None:
+            return entry.created_s
+        with self._stream(file, None) as stream:
             return stream.created.get(file, 0)
 
     @contextlib.contextmanager
-    def stream(self, start: Position, *, original_times: bool = False) -> Iterator[BinlogStream]:
-        """Open a stream that keeps no table, and read the description of the file that it begins in."""
+    def stream(
+        self, start: Position, until: Position | None, *, original_times: bool = False
+    ) -> Iterator[BinlogStream]:
+        """Open a stream that keeps no table, and read the description of the file that it begins in.
+
+        Args:
+            start: where it begins.
+            until: up to where it will be read, which the server has; None: not known.
+            original_times: whether commit times are those of the servers that committed first.
+        """
         stream = stream_of(
             self.address.scanner("position"),
             FromOffset(start),
@@ -165,21 +199,23 @@ class Scan(ServerLog):
             ),
             lambda: clock_of(self.address, self.connection),
             server=self.facts.identity,
+            until=None if until is None else (until.file, until.offset),
         )
         with contextlib.closing(stream):
             stream.begin()
             yield stream
 
-    def _stream(self, file: str) -> contextlib.AbstractContextManager[BinlogStream]:
-        """Open a stream from the beginning of a file."""
-        return self.stream(Position(file, len(MAGIC)))
+    def _stream(
+        self, file: str, history: History | None, until: Position | None = None
+    ) -> contextlib.AbstractContextManager[BinlogStream]:
+        """Open a stream from the beginning of a file, which the archive may have."""
+        entry = None if history is None else entry_of(history, file)
+        created_s = 0 if entry is None else entry.created_s
+        return self.stream(Position(file, len(MAGIC), created_s=created_s), until)
 
-    def _require_file(self, file: str) -> None:
-        files = binlog_files(self.address, self.connection)
-        if file in files:
-            return
+    def _purged(self, file: str, files: Sequence[str]) -> PositionPurged:
         oldest = files[0] if files else None
-        raise PositionPurged(
+        return PositionPurged(
             f"{self.address.title} has no binlog file {file}; its oldest is {oldest or 'unknown'}.",
             hint="SHOW BINARY LOGS; lists its files.",
             shard=self.address.name,

@@ -10,12 +10,14 @@ A stream that continues by commit time begins `FromOffset`, once its offset was 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pymysql
 
+from canal_group.binlog.archive.history import History
+from canal_group.binlog.archive.reading.lookup import after_gtids, at_position
 from canal_group.binlog.formats.events import MAGIC, parse_header
 from canal_group.binlog.server.dump.dump_request import OFFSET_MAX, DumpRequest, dump_after, dump_from
 from canal_group.binlog.server.dump.packet_source import Reached
@@ -111,6 +113,15 @@ class FromOffset:
         """Return the start as a dump server has it; None: it has none that begins there."""
         return self
 
+    def archived(self, histories: Sequence[History]) -> tuple[History, Position]:
+        """Return the history of the server's archive that has the start, and where its events begin there.
+
+        Raises:
+            PositionPurged, PositionRefused: the archive does not have it.
+            CorruptEvent, SourceUnfit: it cannot be read.
+        """
+        return at_position(histories, self.position)
+
     def explained(self, address: SourceAddress, error: DataError) -> DataError:
         """Return a refusal with what was refused; if purged, also with the oldest file."""
         message = f"{error.message} The position is {self.position}."
@@ -177,6 +188,11 @@ class LookingBack(FromOffset):
     def served(self) -> FromOffset | None:
         """Return None."""
         return None
+
+    def archived(self, histories: Sequence[History]) -> tuple[History, Position]:
+        """Return the history that has the start, and the beginning of the earlier file."""
+        history, _ = super().archived(histories)
+        return at_position([history], Position(*self.file_offset, server=self.position.server))
 
     def _past(
         self, error: PositionPurged, at: Position, log: ServerLog, created: Mapping[str, int]
@@ -250,6 +266,10 @@ class AfterGtids(FromOffset):
     def served(self) -> FromOffset | None:
         """Return the start at the offset of the position, for a reader that has read everything before it."""
         return FromOffset(self.position, then=AfterGtids)
+
+    def archived(self, histories: Sequence[History]) -> tuple[History, Position]:
+        """Return where what is not in the set begins in the server's archive."""
+        return after_gtids(histories, self.position.gtid_set)
 
     def explained(self, address: SourceAddress, error: DataError) -> DataError:
         """Return a refusal with the set that was refused and the GTIDs that were purged."""

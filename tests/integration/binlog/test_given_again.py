@@ -29,7 +29,7 @@ from support.sources.replication import (
 
 from canal_group.binlog.server.listener import position_after
 from canal_group.binlog.server.source import connect, server_facts
-from canal_group.binlog.server.starts.logged import LoggedTransactions
+from canal_group.binlog.server.starts.logged import logged_at_source
 from canal_group.merge.errors import DataError, PositionRefused
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer
@@ -47,7 +47,7 @@ def identity(address):
 def logged(address, file, offset=4):
     """Every transaction of a file, and when the file was created."""
     address = replace(address, server_id=9002)
-    with LoggedTransactions(address, identity(address), file, offset) as found:
+    with logged_at_source(address, identity(address), file, offset) as found:
         return found.created(), list(found)
 
 

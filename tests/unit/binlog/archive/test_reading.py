@@ -69,7 +69,7 @@ def transactions(shard):
 
 
 def stream_of(history, position):
-    packets = ArchivePackets(history, position, follow=False)
+    packets = ArchivePackets(history, position)
     low_watermarks = LowWatermarks(lambda: SourceClock(0, 0, lambda: 0), margin_us=0)
     return BinlogStream("s1", packets, Decoding(TableName, chunk_limits()), low_watermarks)
 
@@ -217,7 +217,9 @@ def test_a_reader_follows_what_is_written(tmp_path):
     events = dump(files)
     writer.append(b"".join(events[:3]), 0.0)
     packets = ArchivePackets(
-        Archive(Disk(), tmp_path).histories()[0], Position(next(iter(files)), 4), follow=True
+        Archive(Disk(), tmp_path).histories()[0],
+        Position(next(iter(files)), 4),
+        follow=lambda _at_rest, _waited_s: True,
     )
     found = []
 

@@ -37,6 +37,12 @@ def test_a_refused_reader_asks_at_intervals():
     attempts.refused(0, answered=True)
     assert not attempts.due(INTERVAL_S - 0.01)
     assert attempts.due(INTERVAL_S)
+    attempts.refused(0, answered=True)
+    attempts.hurry()
+    assert attempts.due(0), "what it read meanwhile has ended"
+    attempts.refused(0, answered=False)
+    attempts.hurry()
+    assert not attempts.due(0), "a pause after a loss stays"
 
 
 def test_a_dump_server_that_fails_is_asked_less_and_less():

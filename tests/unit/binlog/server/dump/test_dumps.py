@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from support.defaults import address_of
 
-from canal_group.binlog.server.dump.dumps import DumpServer, OwnDumps, dumps_of
+from canal_group.binlog.server.dump.dumps import Archives, DumpServer, OwnDumps, dumps_of
 from canal_group.binlog.server.dump.own_dump import OwnDump
 from canal_group.binlog.server.dump_server.shared_dump import SharedDump
 from canal_group.binlog.server.packets import PacketReader
@@ -20,6 +21,7 @@ from canal_group.merge.values.gtids.gtid import parse_gtid_set
 from canal_group.merge.values.position import Position
 
 ADDRESS = address_of("s1", "db0", dump_window_bytes_max=1 << 20)
+LOG = SimpleNamespace(facts=SimpleNamespace(identity="1"))
 AT = Position("bin.000003", 700, parse_gtid_set("0-1-5"), server="1")
 
 
@@ -46,24 +48,27 @@ class Access:
 
 @pytest.fixture
 def served(monkeypatch):
-    dumps = DumpServer(ADDRESS, SemiSync())
+    dumps = DumpServer(ADDRESS, SemiSync(), threading.Event())
     dumps._access = Access()
-    monkeypatch.setattr(OwnDumps, "open", lambda _, start, server: ("own", start, server))
+    monkeypatch.setattr(OwnDumps, "open", lambda _, start, log: ("own", start, log.facts.identity))
     return dumps
 
 
 def better(dumps, start, *, caught_up=False, prepared=0):
-    return dumps.better(start, "1", caught_up=caught_up, prepared=prepared)
+    return dumps.better(start, LOG, caught_up=caught_up, prepared=prepared)
 
 
 def test_a_dump_server_is_asked_only_if_there_may_be_one():
-    assert type(dumps_of(ADDRESS, SemiSync())) is DumpServer
-    assert type(dumps_of(replace(ADDRESS, dump_window_bytes_max=0), SemiSync())) is OwnDumps
-    assert type(dumps_of(replace(ADDRESS, semi_sync="ring"), SemiSync())) is OwnDumps
+    for changes, kind in (
+        ({}, DumpServer),
+        ({"dump_window_bytes_max": 0}, Archives),
+        ({"semi_sync": "ring"}, OwnDumps),
+    ):
+        assert type(dumps_of(replace(ADDRESS, **changes), SemiSync(), threading.Event())) is kind
 
 
 def test_a_dump_server_sends_what_follows_an_offset(served):
-    packets, start, _ = served.open(FromOffset(AT), "1")
+    packets, start, _ = served.open(FromOffset(AT), LOG)
     assert isinstance(packets, SharedDump)
     assert (packets.start, packets.file_offset, start.file_offset) == (
         AT,
@@ -84,7 +89,7 @@ def test_a_dump_server_sends_what_follows_an_offset(served):
     ],
 )
 def test_what_it_does_not_know_the_source_sends(served, start):
-    assert served.open(start, "1") == ("own", start, "1")
+    assert served.open(start, LOG) == ("own", start, "1")
     assert not served.shared
     assert not served._access.asked
 
@@ -95,7 +100,7 @@ def test_by_gtid_it_serves_what_follows_the_end_that_a_stream_has_met(served):
     assert better(served, start, caught_up=True)
     assert better(served, start)
     assert not better(served, start, prepared=1), "their rows are before"
-    packets, start, _ = served.open(start, "1")
+    packets, start, _ = served.open(start, LOG)
     assert isinstance(packets, SharedDump)
     assert isinstance(start.then(AT), AfterGtids)
     assert not better(served, start), "it serves already"
@@ -103,7 +108,7 @@ def test_by_gtid_it_serves_what_follows_the_end_that_a_stream_has_met(served):
 
 def test_what_a_dump_server_says_is_said_of_itself(served):
     assert not served.lost(SourceUnavailable("It broke."))
-    served.open(FromOffset(AT), "1")
+    served.open(FromOffset(AT), LOG)
     assert served.lost(SourceUnavailable("It broke."))
     assert not served.lost(SourceUnavailable("It broke."))
     assert served._access.asked[1:] == ["It broke."]

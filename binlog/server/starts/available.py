@@ -1,0 +1,48 @@
+"""Available: what there is of a source's binlog, in its archive and on the server."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pymysql
+
+from canal_group.binlog.archive.history import History
+from canal_group.binlog.server.dump.archived import Archived, first_of, older_files
+from canal_group.binlog.server.source import ServerFacts, SourceAddress
+from canal_group.binlog.server.starts.start import binlog_files, earliest_position
+from canal_group.merge.errors import DataError, RetryableError
+from canal_group.merge.values.position import Position
+
+_log = logging.getLogger(__name__)
+
+
+def archived_history(
+    address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts
+) -> History | None:
+    """Return the archive's history of the binlog that a server has; None: there is none, or it is damaged.
+
+    Raises:
+        SourceUnavailable, SourceUnfit: the server does not answer.
+    """
+    if address.archive is None:
+        return None
+    files = binlog_files(address, connection)
+    try:
+        return Archived(address, facts.identity).current(files)
+    except (DataError, RetryableError) as error:
+        _log.warning("the archive is not searched: %s", error, extra={"shard": address.name})
+        return None
+
+
+def earliest_available(
+    address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts
+) -> Position:
+    """Return the beginning of the oldest file, of the archive or of the server, with the GTIDs before it.
+
+    Raises:
+        SourceUnavailable, SourceUnfit: the server does not answer, or has no binlog.
+    """
+    oldest = earliest_position(address, connection, facts)
+    history = archived_history(address, connection, facts)
+    return oldest if history is None or not older_files(history, [oldest.file]) else first_of(history)
