@@ -5,29 +5,36 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from integration.group_fixtures import all_started
 
 from canal_group.binlog.server.source import connect, server_facts
 from canal_group.binlog.server.starts.start import latest_position
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer
-from playground.database.server_process import ServerMissingError
-from playground.database.servers import start_all
 
 DEFAULTS = {MySqlServer: "MINIMAL", MariaDbServer: "NO_LOG"}
 
 
-@pytest.fixture(scope="module", params=[MySqlServer, MariaDbServer], ids=lambda make: make.engine)
-def unprepared_server(request):
-    """A server that nobody has prepared."""
-    server = request.param()
-    try:
-        start_all([server])
-        server.execute(f"SET GLOBAL binlog_row_metadata = '{DEFAULTS[request.param]}'")
+def _unprepared(make):
+    with all_started(make()) as (server,):
+        server.execute(f"SET GLOBAL binlog_row_metadata = '{DEFAULTS[make]}'")
         yield server
-    except ServerMissingError as error:
-        pytest.skip(str(error))
-    finally:
-        server.close()
+
+
+@pytest.fixture(scope="session")
+def unprepared_mysql():
+    yield from _unprepared(MySqlServer)
+
+
+@pytest.fixture(scope="session")
+def unprepared_mariadb():
+    yield from _unprepared(MariaDbServer)
+
+
+@pytest.fixture(scope="module", params=[MySqlServer.engine, MariaDbServer.engine])
+def unprepared_server(request):
+    """A server that nobody has prepared; a test restores what it sets for all sessions."""
+    return request.getfixturevalue(f"unprepared_{request.param}")
 
 
 @pytest.fixture
