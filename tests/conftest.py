@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from support import soak
-from support.work_units import UnitScheduling, turn_of
+from support.work_units import UnitScheduling, sort_units
 
 # Its assertions say what differs, as those of test files do.
 pytest.register_assert_rewrite("canal_group.programs.conformance")
@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if order is not None:
         items[:] = soak.shuffled(items, order)
     elif hasattr(config, "workerinput"):
-        items.sort(key=lambda item: turn_of(item.nodeid))
+        sort_units(items)
 
 
 def pytest_collection_finish() -> None:

@@ -9,6 +9,8 @@ from integration.canal_java import canal_java  # noqa: F401  fixture
 from integration.group_fixtures import one_ray, one_zookeeper, shop, two_servers, zookeeper  # noqa: F401  fixtures
 from integration.mysql_fixtures import mixed_shop, mysql_shop, tls_mysql, two_mysqls  # noqa: F401  fixtures
 from integration.shared_servers import (  # noqa: F401  fixtures
+    last_instance,
+    no_idle_instance,
     pair,
     pair_shop,
     served,
@@ -20,7 +22,12 @@ from integration.shared_servers import (  # noqa: F401  fixtures
     whole_shop,
 )
 from integration.spark_fixtures import spark  # noqa: F401  fixture
-from integration.unprepared_servers import unprepared, unprepared_server  # noqa: F401  fixtures
+from integration.unprepared_servers import (  # noqa: F401  fixtures
+    unprepared,
+    unprepared_mariadb,
+    unprepared_mysql,
+    unprepared_server,
+)
 from support.defaults import address_of
 from support.instance.program import instance_file, offline  # noqa: F401  fixtures
 from support.sources.installed import started

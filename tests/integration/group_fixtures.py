@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from integration.shared_ray import shared_ray
 from integration.shop import Shop
 from kazoo.client import KazooClient
 
@@ -17,16 +19,23 @@ from playground.database.servers import start_all
 
 
 @pytest.fixture(scope="session")
-def one_ray() -> Iterator[None]:
+def one_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     import ray
 
     from canal_group.actors.driver import local_ray
+    from canal_group.actors.driver.ray_private import require_token
 
-    local_ray.start("canal_group", num_cpus=2)
-    # It goes through the logs of every process there ever was, for nobody: they do not come to the driver.
-    ray._private.worker._global_node.kill_log_monitor()
-    yield
-    ray.shutdown()
+    with shared_ray(shared_folder(tmp_path_factory)) as address:
+        require_token()
+        local_ray.join(address, "canal_group")
+        yield
+        ray.shutdown()
+
+
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder that all processes see which share the tests of this run."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @pytest.fixture(scope="session")

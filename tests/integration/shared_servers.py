@@ -1,4 +1,4 @@
-"""Instances that the tests of a file share: each test has tables of its own, and the stream begins with them.
+"""Instances that the tests of files share: each test has tables of its own, and the stream begins with them.
 
 Their databases are shared by nobody else: tests that reset or stop servers do not meet these. Whoever ends or
 changes an instance starts one for itself, with `shop`; who kills a process of it need not: it comes back.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from integration.group_fixtures import all_started
 from integration.shop import DEADLINE_S, Shop
 from integration.zookeeper_fixtures import eventually
 from kazoo.client import KazooClient
+from support.work_units import uses_last_instance
 
 import canal_group
 from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
@@ -97,32 +98,71 @@ def shared_servers() -> Iterator[list[DatabaseServer]]:
 
 
 @pytest.fixture(scope="module")
-def whole_shop(
-    one_ray: None,
-    one_zookeeper: EmbeddedZooKeeper,
-    shared_servers: list[DatabaseServer],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Shop:
-    """What the instances of a file serve, all its tests long."""
-    return Shop(shared_servers, one_zookeeper.hosts, tmp_path_factory.mktemp("shared"))
-
-
-@pytest.fixture(scope="module")
 def shared_options() -> dict[str, Any]:
     """Settings of a file's shared instance; a file may have others."""
     return {}
 
 
+class LastInstance:
+    """The instance that was started last for a whole file, until one with other settings is asked for.
+
+    Files with the same settings share it if a process runs them one after the other: `sort_units` sees to it.
+    """
+
+    def __init__(self) -> None:
+        self._running = ExitStack()
+        self._made_of: object = None
+        self._last: tuple[Shop, Instance] | None = None
+
+    def of(
+        self, servers: list[DatabaseServer], zookeeper_hosts: str, folder: Path, options: dict[str, Any]
+    ) -> tuple[Shop, Instance]:
+        """Return a running instance over servers, and its shop."""
+        made_of = [server.port for server in servers], options
+        if self._last is None or self._made_of != made_of:
+            self.close()
+            shop = Shop(servers, zookeeper_hosts, folder)
+            self._made_of, self._last = made_of, (shop, self._running.enter_context(shop.serve(**options)))
+        return self._last
+
+    def close(self) -> None:
+        """End the instance."""
+        self._last = None
+        self._running.close()
+
+
+_LAST = LastInstance()
+
+
+@pytest.fixture(scope="session")
+def last_instance(one_ray: None, one_zookeeper: EmbeddedZooKeeper) -> Iterator[LastInstance]:
+    yield _LAST
+    _LAST.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_idle_instance(request: pytest.FixtureRequest) -> None:
+    """End the last instance before a file that does not use it: it would go on to poll its shards."""
+    if not any(item.path == request.path and uses_last_instance(item) for item in request.session.items):
+        _LAST.close()
+
+
 @pytest.fixture(scope="module")
-def shared_instance(whole_shop: Shop, shared_options: dict[str, Any]) -> Iterator[Instance]:
-    with whole_shop.serve(**shared_options) as instance:
-        yield instance
+def shared_instance(
+    last_instance: LastInstance,
+    one_zookeeper: EmbeddedZooKeeper,
+    shared_servers: list[DatabaseServer],
+    shared_options: dict[str, Any],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Shop, Instance]:
+    folder = tmp_path_factory.mktemp("shared")
+    return last_instance.of(shared_servers, one_zookeeper.hosts, folder, shared_options)
 
 
 @pytest.fixture
-def served(whole_shop: Shop, shared_instance: Instance, tmp_path: Path) -> Iterator[SharedShop]:
-    """A shop of the test's own, on the instance that the file's tests share."""
-    with SharedShop(whole_shop, shared_instance, tmp_path).lent() as shop:
+def served(shared_instance: tuple[Shop, Instance], tmp_path: Path) -> Iterator[SharedShop]:
+    """A shop of the test's own, on an instance that other tests share."""
+    with SharedShop(*shared_instance, tmp_path).lent() as shop:
         yield shop
 
 
@@ -164,6 +204,17 @@ def state_of(instance: Instance) -> dict[str, Any]:
 
 def _is_active(instance: Instance) -> bool:
     return bool(state_of(instance)["active"])
+
+
+@pytest.fixture(scope="module")
+def whole_shop(
+    one_ray: None,
+    one_zookeeper: EmbeddedZooKeeper,
+    shared_servers: list[DatabaseServer],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Shop:
+    """What the two instances of a file serve, all its tests long."""
+    return Shop(shared_servers, one_zookeeper.hosts, tmp_path_factory.mktemp("shared"))
 
 
 @pytest.fixture(scope="module")
