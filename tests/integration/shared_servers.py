@@ -140,10 +140,16 @@ def last_instance(one_ray: None, one_zookeeper: EmbeddedZooKeeper) -> Iterator[L
     _LAST.close()
 
 
+@pytest.fixture(scope="session")
+def files_of_last_instance(request: pytest.FixtureRequest) -> set[Path]:
+    """Return the files whose tests use the last instance."""
+    return {item.path for item in request.session.items if uses_last_instance(item)}
+
+
 @pytest.fixture(scope="module", autouse=True)
-def no_idle_instance(request: pytest.FixtureRequest) -> None:
+def no_idle_instance(request: pytest.FixtureRequest, files_of_last_instance: set[Path]) -> None:
     """End the last instance before a file that does not use it: it would go on to poll its shards."""
-    if not any(item.path == request.path and uses_last_instance(item) for item in request.session.items):
+    if request.path not in files_of_last_instance:
         _LAST.close()
 
 

@@ -14,6 +14,7 @@ LONG = ("chaos", "integration", "simulation", "property", "exhaustive")
 TOGETHER = {
     "mysql": (
         "binlog/test_account_statements",
+        "binlog/test_archive",
         "binlog/test_catalog",
         "binlog/test_conditions",
         "binlog/test_differential",

@@ -17,12 +17,14 @@ from pathlib import Path
 
 import pymysql
 import pytest
+from integration.group_fixtures import all_started
 from rich.cells import cell_len
 from support.soak import patient
 from support.sources.installed import require
 
 from canal_group.programs.demo.recorded_shards import recorded_shards
 from canal_group.programs.demo.show.sample import FIRST_ROWS
+from canal_group.programs.demo.tables import schema_name
 from playground.database.engine import Engine
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer, Programs
@@ -52,13 +54,17 @@ KEYS = [
 ]
 
 
-@pytest.fixture(params=[MariaDbServer, MySqlServer], ids=lambda make: make.engine)
-def server(request):
-    try:
-        with request.param() as started:
-            yield started
-    except ServerMissingError as error:
-        pytest.skip(str(error))
+@pytest.fixture(scope="module", params=[MariaDbServer, MySqlServer], ids=lambda make: make.engine)
+def whole_server(request):
+    with all_started(request.param()) as (server,):
+        yield server
+
+
+@pytest.fixture
+def server(whole_server):
+    """A server without what the last test's writer wrote."""
+    whole_server.execute(f"DROP DATABASE IF EXISTS {schema_name(0)}")
+    return whole_server
 
 
 def test_a_stranger_on_the_machine_gets_into_no_server_of_ours(server):

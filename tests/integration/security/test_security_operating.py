@@ -33,11 +33,11 @@ from canal_group.merge.values.member import Policy
 from canal_group.operator import Operator, calls
 
 OPERATIONS = (
-    RemoveShard("s1"),
-    GivePolicy("s1", Policy.SKIP),
-    SkipEvent("s1", "mysql-bin.000001:4"),
+    RemoveShard("s0"),
+    GivePolicy("s0", Policy.SKIP),
+    SkipEvent("s0", "mysql-bin.000001:4"),
     ShowSchema(),
-    RebuildSchema("s1"),
+    RebuildSchema("s0"),
     ShowJoined("shop.orders"),
     Resolve("shop.orders", "note", "text"),
 )

@@ -6,7 +6,8 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from functools import cache
+from importlib.metadata import packages_distributions as _packages_distributions
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from canal_group.extras import EXTRAS
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LIBRARY = {"kazoo", "numpy", "pyarrow"}
+#: it reads the files of every distribution
+packages_distributions = cache(_packages_distributions)
 #: of canal_group, what has an extra of its own
 APART = re.compile(r"canal_group\.(spark|ray_data|canal_protocol)\b")
 
