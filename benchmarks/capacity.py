@@ -107,6 +107,9 @@ class _Channel:
     def close(self, epoch: int) -> None:
         pass
 
+    def close_lane(self, epoch: int, lane: int) -> None:
+        pass
+
 
 class _Directory:
     """Finds fake shards."""

@@ -262,6 +262,10 @@ class BatchSettings(Settings):
     outstanding_max: Count = 64
 
 
+#: most replays at once
+REPLAYS_MAX: Final = 8
+
+
 class ConsumerSettings(Settings):
     """How long a silent consumer keeps its client id, and how long a client id keeps its rows."""
 
@@ -277,6 +281,8 @@ class ConsumerSettings(Settings):
     apart_max_s: Seconds = 3600.0
     #: how often a cursor passes transactions of which nothing is kept, without its consumer
     quiet_s: Seconds = 5.0
+    #: clients at once that are replayed from an archive; each has a ring in every shard, as large as `store`
+    replays_max: Annotated[int, Field(ge=1, le=REPLAYS_MAX)] = 2
     #: client ids that a destination may have
     client_ids_max: Count = 256
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from canal_group.merge.calls.consumers import GetRange, Release, Unsubscribe
+from canal_group.merge.calls.consumers import GetRange, Release, SubscribeAt, Unsubscribe
 from canal_group.merge.calls.operators import GivePolicy, RemoveShard
 from canal_group.merge.delivery.batch_limits import BatchLimits
 from canal_group.merge.delivery.consumers import Consumers
@@ -51,6 +51,7 @@ from canal_group.merge.state_words import client_words
 from canal_group.merge.trace import trace
 from canal_group.merge.values.chunk import TableName
 from canal_group.merge.values.commit_time import CommitTimes
+from canal_group.merge.values.lane import LIVE
 from canal_group.merge.values.loss import Purged
 from canal_group.merge.values.member import Role
 
@@ -91,6 +92,8 @@ class GroupSettings:
     client_ids_max: int
     #: which of the statements that say the same of tables with one name are delivered
     ddl: DdlRule
+    #: clients that are served by replays at once; 0: a client that is behind has all read again with it
+    replays_max: int
 
 
 class Group:
@@ -99,13 +102,22 @@ class Group:
     Args:
         settings: shards, limits and intervals.
         epoch: fencing epoch of the server that runs it.
+        lane: see `canal_group.merge.values.lane`.
+        leasing: see `canal_group.merge.delivery.consumers.Consumers`.
     """
 
-    def __init__(self, settings: GroupSettings, epoch: int) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        epoch: int,
+        lane: int = LIVE,
+        leasing: dict[int, SubscribeAt] | None = None,
+    ) -> None:
         self.settings = settings
         self.epoch = epoch
+        self._leasing = {} if leasing is None else leasing
         order = SortOrder(settings.ahead_max_us, settings.ids_within_us, settings.commit_times)
-        self._stream = Stream(settings.shards, settings.dead_shard, order)
+        self._stream = Stream(settings.shards, settings.dead_shard, order, lane)
         self._subscribers = Subscribers(
             self._stream,
             epoch,
@@ -115,8 +127,12 @@ class Group:
             settings.apart_max_us,
             settings.purged,
             settings.client_ids_max,
+            apart=settings.replays_max > 0,
+            single=lane != LIVE,
         )
-        self._consumers = Consumers(settings.destination, self._stream, self._subscribers, settings.lease_us)
+        self._consumers = Consumers(
+            settings.destination, self._stream, self._subscribers, settings.lease_us, self._leasing
+        )
         #: when cursors last passed what nothing is kept of
         self._quiet_at_us = 0
         #: instructions that wait until every cursor has the current shards
@@ -140,7 +156,7 @@ class Group:
     def _reconcile(self) -> list[Instruction]:
         """Retire drained shards, and return the instructions that waited for every cursor to follow."""
         instructions: list[Instruction] = []
-        for shard in self._stream.drained() if self._stream.draining else ():
+        for shard in self._drained():
             self._stream.retire(self._stream.shards[shard])
             self._reconciling.append(CloseShard(shard))
             instructions += self._subscribers.reconcile()
@@ -148,6 +164,10 @@ class Group:
             instructions += self._reconciling
             self._reconciling = []
         return instructions
+
+    def _drained(self) -> list[int]:
+        """Return the shards that may leave: everything that they brought is acknowledged."""
+        return self._stream.drained() if self._stream.draining else []
 
     def _on(self, event: Event) -> list[Instruction]:  # noqa: C901, PLR0911, PLR0912 - one case an event
         match event:
@@ -205,7 +225,7 @@ class Group:
         else:
             # The cursor of a resuming client may be before the position at which the shards are being opened.
             placed = all(cursor in opened_for for cursor in self._subscribers.cursors)
-        return instructions if placed else [*instructions, *self._rewind(event.at_us)]
+        return instructions if placed else [*instructions, *self._open_for_clients(event.at_us)]
 
     def _lost(self, event: ShardLost) -> list[Instruction]:
         left = self._stream.membership.members[event.shard].role is Role.LEFT
@@ -224,8 +244,10 @@ class Group:
         released += self._set_purged_aside(event.at_us)
         was_merging = self._stream.merging
         stopped = self.settings.purged is not Purged.FAIL and self._stream.purged_after_all
-        if self._stream.skip_silent(event.at_us) or self._subscribers.seeking or stopped:
+        if self._stream.skip_silent(event.at_us) or stopped:
             return [*released, *self._rewind(event.at_us)]
+        if self._subscribers.seeking:
+            return [*released, *self._open_for_clients(event.at_us)]
         reconciled = () if self._subscribers.reconciled else self._subscribers.reconcile()
         return [*released, *reconciled, *self._pass_quiet(event.at_us), *self._went_on(was_merging)]
 
@@ -258,7 +280,11 @@ class Group:
 
     def _rewind_if_sought(self, at_us: int) -> list[Instruction]:
         """Open every shard again if a consumer asked for a position that the log does not hold."""
-        return self._rewind(at_us) if self._subscribers.seeking else []
+        return self._open_for_clients(at_us) if self._subscribers.seeking else []
+
+    def _open_for_clients(self, at_us: int) -> list[Instruction]:
+        """Have read what clients need that the log does not hold."""
+        return self._rewind(at_us)
 
     def _policy_given(self, asked: Asked[GivePolicy]) -> list[Instruction]:
         shard = self._stream.membership.index_of(asked.call.shard)
@@ -321,7 +347,8 @@ class Group:
 
     def _rewind(self, at_us: int) -> list[Instruction]:
         """Forget what is not acknowledged and open every shard at the oldest cursor."""
-        opening = self._stream.rewind(self._subscribers.cursors, at_us)
+        elsewhere = [each.cursor for each in self._subscribers.elsewhere.values() if each.cursor is not None]
+        opening = self._stream.rewind(self._subscribers.cursors, at_us, elsewhere)
         return [*self._subscribers.rewind(), *opening]
 
     def _went_on(self, was_merging: bool) -> list[Instruction]:

@@ -41,6 +41,13 @@ class CloseShard:
 
 
 @dataclass(frozen=True, slots=True)
+class CloseLane:
+    """Make every shard forget the ring of a replay: it has ended."""
+
+    lane: int
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseConsumer:
     """Make `holder` the active consumer, under a new epoch."""
 
@@ -107,6 +114,7 @@ Instruction: TypeAlias = (
     OpenShard
     | FreeRing
     | CloseShard
+    | CloseLane
     | LeaseConsumer
     | ReleaseConsumer
     | SaveCursor

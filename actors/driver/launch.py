@@ -30,10 +30,12 @@ from canal_group.actors.gateway.wiring import DestinationActors, GatewayWiring
 from canal_group.actors.group import wiring
 from canal_group.actors.group.group import GroupActor
 from canal_group.actors.process.log import ActorLog, LogLevel
+from canal_group.actors.shard.channel import REPLAYS
 from canal_group.actors.shard.shard import ShardActor
 from canal_group.actors.shard.wiring import shard_wiring
 from canal_group.conf.settings import InstanceSettings
 from canal_group.conf.shard_settings import ShardSettings
+from canal_group.conf.stream_settings import REPLAYS_MAX
 from canal_group.merge.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -57,7 +59,12 @@ _SHARD: dict[str, Any] = {
     **_COMMON,
     # An open that waits for its source must not delay status, nor a search of its binlogs what is known of a
     # table. Rows and polls have servers of their own.
-    "concurrency_groups": {"status": 1, "describe": QUESTIONS_MAX, "search": ALL_QUESTIONS_MAX},
+    "concurrency_groups": {
+        "status": 1,
+        "describe": QUESTIONS_MAX,
+        "search": ALL_QUESTIONS_MAX,
+        REPLAYS: REPLAYS_MAX,
+    },
 }
 _GROUP: dict[str, Any] = {
     **_COMMON,

@@ -247,8 +247,10 @@ class ActiveGroup:
                 self._answer(call, lambda answer: answer.set_exception(error))
             case do.OpenShard(shard, generation, position, read_to):
                 self._shards.follow(shard, generation, position, read_to)
-            case do.FreeRing(shard, _, sequence):
-                self._shards.free(shard, sequence)
+            case do.FreeRing(shard, generation, sequence):
+                self._shards.free(shard, generation, sequence)
+            case do.CloseLane(lane):
+                self._shards.close_lane(lane)
             case do.CloseShard(shard):
                 name = self._shards.close(shard)
                 _log.info(

@@ -27,6 +27,7 @@ from canal_group.merge.back_off import BackOff
 from canal_group.merge.errors import CanalGroupError, ConfigError, CoordinatorUnavailable, FencedError
 from canal_group.merge.group import Group, GroupSettings
 from canal_group.merge.order.ddl.rule import DdlRule
+from canal_group.merge.replay.replaying_group import ReplayingGroup
 
 _log = logging.getLogger(__name__)
 
@@ -247,7 +248,8 @@ class Candidate:
             ddl = await self._host.blocking(store.get, DDL_DECISIONS, epoch)
         # From here to `Started` nothing may wait: a call of a consumer must not be the machine's first event.
         shards = self._registration.keep_those_with_actors()
-        machine = Group(self._parts.group_settings(self._registration.settings), epoch)
+        settings = self._parts.group_settings(self._registration.settings)
+        machine = (ReplayingGroup if settings.replays_max else Group)(settings, epoch)
         self.group = ActiveGroup(
             machine,
             shards,

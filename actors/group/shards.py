@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from canal_group.actors.group.follower import Follower, Losses
 from canal_group.actors.group.stored.histories import StoredHistories
@@ -13,7 +13,11 @@ from canal_group.actors.group.stored.skips import StoredSkips
 from canal_group.actors.ports import EpochStore, Host
 from canal_group.actors.shard.ports import ShardChannel
 from canal_group.merge import events as ev
+from canal_group.merge.values.lane import LIVE, lane_of
 from canal_group.merge.values.position import Position
+
+#: lane and shard_index
+Key: TypeAlias = tuple[int, int]
 
 
 class GroupShards:
@@ -50,11 +54,11 @@ class GroupShards:
         self._histories = StoredHistories(store, epoch, host)
         self._skips = skips
         self._host = host
-        #: by shard_index, under the current generation
-        self._followers: dict[int, Follower] = {}
-        self._following: dict[int, asyncio.Task[None]] = {}
-        #: by shard_index, under all generations
-        self._losses: defaultdict[int, Losses] = defaultdict(Losses)
+        #: by lane and shard_index, under the lane's current generation
+        self._followers: dict[Key, Follower] = {}
+        self._following: dict[Key, asyncio.Task[None]] = {}
+        #: the same, under all generations
+        self._losses: defaultdict[Key, Losses] = defaultdict(Losses)
 
     def append(self, name: str, channel: ShardChannel) -> None:
         """Give one more shard the next index."""
@@ -68,7 +72,8 @@ class GroupShards:
         self, shard: int, generation: int, position: Position | None, read_to: tuple[Position, ...]
     ) -> None:
         """Open a shard as `OpenShard` says and pass on its reports; its previous follower ends."""
-        self._unfollow(shard)
+        key = lane_of(generation), shard
+        self._unfollow(key)
         name, channel = self._channels[shard]
         term = self._epoch, generation
         follower = Follower(
@@ -80,30 +85,38 @@ class GroupShards:
             self._histories,
             self._skips,
             self._host,
-            losses=self._losses[shard],
+            losses=self._losses[key],
             pace_s=self._pace_s,
         )
-        self._followers[shard] = follower
-        self._following[shard] = self._start(follower.follow(position, read_to))
+        self._followers[key] = follower
+        self._following[key] = self._start(follower.follow(position, read_to))
 
     def answers(self) -> dict[str, dict[str, Any]]:
-        """Return when each shard answered last, and what it was reading then, by its name."""
+        """Return when each shard answered last for the live stream, and what it read then, by its name."""
         return {
             self._channels[shard][0]: {"answered_us": each.answered_us, "reading": each.reading}
-            for shard, each in self._followers.items()
-            if each.answered_us
+            for (lane, shard), each in self._followers.items()
+            if lane == LIVE and each.answered_us
         }
 
-    def free(self, shard: int, sequence: int) -> None:
+    def free(self, shard: int, generation: int, sequence: int) -> None:
         """Let a shard's ring drop everything up to and including `sequence`, soon."""
-        self._followers[shard].free(sequence)
+        self._followers[lane_of(generation), shard].free(sequence)
+
+    def close_lane(self, lane: int) -> None:
+        """Let every shard forget the ring of a replay."""
+        for key in [key for key in self._following if key[0] == lane]:
+            self._unfollow(key)
+            del self._followers[key], self._losses[key]
+            _, channel = self._channels[key[1]]
+            channel.close_lane(self._epoch, lane)
 
     def close(self, shard: int) -> str:
         """Let a shard that left close its source; return its name.
 
         The driver, which made its actor, ends it (see `canal_group.actors.driver.actor_registry`).
         """
-        self._unfollow(shard)
+        self._unfollow((LIVE, shard))
         name, channel = self._channels[shard]
         channel.close(self._epoch)
         return name
@@ -113,8 +126,8 @@ class GroupShards:
         for _, channel in self._channels:
             channel.close(self._epoch)
 
-    def _unfollow(self, shard: int) -> None:
-        before = self._following.pop(shard, None)
+    def _unfollow(self, key: Key) -> None:
+        before = self._following.pop(key, None)
         if before is not None:
             before.cancel()
-            self._followers[shard].flush()
+            self._followers[key].flush()

@@ -15,9 +15,12 @@ from canal_group.actors.transport.ray_errors import translated
 from canal_group.actors.transport.rpc_client import RpcClient
 from canal_group.actors.transport.rpc_wire import RpcAddress
 from canal_group.merge.errors import ShardUnavailable
+from canal_group.merge.values.lane import LIVE, lane_of
 from canal_group.merge.values.position import Position
 from canal_group.merge.values.skips.skipped_event import SkippedEvent
 
+#: the threads of a shard's actor that open and close replays
+REPLAYS = "replays"
 #: how long an opening waits for an actor that starts, or starts again, seconds
 START_WAIT_S = 5.0
 
@@ -71,9 +74,10 @@ class RayShard:
         with translated(self._whom):
             # Before its process runs, an opening would fail, and be tried again after a pause.
             await self._address()
-            opened: Position = await self._handle.open.remote(
-                epoch, generation, position, history, skips, read_to
-            )
+            # An opening may wait for long, and the live stream does not wait for replays.
+            live = lane_of(generation) == LIVE
+            call = self._handle.open if live else self._handle.open.options(concurrency_group=REPLAYS)
+            opened: Position = await call.remote(epoch, generation, position, history, skips, read_to)
         return opened
 
     async def rpc(self) -> ShardRpc:
@@ -106,6 +110,10 @@ class RayShard:
     def close(self, epoch: int) -> None:
         """Let the shard disconnect from its source."""
         self._handle.close.remote(epoch)
+
+    def close_lane(self, epoch: int, lane: int) -> None:
+        """Let the shard forget the ring of a replay."""
+        self._handle.close_lane.options(concurrency_group=REPLAYS).remote(epoch, lane)
 
 
 class RayShardRpc:

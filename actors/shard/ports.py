@@ -68,6 +68,9 @@ class ShardChannel(Protocol):
     def close(self, epoch: int) -> None:
         """Let it disconnect from its source, see `Shard.close`; not awaited, and may get lost."""
 
+    def close_lane(self, epoch: int, lane: int) -> None:
+        """Let it forget the ring of a replay, see `Shard.close_lane`; not awaited, and may get lost."""
+
 
 class ShardDirectory(Protocol):
     """Finds the shards of a destination by their names."""

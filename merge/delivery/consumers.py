@@ -58,15 +58,22 @@ class Consumers:
         stream: the stream that they consume.
         subscribers: their subscriptions; shared with the group, which tells them about changes of the stream.
         lease_us: how long a consumer may be silent before its client id is free again.
+        leasing: calls for whose lease the coordinator is asked, by number; shared by the streams of a group.
     """
 
-    def __init__(self, destination: str, stream: Stream, subscribers: Subscribers, lease_us: int) -> None:
+    def __init__(
+        self,
+        destination: str,
+        stream: Stream,
+        subscribers: Subscribers,
+        lease_us: int,
+        leasing: dict[int, SubscribeAt],
+    ) -> None:
         self._destination = destination
         self._stream = stream
         self._subscribers = subscribers
         self._lease_us = lease_us
-        #: calls for whose lease the coordinator is asked, by number
-        self._leasing: dict[int, SubscribeAt] = {}
+        self._leasing = leasing
 
     # ---- subscribing -----------------------------------------------------------------------------------
 

@@ -405,7 +405,7 @@ class Subscriber:
 
     # ---- for people, and for tests -----------------------------------------------------------------------
 
-    def _acknowledged_us(self, stream: Stream) -> int | None:
+    def acknowledged_us(self, stream: Stream) -> int | None:
         """Return the time up to which it has acknowledged everything, or the commit time of its cursor."""
         reached_us = stream.reached_us(self.delivery.done) if self.phase is Phase.READING else None
         if reached_us is not None or self.cursor is None:
@@ -422,12 +422,13 @@ class Subscriber:
             "epoch": self.lease.epoch,
             "phase": self.phase.value,
             "look": self.look,
+            "replay": None,
             "lasting": self.continuation.lasting,
             "away_s": None if self.lease.holder else (at_us - self.lease.seen_us) / 1e6,
             "dropped": self.phase is Phase.DROPPED,
             "error": str(self.continuation.purged) if self.continuation.purged is not None else None,
             "cursor": self.cursor.to_json() if self.cursor is not None else None,
-            "cursor_commit_us": self._acknowledged_us(stream),
+            "cursor_commit_us": self.acknowledged_us(stream),
             "losses": to_dicts(self.continuation.losses),
             "outstanding": self.delivery.ledger.describe(at_us),
             "totals": asdict(self.delivery.ledger.totals),

@@ -9,6 +9,8 @@ Rules:
    others, it ends. Without another client id everything is kept for the first one, whatever a look has read.
 5. What nothing is kept of is freed without an acknowledgement, and before the cursor that passes it is
    stored: a cursor from before has the sources read it again.
+6. With replays, a client that the log does not hold disturbs nobody: it is served elsewhere. Bounds, stored
+   cursors and inactivity concern it nevertheless.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ class Subscribers:
             commit time; None: any distance.
         purged: where a client id goes on whose position a source has purged.
         count_max: client ids that there may be; stored ones are kept, however many they are.
+        apart: whether a client whose position the log does not hold is served by a replay.
+        single: whether they are the one subscriber of a replay.
     """
 
     def __init__(
@@ -56,6 +60,9 @@ class Subscribers:
         apart_max_us: int | None,
         purged: Purged,
         count_max: int,
+        *,
+        apart: bool,
+        single: bool = False,
     ) -> None:
         self._stream = stream
         self._epoch = epoch
@@ -65,6 +72,15 @@ class Subscribers:
         self._apart_max_us = apart_max_us
         self._purged = purged
         self._count_max = count_max
+        self._apart = apart
+        #: the subscribers that replays serve, by client id
+        self.elsewhere: Mapping[str, Subscriber] = {}
+        #: log index from which on everything is kept for one that comes from elsewhere; None: for nobody
+        self.pin: int | None = None
+        #: whether nothing new is delivered: what is outstanding comes to its end first
+        self.closing = False
+        #: whether they are one subscriber, which stops nobody
+        self._single = single
         self._by_id: dict[str, Subscriber] = {}
         #: whether a client id has subscribed since the election, or before
         self.had_any = False
@@ -91,7 +107,7 @@ class Subscribers:
         Raises:
             UsageError: there are as many as there may be.
         """
-        count = len(self._by_id.keys() | coming)
+        count = len({*self._by_id, *self.elsewhere, *coming})
         if count >= self._count_max:
             raise UsageError(
                 f"The destination has {count} client ids, as many as it may have.",
@@ -108,6 +124,14 @@ class Subscribers:
             self._by_id[client_id] = made
         return self._by_id[client_id]
 
+    def take_out(self, client_id: str) -> Subscriber:
+        """Return a subscriber that is served elsewhere from now on."""
+        return self._by_id.pop(client_id)
+
+    def adopt(self, subscriber: Subscriber) -> None:
+        """Take a subscriber that was served elsewhere."""
+        self._by_id[subscriber.client_id] = subscriber
+
     def forget(self, client_id: str) -> None:
         """Forget a client id; its batch ids are still not given again."""
         forgotten = self._by_id.pop(client_id)
@@ -119,6 +143,11 @@ class Subscribers:
             self.had_any = True
             restored = Subscriber.restored(state, self._epoch, self._limits, at_us)
             self._by_id[state.client_id] = restored
+
+    @property
+    def everybody(self) -> list[Subscriber]:
+        """Every subscriber, also those that are served elsewhere."""
+        return [*self._by_id.values(), *self.elsewhere.values()]
 
     @property
     def _kept(self) -> list[Subscriber]:
@@ -151,11 +180,13 @@ class Subscribers:
     @property
     def reconciled(self) -> bool:
         """Whether every stored cursor has the current shards."""
-        stored = (each for each in self._by_id.values() if each.phase is not Phase.LEAVING)
+        stored = (each for each in self.everybody if each.phase is not Phase.LEAVING)
         return not any(each.writes.lacks_changes for each in stored if each.writes.durable)
 
     def others_consume(self, client_id: str) -> bool:
         """Return whether a rewind would roll back another client too."""
+        if self._apart:
+            return False
         return any(each.client_id != client_id and each.lease.holder for each in self.holding)
 
     def check_alone(self, client_id: str) -> None:
@@ -183,7 +214,8 @@ class Subscribers:
             UsageError: `start` is too far before another client that has a consumer.
         """
         base = self._stream.base.ack.shards
-        if self._apart_max_us is None or not self._stream.merging or reaches_back(base, start.shards):
+        held = not self._stream.merging or reaches_back(base, start.shards)
+        if self._apart or self._apart_max_us is None or held:
             return
         for other in self.holding:
             if other.client_id == client_id or not other.lease.holder or other.cursor is None:
@@ -205,8 +237,8 @@ class Subscribers:
     def positions_of(self, shard: str) -> dict[str, str]:
         """Return the position of each cursor in a shard as text, by client id."""
         return {
-            client_id: str(subscriber.cursor.shards[shard])
-            for client_id, subscriber in self._by_id.items()
+            subscriber.client_id: str(subscriber.cursor.shards[shard])
+            for subscriber in self.everybody
             if subscriber.cursor is not None and shard in subscriber.cursor.shards
         }
 
@@ -222,7 +254,7 @@ class Subscribers:
             start: where the instance file has it begin; None: nowhere in particular.
             ends: where the sources' logs end; on any other shard it begins after what came in.
         """
-        alone = {each.client_id for each in self._by_id.values() if not each.look} <= {client_id}
+        alone = {each.client_id for each in self.everybody if not each.look} <= {client_id}
         if alone and (start is None or not self.had_any):
             return None
         said = self._stream.membership.said
@@ -256,14 +288,14 @@ class Subscribers:
     def reconcile(self) -> list[Instruction]:
         """Give every cursor the current shards and write it; repeat a write that failed before."""
         instructions: list[Instruction] = []
-        for subscriber in self._by_id.values():
+        for subscriber in self.everybody:
             subscriber.continuation.reconcile(self._stream)
             instructions += subscriber.save_subscription(self._stream)
         return instructions
 
     def serve(self) -> list[Instruction]:
         """Answer the waiting gets for which there are batches."""
-        if not self._stream.merging:
+        if not self._stream.merging or self.closing:
             return []
         served = [answer for subscriber in self._kept for answer in subscriber.serve(self._stream)]
         return served + self.free()
@@ -274,7 +306,8 @@ class Subscribers:
             return []
         for subscriber in self._kept:
             subscriber.delivery.read_position.skip_consumed(self._stream)
-        return [*self._stream.free(min(subscriber.delivery.done for subscriber in self._kept))]
+        done = min(subscriber.delivery.done for subscriber in self._kept)
+        return [*self._stream.free(done if self.pin is None else min(done, self.pin))]
 
     def pass_quiet(self) -> list[Instruction]:
         """Move cursors past transactions of which nothing is kept, and write those that moved; see `free`."""
@@ -300,10 +333,10 @@ class Subscribers:
 
     def drop_away(self, at_us: int) -> list[Instruction]:
         """Drop client ids that had no consumer for too long, if another client id has one."""
-        if not any(subscriber.lease.holder for subscriber in self.holding):
+        if not any(each.lease.holder for each in (*self.holding, *self.elsewhere.values())):
             return []
         instructions: list[Instruction] = []
-        for subscriber in self._by_id.values():
+        for subscriber in self.everybody:
             if subscriber.phase in (Phase.DROPPED, Phase.LEAVING):
                 continue
             away_us = at_us - subscriber.lease.seen_us
@@ -347,7 +380,7 @@ class Subscribers:
         - a subscriber that sought the position is refused at once;
         - any other keeps it until `waited`;
         - then it moves to where the policy says, if the source says where that is, and not too often;
-        - else it keeps it for as long as every kept subscriber needs it;
+        - else it keeps it for as long as every kept subscriber needs it, unless a replay serves it;
         - a subscriber that started with this log, which brought nothing, starts where the next log starts.
           If its consumer was told where it begins, what lies between is a loss.
 
@@ -366,7 +399,8 @@ class Subscribers:
         if not seek and need and self._moves(shard, need, error):
             return self._move_over(shard, found, need, error) if waited else None
         needing = [subscriber for subscriber in need if not subscriber.look]
-        if not seek and need and (not waited or len(needing) == len(self.holding)):
+        stops_all = len(needing) == len(self.holding) and not self._single
+        if not seek and need and (not waited or stops_all):
             return None
         self._begin_anew(found, error)
         return [refusal for subscriber in seek or need for refusal in subscriber.continuation.purge(error)]

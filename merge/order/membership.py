@@ -37,6 +37,33 @@ class Membership:
         """Names of the shards that have left, sorted."""
         return sorted(self._retired)
 
+    @property
+    def signature(self) -> tuple[object, ...]:
+        """What changes when a shard has joined or left, or when the group is told whether to wait for one."""
+        known = (member for member in self.members if member.role is not Role.JOINING)
+        shards = tuple((member.name, member.role is Role.LEFT, member.policy) for member in known)
+        return (shards, tuple(self.joined), self.orphans)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the positions of all shards are known to the cursors."""
+        return not self.orphans and not any(member.role is Role.JOINING for member in self.members)
+
+    def take(self, other: Membership) -> None:
+        """Take the shards of another one; those that are leaving there are members here."""
+        self.shards = other.shards
+        self.members[:] = [
+            Member(
+                member.name,
+                Role.LEFT if member.role is Role.LEFT else Role.MEMBER,
+                member.policy,
+                member.policy_since_us,
+                member.start,
+            )
+            for member in other.members
+        ]
+        self.joined, self._retired = dict(other.joined), set(other.retired)
+
     def index_of(self, name: str) -> int:
         """Return the shard_index of a shard that has not left.
 

@@ -39,6 +39,7 @@ from canal_group.merge.order.timeline import Timeline
 from canal_group.merge.order.waiting import Waiting, at_end
 from canal_group.merge.values.commit_time import END_OF_TIME_US
 from canal_group.merge.values.header import Headers, no_headers
+from canal_group.merge.values.lane import LIVE, before_first
 from canal_group.merge.values.member import Member, Policy, Role
 from canal_group.merge.values.offset_range import reaches_back
 from canal_group.merge.values.position import GroupPosition, Position, furthest, oldest
@@ -52,14 +53,17 @@ class Stream:
         shards: names by shard_index.
         dead_shard: whether to continue without a silent shard.
         order: by what transactions are ordered.
+        lane: see `canal_group.merge.values.lane`.
     """
 
-    def __init__(self, shards: tuple[str, ...], dead_shard: DeadShard, order: SortOrder) -> None:
+    def __init__(
+        self, shards: tuple[str, ...], dead_shard: DeadShard, order: SortOrder, lane: int = LIVE
+    ) -> None:
         #: which shards belong to the group
         self.membership = Membership(shards)
         self.order = order
         #: grows with each rewind
-        self.generation = 0
+        self.generation = before_first(lane)
         #: headers that went out of the timeline and that some subscriber has not acknowledged
         self.log = MergedLog()
         #: where the log begins; it has the positions of the members
@@ -163,8 +167,21 @@ class Stream:
 
     # ---- recovery --------------------------------------------------------------------------------------
 
-    def rewind(self, cursors: Sequence[GroupPosition], at_us: int) -> list[OpenShard]:
-        """Forget what came in, and open every shard at the oldest of the cursors under a new generation."""
+    def begin_as(self, other: Stream) -> None:
+        """Take the shards of another stream, and where it begins; a rewind has to follow."""
+        self.membership.take(other.membership)
+        self.base = other.base
+
+    def rewind(
+        self, cursors: Sequence[GroupPosition], at_us: int, elsewhere: Sequence[GroupPosition] = ()
+    ) -> list[OpenShard]:
+        """Forget what came in, and open every shard at the oldest of the cursors under a new generation.
+
+        Args:
+            cursors: of those that read this stream.
+            at_us: now.
+            elsewhere: other cursors of the group; they say which shards there are.
+        """
         skipped = self._skipped()
         self.generation += 1
         self._counters_before = self.counters
@@ -172,7 +189,7 @@ class Stream:
         self._out[:] = -1
         self.ddl.rewind()
         sequence = min((cursor.sequence for cursor in cursors), default=self.base.ack.sequence)
-        self.membership.take_roles(cursors, self.base.ack.shards)
+        self.membership.take_roles([*cursors, *elsewhere], self.base.ack.shards)
         cursors = [self.membership.with_joined(cursor) for cursor in cursors]
         # Without a cursor a shard continues where the log began.
         self.base = Progress.at(self.membership.without_retired(replace(self.base.ack, sequence=sequence)))
@@ -369,6 +386,14 @@ class Stream:
                 return int(headers["key_us"][0])
         watermark_us = self._timeline.watermark_us
         return None if watermark_us == END_OF_TIME_US else watermark_us
+
+    def most_since(self, index: int) -> tuple[int, int]:
+        """Return the most headers, and the most bytes, that a shard has in the log from an index on."""
+        kept = self.log.slice(max(index, self.log.base), self.log.tip)
+        if not len(kept):
+            return 0, 0
+        sizes = np.bincount(kept["shard"], weights=kept["bytes"])
+        return int(np.bincount(kept["shard"]).max()), int(sizes.max())
 
     def rows_of(self, shard: int) -> int:
         """Return how many row changes of a shard are in the log."""

@@ -103,6 +103,8 @@ class Schedule:
     cursors_in_zookeeper: bool = True
     #: interval of cursor writes, seconds; None: each is written before its acknowledgement is answered
     flush_s: float | None = None
+    #: clients that may be replayed at once; 0: there is no archive
+    replays_max: int = 0
     #: whether another client reads offset ranges
     offset_ranges: bool = False
     #: whether the consumers of client id "one" read by canal's protocol
@@ -180,6 +182,7 @@ def schedule_of(seed: int, faults: tuple[Fault, ...] = FAULTS) -> Schedule:
         canal=chance.random() < 0.4,
         unacknowledged_us=chance.choice((None, 300 * MS)),
         looks=chance.random() < 0.4,
+        replays_max=chance.choice((0, 0, 1, 2)),
     )
 
 

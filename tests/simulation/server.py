@@ -278,6 +278,7 @@ class _Parts:
             dead_shard=around.dead_shard,
             drop_after_us=around.drop_after_us,
             unacknowledged_us=around.unacknowledged_us,
+            replays_max=around.replays_max,
         )
 
 
@@ -320,6 +321,10 @@ class _Channel:
     def close(self, epoch: int) -> None:
         """Make it disconnect from its source."""
         _unheard(self._call("close", epoch))
+
+    def close_lane(self, epoch: int, lane: int) -> None:
+        """Make it forget the ring of a replay."""
+        _unheard(self._call("close_lane", epoch, lane))
 
 
 class _Line:

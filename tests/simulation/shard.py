@@ -61,7 +61,7 @@ class Shard(Process):
     @property
     def held(self) -> int:
         """Number of headers in its ring."""
-        held = self.shard._held
+        held = self.shard._live.held
         if held is None:
             return 0
         ack, _, put = held.intake.ring.cursors
@@ -109,9 +109,14 @@ class Shard(Process):
         self.note("is to leave its source for epoch {}", epoch)
         self.shard.close(epoch)
 
+    def close_lane(self, epoch: int, lane: int) -> None:
+        """Forget the ring of a replay."""
+        self.note("is to end replay {} of epoch {}", lane, epoch)
+        self.shard.close_lane(epoch, lane)
+
     def fetch(self, epoch: int, generation: int, begin: int, end: int) -> list[ReadPosition]:
         """Return which headers of the source the sequences `begin <= sequence < end` are."""
-        intake = self.shard._current(epoch, generation).intake
+        intake = self.shard._lane(epoch, generation).current(epoch, generation).intake
         positions: list[ReadPosition] = []
         for stored in intake.ring.fetch(begin, end):
             part = stored.chunk.headers[stored.header_begin : stored.header_end]

@@ -213,6 +213,7 @@ class World:
             drop_after_us=schedule.drop_after_us,
             unacknowledged_us=schedule.unacknowledged_us,
             quiet_us=QUIET_US,
+            replays_max=schedule.replays_max,
         )
 
     @property

@@ -55,6 +55,11 @@ class DdlGate:
         """Headers that wait for the store, in merged order."""
         return [headers for _, headers in self._waiting]
 
+    @property
+    def durable(self) -> bool:
+        """Whether the store has all that was decided."""
+        return self.policy is None or self.policy.version == self._saved
+
     def rewind(self) -> None:
         """Forget what waits: the sources are read again."""
         self._marks.clear()

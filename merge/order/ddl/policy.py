@@ -160,6 +160,31 @@ class DdlPolicy:
         self._bound()
         return withheld
 
+    def find(
+        self, header: Headers, names: tuple[str, ...], origin: Origin, passed: Position | None
+    ) -> bool | None:
+        """Return whether a statement was withheld; None: nothing is decided about it yet.
+
+        Args:
+            header: (1,) HEADER of the statement.
+            names: what its indexes point to.
+            origin: of its shard.
+            passed: up to where the stream has passed its shard for which decisions are made.
+        """
+
+        def before(position: Position) -> bool:
+            return bool(up_to(header, names, position, same_server=position.is_of(origin.server))[0])
+
+        decided = self._decided.get(origin.shard)
+        if decided is not None and not _replaced(decided.end, header, names, origin):
+            if before(decided.begin):
+                return False
+            if before(decided.end):
+                identity = origin.shard, _identity(header[0], names, origin)
+                return not any(identity in kept for kept in (self._older, self._newer))
+        # Otherwise it came before this ledger, if it came at all.
+        return False if passed is not None and before(passed) else None
+
     def _decided_before(
         self,
         headers: Headers,

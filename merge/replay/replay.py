@@ -1,0 +1,152 @@
+"""A replay: a group of its own for one client, over rings of its own.
+
+    WAITING ── begin ──▶ RUNNING ── reached ──▶ JOINING ── at rest ──▶ (the live stream serves the client)
+                            ▲                      │
+                            └────── passed ────────┘
+
+It merges the same shards as the live stream, by the same rules, from its client's cursor on. A seek of the
+client opens it again, and nobody else. It is begun once; what ends it is decided by
+`canal_group.merge.replay.replaying_group`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any, Final
+
+from canal_group.merge.calls.consumers import SubscribeAt
+from canal_group.merge.delivery.subscriber import Subscriber
+from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.events import Event, GetTimedOut
+from canal_group.merge.group import Group, GroupSettings
+from canal_group.merge.instructions import CloseLane, Instruction
+from canal_group.merge.order.ddl.rule import DdlRule
+from canal_group.merge.order.stream import Stream
+from canal_group.merge.replay.decided_ddl import DecidedDdl
+
+#: how long a client that has reached the live stream gets nothing new while it has batches to acknowledge,
+#: microseconds; then they are rolled back
+JOIN_WITHIN_US: Final = 3_000_000
+
+
+class ReplayState(StrEnum):
+    """State of a replay."""
+
+    #: nothing is read for it
+    WAITING = "waiting"
+    RUNNING = "running"
+    #: its client has acknowledged up to where the live stream begins; outstanding batches come to their end
+    JOINING = "joining"
+
+
+class Replay(Group):
+    """Serves one client; see the module.
+
+    Args:
+        settings: of the group.
+        epoch: of the group.
+        lane: its lane.
+        leasing: of the group, see `canal_group.merge.delivery.consumers.Consumers`.
+        live: the stream that its client will join.
+        subscriber: the client, which nothing is outstanding of.
+        at_us: now.
+    """
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        epoch: int,
+        lane: int,
+        leasing: dict[int, SubscribeAt],
+        live: Stream,
+        subscriber: Subscriber,
+        at_us: int,
+    ) -> None:
+        super().__init__(replace(settings, shards=live.shards), epoch, lane, leasing)
+        self.subscriber = subscriber
+        self.state = ReplayState.WAITING
+        #: why it has not begun, for a consumer that waits for rows
+        self.waits_for: CanalGroupError | None = None
+        self._lane = lane
+        self._live = live
+        self._since_us = at_us
+        #: time that its client had acknowledged when it began, microseconds since 1970 UTC
+        self._began_at_us: int | None = None
+        self._stream.begin_as(live)
+        if settings.ddl is not DdlRule.EVERY:
+            self._stream.ddl = DecidedDdl(live)
+        self._subscribers.adopt(subscriber)
+
+    def _go(self, state: ReplayState, at_us: int) -> None:
+        self.state, self._since_us = state, at_us
+        self._subscribers.closing = state is ReplayState.JOINING
+
+    def begin(self, at_us: int) -> list[Instruction]:
+        """Have the shards read from the client's cursor on."""
+        assert self.state is ReplayState.WAITING, "a replay is begun once"
+        self._go(ReplayState.RUNNING, at_us)
+        self._began_at_us = self.subscriber.acknowledged_us(self._stream)
+        return self._rewind(at_us)
+
+    def end(self) -> list[Instruction]:
+        """Forget what is outstanding; the client is served elsewhere from now on."""
+        forgotten = self._subscribers.rewind()
+        return forgotten if self.state is ReplayState.WAITING else [*forgotten, CloseLane(self._lane)]
+
+    def _rewind(self, at_us: int) -> list[Instruction]:
+        return self._subscribers.rewind() if self.state is ReplayState.WAITING else super()._rewind(at_us)
+
+    def _on(self, event: Event) -> list[Instruction]:
+        waiting = self.subscriber.delivery.waiting
+        if isinstance(event, GetTimedOut) and self.waits_for is not None and event.number in waiting:
+            return [self.subscriber.delivery.timed_out(event.number, self.waits_for)]
+        return super()._on(event)
+
+    def approach(self, at_us: int) -> tuple[bool, list[Instruction]]:
+        """Return whether the client joins the live stream now, and what has to be done if it does not."""
+        cursor = self.subscriber.cursor
+        reached = cursor is not None and self._live.holds(self._live.reconciled(cursor))
+        if not reached:
+            if self.state is not ReplayState.JOINING:
+                return False, []
+            self._go(ReplayState.RUNNING, at_us)
+            return False, self._subscribers.serve()
+        if self.subscriber.writes.acknowledging is not None:
+            return False, []
+        if self.state is ReplayState.WAITING or not self.subscriber.delivery.ledger.outstanding:
+            return True, []
+        if self.state is ReplayState.RUNNING:
+            self._go(ReplayState.JOINING, at_us)
+        return at_us - self._since_us > JOIN_WITHIN_US, []
+
+    def progress(self, at_us: int) -> dict[str, Any]:
+        """Return how far it is, as a JSON object; times are None while they are not known."""
+        behind_s, left_s = None, None
+        at, live = self.subscriber.acknowledged_us(self._stream), self._live.reached_us(self._live.log.base)
+        if at is not None and live is not None:
+            behind_s = max(0, live - at) / 1e6
+            passed_s = (at_us - self._since_us) / 1e6
+            read_s = (at - self._began_at_us) / 1e6 if self._began_at_us is not None else 0.0
+            # The live stream goes on meanwhile, by a second in each.
+            if self.state is ReplayState.RUNNING and read_s > passed_s > 0:
+                left_s = behind_s / (read_s / passed_s - 1)
+        return {
+            "state": self.state.value,
+            "since_s": (at_us - self._since_us) / 1e6,
+            "behind_s": behind_s,
+            "left_s": left_s,
+            "headers_kept": self._stream.log.tip - self._stream.log.base,
+        }
+
+    def describe_client(self, at_us: int) -> dict[str, Any]:
+        """Return its client's state as a JSON object."""
+        return {**self.subscriber.describe(at_us, self._stream), "replay": self.progress(at_us)}
+
+    def validate(self) -> None:
+        """Assert what holds between two events."""
+        super().validate()
+        if self.state is ReplayState.WAITING:
+            assert not self._stream.merging, "a replay that has not begun reads nothing"
+            assert not self.subscriber.delivery.ledger.outstanding, "it has delivered nothing"
+        assert self._subscribers.all == [self.subscriber], "a replay has one client"
