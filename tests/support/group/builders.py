@@ -23,7 +23,9 @@ from canal_group.merge.errors import CanalGroupError
 from canal_group.merge.group import Group, GroupSettings
 from canal_group.merge.values.chunk import Chunk
 from canal_group.merge.values.ddl_mark import DdlMark
+from canal_group.merge.replay.replaying_group import ReplayingGroup
 from canal_group.merge.values.header import HEADER, Flag, HeaderRun, Headers
+from canal_group.merge.values.lane import LIVE, lane_of
 from canal_group.merge.values.member import Policy
 from canal_group.merge.values.offset_range import OffsetRange
 from canal_group.merge.values.position import GroupPosition, Position
@@ -184,6 +186,9 @@ class World:
     rings: list[FakeRing] = field(init=False)
     answers: dict[int, Any] = field(default_factory=dict)
     opening: dict[int, do.OpenShard] = field(default_factory=dict)
+    #: the same, and the rings, of replays, by lane and shard
+    replay_opening: dict[tuple[int, int], do.OpenShard] = field(default_factory=dict)
+    replay_rings: dict[tuple[int, int], FakeRing] = field(default_factory=dict)
     leasing: list[do.LeaseConsumer] = field(default_factory=list)
     saving: list[do.SaveCursor] = field(default_factory=list)
     #: clients that the store was asked to forget, and whether it does so at once
@@ -219,8 +224,9 @@ class World:
 
     def restart(self) -> None:
         """Lose the group with its state; `start` continues from what was stored."""
-        self.group = Group(self.settings, self.epoch)
+        self.group = (ReplayingGroup if self.settings.replays_max else Group)(self.settings, self.epoch)
         self.rings = [FakeRing(source) for source in self.sources]
+        self.replay_rings, self.replay_opening = {}, {}
         self.opening, self.leasing, self.saving, self.forgetting = {}, [], [], []
         self.deciding = None
 
@@ -253,8 +259,14 @@ class World:
     def _do(self, instruction: do.Instruction) -> None:  # noqa: C901, PLR0912 - one case an instruction
         self.done.append(instruction)
         match instruction:
+            case do.OpenShard(shard, generation, _) if lane_of(generation) != LIVE:
+                self.replay_opening[lane_of(generation), shard] = instruction
             case do.OpenShard(shard, _, _):
                 self.opening[shard] = instruction
+            case do.CloseLane(lane):
+                for shard in range(len(self.sources)):
+                    self.replay_opening.pop((lane, shard), None)
+                    self.replay_rings.pop((lane, shard), None)
             case do.FreeRing(shard, generation, sequence):
                 self.free(shard, generation, sequence)
             case do.LeaseConsumer():
@@ -301,7 +313,8 @@ class World:
 
     def free(self, shard: int, generation: int, sequence: int) -> None:
         """Free a shard's ring."""
-        ring = self.rings[shard]
+        lane = lane_of(generation)
+        ring = self.rings[shard] if lane == LIVE else self.replay_rings[lane, shard]
         assert generation == ring.generation
         freed = ring.begin + sequence - ring.sequence_base + 1
         assert ring.freed <= freed <= ring.at, "only what was handed out can be freed"
@@ -322,6 +335,25 @@ class World:
         """Open every shard that was asked to open."""
         for shard in sorted(self.opening):
             self.open(shard)
+
+    def replay(self) -> None:
+        """Open what replays asked for, and make it report everything, as `open` and `report_all` do."""
+        for (lane, shard), asked in sorted(self.replay_opening.items()):
+            source = self.sources[shard]
+            assert asked.position is not None, "a replay begins at a cursor"
+            begin = source.index_after(asked.position)
+            self.replay_rings[lane, shard] = FakeRing(
+                source, asked.generation, begin, begin, begin
+            )
+            self.tell(ev.ShardOpened(shard, asked.generation, asked.position, self.now_us))
+        self.replay_opening.clear()
+        for (lane, shard), ring in sorted(self.replay_rings.items()):
+            end, source = len(ring.source.headers), ring.source
+            run = source.run(ring.at, end, ring.sequence(ring.at)) if end > ring.at else None
+            ring.at = end
+            low_us = source.latest_low_watermark(end)
+            if (lane, shard) in self.replay_rings:
+                self.tell(ev.ShardReported(shard, ring.generation, run, low_us, self.now_us))
 
     def report(
         self,

@@ -1,0 +1,362 @@
+"""Clients that are further back than the rings: each is served alone, and joins the others where they are."""
+
+import pytest
+from support.group.builders import Source, Tx, World, batch_idents
+
+from canal_group.merge import events as ev
+from canal_group.merge import instructions as do
+from canal_group.merge.errors import PositionPurged, RetryableError, RolledBack
+from canal_group.merge.order.ddl.rule import DdlRule
+from canal_group.merge.replay.replay import JOIN_WITHIN_US
+from canal_group.merge.replay.replaying_group import APART_US, CONSUMER_GONE_US, SLOW_US
+from canal_group.merge.values.ddl_mark import DdlMark
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.lane import LIVE, lane_of
+from canal_group.merge.values.member import Policy
+
+COUNT = 8
+
+
+def shop(*clients, replays_max=1, count=COUNT, reported=4, **settings):
+    """Two shards with transactions by turns; the first `reported` of each have come in. Return world, begin."""
+    sources = [Source(*[Tx(100 * n + shard) for n in range(1, count + 1)], server=shard) for shard in (0, 1)]
+    world = World.of(*sources, replays_max=replays_max, **settings)
+    begin = [world.subscribe(client) for client in clients]
+    for shard in (0, 1):
+        world.report(shard, reported, 100 * reported + 50)
+    return world, begin[0]
+
+
+def drain(world, client, rows_max=10_000):
+    """Read and acknowledge everything that there is for a client; return the headers."""
+    found = []
+    while (batch := world.get(client, rows_max)) is not None:
+        found += batch_idents(batch)
+        world.ack(batch.batch_id, client)
+    return found
+
+
+def state_of(world, client):
+    clients = world.group.describe(world.now_us)["clients"]
+    replay = next(each for each in clients if each["client_id"] == client)["replay"]
+    return None if replay is None else replay["state"]
+
+
+def rewound(world, begin, *clients):
+    for client in clients:
+        world.subscribe(client, start=begin, move=True)
+
+
+def test_a_rewound_client_reads_alone_and_joins_without_gap_or_repeat():
+    """1. Two have read all; 2. one is rewound: the shards are not opened again for the other; 3. that reads
+    on meanwhile; 4. the rewound one reads all of it once, and then what is new together with the other.
+    """
+    world, begin = shop("app", "slow")
+    first = drain(world, "app")
+    assert drain(world, "slow") == first
+    generation = world.group.generation
+    rewound(world, begin, "slow")
+    assert not world.opening
+    assert {lane_of(asked.generation) for asked in world.replay_opening.values()} == {LIVE + 1}
+    assert state_of(world, "slow") == "running"
+    world.report_all()
+    rest = drain(world, "app")
+    assert len(first + rest) == 2 * COUNT
+    world.replay()
+    again = drain(world, "slow", rows_max=3)
+    assert again == first + rest
+    assert world.group.generation == generation
+    assert state_of(world, "slow") is None
+    assert world.asked(do.CloseLane) == [do.CloseLane(LIVE + 1)]
+    assert not world.replay_rings
+
+
+def test_what_the_live_stream_keeps_for_one_that_comes_back_is_delivered_once():
+    """1. One replays the first half; 2. the live stream brings more, which the other acknowledges; 3. the
+    one joins in the middle of the log, and reads the second half there.
+    """
+    world, begin = shop("app", "slow")
+    first = drain(world, "app")
+    assert drain(world, "slow") == first
+    rewound(world, begin, "slow")
+    world.replay()
+    batch = world.get("slow", 2 * 4)
+    assert batch_idents(batch) == first
+    world.report_all()
+    rest = drain(world, "app")
+    world.ack(batch.batch_id, "slow")
+    assert state_of(world, "slow") is None
+    assert drain(world, "slow") == rest
+    assert world.group._stream.log.base == world.group._stream.log.tip
+
+
+def test_a_client_with_batches_gets_nothing_new_until_it_has_joined():
+    world, begin = shop("app", "slow")
+    first = drain(world, "app")
+    drain(world, "slow")
+    rewound(world, begin, "slow")
+    world.replay()
+    batches = [world.get("slow", 4), world.get("slow", 4)]
+    world.report_all()
+    world.ack(batches[0].batch_id, "slow")
+    assert state_of(world, "slow") == "running"
+    more = world.get("slow", 4)
+    world.ack(batches[1].batch_id, "slow")
+    assert state_of(world, "slow") == "joining"
+    assert world.get("slow") is None
+    world.ack(more.batch_id, "slow")
+    assert state_of(world, "slow") is None
+    assert len(first + batch_idents(more) + drain(world, "slow")) == 2 * COUNT
+
+
+def test_a_client_that_does_not_acknowledge_is_rolled_back_to_join():
+    world, begin = shop("app", "slow")
+    drain(world, "app")
+    drain(world, "slow")
+    rewound(world, begin, "slow")
+    world.replay()
+    first = world.get("slow", 8)
+    world.report_all()
+    outstanding = world.get("slow", 2)
+    world.ack(first.batch_id, "slow")
+    world.tick(JOIN_WITHIN_US)
+    assert state_of(world, "slow") == "joining"
+    world.tick(1)
+    assert state_of(world, "slow") is None
+    with pytest.raises(RolledBack):
+        world.get("slow")
+    assert drain(world, "slow")[:2] == batch_idents(outstanding)
+
+
+def fill(world):
+    for shard in (0, 1):
+        world.full(shard)
+
+
+def test_a_full_ring_moves_its_slowest_client():
+    """1. A ring is full of what one client has not read, and the other waits; 2. after a while the one is on
+    its own; 3. the other goes on, and the one has missed nothing.
+    """
+    world, _ = shop("app", "slow")
+    first = drain(world, "app")
+    fill(world)
+    for _ in range(4):
+        assert state_of(world, "slow") is None
+        world.tick(SLOW_US // 4)
+    world.tick(SLOW_US // 4)
+    assert state_of(world, "slow") == "running"
+    assert {shard for shard, ring in enumerate(world.rings) if ring.freed == 4} == {0, 1}
+    world.report_all()
+    rest = drain(world, "app")
+    world.replay()
+    assert drain(world, "slow") == first + rest
+
+
+@pytest.mark.parametrize("clients", [("app",), ("app", "other")])
+def test_a_full_ring_that_no_client_waits_for_moves_nobody(clients):
+    world, _ = shop(*clients)
+    fill(world)
+    for _ in range(10):
+        world.tick(SLOW_US)
+    assert not world.replay_opening
+
+
+def test_more_clients_than_there_may_be_replays_wait_and_are_told():
+    world, begin = shop("app", "b", "c", replays_max=1)
+    first = [drain(world, client) for client in ("app", "b", "c")][0]
+    rewound(world, begin, "b", "c")
+    assert [state_of(world, client) for client in "bc"] == ["running", "waiting"]
+    with pytest.raises(RetryableError, match=r"Client c waits for a replay.*1 other client"):
+        world.get("c")
+    world.report_all()
+    rest = drain(world, "app")
+    world.replay()
+    assert drain(world, "b") == first + rest
+    assert state_of(world, "c") == "running"
+    world.replay()
+    assert drain(world, "c") == first + rest
+    assert world.group.describe(0)["replays"] == {"max": 1, "waiting": 0, "running": 0, "joining": 0}
+
+
+def test_a_replay_without_a_consumer_gives_way():
+    world, begin = shop("app", "b", "c", replays_max=1, lease_us=CONSUMER_GONE_US // 10)
+    for client in ("app", "b", "c"):
+        drain(world, client)
+    rewound(world, begin, "b", "c")
+    for _ in range(11):
+        assert [state_of(world, client) for client in "bc"] == ["running", "waiting"]
+        for client in ("app", "c"):
+            world.tell_alive(client)
+        world.tick(CONSUMER_GONE_US // 10)
+    assert [state_of(world, client) for client in "bc"] == ["waiting", "running"]
+
+
+def test_a_lost_ring_of_a_replay_rolls_back_its_client_alone():
+    world, begin = shop("app", "slow")
+    first = drain(world, "app")
+    drain(world, "slow")
+    rewound(world, begin, "slow")
+    world.replay()
+    world.report_all()
+    live = world.get("app")
+    world.get("slow", 2)
+    (lane, shard), ring = next(iter(world.replay_rings.items()))
+    world.tell(ev.ShardLost(shard, ring.generation, "gone", world.now_us))
+    assert not world.opening
+    assert len(world.replay_opening) == 2
+    with pytest.raises(RolledBack):
+        world.get("slow")
+    world.ack(live.batch_id, "app")
+    world.replay()
+    assert drain(world, "slow") == first + batch_idents(live)
+    world.tell(ev.ShardLost(shard, ring.generation, "late", world.now_us))
+    assert not world.opening, "what an ended replay reports is ignored"
+    assert lane == LIVE + 1
+
+
+def test_a_rewind_of_the_live_stream_leaves_replays_alone():
+    world, begin = shop("app", "slow")
+    drain(world, "app")
+    drain(world, "slow")
+    rewound(world, begin, "slow")
+    world.replay()
+    batch = world.get("slow", 2)
+    world.lose(0)
+    assert world.opening[0].position == world.stored["app"].cursor.shards["s0"]
+    world.ack(batch.batch_id, "slow")
+    assert state_of(world, "slow") == "running"
+
+
+def test_a_new_server_opens_the_shards_for_those_that_are_near():
+    sources = [Source(*[Tx(n * APART_US // 4) for n in range(1, 20)])]
+    world = World.of(*sources, replays_max=1)
+    for client in ("app", "near", "far"):
+        world.subscribe(client)
+    world.report_all()
+    for client, rows in (("app", 9), ("near", 8), ("far", 2)):
+        world.ack(world.get(client, rows).batch_id, client)
+    world.epoch = 2
+    world.restart()
+    world.start()
+    assert world.opening[0].position == world.stored["near"].cursor.shards["s0"]
+    world.open_all()
+    assert [state_of(world, client) for client in ("app", "near", "far")] == [None, None, "waiting"]
+    world.subscribe("far", "h2")
+    world.replay()
+    world.report_all()
+    assert len(drain(world, "far")) == 17
+
+
+def test_a_replay_begins_anew_with_the_shards_that_there_are():
+    world, begin = shop("app", "slow")
+    drain(world, "app")
+    drain(world, "slow")
+    rewound(world, begin, "slow")
+    world.replay()
+    world.get("slow", 2)
+    world.add(Source(*[Tx(5000 + n) for n in range(3)], server=2))
+    world.open_all()
+    while world.saving:
+        world.save()
+    assert state_of(world, "slow") == "running"
+    assert {shard for _, shard in world.replay_opening} == {0, 1, 2}
+    with pytest.raises(RolledBack):
+        world.get("slow")
+    world.report_all()
+    drain(world, "app")
+    world.replay()
+    assert len(drain(world, "slow")) == 2 * COUNT + 3
+
+
+def test_no_shard_leaves_before_a_replay_has_read_it():
+    world, begin = shop("app", "slow")
+    drain(world, "app")
+    drain(world, "slow")
+    rewound(world, begin, "slow")
+    world.remove("s1", until_us=100 * COUNT + 60)
+    world.report_all()
+    world.report(1, 0, 100 * COUNT + 70)
+    drain(world, "app")
+    world.tick(1)
+    assert not world.closed
+    world.replay()
+    assert len(drain(world, "slow")) == 2 * COUNT
+    while world.saving:
+        world.save()
+    world.tick(1)
+    while world.saving:
+        world.save()
+    assert world.closed == [1]
+
+
+def test_a_policy_for_a_shard_holds_for_replays_too():
+    world, begin = shop("app", "slow")
+    drain(world, "app")
+    drain(world, "slow")
+    rewound(world, begin, "slow")
+    world.policy("s1", Policy.SKIP)
+    world.replay_opening = {key: asked for key, asked in world.replay_opening.items() if key[1] == 0}
+    world.replay()
+    assert {shard for shard, *_ in batch_idents(world.get("slow"))} == {0}
+
+
+def test_a_purged_position_sets_the_client_of_a_replay_aside():
+    world, begin = shop("app", "slow")
+    drain(world, "app")
+    drain(world, "slow")
+    rewound(world, begin, "slow")
+    asked = world.replay_opening.pop((LIVE + 1, 0))
+    gone = PositionPurged("It is gone.", hint="")
+    world.tell(ev.ShardFailed(0, asked.generation, gone, world.now_us))
+    world.tick(1_000_000)
+    world.tick(1)
+    with pytest.raises(PositionPurged):
+        world.get("slow")
+    assert state_of(world, "slow") is None
+    assert not world.replay_opening
+    assert not world.opening
+
+
+@pytest.mark.parametrize("rule", [DdlRule.FIRST, DdlRule.LAST])
+def test_a_replay_has_the_statements_that_were_delivered(rule):
+    mark = [DdlMark(7, "ALTER", "s.t", f"s.t{shard}", 1) for shard in (0, 1)]
+    sources = [
+        Source(Tx(100 + shard, ddl=True, mark=mark[shard]), *[Tx(200 + n) for n in range(4)], server=shard)
+        for shard in (0, 1)
+    ]
+    world = World.of(*sources, replays_max=1, ddl=rule)
+    begin = [world.subscribe(client) for client in ("app", "slow")][0]
+    world.report_all()
+    batches = {client: world.get(client) for client in ("app", "slow")}
+    for client, batch in batches.items():
+        world.ack(batch.batch_id, client)
+    withheld = (batches["app"].headers["flags"] & Flag.WITHHELD) != 0
+    assert withheld.sum() == 1
+    stored = world.decided
+    rewound(world, begin, "slow")
+    world.replay()
+    again = world.get("slow")
+    assert ((again.headers["flags"] & Flag.WITHHELD) != 0).tolist() == withheld.tolist()
+    assert world.decided == stored
+
+
+def test_a_replay_waits_at_a_statement_about_which_nothing_is_decided():
+    mark = DdlMark(7, "ALTER", "s.t", "s.t0", 1)
+    world = World.of(
+        Source(*[Tx(10 * n) for n in range(1, 4)], Tx(90, ddl=True, mark=mark), Tx(95)),
+        replays_max=1,
+        ddl=DdlRule.FIRST,
+    )
+    begin = [world.subscribe(client) for client in ("app", "slow")][0]
+    world.report(0, 2, 20)
+    for client in ("app", "slow"):
+        drain(world, client)
+    rewound(world, begin, "slow")
+    world.replay()
+    batch = world.get("slow")
+    assert len(batch.headers) == 3
+    world.ack(batch.batch_id, "slow")
+    assert state_of(world, "slow") is None, "it is where the live stream is"
+    world.report_all()
+    assert len(drain(world, "app")) == 3
+    assert len(drain(world, "slow")) == 2
