@@ -191,11 +191,11 @@ class Shard:
             number, lane = lane_of(generation), self._lane(epoch, generation)
             if not waiting[number] and lane.reports_at_once(wait_s):
                 # To pass it to a thread costs more than to answer it.
-                return lane.poll(epoch, generation, items_max, 0.0, *more)
+                return self.poll(epoch, generation, items_max, 0.0, *more)
             waiting[number] += 1
             try:
                 return await asyncio.get_running_loop().run_in_executor(
-                    polls, lane.poll, epoch, generation, items_max, wait_s, *more
+                    polls, self.poll, epoch, generation, items_max, wait_s, *more
                 )
             finally:
                 waiting[number] -= 1

@@ -21,8 +21,9 @@ from canal_group.actors.store.ring import RingStore
 from canal_group.actors.store.rows import Selection
 from canal_group.actors.transport.row_ticket import RowTicket
 from canal_group.actors.transport.rpc_client import RpcClient
-from canal_group.merge.errors import FencedError, ShardUnavailable
+from canal_group.merge.errors import FencedError, ShardUnavailable, UsageError
 from canal_group.merge.order.timeline import END_OF_TIME_US
+from canal_group.merge.values.lane import before_first
 from canal_group.programs.demo.recorded_shards import recorded_shards
 
 DEADLINE_S = 20.0
@@ -150,6 +151,50 @@ def test_a_free_that_a_rewind_overtakes_frees_nothing_of_the_newer_group(make, m
     else:
         shard.free(*OLD, 5)
     assert list(shard._rows(ticket(NEW, 6))), "nothing was freed"
+
+
+def test_a_replay_has_a_ring_of_its_own(make):
+    """1. the live stream and a replay are read; 2. what one frees the other has; 3. the replay ends, and the
+    live stream goes on; 4. late calls for it do nothing.
+    """
+    shard, replay = make(), (NEW[0], before_first(1) + 1)
+    begin = shard.open(*NEW, None)
+    assert len(headers(shard, NEW)) == 10
+    shard.free(*NEW, 9)
+    assert shard.open(*replay, begin) == begin
+    assert len(headers(shard, replay)) == 10
+    assert list(shard._rows(ticket(replay, 6)))
+    with pytest.raises(UsageError):
+        shard._rows(ticket(NEW, 6))
+    assert [each["state"] for each in shard.status()["replays"]] == ["finished"]
+    shard.close_lane(NEW[0] - 1, 1)
+    shard.close_lane(NEW[0], 1)
+    shard.free(*replay, 5)
+    with pytest.raises(ShardUnavailable):
+        headers(shard, replay)
+    assert not shard.status()["replays"]
+    assert len(headers(shard, NEW)) == 10
+
+
+def test_replays_of_an_older_epoch_end(make):
+    shard, replay = make(), (OLD[0], before_first(1) + 1)
+    begin = shard.open(*OLD, None)
+    shard.open(*replay, begin)
+    shard.open(*NEW, begin)
+    with pytest.raises(ShardUnavailable):
+        headers(shard, replay)
+    with pytest.raises(FencedError):
+        shard.open(*replay, begin)
+    assert not shard.status()["replays"]
+
+
+def test_a_replay_that_nobody_polls_ends(make):
+    shard, replay = make(silence_max_s=0.2, intervals=ShardIntervals(watch_s=0.02)), (2, before_first(3) + 1)
+    shard.open(*replay, None)
+    deadline_s = time.monotonic() + DEADLINE_S
+    while shard.status()["replays"]:
+        assert time.monotonic() < deadline_s
+        shard._pause.wait(0.02)
 
 
 def test_the_last_low_watermark_of_files_is_said_again(make):
