@@ -48,6 +48,10 @@ class ClientWord(StrEnum):
     UNACKNOWLEDGED = "never acknowledged"
     #: a full ring keeps rows for it
     HOLDS = "holds a full ring"
+    #: it reads alone until it has caught up with the others
+    REPLAYED = "replayed"
+    #: the same, as soon as it has a consumer and others have caught up
+    REPLAY_WAITS = "waits for a replay"
     #: nothing is held for it
     DROPPED = "dropped"
     PURGED = "purged"
@@ -91,6 +95,9 @@ def client_words(client: Mapping[str, Any], full_rings: Sequence[Mapping[str, An
         words.append(ClientWord.UNACKNOWLEDGED)
     if shards_held(client["client_id"], full_rings):
         words.append(ClientWord.HOLDS)
+    replay = client.get("replay")
+    if replay is not None:
+        words.append(ClientWord.REPLAY_WAITS if replay["state"] == "waiting" else ClientWord.REPLAYED)
     if client["dropped"]:
         words.append(ClientWord.DROPPED)
     if client["error"]:

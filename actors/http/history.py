@@ -153,6 +153,11 @@ def _client_events(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> 
         return
     if before["holder"] != now["holder"]:
         yield f"client {name} has {'consumer ' + now['holder'] if now['holder'] else 'no consumer'}"
+    was, replay = before.get("replay"), now.get("replay")
+    if was is None and replay is not None:
+        yield f"client {name} is further back than the rings: it is replayed"
+    elif was is not None and replay is None:
+        yield f"client {name} is replayed no more"
     if before["error"] != now["error"] and now["error"]:
         yield f"client {name} is set aside: {now['error']}"
     for loss in now["losses"]:

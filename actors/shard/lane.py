@@ -344,7 +344,7 @@ class Lane:
         return held.intake.describe() if held is not None else {"state": "closed", "error": None}
 
     def current(self, epoch: int, generation: int) -> Held:
-        """Return what is held under a term.
+        """Return the intake under a term.
 
         Raises:
             ShardUnavailable: nothing is, or its source has to be opened again.

@@ -205,7 +205,7 @@ class ReplayingGroup(Group):
             if not replay.subscriber.lease.holder or not self._stream.membership.settled:
                 continue
             if room <= 0:
-                replay.waits_for = self._queued(replay)
+                replay.waits_for = replay.waits_for or self._queued(replay)
                 continue
             room -= 1
             replay.waits_for = None

@@ -129,11 +129,21 @@ def _print_client(out: Console, client: dict[str, Any]) -> None:
     holder = f" {client['holder']}" if client["holder"] else f" for {duration(client['away_s'])}"
     said = f"  {words}:{holder} (epoch {client['epoch']})  outstanding: {outstanding or 'none'}"
     out.print(Text.assemble("client ", (client["client_id"], "bold"), said))
+    if client.get("replay"):
+        out.print(Text(f"{' ' * _INDENT}{_replay(client['replay'])}"))
     if client["error"]:
         out.print(Text(f"{' ' * _INDENT}error: {client['error']}", "red"))
     for loss in map(Loss.from_dict, client.get("losses", ())):
         when = datetime.fromtimestamp(loss.found_us / 1e6, UTC).isoformat(" ", "seconds")
         out.print(Text(f"{' ' * _INDENT}lost {loss}, at {when}", "red"))
+
+
+def _replay(replay: dict[str, Any]) -> str:
+    """Return how far a replay is, and when it will have caught up if it goes on like that."""
+    behind_s, left_s = replay["behind_s"], replay["left_s"]
+    behind = "" if behind_s is None else f", {duration(behind_s)} behind"
+    left = "" if left_s is None else f", about {duration(left_s)} left"
+    return f"replay: {replay['state']} for {duration(replay['since_s'])}{behind}{left}"
 
 
 def _print_wide(out: Console, shards: Sequence[_Shard]) -> None:

@@ -201,6 +201,10 @@ class InstanceFamilies(Families):
             "Whether it cannot go on: dropped, or purged.",
             bool(client["error"]) or client["dropped"],
         )
+        replay = client.get("replay")
+        gauge("replayed", "Whether it is replayed, or waits for it.", replay is not None)
+        behind_s = replay["behind_s"] if replay is not None else 0.0
+        gauge("replay_behind_seconds", "How far its replay is behind; 0: it has none.", behind_s)
         gauge("away_seconds", "How long it has had no consumer; 0: it has one.", client["away_s"] or 0.0)
         gauge("outstanding_batches", "Batches delivered and not acknowledged.", len(outstanding))
         gauge("outstanding_rows", "Rows of these.", sum(batch["rows"] for batch in outstanding))

@@ -225,6 +225,13 @@ function leftOut(state, shard) {
     .join("; ");
 }
 
+// How far a replay is, as `status` says it.
+function replayed(replay) {
+  const behind = replay.behind_s === null ? "" : `, ${seconds(replay.behind_s)} behind`;
+  const left = replay.left_s === null ? "" : `, about ${seconds(replay.left_s)} left`;
+  return `replay: ${replay.state} for ${seconds(replay.since_s)}${behind}${left}`;
+}
+
 function showClients(state) {
   const keepers = new Set((state.group.full_rings ?? []).flatMap((full) => full.clients));
   const clients = [...(state.group.clients ?? [])].sort((one, other) => keepers.has(other.client_id) - keepers.has(one.client_id));
@@ -241,7 +248,7 @@ function showClients(state) {
         short(client.totals.acked_rows),
         clock(client.cursor_commit_us),
       ],
-      note: client.error ?? "",
+      note: client.error ?? (client.replay ? replayed(client.replay) : ""),
       actions: [
         [
           "roll back",

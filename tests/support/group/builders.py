@@ -21,9 +21,9 @@ from canal_group.merge.calls.operators import GivePolicy, RemoveShard
 from canal_group.merge.calls.resume import Resume
 from canal_group.merge.errors import CanalGroupError
 from canal_group.merge.group import Group, GroupSettings
+from canal_group.merge.replay.replaying_group import ReplayingGroup
 from canal_group.merge.values.chunk import Chunk
 from canal_group.merge.values.ddl_mark import DdlMark
-from canal_group.merge.replay.replaying_group import ReplayingGroup
 from canal_group.merge.values.header import HEADER, Flag, HeaderRun, Headers
 from canal_group.merge.values.lane import LIVE, lane_of
 from canal_group.merge.values.member import Policy
@@ -342,9 +342,7 @@ class World:
             source = self.sources[shard]
             assert asked.position is not None, "a replay begins at a cursor"
             begin = source.index_after(asked.position)
-            self.replay_rings[lane, shard] = FakeRing(
-                source, asked.generation, begin, begin, begin
-            )
+            self.replay_rings[lane, shard] = FakeRing(source, asked.generation, begin, begin, begin)
             self.tell(ev.ShardOpened(shard, asked.generation, asked.position, self.now_us))
         self.replay_opening.clear()
         for (lane, shard), ring in sorted(self.replay_rings.items()):

@@ -188,7 +188,7 @@ def test_replays_of_an_older_epoch_end(make):
     assert not shard.status()["replays"]
 
 
-def test_a_replay_that_nobody_polls_ends(make):
+def test_a_replay_without_polls_ends(make):
     shard, replay = make(silence_max_s=0.2, intervals=ShardIntervals(watch_s=0.02)), (2, before_first(3) + 1)
     shard.open(*replay, None)
     deadline_s = time.monotonic() + DEADLINE_S
