@@ -7,7 +7,8 @@ Rules:
 2. Of clients that wait in a full ring for one that is a whole ring behind, the slowest is that one: it is
    taken out after `SLOW_US`.
 3. A client joins the live stream when that holds all that follows its cursor, and no batch is outstanding.
-   For this the live stream keeps more than its clients need, up to half of a ring.
+   For this the live stream keeps more than its clients need, up to half of a ring. It is opened again if it
+   begins inside a transaction and no consumer reads it.
 4. At most `replays_max` replays have rings. The others wait for them, in order, and for their consumers.
 5. A replay begins anew when shards join or leave. No shard leaves while there are replays.
 6. A client for which nothing is kept has no replay.
@@ -77,7 +78,7 @@ class ReplayingGroup(Group):
         if isinstance(event, Ticked):
             for each in self._replays.values():
                 instructions += each.handle(event)
-            instructions += self._relieve(event.at_us)
+            instructions += [*self._relieve(event.at_us), *self._begin_between(event.at_us)]
         return [*instructions, *self._arrange(), *self._keep(look=isinstance(event, Ticked))]
 
     # ---- from the live stream to a replay ----------------------------------------------------------------
@@ -142,6 +143,12 @@ class ReplayingGroup(Group):
             return []
         self._slow_us = 0
         return [*self._move(slow), *self._subscribers.serve()]
+
+    def _begin_between(self, at_us: int) -> list[Instruction]:
+        """Have the live log begin between transactions, where clients can join, if no consumer reads it."""
+        inside = self._stream.merging and self._stream.base.inside
+        read = any(each.kept and each.lease.holder for each in self._subscribers.all)
+        return self._rewind(at_us) if self._replays and inside and not read else []
 
     def _slowest(self) -> Subscriber | None:
         """Return the client that a full ring is kept for while another one has read all of it."""

@@ -129,6 +129,26 @@ def test_a_client_that_does_not_acknowledge_is_rolled_back_to_join():
     assert drain(world, "slow")[:2] == batch_idents(outstanding)
 
 
+def test_a_log_that_begins_inside_a_transaction_is_opened_again():
+    """1. A client acknowledges a part of a huge transaction, and is rewound; 2. nobody else reads the log,
+    and no client could join it there; 3. it begins before the transaction, and the client joins.
+    """
+    world = World.of(Source(Tx(10), Tx(20, (6, 6)), Tx(30)), replays_max=1)
+    begin = world.subscribe("app")
+    world.report_all()
+    for _ in range(2):
+        world.ack(world.get("app", 6).batch_id, "app")
+    assert world.group._stream.base.inside
+    rewound(world, begin, "app")
+    world.tick(1)
+    assert world.opening[0].position.offset == Source(Tx(10)).ends[0].offset
+    world.open_all()
+    world.report_all()
+    world.replay()
+    assert len(drain(world, "app", 6)) == 4
+    assert state_of(world, "app") is None
+
+
 def fill(world):
     for shard in (0, 1):
         world.full(shard)
