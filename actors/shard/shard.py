@@ -71,7 +71,7 @@ class Shard:
         self._make_reader = make_reader
         self._intervals = intervals
         self._name = wiring.source.name
-        self._live = self._made(live=True)
+        self._live = self._made(wiring, live=True)
         #: by number, those of replays
         self._replays: dict[int, Lane] = {}
         #: the newest epoch that it was opened under
@@ -84,8 +84,8 @@ class Shard:
         self._rpc_address: RpcAddress | None = None
         host.start(self._watch, f"watch-{self._name}")
 
-    def _made(self, *, live: bool) -> Lane:
-        return Lane(self._wiring, self._host, self._make_reader, self._intervals, live=live)
+    def _made(self, wiring: ShardWiring, *, live: bool) -> Lane:
+        return Lane(wiring, self._host, self._make_reader, self._intervals, live=live)
 
     @property
     def _source(self) -> ShardSource:
@@ -113,7 +113,7 @@ class Shard:
                 self._epoch, older, self._replays = epoch, list(self._replays.values()), {}
             lane = self._live
             if number != LIVE:
-                lane = self._replays.get(number) or self._made(live=False)
+                lane = self._replays.get(number) or self._made(self._wiring.replaying(number), live=False)
                 self._replays[number] = lane
         self._end(older)
         return lane.open(epoch, generation, position, history, skips, read_to)

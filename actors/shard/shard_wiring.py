@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from canal_group.binlog.files.files_reader import FilesSource
 from canal_group.binlog.server.source import SourceAddress
@@ -29,3 +29,11 @@ class ShardWiring:
     reader: ReaderSettings
     merge: MergeSettings
     store: StoreSettings
+
+    def replaying(self, lane: int) -> ShardWiring:
+        """Return the wiring of a replay: a source ends the dump of another reader with the same server id."""
+        if isinstance(self.source, FilesSource):
+            return self
+        purpose = f"replay {lane}"
+        replicas = tuple(replica.scanner(purpose) for replica in self.replicas)
+        return replace(self, source=self.source.scanner(purpose), replicas=replicas)

@@ -1,0 +1,71 @@
+"""Slow readers on their own: one that stopped reads a backlog larger than the rings while another goes on."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from integration.shop import Reading, Shop
+from integration.zookeeper_fixtures import eventually
+
+from canal_group.gateway.gateway_client import GatewayClient
+from canal_group.merge.calls.consumers import Status
+
+
+def of_shards(reading: Reading) -> list[tuple[Any, ...]]:
+    """Return what a consumer saw, in its order."""
+    rows = pa.concat_tables([table for run in reading.runs for table in run])
+    columns = (rows[name].to_pylist() for name in ("shard", "gtid", "key_us", "row", "after"))
+    return [tuple(map(str, row)) for row in zip(*columns, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("slow", "transactions", "rows"),
+    [(1, 150, 4), pytest.param(3, 40_000, 25, marks=[pytest.mark.soak, pytest.mark.timeout(900)])],
+)
+def test_stopped_consumers_read_alone_and_join(
+    shop: Shop, tmp_path: Path, slow: int, transactions: int, rows: int
+) -> None:
+    """Rings of 64 transactions; `slow` clients take a batch and stop.
+
+    1. another reads far more than the rings hold, without waiting for them; 2. they come back, and read the
+    same in the same order; 3. they join it: what is written then reaches all of them from one log.
+    """
+    names = [f"slow-{number}" for number in range(slow)]
+    options: dict[str, Any] = {
+        "store": {"size": 64, "mode": "items"},
+        "archive": {"folder": str(tmp_path / "archive")},
+        "consumer": {"lease_s": 3, "replays_max": slow},
+    }
+    with contextlib.ExitStack() as open_, shop.serve(**options) as instance:
+        gateway = open_.enter_context(contextlib.closing(GatewayClient(instance.uri, shop.destination)))
+
+        def replayed() -> list[str]:
+            clients = gateway.ask(Status())["group"]["clients"]
+            return [client["client_id"] for client in clients if client["replay"] is not None]
+
+        for name in names:
+            with shop.connect(instance, client_id=name) as consumer:
+                consumer.subscribe(keep=True)
+        app = Reading(open_.enter_context(shop.connect(instance, client_id="app")))
+        app.consumer.subscribe()
+        shop.write_everywhere(transactions, rows)
+        app.until(shop.rows)
+        generation = gateway.ask(Status())["group"]["generation"]
+        assert sorted(replayed()) == names
+        readings = [Reading(open_.enter_context(shop.connect(instance, client_id=name))) for name in names]
+        for reading in readings:
+            reading.consumer.subscribe()
+        for reading in readings:
+            reading.until(shop.rows)
+        eventually(lambda: not replayed(), "they have joined")
+        shop.write_everywhere(5)
+        for reading in (app, *readings):
+            reading.until(shop.rows)
+            reading.check(shop)
+            assert not reading.rollbacks
+            assert of_shards(reading) == of_shards(app)
+        assert gateway.ask(Status())["group"]["generation"] == generation, "nobody was rolled back for them"
