@@ -78,10 +78,20 @@ def trace(
             traced |= _found(stream, headers[mine], "merged" if headers is log else "waiting")
             break
     clients = [
-        {"client_id": each.client_id, **_of_client(each, stream, gtid_set, counted, last)}
+        {
+            "client_id": each.client_id,
+            **_of_client(
+                each,
+                stream,
+                gtid_set,
+                counted,
+                last,
+                replayed=each.client_id in subscribers.elsewhere,
+            ),
+        }
         if table is None or TableFilter.of_reader(each.filter).matches(table)
         else {"client_id": each.client_id, "state": "left out by its filter"}
-        for each in subscribers.all
+        for each in subscribers.everybody
     ]
     return {**traced, "clients": clients}
 
@@ -158,12 +168,29 @@ def _found(stream: Stream, headers: Headers, where: str) -> dict[str, Any]:
 
 
 def _of_client(
-    client: Subscriber, stream: Stream, wanted: GtidSet, shards: list[str], index: int | None
+    client: Subscriber,
+    stream: Stream,
+    wanted: GtidSet,
+    shards: list[str],
+    index: int | None,
+    *,
+    replayed: bool,
 ) -> dict[str, Any]:
-    """Return the state of a transaction for a client; `index`: of its last header in the log."""
+    """Return the state of a transaction for a client.
+
+    Args:
+        client: the client.
+        stream: the live stream.
+        wanted: the transaction.
+        shards: of which it may be.
+        index: of its last header in the log; None: the log does not have it.
+        replayed: whether the client does not read that log.
+    """
     acknowledged = {} if client.cursor is None else client.cursor.shards
     if any(acknowledged[name].gtid_set.contains(wanted) for name in shards if name in acknowledged):
         return {"state": "acknowledged"}
+    if replayed:
+        return {"state": "replayed"}
     if index is None:
         return {"state": "not delivered"}
     for batch in client.delivery.ledger.outstanding:

@@ -236,17 +236,15 @@ class ReplayingGroup(Group):
         """
         subscribers, stream = self._subscribers, self._stream
         begun = any(each.state is not ReplayState.WAITING for each in self._replays.values())
-        before = subscribers.pin
-        if not begun or not stream.merging:
-            subscribers.pin = None
-        elif before is None:
-            subscribers.pin = stream.log.base
-        elif stream.crowded or (look and self._keeps_much(before)):
+        before, freed = subscribers.pin, list[Instruction]()
+        much = before is not None and (stream.crowded or (look and self._keeps_much(before)))
+        if before is not None and (much or not begun):
             subscribers.pin = None
             freed = subscribers.free()
+        # No client joins inside a transaction.
+        if begun and subscribers.pin is None and stream.merging and not stream.base.inside:
             subscribers.pin = stream.log.base
-            return freed
-        return subscribers.free() if before is not None and subscribers.pin is None else []
+        return freed
 
     def _keeps_much(self, pin: int) -> bool:
         limits = self.settings.limits

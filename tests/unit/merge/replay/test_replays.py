@@ -1,7 +1,7 @@
 """Clients that are further back than the rings: each is served alone, and joins the others where they are."""
 
 import pytest
-from support.group.builders import Source, Tx, World, batch_idents
+from support.group.builders import UUID, Source, Tx, World, batch_idents
 
 from canal_group.merge import events as ev
 from canal_group.merge import instructions as do
@@ -386,3 +386,13 @@ def test_a_replay_waits_at_a_statement_about_which_nothing_is_decided():
     world.report_all()
     assert len(drain(world, "app")) == 3
     assert len(drain(world, "slow")) == 2
+
+
+def test_a_trace_says_which_client_is_replayed():
+    world, begin = shop("app", "slow")
+    drain(world, "app")
+    drain(world, "slow")
+    rewound(world, begin, "slow")
+    found = world.group.trace(f"{UUID}:2", {"s0": f"{UUID}:1-8"})
+    states = {each["client_id"]: each["state"] for each in found["clients"]}
+    assert (states["slow"], states["app"] != "replayed") == ("replayed", True)
