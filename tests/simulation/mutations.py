@@ -332,6 +332,10 @@ def an_offset_is_taken_on_any_server(patch: Patch) -> None:
     patch(Position, "is_of", lambda *_: True)
 
 
+def a_client_joins_a_log_that_has_gone_on(patch: Patch) -> None:
+    patch(Stream, "holds", lambda stream, _: stream.merging and stream.base.ack == stream.base.end)
+
+
 #: faults that leave a write on its way when another server is elected
 ELECTIONS = (
     Fault.COORDINATOR_DELAYS,
@@ -397,4 +401,5 @@ MUTATIONS: tuple[tuple[Callable[[Patch], None], tuple[Fault, ...]], ...] = (
     (a_follower_does_not_tell_of_a_loss, EVERYTHING),
     (cursors_of_two_servers_are_compared_by_key, FAILOVERS),
     (an_offset_is_taken_on_any_server, FAILOVERS),
+    (a_client_joins_a_log_that_has_gone_on, EVERYTHING),
 )
