@@ -68,6 +68,8 @@ class Replay(Group):
         self.state = ReplayState.WAITING
         #: why it has not begun, for a consumer that waits for rows
         self.waits_for: CanalGroupError | None = None
+        #: of the shards that it began with
+        self.signature = live.membership.signature
         self._lane = lane
         self._live = live
         self._since_us = at_us

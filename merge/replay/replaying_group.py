@@ -57,7 +57,6 @@ class ReplayingGroup(Group):
         self._subscribers.elsewhere = self._elsewhere
         self._lanes = count(LIVE + 1)
         self._by_lane: dict[int, Replay] = {}
-        self._signature = self._stream.membership.signature
         self._now_us = 0
         self._ticked_us = 0
         #: for how long others have waited for the slowest client, less what they did not
@@ -167,10 +166,11 @@ class ReplayingGroup(Group):
     def _arrange(self) -> list[Instruction]:
         """Begin, join and end replays, as far as that is possible now."""
         instructions: list[Instruction] = []
+        if not self._replays:
+            return instructions
         signature = self._stream.membership.signature
-        anew, self._signature = signature != self._signature, signature
         for replay in list(self._replays.values()):
-            if anew or self._consumer_gone(replay):
+            if replay.signature != signature or self._consumer_gone(replay):
                 instructions += self._end(replay)
                 self._make(replay.subscriber)
         for replay in list(self._replays.values()):
