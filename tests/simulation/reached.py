@@ -19,7 +19,7 @@ from simulation.unreached import compare, entry_of, load
 
 ROOT = Path(__file__).parents[2]
 #: the deciding code
-DECIDES = ("merge/delivery", "merge/order", "merge/group.py", "actors/group")
+DECIDES = ("merge/delivery", "merge/order", "merge/replay", "merge/group.py", "actors/group")
 #: the tables of phases: each pair in them counts as a branch
 TABLES = (("merge/delivery/phase.py", "_NEXT"), ("merge/delivery/write_phase.py", "_NEXT"))
 #: seeds that a process gets at a time

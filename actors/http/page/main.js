@@ -259,7 +259,7 @@ function showClients(state) {
           () =>
             change(
               `Rewind ${client.client_id}`,
-              "Move its cursor? Backwards, sources are read again and every consumer is rolled back; forwards, what lies between is not delivered.",
+              "Move its cursor? Backwards without an archive, sources are read again and every consumer is rolled back; forwards, what lies between is not delivered.",
               "POST",
               `${path}/rewind`,
               { label: "To: earliest, latest, a time with its zone, or -2h", value: "latest", body: (to) => ({ to }) },
