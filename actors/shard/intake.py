@@ -206,6 +206,7 @@ class Intake:
             "error": str(self.error) if self.error is not None else None,
             "server_version": self.server_version,
             "shares_dump": self._reader.shares_dump,
+            "archive": self._reader.archive_state,
             "reading": str(reading) if reading is not None and reading.for_s >= self._slow_s else None,
             "skew_us": self.skew_us,
             "position": str(latest) if latest is not None else None,

@@ -34,7 +34,13 @@ from canal_group.binlog.archive.manifest import (
 from canal_group.binlog.archive.points import INDEX_SUFFIX, Point, parse_points
 from canal_group.binlog.archive.store import Store
 from canal_group.binlog.formats.events import MAGIC
-from canal_group.merge.errors import CanalGroupError, CorruptEvent, PositionPurged, SourceUnfit
+from canal_group.merge.errors import (
+    CanalGroupError,
+    CorruptEvent,
+    PositionPurged,
+    SourceUnavailable,
+    SourceUnfit,
+)
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
 
 #: bytes that are read at a time
@@ -108,12 +114,15 @@ class History:
             PositionPurged: the archive does not have it, or no longer.
             SourceUnfit: it is encrypted with another key, or cannot be opened.
             CorruptEvent: its table is damaged.
+            SourceUnavailable: it has just been begun.
         """
         for last in (False, True):
             entry = self._entry(name)
             try:
                 return self._opened(entry)
             except FileNotFoundError as error:
+                if last and entry.state is State.OPEN and not entry.size:
+                    raise SourceUnavailable(f"{self.where(entry)} has just been begun.") from error
                 if last:
                     raise CorruptEvent(
                         f"{self.where(entry)} is missing, and the manifest names it.",

@@ -24,7 +24,7 @@ from canal_group.binlog.archive.points import INDEX_SUFFIX
 from canal_group.merge.errors import CorruptEvent, UsageError
 
 #: forms that wait to be compressed
-_AS_WRITTEN: Final = (Form.PLAIN, Form.BLOCKS)
+AS_WRITTEN: Final = (Form.PLAIN, Form.BLOCKS)
 
 
 class Upkeep:
@@ -47,7 +47,7 @@ class Upkeep:
     def unpacked(self) -> FileEntry | None:
         """The oldest closed file that is not compressed; None: all are."""
         closed = (each for each in self.history.manifest.files if each.state is State.CLOSED)
-        return next((each for each in closed if each.form in _AS_WRITTEN), None)
+        return next((each for each in closed if each.form in AS_WRITTEN), None)
 
     def pack(self, frames: int) -> bool:
         """Compress a part of the closed files, and return whether there is more to do.
@@ -76,7 +76,11 @@ class Upkeep:
         return self._packing is not None or self.unpacked is not None
 
     def move(self, name: str, epoch: int) -> None:
-        """Move a compressed file to the store: upload, then manifest, then remove it here.
+        """Move a compressed file to the store: upload, then manifest, then remove it here; see `upload`."""
+        self.moved(name, self.upload(name, epoch))
+
+    def upload(self, name: str, epoch: int) -> str:
+        """Copy a compressed file to the store, and return its name there; any thread may do that.
 
         Args:
             name: its name at the server.
@@ -88,11 +92,24 @@ class Upkeep:
             RetryableError: the store does not answer.
         """
         entry = self._closed(name)
-        if entry.form in _AS_WRITTEN or self._store is None:
+        if entry.form in AS_WRITTEN or self._store is None:
             why = "there is no object store" if self._store is None else "it is not compressed yet"
             raise UsageError(f"{self.history.where(entry)} cannot be moved: {why}.")
         remote = f"{self.history.name}/{entry.stored_name}.e{epoch}"
         self._store.put(remote, self.history.path(entry))
+        return remote
+
+    def moved(self, name: str, remote: str) -> None:
+        """Note in the manifest that a file is in the store, and remove it here.
+
+        Args:
+            name: its name at the server.
+            remote: what `upload` has returned.
+
+        Raises:
+            UsageError: it is no longer here.
+        """
+        entry = self._closed(name)
         with disk_errors(self.history.folder):
             self.history.put(replace(entry, state=State.MOVED, remote=remote))
             self._disk.remove(self.history.path(entry))

@@ -97,6 +97,11 @@ class ArchiveWriter:
             self._upkeep = Upkeep(self._archive, history)
         return self._upkeep if history is not None else None
 
+    @property
+    def ended(self) -> bool:
+        """Whether the last file is closed: all of it is here."""
+        return self._open is None and not self._next
+
     def begin_history(self) -> None:
         """Let the next file begin a new history: it does not follow what there is.
 

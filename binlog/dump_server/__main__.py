@@ -20,7 +20,6 @@ def main() -> int:
     order = json.load(sys.stdin)
     if os.fork():
         return 0
-    from canal_group.binlog.dump_server.dump import SourceDump  # noqa: PLC0415
     from canal_group.binlog.dump_server.dump_server import DumpServer  # noqa: PLC0415
     from canal_group.binlog.dump_server.log import set_up_log  # noqa: PLC0415
     from canal_group.binlog.server.dump_server.wire import (  # noqa: PLC0415  the parent must end soon
@@ -33,8 +32,7 @@ def main() -> int:
     listener = socket.socket(fileno=int(sys.argv[1]))
     address = address_from(order["source"])
     try:
-        dumped = SourceDump(address, order["server"], order["file"], order["offset"])
-        with dumped as dump, DumpServer(listener, dump) as server:
+        with DumpServer(listener, address, order["server"], order["file"], order["offset"]) as server:
             server.run()
     except CanalGroupError as error:
         log.warning("The dump server of %s ends: %s", address.location, error)

@@ -6,16 +6,16 @@ prove how far the source has been read, see `canal_group.binlog.dump_window.idle
 
 from __future__ import annotations
 
+import logging
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from canal_group.binlog.dump_window.begin import begin_at
-from canal_group.binlog.dump_window.block import Block
+from canal_group.binlog.dump_server.archive_intake import ArchiveIntake
+from canal_group.binlog.dump_window.begin import begin_archived, begin_at
+from canal_group.binlog.dump_window.block import Block, split_at
 from canal_group.binlog.dump_window.idle import Idle
 from canal_group.binlog.dump_window.window import Window
 from canal_group.binlog.formats.event_types import EventType
@@ -30,12 +30,15 @@ from canal_group.binlog.formats.events import (
     parse_rotate,
 )
 from canal_group.binlog.formats.format_description import parse_format_description
+from canal_group.binlog.native.packets import events_of
 from canal_group.binlog.server.dump.dump_connection import DumpConnection
 from canal_group.binlog.server.dump.dump_request import OFFSET_MAX, dump_from
 from canal_group.binlog.server.dump_server.wire import packets_of, socket_name
 from canal_group.binlog.server.source import SourceAddress, query, server_error
 from canal_group.binlog.steady_clock import steady_us
-from canal_group.merge.errors import DataError, SourceUnavailable
+from canal_group.merge.errors import CorruptEvent, DataError, SourceUnavailable
+
+_log = logging.getLogger(__name__)
 
 _OK, _ERROR = 0x00, 0xFF
 _WRAP = 1 << 32
@@ -43,53 +46,115 @@ _HEARTBEATS = (EventType.HEARTBEAT, EventType.HEARTBEAT_V2)
 _MACHINE, _NETWORK = Path("/etc/machine-id"), Path("/proc/self/ns/net")
 
 
+#: returns the intake of an archive, which was not started; `anew`: with a new history
+IntakeOf = Callable[[bool], ArchiveIntake]
+
+
 class SourceDump:
-    """Dumps a source into a window.
+    """Dumps a source into a window, and into an archive if there is one.
 
     Args:
         address: the source; its server id is replaced by the dump server's own.
         server: identity of the server that must answer.
         file: position of the reader that starts the dump server.
         offset: likewise.
+        intake_of: opens the archive, once the server has answered; None: there is none.
+        anew: whether the archive begins a new history in any case.
 
     Raises:
         SourceUnavailable: the source does not answer, or another server does.
         DataError: it denies access, or has no binlog.
+        CanalGroupError: the archive cannot be written.
     """
 
-    def __init__(self, address: SourceAddress, server: str, file: str, offset: int) -> None:
+    def __init__(
+        self,
+        address: SourceAddress,
+        server: str,
+        file: str,
+        offset: int,
+        intake_of: IntakeOf | None = None,
+        *,
+        anew: bool = False,
+    ) -> None:
         server_id = _server_id(socket_name(address, server))
         self.address = replace(
             address, name="", destination="dump-server", server_id=server_id, semi_sync="off"
         )
+        #: writes what arrives; None: nothing does
+        self.intake: ArchiveIntake | None = None
+        #: events up to this offset of the first file are in the archive
+        self._skip_to = 0
         self._connection = DumpConnection(self.address)
         try:
             self._require(server)
-            self._file, self._offset = self._begin(file, offset)
-            self._checksum = self._connection.register()
+            files = self._files()
+            if intake_of is None:
+                self._file, self._offset = begin_at((file, offset), files, address.dump_window_bytes_max)
+                # From the beginning of a file on, the window moves to what cannot be requested.
+                if self._offset > OFFSET_MAX:
+                    self._offset = len(MAGIC)
+            else:
+                self.intake = intake_of(anew)
+                begin = self._begin_archived(self.intake, file, files, anew=anew)
+                if begin is None:
+                    self.intake.close()
+                    self.intake = intake_of(True)
+                    begin = files[0][0], len(MAGIC)
+                self._file, self._offset = begin
+            archives = intake_of is not None
+            self._checksum = self._connection.register(checksums=archives)
+            annotations = archives and self._connection.facts.mariadb
             self.packets = self._connection.request(
-                dump_from(self._file, self._offset, self.address.server_id)
+                dump_from(self._file, self._offset, self.address.server_id, annotations=annotations)
             )
         except BaseException:
             self._connection.close()
+            if self.intake is not None:
+                self.intake.close()
             raise
+        if self.intake is not None:
+            self.intake.start()
         self.window = Window(address.dump_window_bytes_max, self._file, self._offset)
         self._description = b""
         self._idle = Idle()
+        #: the last moment that a heartbeat has proved, see `Idle`
+        self.idle_us: int | None = None
 
     def _require(self, server: str) -> None:
         found = self._connection.facts.identity
         if found != server:
             raise SourceUnavailable(f"Server {found} answers instead of {server}.")
 
-    def _begin(self, file: str, offset: int) -> tuple[str, int]:
+    def _files(self) -> list[tuple[str, int]]:
         rows = query(self.address, self._connection.connection, "SHOW BINARY LOGS")
         files = [(str(row["Log_name"]), row.number("File_size")) for row in rows]
         if not files:
             raise DataError("The source has no binlog.")
-        file, offset = begin_at((file, offset), files, self.address.dump_window_bytes_max)
-        # From the beginning of a file on, the window moves to what cannot be requested.
-        return file, offset if offset <= OFFSET_MAX else len(MAGIC)
+        return files
+
+    def _begin_archived(
+        self, intake: ArchiveIntake, file: str, files: Sequence[tuple[str, int]], *, anew: bool
+    ) -> tuple[str, int] | None:
+        """Return where the dump begins for an archive; None: a new history has to begin."""
+        position, oldest = intake.position, files[0][0]
+        archived = None if position is None else (position.file, position.offset)
+        next_file = oldest if intake.may_follow(oldest) else None
+        begin = begin_archived(archived, next_file, oldest if anew else file, files)
+        if begin is None:
+            _log.warning(
+                "The source %s does not have what follows %s in the archive: it was purged, reset or lost "
+                "there. A new history begins at %s.",
+                self.address.location,
+                position,
+                oldest,
+            )
+            return None
+        if begin[1] > OFFSET_MAX:
+            # It cannot be requested: the file is sent from its beginning, without what is archived.
+            self._skip_to = begin[1]
+            return begin[0], len(MAGIC)
+        return begin
 
     def note_empty(self) -> None:
         """Note that nothing has arrived, if that is so; call it when `read` has returned."""
@@ -109,6 +174,9 @@ class SourceDump:
         while True:
             run, end = self.packets.buffer.take_run(self._offset)
             if run:
+                run = self._unskipped(run, end)
+                if run and self.intake is not None:
+                    self.intake.put(events_of(run))
                 self._append(run, end)
             payload = self.packets.take()
             if payload is None:
@@ -116,9 +184,29 @@ class SourceDump:
             event = self._event(payload)
             header = parse_header(event)
             if header.event_type in _HEARTBEATS:
-                yield self._idle.heartbeat()
+                self.idle_us = self._idle.heartbeat()
+                yield self.idle_us
             else:
+                if self.intake is not None and (
+                    self._offset >= self._skip_to or header.event_type == EventType.FORMAT_DESCRIPTION
+                ):
+                    self.intake.put(event)
                 self._take(payload, event, header)
+
+    def _unskipped(self, run: bytes, end: int) -> bytes:
+        """Return the part of a run that is not in the archive yet."""
+        if self._offset >= self._skip_to:
+            return run
+        begin = split_at(Block(self._file, self._offset, end, run), self._skip_to)
+        if begin is None:
+            raise CorruptEvent(
+                f"No event of {self._file} ends at {self._skip_to:,}, where the archive ends.",
+                hint="The source's file is not the one that was archived.",
+                file=self._file,
+            )
+        if end >= self._skip_to:
+            self._offset, self._skip_to = self._skip_to, 0
+        return run[begin:]
 
     def _event(self, payload: bytes) -> bytes:
         if payload[:1] == bytes([_OK]):
@@ -157,13 +245,11 @@ class SourceDump:
         self.window.append(Block(self._file, self._offset, end, packets, *needed), created_s)
         self._offset = end
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End the dump; what has arrived becomes durable in the archive."""
         self._connection.close()
+        if self.intake is not None:
+            self.intake.close()
 
 
 def _server_id(name: str) -> int:

@@ -1,4 +1,4 @@
-"""Dump server: serves the window of one dump to the readers of a machine.
+"""Dump server: serves the window of one dump to the readers of a machine, and archives the source.
 
 One thread reads the source and sends to the readers, and waits for none of them.
 `canal_group.binlog.dump_window` decides what is retained, where a reader begins, which reader was lapped, and
@@ -15,11 +15,14 @@ import time
 from types import TracebackType
 from typing import Self
 
+from canal_group.binlog.archive.operating.retention import KeptPosition
 from canal_group.binlog.dump_server.dump import SourceDump
-from canal_group.binlog.dump_server.served_reader import ServedReader
+from canal_group.binlog.dump_server.dumping import Dumping
+from canal_group.binlog.dump_server.served_reader import Kept, ServedReader
 from canal_group.binlog.dump_window.readers import Readers
 from canal_group.binlog.dump_window.window import Uncovered
 from canal_group.binlog.server.dump_server.wire import ERROR, answer, notice, packets_of
+from canal_group.binlog.server.source import SourceAddress
 from canal_group.merge.errors import CanalGroupError, SourceUnavailable
 
 _log = logging.getLogger(__name__)
@@ -28,83 +31,172 @@ _log = logging.getLogger(__name__)
 READERS_MAX = 1024
 #: after so long without an attached reader, and without a request, the process ends, seconds
 UNUSED_S = 10.0
+#: likewise with an archive, whose instance may be starting again
+ARCHIVE_UNUSED_S = 60.0
+#: between two reports of the archive's state, seconds
+REPORT_EVERY_S = 1.0
 #: between two signs of life while the source sends an event that is not whole yet, seconds
 SIGN_OF_LIFE_S = 1.0
 _TICK_S = 1.0
 
 
 class DumpServer:
-    """Serves one dump.
+    """Serves one source.
 
     Args:
         listener: the socket on which readers connect; owned by the dump server.
-        dump: what is served.
+        address: the source.
+        server: identity of the server that must answer.
+        file: position of the reader that starts the dump server.
+        offset: likewise.
     """
 
-    def __init__(self, listener: socket.socket, dump: SourceDump) -> None:
+    def __init__(
+        self, listener: socket.socket, address: SourceAddress, server: str, file: str, offset: int
+    ) -> None:
         self._listener = listener
-        self._dump = dump
-        self._readers = Readers(dump.window, dump.address.dump_window_bytes_max)
+        self._dumping = Dumping(address, server, file, offset, self._kept)
+        self._unused_s = UNUSED_S if address.archive is None else ARCHIVE_UNUSED_S
+        #: the dump that is served, and its readers; None: there is no dump now
+        self._dump: SourceDump | None = None
+        self._readers: Readers | None = None
         self._served: dict[int, ServedReader] = {}
+        #: what each keeper has said last, also one that has left: it may be starting again
+        self._keepers: dict[str, Kept] = {}
         self._numbers = 0
         self._used_s = self._heard_s = self._signed_s = time.monotonic()
+        self._reported_s = 0.0
         self._reads = False
         listener.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
 
     def run(self) -> None:
-        """Serve until no reader has been attached for `UNUSED_S`.
+        """Serve until no reader and no keeper has been attached for some time.
 
         Raises:
-            CanalGroupError: the source ended the dump, or cannot serve it.
+            CanalGroupError: the source ended the dump, or cannot serve it, and there is no archive.
         """
-        _log.info("dump server of %s from %s:%d", self._dump.address.location, *self._dump.window.tip)
-        while time.monotonic() - self._used_s < UNUSED_S:
-            self._pace()
-            for key, mask in self._selector.select(
-                0.0 if self._reads and self._dump.packets.pending else _TICK_S
-            ):
-                if key.data == self._read:
-                    continue
-                key.data(mask)
-            if self._reads:
-                self._read()
-            if len(self._readers):
+        while time.monotonic() - self._used_s < self._unused_s:
+            try:
+                self._turn()
+            except CanalGroupError as error:
+                self._lose(error)
+            self._report()
+            if any(served.attached or served.kept is not None for served in self._served.values()):
                 self._used_s = time.monotonic()
-        _log.info(
-            "dump server of %s ends: no reader was attached for %g s", self._dump.address.location, UNUSED_S
-        )
+        _log.info("dump server of %s ends: nobody has used it for %g s", self._location, self._unused_s)
 
-    def _pace(self) -> None:
-        """Read the source, or leave it for now."""
-        if self._readers.may_read != self._reads:
+    @property
+    def _location(self) -> str:
+        return self._dumping.address.location
+
+    def _kept(self) -> list[KeptPosition] | None:
+        """Return the positions of keepers; None: none has come yet."""
+        kept = list(self._keepers.values())
+        if not kept:
+            return None
+        return [KeptPosition(each.name, each.position) for each in kept if each.position is not None]
+
+    def _turn(self) -> None:
+        """Wait for something, and do what is to be done."""
+        dump = self._dumping.begin(time.monotonic())
+        if dump is not None:
+            self._begin(dump)
+        dump = self._dump
+        if dump is not None:
+            self._pace(dump)
+        at_once = dump is not None and self._reads and dump.packets.pending
+        for key, mask in self._selector.select(0.0 if at_once else _TICK_S):
+            if key.data is not None:
+                key.data(mask)
+        if dump is not None and self._reads:
+            self._read(dump)
+
+    def _begin(self, dump: SourceDump) -> None:
+        """Serve a dump from now on."""
+        _log.info("dump server of %s from %s:%d", self._location, *dump.window.tip)
+        self._dump, self._readers = dump, Readers(dump.window, dump.address.dump_window_bytes_max)
+        if dump.intake is not None:
+            wake = dump.intake.wake
+            self._selector.register(wake, selectors.EVENT_READ, lambda _mask: wake.clear())
+
+    def _lose(self, error: CanalGroupError) -> None:
+        """End the dump that is served, and its readers.
+
+        Raises:
+            CanalGroupError: there is no archive.
+        """
+        dump, self._dump = self._dump, None
+        if dump is not None:
+            self._refuse(error)
+            if self._reads:
+                self._selector.unregister(dump.packets)
+                self._reads = False
+            if dump.intake is not None:
+                self._selector.unregister(dump.intake.wake)
+            self._readers = None
+        self._dumping.failed(error, time.monotonic())
+
+    def _refuse(self, error: CanalGroupError) -> None:
+        """Tell all readers why the dump ends."""
+        text = packets_of(bytes([ERROR]) + error.message.encode())
+        for number, served in list(self._served.items()):
+            if served.kept is not None:
+                continue
+            if not served.inside_packet:
+                with contextlib.suppress(OSError):
+                    served.send_packet(text)
+            self._end(number, error.message)
+
+    def _pace(self, dump: SourceDump) -> None:
+        """Read the source, or leave it for now: an archive waits for no reader."""
+        if dump.intake is not None:
+            dump.intake.require()
+        assert self._readers is not None, "a dump has readers"
+        if (self._readers.may_read if dump.intake is None else not dump.intake.full) != self._reads:
             self._reads = not self._reads
             if self._reads:
-                self._selector.register(self._dump.packets, selectors.EVENT_READ, self._read)
+                self._selector.register(dump.packets, selectors.EVENT_READ)
                 self._heard_s = time.monotonic()
             else:
-                self._selector.unregister(self._dump.packets)
+                self._selector.unregister(dump.packets)
 
-    def _read(self, _mask: int = 0) -> None:
+    def _read(self, dump: SourceDump) -> None:
         """Take what has arrived from the source, and send it on."""
         now_s = time.monotonic()
-        if not self._dump.packets.readable():
-            if now_s - self._heard_s > self._dump.address.read_timeout_s:
+        if not dump.packets.readable():
+            if now_s - self._heard_s > dump.address.read_timeout_s:
                 raise SourceUnavailable("Nothing arrived from the source, not even a heartbeat.")
             return
         self._heard_s = now_s
-        before = self._dump.window.end
-        for moment_us in self._dump.read():
+        before = dump.window.end
+        for moment_us in dump.read():
             self._send()
             self._tell(notice(moment_us))
         self._send()
-        self._dump.note_empty()
-        if self._dump.window.end == before and now_s - self._signed_s > SIGN_OF_LIFE_S:
+        dump.note_empty()
+        if dump.window.end == before and now_s - self._signed_s > SIGN_OF_LIFE_S:
             self._tell(notice(None))
+
+    def _report(self) -> None:
+        """Tell keepers the state of the archive, if that is due."""
+        now_s = time.monotonic()
+        if now_s - self._reported_s < REPORT_EVERY_S:
+            return
+        self._reported_s = now_s
+        state = answer(**self._dumping.describe())
+        for number, served in list(self._served.items()):
+            if served.kept is not None and not served.owes:
+                try:
+                    served.send_packet(state)
+                    self._wait_for(served, writable=served.owes)
+                except OSError as error:
+                    self._end(number, f"its connection broke: {error}")
 
     def _send(self) -> None:
         """Send each reader what it lacks, as far as its socket takes it; end those that were lapped."""
+        assert self._readers is not None, "a dump has readers"
         for number in self._readers.lapped():
             self._end(number, "it was too slow, and what it lacks was dropped")
         for number in list(self._served):
@@ -112,7 +204,7 @@ class DumpServer:
 
     def _send_to(self, number: int) -> None:
         served = self._served[number]
-        if not served.attached:
+        if not served.attached or self._dump is None or self._readers is None:
             return
         try:
             while not self._readers.at_tip(number):
@@ -127,6 +219,7 @@ class DumpServer:
 
     def _tell(self, packet: bytes) -> None:
         """Send a notice to the readers that have everything."""
+        assert self._readers is not None, "a dump has readers"
         self._signed_s = time.monotonic()
         for number, served in list(self._served.items()):
             if served.attached and not served.owes and self._readers.at_tip(number):
@@ -179,6 +272,13 @@ class DumpServer:
         if request is None:
             return
         self._used_s = time.monotonic()
+        if isinstance(request, Kept):
+            self._keepers[request.name] = request
+            return
+        if self._dump is None or self._readers is None:
+            served.send_packet(answer(attached=False, why=f"the source is not dumped: {self._dumping.why}"))
+            self._end(number, "there is no dump")
+            return
         found = self._dump.window.find(request.file, request.offset, request.created_s)
         if not isinstance(found, Uncovered):
             served.send_packet(answer(attached=True) + found.description)
@@ -196,8 +296,9 @@ class DumpServer:
     def _end(self, number: int, why: str) -> None:
         served = self._served.pop(number)
         if served.attached:
-            _log.info("reader %d of the dump server of %s: %s", number, self._dump.address.location, why)
-        self._readers.detach(number)
+            _log.info("reader %d of the dump server of %s: %s", number, self._location, why)
+        if self._readers is not None:
+            self._readers.detach(number)
         self._selector.unregister(served)
         served.close()
 
@@ -208,12 +309,9 @@ class DumpServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, CanalGroupError):
-            text = packets_of(bytes([ERROR]) + error.message.encode())
-            for served in self._served.values():
-                if not served.inside_packet:
-                    with contextlib.suppress(OSError):
-                        served.send_packet(text)
+            self._refuse(error)
         for served in self._served.values():
             served.close()
         self._listener.close()
         self._selector.close()
+        self._dumping.close()

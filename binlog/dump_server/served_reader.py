@@ -10,6 +10,7 @@ from itertools import islice
 
 from canal_group.binlog.dump_window.block import Block
 from canal_group.binlog.server.dump_server.wire import REQUEST_BYTES_MAX, own_user
+from canal_group.merge.values.position import Position
 
 _HEAD = 4
 #: blocks that are sent by one call of the system
@@ -23,6 +24,15 @@ class Request:
     file: str
     offset: int
     created_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a keeper says, again and again: it needs the archive, and from where on."""
+
+    name: str
+    #: the position up to which all of its clients have acknowledged; None: that is not known
+    position: Position | None
 
 
 class ServedReader:
@@ -42,6 +52,8 @@ class ServedReader:
         self.inside_packet = False
         #: whether the reader's position was found
         self.attached = False
+        #: what the connection has said, if it is a keeper's; it gets the archive's state instead of packets
+        self.kept: Kept | None = None
 
     def fileno(self) -> int:
         """Return the descriptor of the connection."""
@@ -52,8 +64,8 @@ class ServedReader:
         """Whether a part of a packet has to be sent."""
         return bool(self._owed)
 
-    def receive(self) -> Request | None:
-        """Return the request if all of it has come.
+    def receive(self) -> Request | Kept | None:
+        """Return the next request if all of it has come.
 
         Raises:
             OSError: the reader has closed the connection.
@@ -73,7 +85,13 @@ class ServedReader:
             raise ValueError("its request is too long")
         if len(self._received) < _HEAD + size:
             return None
-        fields = json.loads(self._received[_HEAD:])
+        fields = json.loads(self._received[_HEAD : _HEAD + size])
+        del self._received[: _HEAD + size]
+        if "keeps" in fields:
+            position = fields["position"]
+            name = str(fields["keeps"])
+            self.kept = Kept(name, None if position is None else Position.from_dict(position))
+            return self.kept
         return Request(str(fields["file"]), int(fields["offset"]), int(fields["created_s"]))
 
     def send(self, skip: int, blocks: Iterable[Block]) -> int:

@@ -36,3 +36,30 @@ def begin_at(
         behind_bytes += size
     file, size = files[-1]
     return file, _FILE_BEGIN if size <= near_bytes else size
+
+
+def begin_archived(
+    archived: tuple[str, int] | None,
+    next_file: str | None,
+    requested: str,
+    files: Sequence[tuple[str, int]],
+) -> tuple[str, int] | None:
+    """Return the file and offset at which a dump into an archive begins.
+
+    Args:
+        archived: the archive's end; None: it has nothing of the server.
+        next_file: a file of the source of which the archive has everything before it; None: there is none.
+        requested: file of the reader that starts the dump server.
+        files: as `begin_at` has them.
+
+    Returns:
+        The archive's end, or the beginning of the file after it, or of the requested one if there is nothing;
+        None: the source does not have what follows the archive's end.
+    """
+    sizes = dict(files)
+    if archived is None:
+        return (requested if requested in sizes else files[0][0]), _FILE_BEGIN
+    file, offset = archived
+    if sizes.get(file, -1) >= offset:
+        return archived
+    return None if file in sizes or next_file is None else (next_file, _FILE_BEGIN)

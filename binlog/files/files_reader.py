@@ -99,6 +99,7 @@ class FilesReader:
     #: empty: files do not name their server
     server = ""
     shares_dump = False
+    archive_state = None
 
     def __init__(
         self,

@@ -46,3 +46,10 @@ class PacketBuffer(ReceiveBuffer):
         Raises:
             ValueError: the packets have the marks of semi-synchronous replication.
         """
+
+def events_of(run: bytes) -> bytes:
+    """Return the events of a run, see `PacketBuffer.take_run`, without the heads of their packets.
+
+    Raises:
+        ValueError: it is not a run.
+    """

@@ -143,3 +143,24 @@ cdef class PacketBuffer(ReceiveBuffer):
         if self.mark == SEMI_SYNC_MARK and self.data[self.at + HEAD + 2]:
             self.reply_awaited, self.sequence = True, 1
         self.at += HEAD + self.mark + size
+
+
+def events_of(const uint8_t[::1] run):
+    cdef size_t end = run.shape[0], at = 0, size, whole = 0
+    cdef bytes events
+    cdef char* out
+    while at < end:
+        size = load_little(&run[at], 3)
+        if end - at - HEAD < size or size < MARK or size == FULL:
+            raise ValueError("a run has whole packets with an event each")
+        whole += size - MARK
+        at += HEAD + size
+    events = PyBytes_FromStringAndSize(NULL, whole)
+    out = PyBytes_AS_STRING(events)
+    at = 0
+    while at < end:
+        size = load_little(&run[at], 3)
+        memcpy(out, &run[at + HEAD + MARK], size - MARK)
+        out += size - MARK
+        at += HEAD + size
+    return events

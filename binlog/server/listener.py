@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -48,6 +48,10 @@ class Reader(Protocol):
     @property
     def shares_dump(self) -> bool:
         """Whether a dump server sends what is read, and not the source itself."""
+
+    @property
+    def archive_state(self) -> Mapping[str, Any] | None:
+        """What the archive has of the source, as a JSON object; None: there is none, or it is not known."""
 
     @property
     def position(self) -> Position | None:

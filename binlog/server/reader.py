@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -111,7 +111,7 @@ class SourceReader:
         self._progress = ReadProgress(address, hosts, choice)
         self._read_to = choice.read_to
         self._semi_sync = semi_sync_of(address, ring)
-        self._dumps = dumps_of(address, self._semi_sync, self._stopped)
+        self._dumps = dumps_of(address, self._semi_sync, self._stopped, ring)
         self._opened: Position | None = None
         #: the last measurement; None before the first
         self._clock: SourceClock | None = None
@@ -197,6 +197,11 @@ class SourceReader:
     def shares_dump(self) -> bool:
         """Whether a dump server sends what is read, see `Reader`."""
         return self._dumps.shared
+
+    @property
+    def archive_state(self) -> Mapping[str, Any] | None:
+        """What the archive has of the source, see `Reader`."""
+        return self._dumps.archive_state
 
     def source_now_us(self) -> int | None:
         """Return the source's time, see `Reader`; may be called from any thread."""

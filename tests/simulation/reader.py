@@ -57,6 +57,7 @@ class BinlogReader:
         self._address = address_of(process.name, "simulated")
         self.server = ""
         self.shares_dump = False
+        self.archive_state = None
         self.reading = None
         self.position: Position | None = None
 

@@ -135,6 +135,7 @@ class InstanceFamilies(Families):
                 gauge("lag_seconds", "Age of the frontier, by its source's clock.", max(lag_us, 0) / 1e6)
         counters, ring, failover = shard.get("counters"), shard.get("ring"), shard.get("failover")
         gauge("shares_dump", "Whether a dump server sends its source's binlog.", shard.get("shares_dump"))
+        self._add_archive(of, shard.get("archive"))
         if failover is not None:
             count("failovers", "Times that another of its hosts was read.", failover["switches"])
         if counters is None or ring is None:
@@ -175,6 +176,19 @@ class InstanceFamilies(Families):
         for kind, number in (shard.get("definitions") or {}).items():
             what = "Tables that are known, not read yet, or followed and not confirmed yet."
             self._gauge("shard_definitions", what, number, (*of, kind), (*_SHARD, "kind"))
+
+    def _add_archive(self, of: tuple[str, str], archive: Mapping[str, Any] | None) -> None:
+        if archive is None:
+            return
+        for name, what, value in (
+            ("writing", "Whether its source is archived now.", archive["error"] is None),
+            ("behind_seconds", "Age of what was archived last.", archive.get("behind_s")),
+            ("bytes", "Bytes of its archive on this disk.", archive.get("bytes")),
+            ("damaged_files", "Files of its archive with damaged bytes.", archive.get("damaged")),
+        ):
+            self._gauge(f"shard_archive_{name}", what, value, of, _SHARD)
+        what = "When the oldest file of its archive begins."
+        self._time("shard_archive_oldest", what, archive.get("oldest_us", 0), of, _SHARD)
 
     def _add_events(self, of: tuple[str, ...], counters: Mapping[str, Any]) -> None:
         typed = {

@@ -206,13 +206,19 @@ class ArchivePackets:
         return source
 
     def _description(self, source: Readable) -> bytes:
-        """Return a file's format description."""
+        """Return a file's format description.
+
+        Raises:
+            SourceUnavailable: it was not written yet.
+        """
         at = len(MAGIC)
         head = source.read_at(at, HEADER_SIZE)
         size = int.from_bytes(head[_SIZE_END - 4 : _SIZE_END], "little")
         event = head
         while len(event) < size and (more := source.read_at(at + len(event), size - len(event))):
             event += more
+        if len(event) < max(size, HEADER_SIZE):
+            raise SourceUnavailable(f"A file of the archive of {self._history.name} has just been begun.")
         return event
 
     def _rotate(self, file: str, offset: int) -> bytes:

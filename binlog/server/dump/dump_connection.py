@@ -50,15 +50,18 @@ class DumpConnection:
         connection: pymysql.Connection[Any] = self._driver
         return connection
 
-    def register(self) -> int:
+    def register(self, *, checksums: bool = False) -> int:
         """Register as a replica.
+
+        Args:
+            checksums: see `session`.
 
         Returns:
             The checksum of the events before the first format description.
         """
         address = self._address
         semi_sync = () if address.semi_sync == "off" else SESSION
-        for assignments in (*session(address.heartbeat_ms), *semi_sync):
+        for assignments in (*session(address.heartbeat_ms, checksums=checksums), *semi_sync):
             query(address, self._driver, f"SET {assignments}")
         with translated(address):
             register(self._driver, address)

@@ -86,12 +86,19 @@ def require_readable(gtids: GtidSet, version: tuple[int, ...], shard: str) -> No
         )
 
 
-def session(heartbeat_ms: int) -> tuple[str, ...]:
-    """Return the assignments that every session makes before it requests a dump."""
+def session(heartbeat_ms: int, *, checksums: bool = False) -> tuple[str, ...]:
+    """Return the assignments that every session makes before it requests a dump.
+
+    Args:
+        heartbeat_ms: interval of heartbeats while the source has nothing to send.
+        checksums: whether events have their checksums whatever the source's setting is now, as an archive
+            needs them; else as that is.
+    """
+    checksum = "'CRC32'" if checksums else "@@global.binlog_checksum"
     heartbeat_ns = heartbeat_ms * 1_000_000
     return (
-        "@master_binlog_checksum = @@global.binlog_checksum",
-        "@source_binlog_checksum = @@global.binlog_checksum",
+        f"@master_binlog_checksum = {checksum}",
+        f"@source_binlog_checksum = {checksum}",
         "@mariadb_slave_capability = 4",  # MariaDB: send GTID events unchanged, replace nothing by fillers
         f"@master_heartbeat_period = {heartbeat_ns}",
         f"@source_heartbeat_period = {heartbeat_ns}",

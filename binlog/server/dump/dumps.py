@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from canal_group.binlog.archive.reading.archive_packets import ArchivePackets
 from canal_group.binlog.server.dump.archived import STALLED_S, Archived
@@ -23,7 +23,7 @@ from canal_group.binlog.server.dump.packet_source import PacketSource
 from canal_group.binlog.server.dump_server.access import DumpServerAccess, knock
 from canal_group.binlog.server.dump_server.shared_dump import SharedDump
 from canal_group.binlog.server.semi_sync.modes import SemiSync
-from canal_group.binlog.server.semi_sync.replies import NO_REPLIES, NoReplies
+from canal_group.binlog.server.semi_sync.replies import NO_REPLIES, NoReplies, Ring
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.binlog.server.starts.identity import SourceLog
 from canal_group.binlog.server.starts.server_log import ArchivedLog, ServerLog
@@ -66,6 +66,11 @@ class OwnDumps:
 
     def __init__(self, address: SourceAddress, semi_sync: SemiSync, stopped: threading.Event) -> None:
         self._address, self._semi_sync, self._stopped = address, semi_sync, stopped
+
+    @property
+    def archive_state(self) -> Mapping[str, Any] | None:
+        """What the archive has of the source, see `Reader`."""
+        return None
 
     def open(self, start: FromOffset, log: ServerLog) -> tuple[PacketSource, FromOffset, NoReplies]:
         """Return a packet source, the start as it has it, and what the source is told.
@@ -263,11 +268,19 @@ class DumpServer(Archives):
     """A dump server sends a stream if it covers its start; else the archive or the source does.
 
     It knows offsets in one server's binlog only, and replies to no source.
+
+    Args:
+        address: the source.
+        semi_sync: what it is told.
+        stopped: is set when the reader is to end.
+        ring: where what is read is stored: an archive keeps what it has not freed; None: nowhere.
     """
 
-    def __init__(self, address: SourceAddress, semi_sync: SemiSync, stopped: threading.Event) -> None:
+    def __init__(
+        self, address: SourceAddress, semi_sync: SemiSync, stopped: threading.Event, ring: Ring | None
+    ) -> None:
         super().__init__(address, semi_sync, stopped)
-        self._access = DumpServerAccess(address)
+        self._access = DumpServerAccess(address, ring)
         #: whether a stream by GTID has reached the end that the server's binlog had when it began: from there
         #: on, nothing in the binlog is in the position's GTID set
         self._met_end = False
@@ -277,12 +290,19 @@ class DumpServer(Archives):
         """Whether a dump server sends what is read."""
         return self._access.attached
 
+    @property
+    def archive_state(self) -> Mapping[str, Any] | None:
+        """What the archive has of the source, see `Reader`."""
+        return self._access.archive_state
+
     def open(self, start: FromOffset, log: ServerLog) -> tuple[PacketSource, FromOffset, NoReplies]:
         """Return the stream of the dump server, or another one."""
         served, server = start.served(), log.facts.identity
         attachment = None
         if served is not None and self._may_serve(start, server):
             attachment = self._access.begin(start.position, server)
+        # Only now: what keeps the dump server must not race with what starts it.
+        self._access.keep(start.position, server)
         if served is None or attachment is None:
             return super().open(start, log)
         return SharedDump(self._address.name, attachment), served, NO_REPLIES
@@ -326,17 +346,22 @@ class DumpServer(Archives):
         )
 
 
-def dumps_of(address: SourceAddress, semi_sync: SemiSync, stopped: threading.Event) -> OwnDumps:
+def dumps_of(
+    address: SourceAddress, semi_sync: SemiSync, stopped: threading.Event, ring: Ring | None
+) -> OwnDumps:
     """Return where the packets of a reader of a source come from.
 
     Args:
         address: the source.
         semi_sync: what it is told.
         stopped: is set when the reader is to end.
+        ring: see `DumpServer`.
     """
     if address.semi_sync != "off":
         return OwnDumps(address, semi_sync, stopped)
-    return (DumpServer if address.dump_window_bytes_max else Archives)(address, semi_sync, stopped)
+    if address.dump_window_bytes_max:
+        return DumpServer(address, semi_sync, stopped, ring)
+    return Archives(address, semi_sync, stopped)
 
 
 def _bytes_between(sizes: Mapping[str, int], begin: tuple[str, int], end: tuple[str, int]) -> int:

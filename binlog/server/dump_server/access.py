@@ -16,10 +16,14 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from canal_group.binlog.dump_window.attempts import Attempts
+from canal_group.binlog.server.dump_server.archive_keeper import ArchiveKeeper
 from canal_group.binlog.server.dump_server.attachment import Attachment, NotAttached
 from canal_group.binlog.server.dump_server.wire import address_fields, packets_of, socket_name
+from canal_group.binlog.server.semi_sync.replies import Ring
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.merge.values.position import Position
 
@@ -53,11 +57,13 @@ class DumpServerAccess:
 
     Args:
         address: the source.
+        ring: where what is read is stored; None: nowhere.
     """
 
-    def __init__(self, address: SourceAddress) -> None:
-        self._address = address
+    def __init__(self, address: SourceAddress, ring: Ring | None = None) -> None:
+        self._address, self._ring = address, ring
         self._attempts = Attempts()
+        self._keeper: ArchiveKeeper | None = None
         #: the attachment that the next stream reads
         self._next: Attachment | None = None
         #: whether the dump server serves the reader
@@ -104,11 +110,34 @@ class DumpServerAccess:
         shard = {"shard": self._address.name}
         _log.info("no longer reads %s from a dump server: %s", self._address.location, why, extra=shard)
 
+    @property
+    def archive_state(self) -> Mapping[str, Any] | None:
+        """What the archive has, as the dump server reports it; None: not known. Any thread may ask."""
+        keeper = self._keeper
+        return None if keeper is None else keeper.state
+
     def close(self) -> None:
-        """Close an attachment that no stream has taken."""
+        """Close an attachment that no stream has taken, and need the archive no more."""
         if self._next is not None:
             self._next.close()
             self._next = None
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None
+
+    def keep(self, position: Position, server: str) -> None:
+        """Need the archive from now on, if there is one, whatever the reader does meanwhile."""
+        if self._address.archive is None or (self._keeper is not None and self._keeper.server == server):
+            return
+        if self._keeper is not None:
+            self._keeper.close()
+        address, ring = self._address, self._ring
+        self._keeper = ArchiveKeeper(
+            f"{address.destination}/{address.name}",
+            server,
+            lambda: connected(address, position, server, _BEGIN_WAIT_S),
+            lambda: None if ring is None else ring.first_position() or position,
+        )
 
     def _taken(self, attachment: Attachment) -> Attachment:
         self.attached = True
@@ -121,56 +150,68 @@ class DumpServerAccess:
 
     def _attach(self, position: Position, server: str, wait_s: float) -> Attachment | None:
         try:
-            sock = self._connected(position, server, wait_s)
+            sock = connected(self._address, position, server, wait_s)
             return Attachment(sock, position, wait_s, self._address.read_timeout_s)
         except NotAttached as why:
             self._attempts.refused(time.monotonic(), answered=why.answered)
             _log.debug("is not served by a dump server: %s", why, extra={"shard": self._address.name})
             return None
 
-    def _connected(self, position: Position, server: str, wait_s: float) -> socket.socket:
-        """Return a connection to the dump server, which is started if there is none."""
-        name = socket_name(self._address, server)
-        for _ in range(2):
-            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            sock.settimeout(wait_s)
-            try:
-                sock.connect(name)
-            except OSError as error:
-                sock.close()
-                if error.errno != errno.ECONNREFUSED:
-                    raise NotAttached(f"its socket cannot be reached: {error}") from error
-                self._start(name, position, server)
-            else:
-                return sock
-        raise NotAttached("it ended while it started")
 
-    def _start(self, name: str, position: Position, server: str) -> None:
-        """Start the dump server, unless another reader just did."""
-        with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as listener:
-            try:
-                listener.bind(name)
-            except OSError as error:
-                if error.errno == errno.EADDRINUSE:
-                    return
-                raise NotAttached(f"its socket cannot be bound: {error}") from error
-            listener.listen(_BACKLOG)
-            order = {
-                "source": address_fields(self._address),
-                "server": server,
-                "file": position.file,
-                "offset": position.offset,
-            }
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                # The process detaches itself: it serves other readers when this one has ended.
-                subprocess.run(  # noqa: S603 - our own interpreter and module
-                    # -P: what lies in the working folder is not a module of ours.
-                    [sys.executable, "-P", "-m", "canal_group.binlog.dump_server", str(listener.fileno())],
-                    input=json.dumps(order).encode(),
-                    stdout=subprocess.DEVNULL,
-                    env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                    pass_fds=(listener.fileno(),),
-                    start_new_session=True,
-                    timeout=_DETACH_S,
-                    check=False,
-                )
+def connected(address: SourceAddress, position: Position, server: str, wait_s: float) -> socket.socket:
+    """Return a connection to a source's dump server, which is started if there is none.
+
+    Args:
+        address: the source.
+        position: where a reader is; a dump server that is started begins near it.
+        server: identity of the source.
+        wait_s: timeout of the connection.
+
+    Raises:
+        NotAttached: there is none, and none can be started.
+    """
+    name = socket_name(address, server)
+    for _ in range(2):
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.settimeout(wait_s)
+        try:
+            sock.connect(name)
+        except OSError as error:
+            sock.close()
+            if error.errno != errno.ECONNREFUSED:
+                raise NotAttached(f"its socket cannot be reached: {error}") from error
+            _start(address, name, position, server)
+        else:
+            return sock
+    raise NotAttached("it ended while it started")
+
+
+def _start(address: SourceAddress, name: str, position: Position, server: str) -> None:
+    """Start the dump server, unless another reader just did."""
+    with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as listener:
+        try:
+            listener.bind(name)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return
+            raise NotAttached(f"its socket cannot be bound: {error}") from error
+        listener.listen(_BACKLOG)
+        order = {
+            "source": address_fields(address),
+            "server": server,
+            "file": position.file,
+            "offset": position.offset,
+        }
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            # The process detaches itself: it serves other readers when this one has ended.
+            subprocess.run(  # noqa: S603 - our own interpreter and module
+                # -P: what lies in the working folder is not a module of ours.
+                [sys.executable, "-P", "-m", "canal_group.binlog.dump_server", str(listener.fileno())],
+                input=json.dumps(order).encode(),
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                pass_fds=(listener.fileno(),),
+                start_new_session=True,
+                timeout=_DETACH_S,
+                check=False,
+            )

@@ -36,6 +36,14 @@ def whole_state(destination="shop"):
         "ring": RingStore(StoreSettings()).describe(),
         "failover": {"switches": 2},
         "shares_dump": True,
+        "archive": {
+            "state": "writing",
+            "error": None,
+            "behind_s": 0.5,
+            "bytes": 4_096,
+            "damaged": 0,
+            "oldest_us": 1_000_000,
+        },
         "definitions": {"tables": 9, "unread": 4, "followed": 2},
     }
     merged = {

@@ -17,6 +17,7 @@ class Failing:
     """A reader that fails with a value in its error."""
 
     server, position, shares_dump, counts = "s", None, False, ReadCounts()
+    archive_state = None
 
     def run(self, _start):
         raise ValueError("invalid literal: " + "TERCES"[::-1])

@@ -32,6 +32,9 @@ class Access:
         self.attached = False
         self.asked = []
 
+    def keep(self, position, server):
+        pass
+
     def begin(self, position, server):
         self.asked.append((position, server))
         self.attached = True
@@ -48,7 +51,7 @@ class Access:
 
 @pytest.fixture
 def served(monkeypatch):
-    dumps = DumpServer(ADDRESS, SemiSync(), threading.Event())
+    dumps = DumpServer(ADDRESS, SemiSync(), threading.Event(), None)
     dumps._access = Access()
     monkeypatch.setattr(OwnDumps, "open", lambda _, start, log: ("own", start, log.facts.identity))
     return dumps
@@ -64,7 +67,7 @@ def test_a_dump_server_is_asked_only_if_there_may_be_one():
         ({"dump_window_bytes_max": 0}, Archives),
         ({"semi_sync": "ring"}, OwnDumps),
     ):
-        assert type(dumps_of(replace(ADDRESS, **changes), SemiSync(), threading.Event())) is kind
+        assert type(dumps_of(replace(ADDRESS, **changes), SemiSync(), threading.Event(), None)) is kind
 
 
 def test_a_dump_server_sends_what_follows_an_offset(served):

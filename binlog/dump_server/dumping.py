@@ -1,0 +1,170 @@
+"""Dumping: the dump that is served; with an archive, one after another, until nobody needs the archive.
+
+Without an archive, the first error ends the dump server: its readers read by themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from canal_group.binlog.archive.archive import Archive
+from canal_group.binlog.archive.operating.retention import DiskMarks, KeptPosition
+from canal_group.binlog.archive.options import ArchiveOptions
+from canal_group.binlog.dump_server.archive_intake import ArchiveIntake, require_disk
+from canal_group.binlog.dump_server.dump import SourceDump
+from canal_group.binlog.server.source import SourceAddress
+from canal_group.binlog.steady_clock import steady_us
+from canal_group.merge.back_off import BackOff
+from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.values.resets.reset import tells_reset
+
+_log = logging.getLogger(__name__)
+
+#: pauses between two dumps that fail, seconds
+_FIRST_PAUSE_S: Final = 0.5
+_PAUSE_MAX_S: Final = 30.0
+#: a source whose last proof of idleness is so recent has nothing that was not read, heartbeats
+_RECENT_HEARTBEATS: Final = 3
+
+
+class Dumping:
+    """Dumps a source, again and again if it is archived.
+
+    Args:
+        address: the source.
+        server: identity of the server that must answer.
+        file: position of the reader that starts the dump server.
+        offset: likewise.
+        kept: returns the positions that somebody reads from later; None: that is not known yet.
+    """
+
+    def __init__(
+        self,
+        address: SourceAddress,
+        server: str,
+        file: str,
+        offset: int,
+        kept: Callable[[], Sequence[KeptPosition] | None],
+    ) -> None:
+        self.address, self._server, self._file, self._offset, self._kept = address, server, file, offset, kept
+        options = address.archive
+        self._archive = None if options is None else _Opened(options, server)
+        #: what is dumped now
+        self.dump: SourceDump | None = None
+        #: why nothing is
+        self.why = "it has not begun"
+        self._anew = False
+        self._back_off = BackOff(_PAUSE_MAX_S)
+        self._next_s = 0.0
+
+    @property
+    def archives(self) -> bool:
+        """Whether the source is archived."""
+        return self._archive is not None
+
+    def begin(self, now_s: float) -> SourceDump | None:
+        """Return a dump that has just begun; None: there is one, or it failed, or it is not due.
+
+        Raises:
+            CanalGroupError: it failed, and there is no archive.
+        """
+        if self.dump is not None or now_s < self._next_s:
+            return None
+        try:
+            self.dump = self._begun()
+        except CanalGroupError as error:
+            self.failed(error, now_s)
+        return self.dump
+
+    def failed(self, error: CanalGroupError, now_s: float) -> None:
+        """End the dump; the next one begins after a pause.
+
+        Raises:
+            CanalGroupError: there is no archive.
+        """
+        dump, self.dump = self.dump, None
+        if dump is not None:
+            dump.close()
+            if dump.window.end:
+                self._back_off.reset()
+        if self._archive is None:
+            raise error
+        self._anew = tells_reset(error)
+        pause_s = self._back_off.failed(_FIRST_PAUSE_S, random.random())  # noqa: S311 - no secret
+        self._next_s = now_s + pause_s
+        if error.message != self.why:
+            _log.warning("%s The source %s is dumped again in %.1f s.", error, self.address.location, pause_s)
+        self.why = error.message
+
+    def describe(self) -> dict[str, Any]:
+        """Return the state of the archive as a JSON object."""
+        dump = self.dump
+        if dump is None or dump.intake is None:
+            return {"state": "waiting", "error": self.why}
+        return {"state": "writing", "error": None, "behind_s": self._behind_s(dump), **dump.intake.describe()}
+
+    def close(self) -> None:
+        """End the dump, and let others write the archive."""
+        dump, self.dump = self.dump, None
+        if dump is not None:
+            dump.close()
+        if self._archive is not None:
+            self._archive.close()
+
+    def _begun(self) -> SourceDump:
+        opened = self._archive
+        if opened is None:
+            return SourceDump(self.address, self._server, self._file, self._offset)
+        archive = opened.archive()
+        require_disk(archive, opened.marks)
+
+        def intake_of(anew: bool) -> ArchiveIntake:
+            options = opened.options
+            return ArchiveIntake(archive, options, self._server, opened.marks, self._kept, anew=anew)
+
+        return SourceDump(self.address, self._server, self._file, self._offset, intake_of, anew=self._anew)
+
+    def _behind_s(self, dump: SourceDump) -> float | None:
+        """Return since when the source may have something that was not read, seconds; None: not known."""
+        if dump.idle_us is None:
+            return None
+        behind_us = steady_us() - dump.idle_us
+        recent_us = _RECENT_HEARTBEATS * self.address.heartbeat_ms * 1000
+        return 0.0 if behind_us <= recent_us else behind_us / 1e6
+
+
+class _Opened:
+    """The archive, whose lock is held from the first dump on.
+
+    Args:
+        options: where it is.
+        server: identity of the server that is dumped.
+    """
+
+    def __init__(self, options: ArchiveOptions, server: str) -> None:
+        self.options, self._server = options, server
+        self.marks = DiskMarks(options.disk_high, options.disk_low)
+        self._archive: Archive | None = None
+        self._held = contextlib.ExitStack()
+
+    def archive(self) -> Archive:
+        """Return the archive, and hold its lock.
+
+        Raises:
+            ConfigError: its keys or its store cannot be used.
+            UsageError: another process writes it.
+            RetryableError: its folder cannot be used.
+        """
+        if self._archive is None:
+            archive = self.options.opened()
+            self._held.enter_context(archive.lock(self._server))
+            self._archive = archive
+        return self._archive
+
+    def close(self) -> None:
+        """Let the lock go."""
+        self._held.close()

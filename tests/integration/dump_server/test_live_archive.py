@@ -1,0 +1,231 @@
+"""A dump server archives its source: the files are the source's own, whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.binlog.archived import content
+from support.deadline import await_true
+from support.sources.dumped_source import Source, dump_server_pids, ids, only
+from support.sources.recorder import await_rows, reading
+
+from canal_group.binlog.archive.archive import Archive
+from canal_group.binlog.archive.disk import Disk
+from canal_group.binlog.archive.manifest import Form
+from canal_group.binlog.archive.operating.verification import verify
+from canal_group.binlog.archive.options import ArchiveOptions
+from canal_group.binlog.files.binlog_files import files_in
+from canal_group.binlog.server.source import SourceAddress, connect, server_facts
+from canal_group.merge.errors import DataError, SourceUnavailable
+from canal_group.merge.values.position import Position
+from playground.database.mysql import MySqlServer
+from playground.database.server_process import ServerMissingError
+
+#: in a file's head, flags that say that its server has it open
+IN_USE_AT = 21
+SMALL = ArchiveOptions(
+    folder="",
+    sync_s=0.0,
+    bytes_max=1 << 40,
+    hours=None,
+    disk_high=1.0,
+    disk_low=0.99,
+    key_file=None,
+    store=None,
+)
+
+
+class Archived(Source):
+    """A server of the test's own whose dump server archives it."""
+
+    def __init__(self, server: Any, address: Callable[..., SourceAddress], folder: Path) -> None:
+        super().__init__(server, address)
+        object.__setattr__(self, "options", replace(SMALL, folder=str(folder)))
+        object.__setattr__(self, "archive", Archive(Disk(), folder))
+
+    def reader(self, number: int = 0, **changes: Any) -> SourceAddress:
+        """Return the address for a reader; changes of `archive` are those of its options."""
+        return super().reader(number, **{"archive": self.options, **changes})
+
+    def dump_server(self) -> int:
+        """Return the process of the dump server, once there is one."""
+        await_true(lambda: dump_server_pids(self.reader()), "a dump server")
+        return super().dump_server()
+
+    @property
+    def files(self) -> list[Path]:
+        """The server's binlog files."""
+        return files_in(Path(self.server.folder) / "data")
+
+    def is_whole(self) -> bool:
+        """Return whether the newest history has all files that the server has now, byte for byte."""
+        histories = self.archive.histories()
+        if not histories:
+            return False
+        history = histories[-1]
+        try:
+            return all(
+                history.manifest.entry(path.name) and content(history, path.name) == as_sent(path)
+                for path in self.files
+            )
+        except SourceUnavailable:
+            return False  # it has just been begun
+
+    def await_whole(self) -> None:
+        """Wait until it has them, and check everything that the archive has."""
+        await_true(self.is_whole, "the archive has the server's files")
+        for history in self.archive.histories():
+            assert not [each.wrong for each in verify(history) if each.wrong]
+
+
+def as_sent(path: Path) -> bytes:
+    data = bytearray(path.read_bytes())
+    data[IN_USE_AT] &= ~1  # as a server sends it, and mysqlbinlog --raw writes it
+    return bytes(data)
+
+
+@pytest.fixture(params=["mariadb", "mysql"])
+def archived(
+    request: pytest.FixtureRequest, source_address: Callable[..., SourceAddress], tmp_path: Path
+) -> Iterator[Archived]:
+    if request.param == "mariadb":
+        server = request.getfixturevalue("own_mariadb")
+    else:
+        try:
+            server = MySqlServer().start()
+        except ServerMissingError as missing:
+            pytest.skip(str(missing))
+        server.execute("CREATE DATABASE app")
+    found = Archived(server, source_address, tmp_path / "archive")
+    yield found
+    with contextlib.suppress(Exception):
+        for pid in dump_server_pids(found.reader()):
+            os.kill(pid, signal.SIGKILL)
+    if request.param == "mysql":
+        server.close()
+
+
+def test_the_files_are_the_servers_own_over_kills_and_restarts(archived: Archived) -> None:
+    """1. Rotations while rows are written. 2. The dump server is killed. 3. The source restarts."""
+    archived.create("a")
+    with reading(archived.reader(), select=only("a")) as recorder:
+        await_true(archived.archive.histories, "a history")
+        for step in range(3):
+            archived.insert("a", range(step * 40, step * 40 + 40), "x" * 2_000)
+            archived.server.execute("FLUSH BINARY LOGS")
+            os.kill(archived.dump_server(), signal.SIGKILL)
+        await_rows(recorder, "a", 120)
+        archived.await_whole()
+        archived.server.restart()
+        archived.insert("a", range(120, 140))
+        await_rows(recorder, "a", 140)
+        archived.await_whole()
+        assert ids(recorder, "a") == list(range(140))
+    (history,) = archived.archive.histories()
+    await_true(
+        lambda: all(each.form is Form.ZSTD for each in history.refresh().files[:-1]),
+        "closed files are packed",
+    )
+
+
+def reset(server: Any) -> None:
+    try:
+        server.execute("RESET BINARY LOGS AND GTIDS")
+    except Exception:  # noqa: BLE001 - older servers, and MariaDB
+        server.execute("RESET MASTER")
+
+
+def test_a_reset_begins_a_history(archived: Archived) -> None:
+    """1. Rows are archived. 2. RESET. 3. What is written then is in another history; the first one stays."""
+    archived.create("a")
+
+    def read_over_a_reset() -> None:
+        with reading(archived.reader(), select=only("a")) as recorder:
+            archived.insert("a", range(10))
+            archived.server.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+            await_rows(recorder, "a", 10)
+            archived.await_whole()
+            before.update({path.name: as_sent(path) for path in archived.files})
+            reset(archived.server)
+            archived.insert("a", range(10, 20))
+            await_true(lambda: len(archived.archive.histories()) == 2, "another history")
+            archived.await_whole()
+            await_true(lambda: recorder.error, "the reader is refused")
+
+    before: dict[str, bytes] = {}
+    with pytest.raises(DataError):
+        read_over_a_reset()
+    first, second = archived.archive.histories()
+    assert {name: content(first, name) for name in before} == before
+    assert second.manifest.files[0].name.endswith("000001")
+
+
+def test_an_archive_is_written_without_readers_progress(archived: Archived) -> None:
+    """1. A reader stops. 2. More than the window is written. 3. The archive has all of it; the reader too."""
+    archived.create("a")
+    with reading(archived.reader(), select=only("a")) as slow:
+        await_true(archived.archive.histories, "a history")
+        slow.gate.clear()
+        archived.insert("a", range(1))
+        await_true(lambda: slow.held is not None, "it is held up")
+        archived.insert("a", range(1, 30), "x" * 200_000)
+        archived.await_whole()
+        pid = archived.dump_server()
+        os.kill(pid, signal.SIGKILL)
+        archived.insert("a", range(30, 40))
+        archived.await_whole()
+        assert archived.dump_server() != pid, "the keeper has started another one"
+        slow.gate.set()
+        await_rows(slow, "a", 40)
+        assert ids(slow, "a") == list(range(40))
+
+
+def test_a_source_sends_each_byte_once(archived: Archived) -> None:
+    """A reader begins with the first file: the reader and the archive have the source's bytes, sent once."""
+    archived.create("a")
+    archived.insert("a", range(40), "x" * 200_000)
+    begin = Position(archived.files[0].name, 4, server=server_of(archived))
+    size = sum(path.stat().st_size for path in archived.files)
+
+    def sent() -> int:
+        ((_, value),) = archived.server.execute("SHOW GLOBAL STATUS LIKE 'Bytes_sent'")
+        return int(value)
+
+    before = sent()
+    with reading(archived.reader(dump_window_bytes_max=64 << 20), start=begin, select=only("a")) as recorder:
+        await_rows(recorder, "a", 40)
+        archived.await_whole()
+        assert size <= sent() - before < size * 1.2
+
+
+def test_readers_read_on_while_nothing_can_be_archived(archived: Archived) -> None:
+    """1. The folder is a file. 2. Another process writes there. 3. All of it is written."""
+    archived.create("a")
+    begin = Position(archived.files[0].name, 4)
+    archived.archive.folder.write_text("in the way")
+    with reading(archived.reader(), start=begin, select=only("a")) as recorder:
+        archived.insert("a", range(10))
+        await_rows(recorder, "a", 10)
+        archived.archive.folder.unlink()
+        with archived.archive.lock(server_of(archived)):
+            archived.insert("a", range(10, 20))
+            await_rows(recorder, "a", 20)
+            assert not archived.archive.histories()
+        archived.insert("a", range(20, 30))
+        archived.await_whole()
+        await_rows(recorder, "a", 30)
+        assert ids(recorder, "a") == list(range(30))
+        assert not recorder.of("disconnected")
+
+
+def server_of(archived: Archived) -> str:
+    address = archived.reader()
+    with contextlib.closing(connect(address)) as connection:
+        return server_facts(address, connection).identity

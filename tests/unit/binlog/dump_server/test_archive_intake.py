@@ -1,0 +1,171 @@
+"""The intake of an archive: what is put becomes durable, what fails is said, and limits hold meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.binlog.archived import SERVER, content, dump, recorded
+from support.deadline import await_true
+
+from canal_group.binlog.archive.archive import Archive
+from canal_group.binlog.archive.disk import Disk
+from canal_group.binlog.archive.manifest import Form, State
+from canal_group.binlog.archive.object_store import ObjectStore
+from canal_group.binlog.archive.operating.retention import DiskMarks, KeptPosition
+from canal_group.binlog.archive.options import ArchiveOptions
+from canal_group.binlog.dump_server.archive_intake import ArchiveIntake
+from canal_group.merge.errors import CorruptEvent, RetryableError
+from canal_group.merge.values.position import Position
+
+OPTIONS = ArchiveOptions(
+    folder="",
+    sync_s=0.0,
+    bytes_max=1 << 40,
+    hours=None,
+    disk_high=0.9,
+    disk_low=0.8,
+    key_file=None,
+    store=None,
+)
+FILES = recorded()
+
+
+class FullDisk(Disk):
+    """A disk of which tests say how much is free."""
+
+    def __init__(self) -> None:
+        self.free_part = 1.0
+
+    def free(self, folder: Path) -> tuple[int, int]:  # noqa: ARG002 - as `FileLayer` has it
+        return int(self.free_part * 1000), 1000
+
+
+@contextlib.contextmanager
+def intake(
+    archive: Archive, kept: list[KeptPosition] | None = None, marks: DiskMarks | None = None, **changes: Any
+) -> Iterator[ArchiveIntake]:
+    options = replace(OPTIONS, folder=str(archive.folder), **changes)
+    with archive.lock(SERVER):
+        opened = ArchiveIntake(archive, options, SERVER, marks or DiskMarks(0.9, 0.8), lambda: kept)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+
+def put_all(opened: ArchiveIntake, position: Position | None = None) -> None:
+    for event in dump(FILES, position):
+        opened.put(event)
+
+
+def states(archive: Archive) -> dict[str, State]:
+    (history,) = archive.histories()
+    return {entry.name: entry.state for entry in history.manifest.files}
+
+
+def test_what_was_put_is_durable_and_goes_on_where_it_ended(tmp_path: Path) -> None:
+    archive, names = Archive(Disk(), tmp_path), list(FILES)
+    with intake(archive) as opened:
+        assert opened.position is None
+        opened.start()
+        put_all(opened)
+        end = names[-1], len(FILES[names[-1]])
+        await_true(lambda: (opened.describe()["file"], opened.describe()["offset"]) == end, "it is durable")
+        await_true(lambda: not opened.full and opened.describe()["files"] == len(names), "all files")
+    with intake(archive) as opened:
+        position = opened.position
+        assert position is not None
+        assert (position.file, position.offset) == end
+        opened.start()
+        put_all(opened, position)
+    (history,) = archive.histories()
+    assert {name: content(history, name) for name in names} == FILES
+
+
+def test_closed_files_are_compressed_meanwhile(tmp_path: Path) -> None:
+    archive = Archive(Disk(), tmp_path)
+    with intake(archive) as opened:
+        opened.start()
+        put_all(opened)
+
+        def packed() -> bool:
+            found = archive.histories()
+            return bool(found) and [each.form for each in found[0].manifest.files[:-1]] == [Form.ZSTD] * (
+                len(FILES) - 1
+            )
+
+        await_true(packed, "closed files are packed")
+
+
+def test_what_does_not_follow_is_raised_where_the_source_is_read(tmp_path: Path) -> None:
+    archive = Archive(Disk(), tmp_path)
+    with intake(archive) as opened:
+        opened.start()
+        events = dump(FILES)
+        opened.put(events[0])
+        opened.put(events[1])
+        opened.put(events[3])
+        with pytest.raises(CorruptEvent):
+            await_true(opened.require, "it is refused")
+        with pytest.raises(CorruptEvent):
+            opened.put(events[4])
+
+
+def test_nothing_is_written_while_the_disk_is_too_full(tmp_path: Path) -> None:
+    disk = FullDisk()
+    archive, marks = Archive(disk, tmp_path), DiskMarks(0.9, 0.8)
+    with intake(archive, marks=marks) as opened:
+        opened.start()
+        disk.free_part = 0.05
+        with pytest.raises(RetryableError, match="is used to 95"):
+            await_true(opened.require, "it stops")
+    disk.free_part = 0.15
+    with pytest.raises(RetryableError, match="is used to 85"), intake(archive, marks=marks):
+        pass
+    disk.free_part = 0.25
+    with intake(archive, marks=marks):
+        pass
+
+
+def test_the_limit_of_bytes_removes_the_oldest_files(tmp_path: Path) -> None:
+    archive = Archive(Disk(), tmp_path)
+    with intake(archive) as opened:
+        opened.start()
+        put_all(opened)
+    with intake(archive, bytes_max=1):
+        pass
+    assert list(states(archive)) == list(FILES)[-1:]
+
+
+def test_hours_wait_for_kept_positions(tmp_path: Path) -> None:
+    archive, names = Archive(Disk(), tmp_path), list(FILES)
+    with intake(archive) as opened:
+        opened.start()
+        put_all(opened)
+    with intake(archive, kept=None, hours=1e-6):
+        pass
+    assert list(states(archive)) == names, "it is not known who reads"
+    with intake(archive, kept=[KeptPosition("a", Position(names[0], 4))], hours=1e-6):
+        pass
+    assert list(states(archive)) == names
+    with intake(archive, kept=[], hours=1e-6):
+        pass
+    assert list(states(archive)) == names[-1:]
+
+
+def test_closed_files_move_to_the_store(tmp_path: Path) -> None:
+    store = ObjectStore(str(tmp_path / "store"))
+    archive = Archive(Disk(), tmp_path / "archive", store=store)
+    with intake(archive, bytes_max=1, store=str(tmp_path / "store")) as opened:
+        opened.start()
+        put_all(opened)
+        await_true(
+            lambda: opened.describe()["moved"] == len(FILES) - 1 or opened.require(), "closed files are moved"
+        )
+    (history,) = archive.histories()
+    assert {name: content(history, name) for name in FILES} == FILES
