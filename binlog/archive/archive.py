@@ -46,11 +46,16 @@ class Archive:
 
         Raises:
             CorruptEvent, UnsupportedEvent: a manifest cannot be read.
+            RetryableError: the folder cannot be used.
         """
-        names = [name for name in self.disk.names(self.folder) if server in (None, name.partition("@")[0])]
-        folders = [self.folder / name for name in names if "@" in name]
-        there = [folder for folder in folders if MANIFEST in self.disk.names(folder)]
-        found = [History(self.disk, folder, self.keys, self.store) for folder in there]
+        with disk_errors(self.folder):
+            names = [
+                name for name in self.disk.names(self.folder) if server in (None, name.partition("@")[0])
+            ]
+            own = [name for name in names if server in (None, name.partition("@")[0])]
+            folders = [self.folder / name for name in own if "@" in name]
+            there = [folder for folder in folders if MANIFEST in self.disk.names(folder)]
+            found = [History(self.disk, folder, self.keys, self.store) for folder in there]
         return sorted(found, key=_begun)
 
     def newest(self, server: str) -> History | None:

@@ -218,7 +218,7 @@ class ArchivePackets:
         while len(event) < size and (more := source.read_at(at + len(event), size - len(event))):
             event += more
         if len(event) < max(size, HEADER_SIZE):
-            raise SourceUnavailable(f"A file of the archive of {self._history.name} has just been begun.")
+            raise SourceUnavailable(f"A file of the archive of {self.history.name} has just been begun.")
         return event
 
     def _rotate(self, file: str, offset: int) -> bytes:

@@ -187,24 +187,6 @@ def test_an_archive_is_written_without_readers_progress(archived: Archived) -> N
         assert ids(slow, "a") == list(range(40))
 
 
-def test_a_source_sends_each_byte_once(archived: Archived) -> None:
-    """A reader begins with the first file: the reader and the archive have the source's bytes, sent once."""
-    archived.create("a")
-    archived.insert("a", range(40), "x" * 200_000)
-    begin = Position(archived.files[0].name, 4, server=server_of(archived))
-    size = sum(path.stat().st_size for path in archived.files)
-
-    def sent() -> int:
-        ((_, value),) = archived.server.execute("SHOW GLOBAL STATUS LIKE 'Bytes_sent'")
-        return int(value)
-
-    before = sent()
-    with reading(archived.reader(dump_window_bytes_max=64 << 20), start=begin, select=only("a")) as recorder:
-        await_rows(recorder, "a", 40)
-        archived.await_whole()
-        assert size <= sent() - before < size * 1.2
-
-
 def test_readers_read_on_while_nothing_can_be_archived(archived: Archived) -> None:
     """1. The folder is a file. 2. Another process writes there. 3. All of it is written."""
     archived.create("a")
