@@ -6,7 +6,7 @@ and `slots` has their offsets, int32, one more than rows. `valid` is Arrow's val
 are 1.
 """
 
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from canal_group.binlog.native.memory cimport Bytes
 
 
@@ -95,6 +95,9 @@ cdef void take_back(Side* side, size_t rows) noexcept nogil
 
 
 cdef void put_null(const Plan* plan, Target* target, size_t row) noexcept nogil
+
+
+cdef int put_set(const Plan* plan, Bytes* out, uint64_t bits) noexcept nogil
 
 
 cdef int put_value(

@@ -114,7 +114,7 @@ cdef void put_null(const Plan* plan, Target* target, size_t row) noexcept nogil:
         memset(target.slots + row * plan.width, 0, plan.width)
 
 
-cdef inline int put_set(const Plan* plan, Bytes* out, uint64_t bits) noexcept nogil:
+cdef int put_set(const Plan* plan, Bytes* out, uint64_t bits) noexcept nogil:
     """Append the text of a SET's members, with commas between them."""
     cdef size_t index = 0, begin = 0
     cdef bint more = False

@@ -26,3 +26,8 @@ cdef size_t packed_size(size_t whole, size_t fraction) noexcept nogil
 cdef int read_decimal(
     const uint8_t* data, size_t whole, size_t fraction, uint64_t* limbs, size_t count
 ) noexcept nogil
+
+
+cdef int read_decimal_text(
+    const uint8_t* text, size_t size, size_t whole, size_t fraction, uint64_t* limbs, size_t count
+) noexcept nogil

@@ -56,18 +56,14 @@ cdef int read_decimal(
 
     `packed_size(whole, fraction)` bytes are read; whole + fraction is at least 1 and fits the limbs.
     """
-    cdef size_t groups = whole // 9 + fraction // 9, index, size, used = 1
+    cdef size_t groups = whole // 9 + fraction // 9, index, size, used
     cdef bint negative = not data[0] & 0x80
     #: what the bits of a group are inverted by, and the first bit, which is none of its digits
     cdef uint64_t inverted = <uint64_t>0xFFFFFFFF if negative else 0, first = 0x80
-    cdef uint64_t carry
     cdef int fault = FINE
     for index in range(count):
         limbs[index] = 0
-    if whole + fraction > 38:
-        used = 4
-    elif whole + fraction > 18:
-        used = 2
+    used = limbs_of(whole + fraction)
     size = group_size(whole % 9)
     if size:
         fault = shift_in(limbs, used, read_group(data, size, inverted, first), whole % 9)
@@ -79,11 +75,63 @@ cdef int read_decimal(
     if size:
         fault |= shift_in(limbs, used, read_group(data, size, inverted, first), fraction % 9)
     if negative:
-        carry = 1
-        for index in range(count):
-            limbs[index] = ~limbs[index] + carry
-            carry = carry and limbs[index] == 0
+        negate(limbs, count)
     return fault
+
+
+cdef int read_decimal_text(
+    const uint8_t* text, size_t size, size_t whole, size_t fraction, uint64_t* limbs, size_t count
+) noexcept nogil:
+    """Write a number's digits, as a server prints them, without the point, into `count` limbs of 64 bits.
+
+    There are `fraction` digits after the point, and at most `whole` before it, but for leading zeros.
+    """
+    cdef size_t at = 0, index, used = limbs_of(whole + fraction), digits = 0, before = 0, after = 0
+    cdef bint negative = size and text[0] == b"-", is_after = False
+    cdef uint64_t group = 0
+    cdef uint8_t digit
+    for index in range(count):
+        limbs[index] = 0
+    at = negative
+    if at == size:
+        return BAD_DECIMAL
+    while at < size and text[at] == b"0":
+        at += 1
+    for index in range(at, size):
+        if text[index] == b"." and not is_after:
+            is_after = True
+            continue
+        digit = text[index] - <uint8_t>b"0"
+        if digit > 9:
+            return BAD_DECIMAL
+        if is_after:
+            after += 1
+        else:
+            before += 1
+        group = group * 10 + digit
+        digits += 1
+        if digits == 9:
+            shift_in(limbs, used, group, digits)
+            group = digits = 0
+    if before > whole or after != fraction:
+        return BAD_DECIMAL
+    shift_in(limbs, used, group, digits)
+    if negative:
+        negate(limbs, count)
+    return FINE
+
+
+cdef inline size_t limbs_of(size_t digits) noexcept nogil:
+    """Return how many limbs a number of some digits has."""
+    return 4 if digits > 38 else 2 if digits > 18 else 1
+
+
+cdef inline void negate(uint64_t* limbs, size_t count) noexcept nogil:
+    cdef uint64_t carry = 1
+    cdef size_t index
+    for index in range(count):
+        limbs[index] = ~limbs[index] + carry
+        carry = carry and limbs[index] == 0
 
 
 cdef inline uint64_t read_group(const uint8_t* data, size_t size, uint64_t inverted, uint64_t first) noexcept nogil:

@@ -1,0 +1,75 @@
+"""Selected tables: a table whose rows are selected, and read as those of its binlog are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from canal_group.binlog.columns.columns import TableSchema
+from canal_group.binlog.columns.types.column import Role
+from canal_group.binlog.formats.byte_cursor import ByteCursor
+from canal_group.binlog.history.logged import reads_of, table_of
+from canal_group.binlog.schema.definition import SourceName, TableDefinition
+from canal_group.binlog.snapshot.sent_value import SentValue
+from canal_group.merge.values.chunk import Lineage, TableName
+
+
+def quoted(name: str) -> str:
+    """Return a name as an identifier of SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedTable:
+    """A table whose rows are selected."""
+
+    source: SourceName
+    #: its rows have all columns that the binlog's have, but for MariaDB's hashes, which no query shows
+    schema: TableSchema
+    #: for each column
+    sent: tuple[SentValue, ...]
+
+    @classmethod
+    def of(
+        cls, definition: TableDefinition, name: TableName, origins: tuple[TableName, ...] = ()
+    ) -> SelectedTable:
+        """Return a table by its definition.
+
+        Args:
+            definition: it.
+            name: its name for consumers.
+            origins: see `Lineage`.
+
+        Raises:
+            UnsupportedEvent: a column's type is not known, or its charset cannot be decoded.
+        """
+        table = table_of(definition)
+        columns = tuple(column for column in table.columns if column.role is not Role.HASH)
+        schema = TableSchema.of(name, replace(table, columns=columns), Lineage(origins, reads_of(definition)))
+        return cls(definition.name, schema, tuple(map(SentValue.of, columns)))
+
+    @property
+    def select(self) -> str:
+        """The beginning of a SELECT of all its columns, each by its name."""
+        selected = (sent.select.format(quoted(sent.column.name)) for sent in self.sent)
+        names = ".".join(map(quoted, self.source))
+        return f"SELECT {', '.join(selected)} FROM {names}"  # noqa: S608 - they are quoted
+
+    def literals(self, row: bytes, names: Sequence[str]) -> tuple[str, ...]:
+        """Return values of a row as literals, `NULL` for null.
+
+        Args:
+            row: as it was sent; the first byte says that it is one.
+            names: of the columns.
+
+        Raises:
+            CorruptEvent: the row ends inside a value.
+        """
+        cursor = ByteCursor(row, 1)
+        # Two bits before the first column's are unused.
+        nulls = int.from_bytes(cursor.take((len(self.sent) + 9) // 8), "little") >> 2
+        values = {
+            sent.column.name: "NULL" if nulls >> index & 1 else sent.literal(sent.take(cursor))
+            for index, sent in enumerate(self.sent)
+        }
+        return tuple(values[name] for name in names)
