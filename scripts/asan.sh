@@ -30,7 +30,7 @@ echo "damaged binlogs from seed $seed on; SEED=$seed make asan plays them again"
 "$python" -m support.binlog.fuzz "${MINUTES:-1}" "$seed"
 "$python" -m pytest -q -p no:cacheprovider tests/unit/binlog/columns/test_rows.py tests/unit/binlog/columns/test_columns.py \
     tests/unit/binlog/columns/test_partial_images.py tests/unit/binlog/archive/test_file_scan.py \
-    tests/property/test_rows.py tests/property/test_fast_path.py tests/property/test_partial_images.py \
+    tests/property/test_rows.py tests/property/test_result_rows.py tests/property/test_fast_path.py tests/property/test_partial_images.py \
     tests/property/test_ranges.py tests/property/test_assemble.py \
     tests/unit/merge/rows/test_text_native.py tests/unit/merge/rows/test_text.py \
     tests/unit/merge/rows/test_canal_native.py tests/property/test_canal_entries.py \

@@ -256,6 +256,11 @@ def query(address: SourceAddress, connection: pymysql.Connection[Any], sql: str)
         return [Row(row, partial(_strange, address)) for row in cursor.fetchall()]
 
 
+def set_session(values: Mapping[str, str]) -> str:
+    """Return the statement that gives variables of a session their values."""
+    return "SET " + ", ".join(f"SESSION {name} = {value}" for name, value in values.items())
+
+
 def query_one(address: SourceAddress, connection: pymysql.Connection[Any], sql: str) -> Row:
     """Run a statement that has one row, and return that.
 

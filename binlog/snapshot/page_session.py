@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import pymysql
 
 from canal_group.binlog.server.definitions.dictionary import ANSWER_S
-from canal_group.binlog.server.source import SourceAddress, query
+from canal_group.binlog.server.source import SourceAddress, query, set_session
 
 _UNLIMITED = str((1 << 64) - 1)
 _ALWAYS = {
@@ -49,13 +48,11 @@ def prepare_session(address: SourceAddress, connection: pymysql.Connection[Any])
     Raises:
         SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
     """
-    query(address, connection, _set(_ALWAYS))
+    query(address, connection, set_session(_ALWAYS))
     names = ", ".join(f"'{name}'" for name in _IF_KNOWN)
     rows = query(address, connection, f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})")
     known = {str(row["Variable_name"]).lower() for row in rows}
-    query(address, connection, _set({name: value for name, value in _IF_KNOWN.items() if name in known}))
+    query(
+        address, connection, set_session({name: value for name, value in _IF_KNOWN.items() if name in known})
+    )
     query(address, connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-
-
-def _set(values: Mapping[str, str]) -> str:
-    return "SET " + ", ".join(f"SESSION {name} = {value}" for name, value in values.items())

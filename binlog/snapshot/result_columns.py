@@ -20,7 +20,7 @@ from canal_group.merge.values.types.table import TABLE, ColumnType
 
 #: catalog, schema, table and column, the latter two with their own name
 _NAMES = 6
-#: collation, length, type byte, flags, digits after the point
+#: behind their size: collation, length, type byte, flags, digits after the point
 _FIXED = struct.Struct("<HIBHB")
 _UNSIGNED = 32
 _WHOLE = {row.code for row in TABLE if row.storage is Storage.INTEGER}
@@ -40,7 +40,8 @@ def fits(definition: bytes, sent: SentValue) -> bool:
     cursor, column = ByteCursor(definition), sent.column
     for _ in range(_NAMES):
         cursor.take(cursor.packed())
-    collation, _, kind, flags, _ = _FIXED.unpack(cursor.take(cursor.packed())[: _FIXED.size])
+    cursor.packed()
+    collation, _, kind, flags, _ = _FIXED.unpack(cursor.take(_FIXED.size))
     if kind != sent.type and not {kind, sent.type} <= _STRINGS:
         return False
     match TYPES[column.type].extra:

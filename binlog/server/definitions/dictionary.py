@@ -20,7 +20,14 @@ from canal_group.binlog.schema.catalog import Catalog
 from canal_group.binlog.schema.catalog_entry import ShownTable, View
 from canal_group.binlog.schema.definition import SourceName, TableDefinition
 from canal_group.binlog.schema.statement import ServerVersion
-from canal_group.binlog.server.source import ServerFacts, SourceAddress, query, query_one, translated
+from canal_group.binlog.server.source import (
+    ServerFacts,
+    SourceAddress,
+    query,
+    query_one,
+    set_session,
+    translated,
+)
 from canal_group.binlog.server.starts.start import latest_position
 from canal_group.merge.errors import SourceUnavailable
 
@@ -37,6 +44,8 @@ _SOME_COLUMN = (
     " TABLE_SCHEMA NOT IN ('information_schema', 'mysql', 'performance_schema', 'sys') LIMIT 1"
 )
 _VIEW = "VIEW"
+#: since when MySQL adds primary keys to tables without one
+_INVISIBLE_KEYS_SINCE = (8, 0, 30)
 _SCHEMAS = "SELECT SCHEMA_NAME AS sch, DEFAULT_COLLATION_NAME AS collation FROM information_schema.SCHEMATA"
 _SERVER = "SELECT @@global.collation_server AS collation, @@global.lower_case_table_names AS folded"
 
@@ -72,12 +81,15 @@ class Dictionary:
     ) -> None:
         self._address, self._connection, self._facts = address, connection, facts
         # Escapes and quotes in the text are those of the session that asks.
-        query(
-            address,
-            connection,
-            "SET SESSION sql_mode = '', SESSION sql_quote_show_create = 1, SESSION lock_wait_timeout = "
-            f"{max(1, math.ceil(answer_s))}",
-        )
+        variables = {
+            "sql_mode": "''",
+            "sql_quote_show_create": "1",
+            "lock_wait_timeout": str(max(1, math.ceil(answer_s))),
+        }
+        if not facts.mariadb and facts.number >= _INVISIBLE_KEYS_SINCE:
+            # Rows have the primary key that MySQL adds unseen.
+            variables["show_gipk_in_create_table_and_information_schema"] = "1"
+        query(address, connection, set_session(variables))
 
     def end(self) -> LogPosition:
         """Return where the binlog ends; what is asked after that shows every statement before it."""

@@ -38,8 +38,8 @@ DEFAULTS = {
     "sql_auto_is_null": "1",
 }
 OF_VENDOR = {
-    "mariadb": {"max_statement_time": "0.001", "system_versioning_asof": "'2001-01-01 00:00:00'"},
-    "mysql": {"max_execution_time": "1", "show_gipk_in_create_table_and_information_schema": "0"},
+    "mariadb": {"max_statement_time": "77", "system_versioning_asof": "'2001-01-01 00:00:00'"},
+    "mysql": {"max_execution_time": "77000", "show_gipk_in_create_table_and_information_schema": "0"},
 }
 
 
@@ -143,6 +143,10 @@ def test_rows_are_those_of_the_binlog(otherwise, source_address, seed):
     assert page.rows.rows.num_rows > 20
     assert page.last_key == (str(max(page.rows.rows.column("after").field("id").to_pylist())),)
     require_same(page.rows, source.logged(Op.UPDATE))
+    limit = "max_statement_time" if otherwise.engine == "mariadb" else "max_execution_time"
+    assert [
+        row.number("most") for row in query(source.address, source.connection, f"SELECT @@{limit} AS most")
+    ] == [0]
     source.reader.close()
 
 
@@ -169,8 +173,9 @@ VALUES = """(a, fl, c, z, zd, f, y, e, s, t, ts, dt, b, j) VALUES
     (NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'none', 'a,none', NULL, NULL, NULL, NULL, '"\\\\u00e9"')"""
 
 
-def test_unusual_columns_are_those_of_the_binlog(server, source_address):
+def test_unusual_columns_are_those_of_the_binlog(otherwise, source_address):
     """Invisible, generated and hidden ones, ENUM's error value, zero dates, numbers padded with zeros."""
+    server = otherwise
     invisible_key = ["SET sql_generate_invisible_primary_key = ON"] if server.engine == "mysql" else []
     server.execute(
         "SET sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'",

@@ -70,6 +70,15 @@ def test_parsing_is_measured_in_memory_and_from_a_server():
 
 
 @pytest.mark.soak
+def test_a_snapshot_is_measured_beside_the_bytes_of_its_source():
+    require(Engine.MARIADB)
+    result = measured("snapshot", "--size", "0.02")
+    assert result["rows"] == 10_000
+    assert min(result["rows_per_s"], result["rows_per_cpu_s"]) > 0
+    assert min(result["ratio_to_raw"], result["ratio_to_pymysql"]) > 0
+
+
+@pytest.mark.soak
 def test_memory_is_measured():
     require(Engine.MARIADB)
     assert measured("memory", "--size", "0.02")["peak_mib_max"] > 0
