@@ -213,7 +213,9 @@ class _PageRows(RowsBuilder):
         super().__init__(table.schema, losses)
         self._name = table.source
 
-    def refusal(self, fault: str, offset: int) -> Exception:
+    def refusal(  # type: ignore[override]  # an altered table is not an error in what was read
+        self, fault: str, offset: int
+    ) -> Exception:
         """Return the error to raise for a fault at a byte of a row."""
         text = f"A selected row of {self._name} cannot be read ({fault} at byte {offset})."
         return TableAltered(text) if fault in _OTHERWISE else CorruptEvent(text)

@@ -34,7 +34,7 @@ _IF_KNOWN = {
     "max_statement_time": "0",
     "query_cache_type": "'OFF'",
     # No rows of the past.
-    "system_versioning_asof": "'DEFAULT'",
+    "system_versioning_asof": "DEFAULT",
 }
 
 

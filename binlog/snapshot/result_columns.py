@@ -25,7 +25,7 @@ _FIXED = struct.Struct("<HIBHB")
 _UNSIGNED = 32
 _WHOLE = {row.code for row in TABLE if row.storage is Storage.INTEGER}
 #: type bytes of strings, which results have in place of each other; 249 to 251 are blobs by their size
-_STRINGS = {
+_STRINGS: set[int] = {
     row.code for row in TABLE if row.storage in (Storage.CHAR, Storage.VARCHAR, Storage.BLOB, Storage.LIST)
 }
 _STRINGS |= {249, 250, 251, ColumnType.VAR_STRING}

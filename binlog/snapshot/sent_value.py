@@ -49,9 +49,10 @@ class SentValue:
         """Return how a column's values are sent."""
         kind, size, *_ = plan_of(column)
         select, sent, width = "{}", column.type, size if kind == "plain" else _WIDTHS.get(kind, 0)
-        literal = _binary
+        literal: Callable[[bytes], str] = _binary
         if sent in _NUMBERED:
-            select, sent, width = "CAST({} AS UNSIGNED)", ColumnType.LONGLONG, _BIGINT_BYTES
+            # MariaDB's cast alone is as wide as the column.
+            select, sent, width = "CAST({} AS UNSIGNED) | 0", ColumnType.LONGLONG, _BIGINT_BYTES
             literal = _unsigned
         elif sent in _REAL:
             literal = _real
