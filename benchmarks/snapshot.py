@@ -112,7 +112,7 @@ def _raw(server: DatabaseServer) -> int:
             size = driver._rfile.readinto1(buffer)  # noqa: SLF001 - no public way
             assert size, "the server has ended the connection"
             tail = (tail + bytes(buffer[max(0, size - _END_BYTES) : size]))[-_END_BYTES:]
-        driver._force_close()  # noqa: SLF001 - the driver would wait for the end
+        driver._result.unbuffered_active = False  # noqa: SLF001 - the driver would wait for the end
         return 0
 
 

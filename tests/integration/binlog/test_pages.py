@@ -91,7 +91,7 @@ class Source:
             return SelectedTable.of(dictionary.definition(SourceName("app", name)), TableName("app", name))
 
     def pages(self, name="t", order=("id",), **options):
-        bytes_max = options.pop("bytes_max", 1 << 20)
+        bytes_max = options.pop("bytes_max", 1 << 26)
         return list(
             self.reader.pages(PageQuery(self.table(name), order=order, **options), bytes_max=bytes_max)
         )
