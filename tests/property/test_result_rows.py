@@ -208,3 +208,45 @@ def test_a_decimal_that_its_column_does_not_have_is_refused(text):
         read_row(b"\0\0" + sized(text.encode()), rows)
     read_row(b"\0\0" + sized(b"-0012.50"), rows)
     assert [str(each["c0"]) for each in rows.finish().column("after").to_pylist()] == ["-12.50"]
+
+
+ENUM = Column(ColumnType.ENUM, size=1, values=("a", "b"))
+TIME = Column(ColumnType.TIME2, decimals=6)
+NUMBER = Column(ColumnType.LONGLONG)
+NOON = struct.pack("<HBBBBBI", 2020, 2, 29, 12, 0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("column", "sent", "fault"),
+    [
+        (ENUM, (3).to_bytes(8, "little"), "ENUM"),
+        (ENUM, (1 << 40).to_bytes(8, "little"), "ENUM"),
+        (NUMBER, bytes(9), "contradict"),
+        (Column(ColumnType.VECTOR, size=4), sized(bytes(5)), "VECTOR"),
+        (DATE, sized(struct.pack("<HBB", 2020, 13, 1)), "impossible digits"),
+        (DATE, sized(struct.pack("<HBB", 10_000, 1, 1)), "impossible digits"),
+        (DATE, sized(bytes(5)), "impossible digits"),
+        (DATETIME, sized(NOON[:4] + b"\x18" + NOON[5:]), "impossible digits"),
+        (DATETIME, sized(NOON[:7] + (10**6).to_bytes(4, "little")), "impossible digits"),
+        (TIME, sized(struct.pack("<BIBBB", 0, 35, 0, 0, 0)), "impossible digits"),
+        (TIME, sized(struct.pack("<BIBBB", 0, 34, 24, 0, 0)), "impossible digits"),
+    ],
+)
+def test_values_that_no_column_has_are_refused(column, sent, fault):
+    rows = RowsBuilder(row_images.schema_of([column]), Losses())
+    with pytest.raises(CorruptEvent, match=fault):
+        read_row(b"\0\0" + sent, rows)
+    assert len(rows) == 0
+
+
+def test_a_row_that_ends_early_is_refused():
+    columns = [NUMBER, DATETIME, TIME, Column(ColumnType.BLOB, size=4), ENUM]
+    clock = struct.pack("<BIBBBI", 1, 1, 2, 3, 4, 5)
+    values = [bytes(8), sized(NOON), sized(clock), sized(bytes(300)), bytes(8)]
+    rows = RowsBuilder(row_images.schema_of(columns), Losses())
+    whole = b"\0\0" + b"".join(values)
+    for size in range(len(whole)):
+        with pytest.raises(CorruptEvent, match="end inside"):
+            read_row(whole[:size], rows)
+    read_row(whole, rows)
+    assert len(rows) == 1
