@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from integration.differential import kinds
+from support.defaults import chunk_limits
 from support.rows.all_types import ALL_TYPES, ROW_1
 from support.rows.random_table import Table
 
@@ -100,7 +101,8 @@ class Source:
         """Return the rows that were written last, as the binlog has them."""
         with self._asking() as connection:
             lookup = ServerLookup(self.address, connection)
-            files = BinlogFiles(files_in(Path(self.server.folder) / "data"), _only(name), lookup=lookup)
+            paths, limits = files_in(Path(self.server.folder) / "data"), chunk_limits(bytes_max=1 << 30)
+            files = BinlogFiles(paths, _only(name), limits, lookup=lookup)
             *_, found = (table for chunk in files for table in chunk.tables)
         return replace(found, rows=found.rows.slice(found.rows.num_rows - count))
 
