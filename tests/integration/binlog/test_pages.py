@@ -238,7 +238,7 @@ def test_a_row_of_more_than_a_packet(source):
     write_numbers(source.server, 3, 17 << 20)
     source.reader.close()
     source = Source(source.server, lambda *_, **__: source.address)
-    pages = source.pages()
+    pages = source.pages(bytes_max=1 << 20)
     assert [len(page.rows.rows.column("after").field("text")[0].as_py()) for page in pages] == [17 << 20] * 3
     assert [page.last_key for page in pages] == [("1",), ("2",), ("3",)]
     source.reader.close()
