@@ -362,6 +362,17 @@ def test_an_iterator_that_is_closed_early_closes_the_connection(source):
         query(source.address, source.connection, "SELECT 1")
 
 
+def test_pages_come_over_tls(tls_mysql, source_address):
+    server = tls_mysql.server
+    server.execute("CREATE DATABASE app")
+    write_numbers(server, 20_000, 100)
+    source = Source(server, source_address, ssl={"ca": str(tls_mysql.ca), "verify": True})
+    pages = source.pages(bytes_max=100_000)
+    ids = [each for page in pages for each in page.rows.rows.column("after").field("id").to_pylist()]
+    assert ids == list(range(1, 20_001))
+    source.reader.close()
+
+
 def test_a_server_that_stops_sending_is_given_up(server, source_address):
     server.execute("CREATE TABLE app.t (id INT PRIMARY KEY)", "INSERT INTO app.t VALUES (1)")
     source = Source(server, source_address, read_timeout_s=0.5)
