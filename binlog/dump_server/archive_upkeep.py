@@ -105,8 +105,11 @@ class ArchiveUpkeep:
         """Return how much there is of the server, as a part of a JSON object."""
         files = [each for upkeep in self._upkeeps() for each in upkeep.history.manifest.files]
         created_s = [each.created_s for each in files if each.state is not State.PRUNED]
+        position = self._writer.position
+        open_bytes = 0 if self._writer.ended or position is None else position.offset
+        closed = [each for each in files if each.here and each.state is not State.OPEN]
         return {
-            "bytes": sum(each.stored for each in files if each.here),
+            "bytes": open_bytes + sum(each.stored for each in closed),
             "files": len(created_s),
             "moved": sum(each.state is State.MOVED for each in files),
             "damaged": sum(each.state is State.QUARANTINED for each in files),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,3 +73,36 @@ def test_two_destinations(shop: Shop) -> None:
                         os.kill(pid, signal.SIGKILL)
         for ids in got.values():
             assert sorted(ids) == list(range(shop.rows))
+
+
+@pytest.mark.soak
+def test_an_instance_archives_its_sources(shop: Shop, tmp_path: Path) -> None:
+    """1. A consumer acknowledges nothing. 2. The status of each shard has what is archived, up to its end."""
+    settings = shop.settings(archive={"folder": tmp_path / "archive", "sync_s": "always"})
+    with launch(settings) as instance, contextlib.ExitStack() as served:
+        options = {"destination": settings.destination, "client_id": "reader", "wait_s": DEADLINE_S}
+        consumer = served.enter_context(canal_group.connect(instance.uri, **options))
+        consumer.subscribe()
+        gateway = GatewayClient(instance.uri, settings.destination)
+        served.callback(gateway.close)
+        shop.write_everywhere(20, rows=3)
+
+        def archived(shard: Mapping[str, Any]) -> bool:
+            state = shard.get("archive")
+            return bool(state) and (state["error"], state["behind_s"]) == (None, 0.0)
+
+        def ends() -> list[tuple[str, int]]:
+            return [
+                (state["file"], state["offset"])
+                for shard in gateway.ask(Status())["shards"]
+                if archived(shard) and (state := shard["archive"])
+            ]
+
+        def sources() -> list[tuple[str, int]]:
+            return [(row[0], int(row[1])) for s in shop.servers for row in s.execute("SHOW BINARY LOGS")[-1:]]
+
+        eventually(lambda: ends() == sources(), "each source is archived up to its end")
+        assert all(shard["archive"]["bytes"] > 0 for shard in gateway.ask(Status())["shards"])
+    for shard in settings.shards:
+        for pid in dump_server_pids(source_address(settings, shard, shard)):
+            os.kill(pid, signal.SIGKILL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -211,3 +212,23 @@ def server_of(archived: Archived) -> str:
     address = archived.reader()
     with contextlib.closing(connect(address)) as connection:
         return server_facts(address, connection).identity
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(4))
+def test_kills_at_any_moment(archived: Archived, seed: int) -> None:
+    """The dump server is killed at random moments while files are ended every 100 ms."""
+    rng = random.Random(seed)
+    archived.create("a")
+    with reading(archived.reader(), select=only("a")) as recorder:
+        await_true(archived.archive.histories, "a history")
+        for step in range(50):
+            archived.insert("a", range(step * 10, step * 10 + 10), "x" * rng.randrange(20_000))
+            archived.server.execute("FLUSH BINARY LOGS", f"SELECT SLEEP({rng.random() * 0.2:.3f})")
+            for pid in dump_server_pids(archived.reader()):
+                if rng.random() < 0.4:
+                    os.kill(pid, signal.SIGKILL)
+        archived.await_whole()
+        await_rows(recorder, "a", 500)
+        assert ids(recorder, "a") == list(range(500))
+    assert len(archived.archive.histories()) == 1
