@@ -150,8 +150,8 @@ def events_of(const uint8_t[::1] run):
     cdef bytes events
     cdef char* out
     while at < end:
-        size = load_little(&run[at], 3)
-        if end - at - HEAD < size or size < MARK or size == FULL:
+        size = load_little(&run[at], 3) if end - at > HEAD else 0
+        if size < MARK or size == FULL or end - at - HEAD < size:
             raise ValueError("a run has whole packets with an event each")
         whole += size - MARK
         at += HEAD + size

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -231,4 +233,43 @@ def test_kills_at_any_moment(archived: Archived, seed: int) -> None:
         archived.await_whole()
         await_rows(recorder, "a", 500)
         assert ids(recorder, "a") == list(range(500))
+    assert len(archived.archive.histories()) == 1
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 32 MiB."""
+    mount, umount, folder = shutil.which("mount"), shutil.which("umount"), tmp_path / "disk"
+    folder.mkdir()
+    if mount is None or umount is None or os.geteuid():
+        pytest.skip("only root mounts a small disk")
+    if subprocess.run([mount, "-t", "tmpfs", "-o", "size=32m", "tmpfs", folder], check=False).returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    yield folder
+    subprocess.run([umount, "-l", folder], check=True)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("high", [0.5, 1.0])
+def test_a_full_disk_stops_the_archive_and_no_reader(
+    archived: Archived, small_disk: Path, high: float
+) -> None:
+    """1. The disk is above the high mark, or full. 2. Readers go on. 3. With room, the rest is archived."""
+    options = replace(archived.options, folder=str(small_disk / "archive"), disk_high=high, disk_low=0.4)
+    object.__setattr__(archived, "options", options)
+    object.__setattr__(archived, "archive", Archive(Disk(), small_disk / "archive"))
+    archived.create("a")
+    with reading(archived.reader(), select=only("a")) as recorder:
+        await_true(archived.archive.histories, "a history")
+        (small_disk / "filler").write_bytes(bytes((20 << 20) if high < 1 else (30 << 20)))
+        archived.server.execute("SELECT SLEEP(1.5)")  # the intake looks at its disk each 0.5 s
+        archived.insert("a", range(40), "x" * 100_000)
+        await_rows(recorder, "a", 40)
+        assert not archived.is_whole()
+        (small_disk / "filler").unlink()
+        archived.await_whole()
+        archived.insert("a", range(40, 50))
+        await_rows(recorder, "a", 50)
+        archived.await_whole()
+        assert ids(recorder, "a") == list(range(50))
     assert len(archived.archive.histories()) == 1

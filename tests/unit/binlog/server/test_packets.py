@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from canal_group.binlog.native.packets import PacketBuffer
+from canal_group.binlog.native.packets import PacketBuffer, events_of
 from canal_group.binlog.server.dump.spool import Spool, SpoolFullError
 from canal_group.binlog.server.packets import PacketReader
 from canal_group.merge.errors import SourceUnavailable
@@ -306,3 +306,12 @@ def test_packets_without_numbers():
     assert buffer.take() == b"\0x"
     with pytest.raises(ValueError, match="1 came where 0"):
         buffer.take()
+
+
+def test_the_events_of_a_run_have_no_heads():
+    events = [bytes([kind]) * (19 + kind) for kind in range(3)]
+    run = b"".join((len(event) + 1).to_bytes(3, "little") + b"\0\0" + event for event in events)
+    assert events_of(run) == b"".join(events)
+    for cut in (run[:-1], run[:3], b"\0\0\0\0", b"\xff\xff\xff\0"):
+        with pytest.raises(ValueError, match="whole packets"):
+            events_of(cut)
