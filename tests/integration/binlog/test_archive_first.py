@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
+from dataclasses import replace
 
 import pytest
 from integration.unprepared_servers import end_of
@@ -19,6 +21,7 @@ from canal_group.binlog.archive.disk import Disk
 from canal_group.binlog.archive.forms.key import read_keys
 from canal_group.binlog.archive.manifest import State
 from canal_group.binlog.second_opinion.tail import tail_of_server
+from canal_group.binlog.server.dump import archive_first, dumps
 from canal_group.binlog.server.source import connect, server_facts
 from canal_group.binlog.server.starts.beginning import beginning
 from canal_group.merge.errors import PositionPurged
@@ -101,6 +104,26 @@ def test_the_source_sends_nothing_that_the_archive_has(backlog, source_address):
         await_true(lambda: recorder.error, "the refusal")
 
 
+def test_a_first_start_reads_what_is_being_archived(unprepared, source_address, tmp_path, monkeypatch):
+    """It waits for who dumps the source into the archive, instead of a dump of its own."""
+    purge_all_but_the_last(unprepared)
+    unprepared.execute(*PREPARE)
+    start = end_of(unprepared, source_address)
+    rows = written(unprepared)
+    archive, dumped = Archive(Disk(), tmp_path / "archive"), source_address(unprepared, server_id=9002)
+    archiving = threading.Thread(target=archive_up_to_now, args=(archive, unprepared, dumped))
+    for module in (dumps, archive_first):
+        monkeypatch.setattr(module, "knock", lambda *_: archiving.is_alive())
+    backlog = Backlog.__new__(Backlog)
+    backlog.server, backlog.start, backlog.rows = unprepared, start, rows
+    sent = sent_bytes(unprepared)
+    archiving.start()
+    backlog.read(address=source_address(unprepared, archive=options_of(archive.folder)))
+    archiving.join()
+    once = sum(int(row[1]) for row in unprepared.execute("SHOW BINARY LOGS"))
+    assert once < sent_bytes(unprepared) - sent < once + LOOKS_BYTES
+
+
 def test_a_reader_goes_on_at_the_source_where_the_archive_ends(backlog):
     purge_all_but_the_last(backlog.server)
     with reading(backlog.address, start=backlog.start) as recorder:
@@ -110,6 +133,13 @@ def test_a_reader_goes_on_at_the_source_where_the_archive_ends(backlog):
     later = [{"x": 2, "id": number} for number in range(20_000, 20_020)]
     for table, rows in {**backlog.rows, "u": backlog.rows["u"] + later}.items():
         assert [row["after"] for row in recorder.rows(table)] == rows, "no row comes twice, or is missing"
+
+
+def test_a_server_that_follows_another_one_is_read_from_its_archive(backlog):
+    """As after a failover: where it continues is found by GTID, in files that it has purged."""
+    purge_all_but_the_last(backlog.server)
+    before = replace(backlog.start, file="other-bin.000007", offset=77, server="4711", created_s=1)
+    assert backlog.read(before) < LOOKS_BYTES
 
 
 def test_an_encrypted_archive_is_read(unprepared, source_address, tmp_path, key_file):

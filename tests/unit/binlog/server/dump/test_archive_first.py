@@ -29,7 +29,7 @@ from canal_group.binlog.server.dump_server.wire import packets_of
 from canal_group.binlog.server.low_watermarks import LowWatermarks
 from canal_group.binlog.server.packets import PacketReader
 from canal_group.binlog.server.starts.stream_start import FromOffset
-from canal_group.merge.errors import SourceUnavailable
+from canal_group.merge.errors import DataError, SourceUnavailable
 from canal_group.merge.values.chunk import TableName
 from canal_group.merge.values.header import Flag
 from canal_group.merge.values.position import Position
@@ -150,33 +150,56 @@ def test_streams_in_turn_are_one_stream(shard, whole, archive, seed):
     assert keys_of(chunks) == whole
 
 
+class Cut:
+    """An archive that ends somewhere, perhaps inside an event, and a source that has all."""
+
+    def __init__(self, shard, folder, seed, monkeypatch):
+        self.chance, self.files, self.folder = random.Random(seed), recorded(shard), folder
+        events = dump(self.files)
+        cut = self.chance.randrange(10, len(events) - 5)
+        writer = ArchiveWriter(Archive(Disk(), folder), SERVER, sync_s=0, say=refuse)
+        writer.append(b"".join(events[:cut]), 0.0)
+        self.end = writer.position
+        (self.history,) = Archive(Disk(), folder).histories()
+        if seed % 2:
+            with self.history.path(self.history.manifest.last).open("ab") as file:
+                file.write(events[cut][:25])
+        self.asked, self.servers = [], []
+        monkeypatch.setattr(archive_first, "open_dump", self.open_dump)
+
+    def open_dump(self, address, start, _server):
+        self.asked.append((start.position.file, start.position.offset))
+        self.servers.append(Served(self.files, start.position))
+        return OwnDump(address, start, PacketReader(self.servers[-1].ours, WAIT_S))
+
+    def search(self, file, begin):
+        """Return the headers of a search from an offset to the source's end."""
+        created_s = self.history.manifest.entry(file).created_s
+        start = FromOffset(Position(file, begin, created_s=created_s))
+        address = address_of("s1", "db0", archive=options_of(self.folder))
+        try:
+            return keys_of(chunks_of(stream_of(search_packets(address, start, SERVER, None))))
+        finally:
+            for each in self.servers:
+                each.close()
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_search_goes_on_at_the_source_at_any_end_of_an_archive(shard, whole, tmp_path, seed, monkeypatch):
     """Between two events, whether or not a transaction is open there, or inside of one."""
-    chance, files = random.Random(seed), recorded(shard)
-    events = dump(files)
-    cut = chance.randrange(10, len(events) - 5)
-    writer = ArchiveWriter(Archive(Disk(), tmp_path), SERVER, sync_s=0, say=refuse)
-    writer.append(b"".join(events[:cut]), 0.0)
-    end = writer.position
-    asked, servers = [], []
+    cut = Cut(shard, tmp_path, seed, monkeypatch)
+    end = cut.end.file, cut.end.offset
+    file, begin = cut.chance.choice([each for each in whole if each[:2] <= end][:-1])[:2]
+    assert cut.search(file, begin) == [each for each in whole if each[:2] >= (file, begin)]
+    assert cut.asked == [end]
 
-    def open_dump(address, start, server):
-        asked.append(start.position)
-        servers.append(Served(files, start.position))
-        return OwnDump(address, start, PacketReader(servers[-1].ours, WAIT_S))
 
-    monkeypatch.setattr(archive_first, "open_dump", open_dump)
-    address = address_of("s1", "db0", archive=options_of(tmp_path))
-    starts = [each for each in whole if (each[0], each[1]) <= (end.file, end.offset)]
-    file, begin = chance.choice(starts[:-1])[:2]
-    created_s = Archive(Disk(), tmp_path).histories()[0].manifest.entry(file).created_s
-    start = FromOffset(Position(file, begin, created_s=created_s))
-    found = keys_of(chunks_of(stream_of(search_packets(address, start, SERVER, None))))
-    for each in servers:
-        each.close()
-    assert found == [each for each in whole if (each[0], each[1]) >= (file, begin)]
-    assert [(each.file, each.offset) for each in asked] == [(end.file, end.offset)]
+def test_a_search_does_not_go_on_in_another_binlog(shard, whole, tmp_path, monkeypatch):
+    """The source was reset: it has another file of this name."""
+    cut = Cut(shard, tmp_path, 0, monkeypatch)
+    monkeypatch.setattr(ArchivePackets, "created_s", property(lambda _: 4711, lambda *_: None), raising=False)
+    with pytest.raises(DataError, match="was created at"):
+        cut.search(*whole[0][:2])
 
 
 def test_every_transaction_of_an_archive_is_a_start(shard, whole, archive):
