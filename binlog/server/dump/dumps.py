@@ -193,10 +193,9 @@ class Archives(OwnDumps):
     def _archived(self, start: FromOffset, log: ServerLog) -> ArchivePackets | None:
         """Return the archive's events from a start on; None: it has none, or cannot be read."""
         position = start.position
-        if position == self._begun:
-            self._begun = None
-            return None
-        if self._unreadable and not _is_later(start.file_offset[0] or position.file, self._unreadable):
+        tried, self._begun = position == self._begun, None
+        file = start.file_offset[0] or position.file
+        if tried or (self._unreadable and not _is_later(file, self._unreadable)):
             return None
         archived = Archived(self._address, log.facts.identity)
         self._why = ""
@@ -211,6 +210,8 @@ class Archives(OwnDumps):
         except PositionRefused as error:
             self._why = error.message
             return None
+        except SourceUnavailable:
+            return None  # a file has just been begun, or the source does not answer, which a dump says
         except (DataError, RetryableError) as error:
             self._fails(error, position.file)
             return None
@@ -254,6 +255,8 @@ class Archives(OwnDumps):
         while not self._stopped.is_set() and time.monotonic() < grown_s + STALLED_S:
             try:
                 end = archived.end()
+            except SourceUnavailable:
+                end = before  # a file has just been begun
             except CanalGroupError:
                 return  # it is said when it is opened
             lacks = _bytes_between(sizes, end or (position.file, 4), here)
