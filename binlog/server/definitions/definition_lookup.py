@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from canal_group.binlog.columns.table_lookup import ColumnFacts
@@ -259,6 +260,8 @@ class DefinitionLookup:
             end, listed = asked.end(), asked.listed()
         self._reader.scope.see(*listed.tables)
         assert self._stream is not None, "the stream is known before it reads"
+        if not begin.created_s:
+            begin = replace(begin, created_s=self._stream.created.get(begin.file, 0))
         changes = self._learning.statements(begin, position, end, self._stream.ahead)
         history.begin(position, Present(listed.tables, listed.views, listed.schemas, changes))
         self._learning.read_first(history, begin, position)

@@ -6,6 +6,7 @@ have it soon, and is waited for. So what is searched is sent by the source once.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from canal_group.binlog.server.dump.own_dump import open_dump
 from canal_group.binlog.server.dump.packet_source import PacketSource, Reached
 from canal_group.binlog.server.dump_server.access import knock
 from canal_group.binlog.server.source import SourceAddress, connect
-from canal_group.binlog.server.starts.start import binlog_files
+from canal_group.binlog.server.starts.start import binlog_sizes
 from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.binlog.steady_clock import steady_us
 from canal_group.merge.errors import (
@@ -212,13 +213,13 @@ def search_packets(
     """
     archived = Archived(address, server)
 
-    def files() -> list[str]:
-        with connect(address) as connection:
-            return binlog_files(address, connection)
+    def sizes() -> dict[str, int]:
+        with contextlib.closing(connect(address)) as connection:
+            return binlog_sizes(address, connection)
 
     try:
         if archived.histories():
-            return ArchiveFirst(address, server, until, lambda follow: archived.packets(start, files, follow))
+            return ArchiveFirst(address, server, until, lambda follow: archived.packets(start, sizes, follow))
     except PositionRefused:
         pass  # it does not hold it
     except CanalGroupError as error:

@@ -6,7 +6,7 @@ without a creation time is looked for only in the history of which the source ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +14,7 @@ from canal_group.binlog.archive.history import History
 from canal_group.binlog.archive.manifest import FileEntry, State
 from canal_group.binlog.archive.reading.archive_packets import ArchivePackets
 from canal_group.binlog.formats.events import MAGIC
+from canal_group.binlog.server.dump.dump_request import OFFSET_MAX
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.binlog.server.starts.logged import logged_at_source
 from canal_group.merge.errors import PositionPurged
@@ -49,36 +50,39 @@ class Archived:
         options = self.address.archive
         return [] if options is None or not self.server else options.opened().histories(self.server)
 
-    def current(self, files: Sequence[str]) -> History | None:
+    def current(self, sizes: Mapping[str, int]) -> History | None:
         """Return the history of the binlog that the source has now; None: the archive has none of it.
 
         Args:
-            files: names of the source's binlog files.
+            sizes: bytes of the source's binlog files by name, the oldest first.
 
         Raises:
             As `histories`; SourceUnavailable, SourceUnfit: the source does not answer.
         """
         histories = self.histories()
         newest = histories[-1] if histories else None
-        common = [file for file in files if newest is not None and entry_of(newest, file) is not None]
+        common = [file for file in sizes if newest is not None and entry_of(newest, file) is not None]
         if newest is None or not common:
             return None
         entry = entry_of(newest, common[-1])
         assert entry is not None, "it is common"
-        with logged_at_source(self.address.scanner("archive"), self.server, common[-1], len(MAGIC)) as logged:
+        # At the end of the last file the source sends its description only.
+        offset = min(sizes[common[-1]], OFFSET_MAX)
+        address = self.address.scanner("archive")
+        with logged_at_source(address, self.server, common[-1], offset, looks=True) as logged:
             return None if created_again(entry.created_s, logged.created()) else newest
 
     def packets(
         self,
         start: FromOffset,
-        files: Callable[[], Sequence[str]],
+        sizes: Callable[[], Mapping[str, int]],
         follow: Callable[[bool, float], bool] | None = None,
     ) -> ArchivePackets:
         """Return the events from a start on.
 
         Args:
             start: where a stream begins.
-            files: returns the names of the source's binlog files.
+            sizes: returns the bytes of the source's binlog files by name, the oldest first.
             follow: see `ArchivePackets`; None: the stream ends with the archive.
 
         Raises:
@@ -88,7 +92,7 @@ class Archived:
         if start.by_gtid or start.position.created_s:
             histories = self.histories()
         else:
-            current = self.current(files())
+            current = self.current(sizes())
             histories = [] if current is None else [current]
         history, begin = start.archived(histories)
         options = {} if follow is None else {"follow": follow}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from typing import Any
 
 import pymysql
@@ -21,6 +22,9 @@ from canal_group.binlog.server.source import (
     server_facts,
     translated,
 )
+
+#: receive buffer of a connection whose dump is only looked into, bytes
+_LOOK_BYTES = 16_384
 
 
 class DumpConnection:
@@ -49,6 +53,10 @@ class DumpConnection:
         """The connection, for queries before the dump is requested."""
         connection: pymysql.Connection[Any] = self._driver
         return connection
+
+    def narrow(self) -> None:
+        """Let little arrive that is not read: of a dump that is only looked into, a source fills buffers."""
+        self._driver._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _LOOK_BYTES)  # noqa: SLF001
 
     def register(self, *, checksums: bool = False) -> int:
         """Register as a replica.

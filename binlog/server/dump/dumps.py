@@ -206,7 +206,7 @@ class Archives(OwnDumps):
             return waited_s < wait_s and knock(self._address, log.facts.identity)
 
         try:
-            packets = archived.packets(start, lambda: list(log.sizes()), follow)
+            packets = archived.packets(start, log.sizes, follow)
         except PositionRefused as error:
             self._why = error.message
             return None

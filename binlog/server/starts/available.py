@@ -10,7 +10,7 @@ import pymysql
 from canal_group.binlog.archive.history import History
 from canal_group.binlog.server.dump.archived import Archived, first_of, older_files
 from canal_group.binlog.server.source import ServerFacts, SourceAddress
-from canal_group.binlog.server.starts.start import binlog_files, earliest_position
+from canal_group.binlog.server.starts.start import binlog_sizes, earliest_position
 from canal_group.merge.errors import DataError, RetryableError
 from canal_group.merge.values.position import Position
 
@@ -27,9 +27,9 @@ def archived_history(
     """
     if address.archive is None:
         return None
-    files = binlog_files(address, connection)
+    sizes = binlog_sizes(address, connection)
     try:
-        return Archived(address, facts.identity).current(files)
+        return Archived(address, facts.identity).current(sizes)
     except (DataError, RetryableError) as error:
         _log.warning("the archive is not searched: %s", error, extra={"shard": address.name})
         return None

@@ -122,7 +122,9 @@ class LoggedTransactions:
         return event[HEADER_SIZE : -CHECKSUM_SIZE if self._checksum == CHECKSUM_CRC32 else None]
 
 
-def logged_at_source(address: SourceAddress, server: str, file: str, offset: int) -> LoggedTransactions:
+def logged_at_source(
+    address: SourceAddress, server: str, file: str, offset: int, *, looks: bool = False
+) -> LoggedTransactions:
     """Return the transactions of a file that a server sends.
 
     Args:
@@ -130,6 +132,7 @@ def logged_at_source(address: SourceAddress, server: str, file: str, offset: int
         server: identity of the server that must answer.
         file: name of its file.
         offset: where an event begins there, less than 4 GiB.
+        looks: whether only the first transactions are read.
 
     Raises:
         SourceUnavailable: the server does not answer, or another one does.
@@ -143,6 +146,8 @@ def logged_at_source(address: SourceAddress, server: str, file: str, offset: int
                 f"Two servers answer for shard {address.name} at {address}: {server}, then {found}.",
                 shard=address.name,
             )
+        if looks:
+            connection.narrow()
         checksum = connection.register()
         packets = connection.request(dump_from(file, offset, address.server_id))
         close = resources.pop_all().close

@@ -61,12 +61,13 @@ class ServerLog:
         A transaction at an offset is asked of the server: it may have lost what the archive has.
         """
         if offset == len(MAGIC):
-            with contextlib.suppress(CanalGroupError):  # what the archive cannot say, the server does
-                history = Archived(self.address, self.facts.identity).current([file])
+            with contextlib.suppress(CanalGroupError, KeyError):  # else the server is asked
+                history = Archived(self.address, self.facts.identity).current({file: self.sizes()[file]})
                 entry = None if history is None else entry_of(history, file)
                 if history is not None and entry is not None and entry.state is not State.OPEN:
                     return logged_in_archive(history, file, offset)
-        return logged_at_source(self.address.scanner("identity"), self.facts.identity, file, offset)
+        address, looks = self.address.scanner("identity"), offset != len(MAGIC)
+        return logged_at_source(address, self.facts.identity, file, offset, looks=looks)
 
 
 @dataclass(frozen=True, slots=True)

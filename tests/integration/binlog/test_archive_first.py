@@ -108,9 +108,12 @@ def test_a_first_start_reads_what_is_being_archived(unprepared, source_address, 
     """It waits for who dumps the source into the archive, instead of a dump of its own."""
     purge_all_but_the_last(unprepared)
     unprepared.execute(*PREPARE)
-    start = end_of(unprepared, source_address)
+    end, dumped = end_of(unprepared, source_address), source_address(unprepared, server_id=9002)
+    with contextlib.closing(connect(dumped)) as connection:
+        facts = server_facts(dumped, connection)
+        start = beginning(InFile(end.file, end.offset), dumped, connection, facts)
     rows = written(unprepared)
-    archive, dumped = Archive(Disk(), tmp_path / "archive"), source_address(unprepared, server_id=9002)
+    archive = Archive(Disk(), tmp_path / "archive")
     archiving = threading.Thread(target=archive_up_to_now, args=(archive, unprepared, dumped))
     for module in (dumps, archive_first):
         monkeypatch.setattr(module, "knock", lambda *_: archiving.is_alive())
