@@ -39,6 +39,8 @@ _log = logging.getLogger(__name__)
 
 #: how often a dump server is told that its archive is read, seconds: it ends if nobody needs it
 _KNOCK_EVERY_S: Final = 2.0
+#: how often it is looked whether a dump server has archived where a search begins, seconds
+_WAIT_S: Final = 0.05
 
 
 class ArchiveFirst:
@@ -217,14 +219,34 @@ def search_packets(
         with contextlib.closing(connect(address)) as connection:
             return binlog_sizes(address, connection)
 
-    try:
-        if archived.histories():
-            return ArchiveFirst(address, server, until, lambda follow: archived.packets(start, sizes, follow))
-    except PositionRefused:
-        pass  # it does not hold it
-    except CanalGroupError as error:
-        _say(address, error)
+    began_s = time.monotonic()
+    while True:
+        try:
+            if archived.histories():
+                return ArchiveFirst(
+                    address, server, until, lambda follow: archived.packets(start, sizes, follow)
+                )
+        except (PositionRefused, SourceUnavailable):
+            pass  # it does not hold it, or not yet
+        except CanalGroupError as error:
+            _say(address, error)
+            break
+        waits = until is not None and time.monotonic() < began_s + STALLED_S and not start.by_gtid
+        if not waits or not _lacks(archived, start.file_offset) or not knock(address, server):
+            break
+        time.sleep(_WAIT_S)
     return open_dump(address, start, server)
+
+
+def _lacks(archived: Archived, begin: tuple[str, int]) -> bool:
+    """Return whether an archive that is written does not reach to an offset yet."""
+    if archived.address.archive is None:
+        return False
+    try:
+        end = archived.end()
+    except CanalGroupError:
+        return True  # a file has just been begun
+    return end is None or _before(end, begin) or end == begin
 
 
 def _say(address: SourceAddress, error: CanalGroupError) -> None:

@@ -39,6 +39,13 @@ def key_file(tmp_path):
     return path
 
 
+def known_end_of(server, source_address):
+    """Return the end of a server's binlog with the creation time of its file, as cursors have it."""
+    address, end = source_address(server), end_of(server, source_address)
+    with contextlib.closing(connect(address)) as connection:
+        return beginning(InFile(end.file, end.offset), address, connection, server_facts(address, connection))
+
+
 class Backlog:
     """A server with a backlog of some 8 MiB in two files, which an archive has."""
 
@@ -108,10 +115,8 @@ def test_a_first_start_reads_what_is_being_archived(unprepared, source_address, 
     """It waits for who dumps the source into the archive, instead of a dump of its own."""
     purge_all_but_the_last(unprepared)
     unprepared.execute(*PREPARE)
-    end, dumped = end_of(unprepared, source_address), source_address(unprepared, server_id=9002)
-    with contextlib.closing(connect(dumped)) as connection:
-        facts = server_facts(dumped, connection)
-        start = beginning(InFile(end.file, end.offset), dumped, connection, facts)
+    dumped = source_address(unprepared, server_id=9002)
+    start = known_end_of(unprepared, source_address)
     rows = written(unprepared)
     archive = Archive(Disk(), tmp_path / "archive")
     archiving = threading.Thread(target=archive_up_to_now, args=(archive, unprepared, dumped))
