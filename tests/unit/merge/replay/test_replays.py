@@ -396,3 +396,41 @@ def test_a_trace_says_which_client_is_replayed():
     found = world.group.trace(f"{UUID}:2", {"s0": f"{UUID}:1-8"})
     states = {each["client_id"]: each["state"] for each in found["clients"]}
     assert (states["slow"], states["app"] != "replayed") == ("replayed", True)
+
+
+def test_a_client_that_comes_while_shards_are_opened_has_no_replay():
+    world, begin = shop("app", "slow")
+    drain(world, "app")
+    drain(world, "slow")
+    world.lose(0)
+    world.opening.clear()
+    call = world.request_subscribe("slow", start=begin, move=True)
+    world.lease()
+    assert world.opening[0].position == begin.shards["s0"]
+    world.open_all()
+    world.save()
+    assert world.result(call)
+    world.report_all()
+    assert len(drain(world, "slow")) == 2 * COUNT
+
+
+def test_a_client_that_waits_may_be_moved():
+    world, begin = shop("app", "b", "c", replays_max=1)
+    for client in ("app", "b", "c"):
+        drain(world, client)
+    rewound(world, begin, "b", "c")
+    batch_end = world.stored["app"].cursor
+    world.subscribe("c", start=batch_end, move=True)
+    assert state_of(world, "c") is None
+    world.report_all()
+    assert drain(world, "c") == drain(world, "app")
+
+
+def test_a_reader_without_the_grant_may_go_back():
+    world, begin = shop("app", "slow")
+    drain(world, "app")
+    drain(world, "slow")
+    world.request_subscribe("slow", start=begin, move=True, may_disturb=False)
+    world.lease()
+    world.save()
+    assert state_of(world, "slow") == "running"
