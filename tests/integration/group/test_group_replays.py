@@ -24,7 +24,7 @@ def of_shards(reading: Reading) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize(
     ("slow", "transactions", "rows"),
-    [(1, 150, 4), pytest.param(3, 3_000, 25, marks=[pytest.mark.soak, pytest.mark.timeout(900)])],
+    [(1, 150, 4), pytest.param(3, 1_000, 20, marks=[pytest.mark.soak, pytest.mark.timeout(600)])],
 )
 def test_stopped_consumers_read_alone_and_join(
     shop: Shop, tmp_path: Path, slow: int, transactions: int, rows: int
