@@ -1,0 +1,46 @@
+"""Page sizes: how many rows the next page of a range has, so that it takes a short time and little memory."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: what a page takes, seconds: a transaction of the source that is no longer than this
+LEAST_S, MOST_S = 0.02, 0.05
+_TARGET_S: Final = (LEAST_S + MOST_S) / 2
+BYTES_MAX: Final = 4 << 20
+FIRST_ROWS: Final = 500
+ROWS_MAX: Final = 1 << 16
+#: by how much it may change from one page to the next
+_FACTOR: Final = 2.0
+
+
+class PageSize:
+    """The rows of the next page of a range."""
+
+    def __init__(self) -> None:
+        self._rows = FIRST_ROWS
+
+    def rows(self, attempt: int = 0) -> int:
+        """Return how many rows to read.
+
+        Args:
+            attempt: how often the page was read in vain: each time half of it is left.
+        """
+        return max(self._rows >> min(attempt, 16), 1)
+
+    def was_read(self, rows: int, size: int, took_s: float) -> None:
+        """Note a page.
+
+        Args:
+            rows: of it.
+            size: their bytes.
+            took_s: from the first statement of its transaction to the last.
+        """
+        if not rows:
+            return
+        factor = 1.0
+        if not LEAST_S <= took_s <= MOST_S:
+            factor = min(max(_TARGET_S / max(took_s, 1e-6), 1 / _FACTOR), _FACTOR)
+        # A page that ended before its limit says little about a larger one.
+        grown = int(min(rows, self._rows) * factor) if factor < 1 or rows >= self._rows else self._rows
+        self._rows = max(min(grown, BYTES_MAX * rows // max(size, 1), ROWS_MAX), 1)

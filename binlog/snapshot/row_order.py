@@ -1,0 +1,155 @@
+"""Row orders: the index by which a table is read in ranges, and the conditions that read only these.
+
+A condition of several columns is spelled out: `(a, b) > (1, 2)` would read the index from its beginning. Each
+value in it came from the server, and the server compares it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from canal_group.binlog.schema.definition import PRIMARY, ColumnDefinition, TableDefinition
+from canal_group.merge.snapshot.cursor import KeyRange
+from canal_group.merge.snapshot.key import Key
+
+#: most values of an ENUM in a key: each is named in the conditions
+ENUM_VALUES_MAX: Final = 256
+_UNORDERED: Final = {"set"}
+#: fields of a column's definition that do not change what a key means
+_MEANINGLESS: Final = ("nullable", "generated", "visibility", "reads")
+
+
+def quoted(name: str) -> str:
+    """Return a name as an identifier of SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+@dataclass(frozen=True, slots=True)
+class RowOrder:
+    """The primary key of a table, or a UNIQUE key without nulls."""
+
+    index: str
+    #: in the key's order
+    columns: tuple[ColumnDefinition, ...]
+
+    @classmethod
+    def of(cls, definition: TableDefinition) -> RowOrder | None:
+        """Return the order of a table; None if no key orders it, so that it is read in one piece."""
+        names = definition.row_key
+        columns = [
+            column for name in names for column in definition.logged if column.name.lower() == name.lower()
+        ]
+        if not names or not all(map(_is_ordered, columns)):
+            return None
+        key = definition.primary_key
+        index = (
+            PRIMARY
+            if key
+            else next(each.name for each in definition.keys if each.columns == names[: len(each.columns)])
+        )
+        return cls(index, tuple(columns))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of its columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def signature(self) -> str:
+        """A text that says what its keys mean: another text, other keys."""
+        columns: list[dict[str, Any]] = [column.to_json() for column in self.columns]
+        for column in columns:
+            for name in _MEANINGLESS:
+                column.pop(name, None)
+        return json.dumps([self.index, *columns], sort_keys=True)
+
+    @property
+    def hint(self) -> str:
+        """What follows the table's name: the index, whatever its statistics say."""
+        return f"FORCE INDEX ({quoted(self.index)})"
+
+    @property
+    def clause(self) -> str:
+        """The ORDER BY."""
+        return "ORDER BY " + ", ".join(map(quoted, self.names))
+
+    def within(self, rows: KeyRange) -> str:
+        """Return the condition of a range; empty: all rows."""
+        found = [] if rows.after is None else [self.after(rows.after)]
+        found += [] if rows.until is None else [self._until(rows.until)]
+        return " AND ".join(found)
+
+    def after(self, key: Key) -> str:
+        """Return the condition of the rows after a key."""
+        return self._beyond(key, _greater, _not_less, last=_greater)
+
+    def _until(self, key: Key) -> str:
+        return self._beyond(key, _less, _not_greater, last=_not_greater)
+
+    def _beyond(self, key: Key, strict: Any, weak: Any, *, last: Any) -> str:
+        pairs = list(zip(self.columns, key, strict=True))
+        condition = last(*pairs[-1])
+        for column, value in reversed(pairs[:-1]):
+            condition = f"({strict(column, value)} OR ({_equal(column, value)} AND {condition}))"
+        # The first column alone bounds the range for every optimizer.
+        return condition if len(pairs) == 1 else f"({weak(*pairs[0])} AND {condition})"
+
+    def among(self, keys: Iterable[Key]) -> str:
+        """Return the condition of the rows of some keys."""
+        rows = (
+            " AND ".join(_equal(column, value) for column, value in zip(self.columns, key, strict=True))
+            for key in keys
+        )
+        return " OR ".join(f"({row})" for row in rows)
+
+    def not_less(self, column: ColumnDefinition, value: str) -> str:
+        """Return the condition of a column's values from one on."""
+        return _not_less(column, value)
+
+    def prefix(self, values: Key) -> str:
+        """Return the condition of the rows that have these values in the first columns; empty: all."""
+        return " AND ".join(
+            _equal(column, value) for column, value in zip(self.columns, values, strict=False)
+        )
+
+
+def _is_ordered(column: ColumnDefinition) -> bool:
+    """Return whether conditions can say where a value of a column is in the server's order."""
+    return column.type not in _UNORDERED and len(column.values) <= ENUM_VALUES_MAX
+
+
+def _numbers(column: ColumnDefinition, first: int, end: int) -> str:
+    """Return the condition of values of an ENUM by their numbers, which order it; `>` compares texts."""
+    numbers = ", ".join(map(str, range(max(first, 0), min(end, len(column.values) + 1))))
+    return f"{quoted(column.name)} IN ({numbers})" if numbers else "FALSE"
+
+
+def _greater(column: ColumnDefinition, value: str) -> str:
+    if column.values:
+        return _numbers(column, int(value) + 1, len(column.values) + 1)
+    return f"{quoted(column.name)} > {value}"
+
+
+def _not_less(column: ColumnDefinition, value: str) -> str:
+    if column.values:
+        return _numbers(column, int(value), len(column.values) + 1)
+    return f"{quoted(column.name)} >= {value}"
+
+
+def _less(column: ColumnDefinition, value: str) -> str:
+    if column.values:
+        return _numbers(column, 0, int(value))
+    return f"{quoted(column.name)} < {value}"
+
+
+def _not_greater(column: ColumnDefinition, value: str) -> str:
+    if column.values:
+        return _numbers(column, 0, int(value) + 1)
+    return f"{quoted(column.name)} <= {value}"
+
+
+def _equal(column: ColumnDefinition, value: str) -> str:
+    return f"{quoted(column.name)} = {value}"

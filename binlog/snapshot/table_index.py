@@ -1,0 +1,97 @@
+"""Table indexes: first and last keys of a table, and how many rows a condition reads, by its server."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pymysql
+
+from canal_group.binlog.charsets.charsets import BINARY_COLLATION, charset_of
+from canal_group.binlog.schema.definition import ColumnDefinition, SourceName
+from canal_group.binlog.server.source import ServerFacts, SourceAddress, query
+from canal_group.binlog.snapshot.row_order import RowOrder, quoted
+from canal_group.merge.snapshot.key import Key
+from canal_group.merge.values.types.kinds import Storage
+from canal_group.merge.values.types.table import BY_NAME
+
+_MOMENTS: Final = {Storage.DATE, Storage.MOMENT}
+_NUMBERED: Final = {Storage.BIT, Storage.ENUM}
+
+
+class TableIndex:
+    """The index of one table's order.
+
+    Args:
+        address: the server, for errors.
+        connection: an open connection to it, on which pages may be read.
+        facts: what the server reports about itself.
+        table: its name there.
+        order: of the table.
+    """
+
+    def __init__(
+        self,
+        address: SourceAddress,
+        connection: pymysql.Connection[Any],
+        facts: ServerFacts,
+        table: SourceName,
+        order: RowOrder,
+    ) -> None:
+        self._address, self._connection, self._order = address, connection, order
+        self._explain = "EXPLAIN" if facts.mariadb else "EXPLAIN FORMAT = TRADITIONAL"
+        self._from = f"FROM {'.'.join(map(quoted, table))} {order.hint}"
+
+    def first(self, where: str, *, last: bool = False) -> Key | None:
+        """Return the first key, or the last one, for which a condition holds; None: there is none.
+
+        Raises:
+            SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
+        """
+        columns = self._order.columns
+        selected = ", ".join(f"{_selected(each)} AS k{index}" for index, each in enumerate(columns))
+        ends = ", ".join(quoted(name) + (" DESC" if last else "") for name in self._order.names)
+        rows = self._query(f"SELECT {selected} {self._from}{_where(where)} ORDER BY {ends} LIMIT 1")
+        if not rows:
+            return None
+        return tuple(_literal(each, rows[0][f"k{index}"]) for index, each in enumerate(columns))
+
+    def rows(self, where: str) -> int:
+        """Return about how many rows a condition holds for; raises as `first`."""
+        rows = self._query(f"{self._explain} SELECT 1 {self._from}{_where(where)}")
+        return 0 if rows[0]["rows"] is None else rows[0].number("rows")
+
+    def _query(self, sql: str) -> Any:
+        return query(self._address, self._connection, sql)
+
+
+def _where(condition: str) -> str:
+    return f" WHERE {condition}" if condition else ""
+
+
+def _selected(column: ColumnDefinition) -> str:
+    """Return an expression for a value whose text is ASCII and says all of it."""
+    name, storage = quoted(column.name), BY_NAME[column.type].storage
+    if storage in _NUMBERED:
+        return f"CAST({name} AS UNSIGNED)"
+    if storage is Storage.REAL:
+        return f"{name} + 0e0"
+    if BY_NAME[column.type].hidden_in is not None:
+        return f"HEX(CAST({name} AS BINARY({BY_NAME[column.type].size})))"
+    return f"HEX({name})" if storage in (Storage.CHAR, Storage.VARCHAR) else f"CAST({name} AS CHAR)"
+
+
+def _literal(column: ColumnDefinition, value: Any) -> str:
+    text = value.decode("ascii") if isinstance(value, bytes) else str(value)
+    row = BY_NAME[column.type]
+    if row.storage is Storage.REAL:
+        return text if "e" in text else f"{text}e0"
+    if row.storage in _MOMENTS:
+        return f"'{text}'"
+    if row.storage not in (Storage.CHAR, Storage.VARCHAR):
+        return text
+    charset = (
+        f"_{charset_of(column.collation).name} "
+        if row.of_bytes and column.collation != BINARY_COLLATION
+        else ""
+    )
+    return f"{charset}X'{text.lower()}'"

@@ -1,0 +1,97 @@
+"""Table pages: the rows of one table, page by page, each with its point."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from canal_group.binlog.snapshot.page_size import PageSize
+from canal_group.binlog.snapshot.point_reader import PointReader
+from canal_group.binlog.snapshot.row_order import RowOrder
+from canal_group.merge.snapshot.cursor import KeyRange
+from canal_group.merge.snapshot.key import Key
+from canal_group.merge.snapshot.point import Point
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """Rows of one SELECT."""
+
+    #: (n,) RecordBatch of the table's columns, as the images of its binlog have them
+    rows: Any
+    #: of the last row; None: there is no row, or no order
+    last: Key | None
+    #: of the rows, as they were sent
+    bytes: int
+
+
+class Select(Protocol):
+    """Selects rows of a table on the connection whose transactions say their points.
+
+    It raises SourceUnavailable and SourceUnfit.
+    """
+
+    def __call__(self, *, where: str, order: RowOrder | None, limit: int | None) -> Selected:
+        """Return rows in an order, by its index: all of a condition, or the first ones."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPage:
+    """A page that was read."""
+
+    point: Point
+    selected: Selected
+    #: its last key; None: it ends its range
+    last: Key | None
+
+
+class TablePages:
+    """Reads the pages of one table on one connection.
+
+    Args:
+        select: selects its rows.
+        points: of the same connection.
+        order: of the table; None: it is read in one piece.
+        size: of its pages; all connections that read the table may share it.
+        clock_s: a clock that never steps back.
+    """
+
+    def __init__(
+        self,
+        select: Select,
+        points: PointReader,
+        order: RowOrder | None,
+        size: PageSize,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._select, self._points, self._order = select, points, order
+        self._size, self._clock_s = size, clock_s
+
+    def read(self, rows: KeyRange | Sequence[Key], attempt: int = 0) -> ReadPage:
+        """Read the next page of a range, or the rows of some keys, in a transaction of its own.
+
+        Args:
+            rows: which.
+            attempt: how often that was done in vain.
+
+        Raises:
+            SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
+        """
+        order, limit = self._order, None
+        if order is None:
+            where = ""
+        elif isinstance(rows, KeyRange):
+            where, limit = order.within(rows), self._size.rows(attempt)
+        else:
+            where = order.among(rows)
+        began_s = self._clock_s()
+        with self._points.page() as page:
+            selected = self._select(where=where, order=order, limit=limit)
+        assert page.point is not None, "a transaction that has ended has its point"
+        count = len(selected.rows)
+        if limit is not None:
+            self._size.was_read(count, selected.bytes, self._clock_s() - began_s)
+        return ReadPage(page.point, selected, selected.last if limit is not None and count == limit else None)

@@ -1,0 +1,134 @@
+"""What a table's snapshot is told, in the past tense, and what it asks for, in the imperative."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Generic, TypeAlias
+
+from canal_group.merge.snapshot.cursor import KeyRange
+from canal_group.merge.snapshot.key import Key
+from canal_group.merge.snapshot.point import Point, Span
+from canal_group.merge.snapshot.touched import ImageT, Touched
+from canal_group.merge.values.position import Position
+
+
+class TableChange(Enum):
+    """What a statement did to a table, as far as a snapshot must know."""
+
+    #: its columns, or its rows as a whole: ALTER, TRUNCATE; pages in flight are read again
+    ALTERED = auto()
+    #: it is another table now, or rows came or went without events: RENAME, EXCHANGE PARTITION
+    REPLACED = auto()
+    #: there is none of the name any more
+    DROPPED = auto()
+
+
+# ---- events ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The server was asked for the table's key and ranges, after `PlanTable`."""
+
+    attempt: int
+    #: columns and types of the key; empty: the table has none, and is one range
+    key: str
+    ranges: tuple[KeyRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PageRead:
+    """A page was read."""
+
+    number: int
+    point: Point
+    #: last key of the page; None: it ends its range
+    last: Key | None
+
+
+@dataclass(frozen=True, slots=True)
+class PageLost:
+    """A page could not be read, and is worth another attempt."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChanged:
+    """A page could not be read: the table has another key than `Planned` said."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class PageFailed:
+    """A page cannot be read."""
+
+    number: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRead(Generic[ImageT]):
+    """The stream has read on."""
+
+    #: the transactions that ended; None: none did
+    span: Span | None
+    #: what they, and the part of the next one that was read, touched in this table
+    touched: Touched[ImageT]
+    #: where the stream is, if that is between two transactions; None: it is inside one
+    boundary: Position | None
+    #: what statements among them did to the table
+    change: TableChange | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PageEmitted:
+    """A page was put into the stream, after `EmitPage`."""
+
+    number: int
+    #: rows that are to be read again
+    again: tuple[Key, ...]
+
+
+Event: TypeAlias = Planned | PageRead | PageLost | KeyChanged | PageFailed | StreamRead[Any] | PageEmitted
+
+# ---- instructions ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTable:
+    """Ask the server for the table's key and ranges."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPage:
+    """Read a page: the next rows of a range, or the rows of some keys."""
+
+    number: int
+    rows: KeyRange | tuple[Key, ...]
+    #: how often in a row a page of these rows was read in vain: the next one waits longer, and is smaller
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EmitPage(Generic[ImageT]):
+    """Put a page into the stream at its boundary, as a transaction of its own; then `PageEmitted`."""
+
+    number: int
+    touched: Touched[ImageT]
+    boundary: Position
+
+
+@dataclass(frozen=True, slots=True)
+class EndTable:
+    """The table was read, or cannot be."""
+
+    #: why not; empty: it was
+    failure: str
+
+
+Instruction: TypeAlias = PlanTable | ReadPage | EmitPage[Any] | EndTable

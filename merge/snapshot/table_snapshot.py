@@ -1,0 +1,276 @@
+"""The snapshot of one table on one shard: its ranges, its pages in flight, and where each enters the stream.
+
+Rules:
+
+1. A page of a point (low, high) enters at a boundary of the stream at or after `high`. What the transactions
+   after `low` touched decides on its rows, see `touched`.
+2. If what was touched after `low` is no longer known, or what was there before the stream began was not
+   proven visible, the page is read again. So a page never lacks what the stream does not bring.
+3. After a statement on the table a page must have seen it, or is read again; if it makes another table of
+   the table, all of it is read again.
+4. A table without a key is read in one page, which enters only if nothing touched the table after `low`. It
+   is tried a number of times.
+5. Rows that moved by images that lack columns are read again by their keys, until none is left.
+
+It holds no rows. Whoever owns them does what it asks for, in order, and tells it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Generic, Protocol
+
+from canal_group.merge.snapshot.cursor import KeyRange, TableCursor
+from canal_group.merge.snapshot.key import Key
+from canal_group.merge.snapshot.point import LogOffset, Point, Span, joined
+from canal_group.merge.snapshot.steps import (
+    EndTable,
+    Event,
+    Instruction,
+    KeyChanged,
+    PageFailed,
+    PageLost,
+    PageEmitted,
+    PageRead,
+    EmitPage,
+    Planned,
+    PlanTable,
+    ReadPage,
+    StreamRead,
+    TableChange,
+)
+from canal_group.merge.snapshot.touch_log import TouchLog
+from canal_group.merge.snapshot.touched import ImageT, RowKey, Touched
+from canal_group.merge.values.position import Position
+
+#: most keys and images that are kept of what the stream touched, for one table
+TOUCHED_MAX = 200_000
+#: how often the page of a table without a key is read
+WHOLE_ATTEMPTS_MAX = 20
+#: most rows that a page of single keys reads, and that may wait to be read again
+AGAIN_PAGE_MAX, AGAIN_MAX = 500, 20_000
+
+
+_NO_KEY = (
+    "it has no primary key, and no UNIQUE key without nulls, so it is read in one piece while nothing changes"
+    f" it; it was changed each of {WHOLE_ATTEMPTS_MAX} times"
+)
+
+
+class ToKey(Protocol):
+    """Makes a key that the server understands of the values that the binlog has."""
+
+    def __call__(self, key: RowKey) -> Key:
+        """Return it."""
+        ...
+
+
+@dataclass(slots=True)
+class _Page:
+    """A page that was asked for."""
+
+    rows: KeyRange | tuple[Key, ...]
+    #: the point of a page that was read before this one was asked for; None: none was
+    floor: Point | None
+    attempt: int
+    read: PageRead | None = None
+
+
+class TableSnapshot(Generic[ImageT]):
+    """Decides on the pages of one table; see the module's rules.
+
+    Args:
+        cursor: how far the table was read; None: nothing of it.
+        start: where the stream begins.
+        server: identity of the server that it reads.
+        pages_max: most pages in flight.
+        to_key: makes keys for the server.
+        touched_max: most keys and images that are kept.
+    """
+
+    def __init__(
+        self,
+        cursor: TableCursor | None,
+        start: Position,
+        server: str,
+        pages_max: int,
+        to_key: ToKey,
+        touched_max: int = TOUCHED_MAX,
+    ) -> None:
+        self._server, self._pages_max = server, pages_max
+        self._to_key = to_key
+        self._boundary: Position | None = start
+        self._log: TouchLog[ImageT] = TouchLog(start, touched_max)
+        #: what the stream has read since its last boundary
+        self._spans: list[Span] = []
+        self._touched: Touched[ImageT] = Touched()
+        self._altered = False
+        self._pages: dict[int, _Page] = {}
+        self._numbers = 0
+        #: point of the page that was read last
+        self._proven: Point | None = None
+        self._attempt = 0
+        #: None: the ranges are not known
+        self._key: str | None = None if cursor is None else cursor.key
+        #: what no page in flight reads
+        self._ranges: deque[KeyRange] = deque(() if cursor is None else cursor.ranges)
+        self._again: dict[Key, None] = dict.fromkeys(() if cursor is None else cursor.again)
+        self._ended = cursor is not None and cursor.done
+
+    @property
+    def cursor(self) -> TableCursor | None:
+        """How far the table was read, pages in flight not counted; None: its ranges are not known."""
+        if self._key is None:
+            return None
+        ranges, again = list(self._ranges), list(self._again)
+        for page in self._pages.values():
+            if isinstance(page.rows, KeyRange):
+                ranges.append(page.rows)
+            else:
+                again += page.rows
+        return TableCursor(self._key, tuple(ranges), tuple(again))
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of it was read, or it failed."""
+        return self._ended
+
+    def begin(self) -> list[Instruction]:
+        """Return the first steps."""
+        if self._ended:
+            return []
+        return [self._plan()] if self._key is None else self._ask()
+
+    def handle(self, event: Event) -> list[Instruction]:  # noqa: PLR0911 - one for each event
+        """Return the steps after an event; events of pages that were given up change nothing."""
+        if self._ended:
+            return []
+        match event:
+            case Planned():
+                return self._planned(event)
+            case PageRead() if event.number in self._pages:
+                self._pages[event.number].read = event
+                if event.point.server == self._server:
+                    self._proven = event.point
+                return self._emit_due()
+            case PageLost() if event.number in self._pages:
+                return [self._read_again(event.number)]
+            case KeyChanged() if event.number in self._pages:
+                return self._restart()
+            case PageFailed() if event.number in self._pages:
+                return self._end(event.why)
+            case StreamRead():
+                return self._streamed(event)
+            case PageEmitted() if event.number in self._pages:
+                return self._emitted(event)
+        return []
+
+    def _planned(self, event: Planned) -> list[Instruction]:
+        if event.attempt != self._attempt or self._key is not None:
+            return []
+        self._key, self._ranges = event.key, deque(event.ranges)
+        return self._ask()
+
+    def _streamed(self, event: StreamRead[ImageT]) -> list[Instruction]:
+        if event.span is not None:
+            self._spans.append(event.span)
+        self._touched.add(event.touched)
+        self._again |= dict.fromkeys(map(self._to_key, sorted(event.touched.moved, key=repr)))
+        self._altered |= event.change is not None
+        self._boundary = event.boundary
+        span = joined(self._spans)
+        if event.boundary is not None and span is not None:
+            self._log.add(span, self._touched)
+            self._spans, self._touched = [], Touched()
+        if event.boundary is not None and self._altered:
+            self._log.begin_at(event.boundary)
+            self._altered = False
+        if event.change is TableChange.DROPPED:
+            return self._end("the table was dropped")
+        if event.change is TableChange.REPLACED or len(self._again) > AGAIN_MAX:
+            return self._restart()
+        return [*self._emit_due(), *self._ask()]
+
+    def _emitted(self, event: PageEmitted) -> list[Instruction]:
+        page = self._pages.pop(event.number)
+        assert page.read is not None, "a page that was placed was read"
+        if isinstance(page.rows, KeyRange) and page.read.last is not None:
+            # The range goes on at once: whoever reads a table in order reads ahead for it.
+            self._ranges.appendleft(KeyRange(page.read.last, page.rows.until))
+        self._again |= dict.fromkeys(event.again)
+        self._forget()
+        return self._ask()
+
+    # ---- pages ---------------------------------------------------------------------------------------------
+
+    def _emit_due(self) -> list[Instruction]:
+        """Return the steps for the pages that were read, now that the stream is at its boundary."""
+        boundary, found = self._boundary, list[Instruction]()
+        if boundary is None:
+            return found
+        for number, page in list(self._pages.items()):
+            point = None if page.read is None else page.read.point
+            if point is None:
+                continue
+            if point.server != self._server or not self._log.reaches_back_to(point):
+                found.append(self._read_again(number))
+            elif not point.high.is_after(LogOffset(boundary.file, boundary.offset)):
+                touched = self._log.unseen(point)
+                if self._key or not touched:
+                    found.append(EmitPage(number, touched, boundary))
+                elif page.attempt + 1 < WHOLE_ATTEMPTS_MAX:
+                    found.append(self._read_again(number))
+                else:
+                    return self._end(_NO_KEY)
+        return found
+
+    def _read_again(self, number: int) -> ReadPage:
+        page = self._pages.pop(number)
+        return self._read(page.rows, page.attempt + 1)
+
+    def _read(self, rows: KeyRange | tuple[Key, ...], attempt: int = 0) -> ReadPage:
+        self._numbers += 1
+        self._pages[self._numbers] = _Page(rows, self._proven, attempt)
+        return ReadPage(self._numbers, rows, attempt)
+
+    def _ask(self) -> list[Instruction]:
+        """Return the pages to read next; the table ends if there is none."""
+        found: list[Instruction] = []
+        if self._key is None:
+            return found
+        while len(self._pages) < self._pages_max and self._ranges:
+            found.append(self._read(self._ranges.popleft()))
+        # Last, so that a row that moves often is read once.
+        if not self._pages and self._again:
+            keys = tuple(self._again)[:AGAIN_PAGE_MAX]
+            for key in keys:
+                del self._again[key]
+            found.append(self._read(keys))
+        if not self._pages:
+            return self._end("")
+        return found
+
+    def _forget(self) -> None:
+        floors = [self._proven, *(page.floor for page in self._pages.values())]
+        points = [point for point in floors if point is not None]
+        if len(points) == len(floors):
+            self._log.forget_seen(points)
+
+    # ---- all of it -----------------------------------------------------------------------------------------
+
+    def _plan(self) -> PlanTable:
+        self._attempt += 1
+        return PlanTable(self._attempt)
+
+    def _restart(self) -> list[Instruction]:
+        self._pages.clear()
+        self._ranges.clear()
+        self._again.clear()
+        self._key = None
+        return [self._plan()]
+
+    def _end(self, failure: str) -> list[Instruction]:
+        self._ended = True
+        self._pages.clear()
+        return [EndTable(failure)]
