@@ -15,10 +15,14 @@ _FACTOR: Final = 2.0
 
 
 class PageSize:
-    """The rows of the next page of a range."""
+    """The rows of the next page of a range.
 
-    def __init__(self) -> None:
-        self._rows = FIRST_ROWS
+    Args:
+        rows: of the first one.
+    """
+
+    def __init__(self, rows: int = FIRST_ROWS) -> None:
+        self._rows = rows
 
     def rows(self, attempt: int = 0) -> int:
         """Return how many rows to read.

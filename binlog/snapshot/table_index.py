@@ -14,6 +14,9 @@ from canal_group.merge.snapshot.key import Key
 from canal_group.merge.values.types.kinds import Storage
 from canal_group.merge.values.types.table import BY_NAME
 
+#: names in a statement that no column has
+_TABLE: Final = "canal_group_table"
+_ONE: Final = "canal_group_one"
 _MOMENTS: Final = {Storage.DATE, Storage.MOMENT}
 _NUMBERED: Final = {Storage.BIT, Storage.ENUM}
 
@@ -38,8 +41,13 @@ class TableIndex:
         order: RowOrder,
     ) -> None:
         self._address, self._connection, self._order = address, connection, order
-        self._explain = "EXPLAIN" if facts.mariadb else "EXPLAIN FORMAT = TRADITIONAL"
-        self._from = f"FROM {'.'.join(map(quoted, table))} {order.hint}"
+        self._from = f"FROM {'.'.join(map(quoted, table))} AS {_TABLE} {order.hint}"
+        self._explain = f"EXPLAIN SELECT 1 {self._from}"
+        if not facts.mariadb:
+            # Of a single table with a forced index it does not look into the index.
+            self._explain = (
+                f"EXPLAIN FORMAT = TRADITIONAL SELECT 1 {self._from} JOIN (SELECT 1 AS {_ONE}) AS {_ONE}"
+            )
 
     def first(self, where: str, *, last: bool = False) -> Key | None:
         """Return the first key, or the last one, for which a condition holds; None: there is none.
@@ -48,17 +56,17 @@ class TableIndex:
             SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
         """
         columns = self._order.columns
-        selected = ", ".join(f"{_selected(each)} AS k{index}" for index, each in enumerate(columns))
+        texts = ", ".join(f"{selected(each)} AS k{index}" for index, each in enumerate(columns))
         ends = ", ".join(quoted(name) + (" DESC" if last else "") for name in self._order.names)
-        rows = self._query(f"SELECT {selected} {self._from}{_where(where)} ORDER BY {ends} LIMIT 1")
+        rows = self._query(f"SELECT {texts} {self._from}{_where(where)} ORDER BY {ends} LIMIT 1")
         if not rows:
             return None
-        return tuple(_literal(each, rows[0][f"k{index}"]) for index, each in enumerate(columns))
+        return tuple(literal(each, rows[0][f"k{index}"]) for index, each in enumerate(columns))
 
     def rows(self, where: str) -> int:
         """Return about how many rows a condition holds for; raises as `first`."""
-        rows = self._query(f"{self._explain} SELECT 1 {self._from}{_where(where)}")
-        return 0 if rows[0]["rows"] is None else rows[0].number("rows")
+        rows = [row for row in self._query(self._explain + _where(where)) if row["table"] == _TABLE]
+        return rows[0].number("rows") if rows and rows[0]["rows"] is not None else 0
 
     def _query(self, sql: str) -> Any:
         return query(self._address, self._connection, sql)
@@ -68,7 +76,7 @@ def _where(condition: str) -> str:
     return f" WHERE {condition}" if condition else ""
 
 
-def _selected(column: ColumnDefinition) -> str:
+def selected(column: ColumnDefinition) -> str:
     """Return an expression for a value whose text is ASCII and says all of it."""
     name, storage = quoted(column.name), BY_NAME[column.type].storage
     if storage in _NUMBERED:
@@ -80,7 +88,8 @@ def _selected(column: ColumnDefinition) -> str:
     return f"HEX({name})" if storage in (Storage.CHAR, Storage.VARCHAR) else f"CAST({name} AS CHAR)"
 
 
-def _literal(column: ColumnDefinition, value: Any) -> str:
+def literal(column: ColumnDefinition, value: Any) -> str:
+    """Return the literal of a value that was selected so."""
     text = value.decode("ascii") if isinstance(value, bytes) else str(value)
     row = BY_NAME[column.type]
     if row.storage is Storage.REAL:

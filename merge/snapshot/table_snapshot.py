@@ -25,15 +25,15 @@ from canal_group.merge.snapshot.cursor import KeyRange, TableCursor
 from canal_group.merge.snapshot.key import Key
 from canal_group.merge.snapshot.point import LogOffset, Point, Span, joined
 from canal_group.merge.snapshot.steps import (
+    EmitPage,
     EndTable,
     Event,
     Instruction,
     KeyChanged,
+    PageEmitted,
     PageFailed,
     PageLost,
-    PageEmitted,
     PageRead,
-    EmitPage,
     Planned,
     PlanTable,
     ReadPage,

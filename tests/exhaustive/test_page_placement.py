@@ -16,10 +16,10 @@ from support.soak import first_quick
 from canal_group.merge.snapshot.cursor import KeyRange
 from canal_group.merge.snapshot.point import LogOffset, Point, Span
 from canal_group.merge.snapshot.steps import (
+    EmitPage,
     EndTable,
     PageEmitted,
     PageRead,
-    EmitPage,
     Planned,
     PlanTable,
     ReadPage,
@@ -280,14 +280,14 @@ def check(count, kind, stride=1, low_of=None):
 
 
 @pytest.mark.parametrize("kind", IMAGES)
-@pytest.mark.parametrize(("count", "stride"), first_quick(1, [(2, 1), (3, 1), (4, 7)]))
+@pytest.mark.parametrize(("count", "stride"), first_quick(1, [(2, 3), (2, 1), (3, 1), (4, 37)]))
 def test_a_copy_of_pages_and_events_is_the_table(count, stride, kind):
-    assert check(count, kind, stride) > 10_000
+    assert check(count, kind, stride) > 1_000
 
 
 @pytest.mark.parametrize("kind", IMAGES)
 def test_a_copy_of_pages_and_some_of_four_events_is_the_table(kind):
-    assert check(4, kind, stride=1_999) > 1_000
+    assert check(4, kind, stride=2_999) > 1_000
 
 
 @pytest.mark.parametrize("kind", IMAGES)

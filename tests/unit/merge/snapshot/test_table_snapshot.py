@@ -8,12 +8,12 @@ import pytest
 from canal_group.merge.snapshot.cursor import KeyRange, TableCursor
 from canal_group.merge.snapshot.point import LogOffset, Point, Span
 from canal_group.merge.snapshot.steps import (
+    EmitPage,
     EndTable,
     KeyChanged,
-    PageLost,
     PageEmitted,
+    PageLost,
     PageRead,
-    EmitPage,
     Planned,
     PlanTable,
     ReadPage,
