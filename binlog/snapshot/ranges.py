@@ -1,9 +1,9 @@
 """Ranges: where a table is divided, so that its parts are read side by side.
 
 A table is divided at keys that are there, which its server finds, orders and counts: it estimates the rows
-of a range by looking into its index (EXPLAIN), whatever its statistics say. A probe is a value between two
-keys, only to find a key near it: whether it really is decides on the balance of the ranges, and never on what
-they hold.
+of a range by looking into its index (EXPLAIN). A probe is a value between two keys, to find a key near it.
+A bad probe, or an estimate that stale statistics bound, makes ranges uneven or fewer, and changes nothing of
+what they hold.
 """
 
 from __future__ import annotations

