@@ -350,7 +350,7 @@ def test_semi_sync_stall(stalled, address, base_inside):
 
 
 def test_semi_sync_stall_by_what_was_written(stalled, address):
-    """What is written is no low mark: with it the update is lost."""
+    """The low mark cannot be what is written: then the update is lost."""
 
     def written(point):
         return Point(point.server, point.high, point.high)
