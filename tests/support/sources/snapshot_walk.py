@@ -71,9 +71,9 @@ class Walk:
         return ranges_of(index, self.order, **options)
 
     def select(self, *, where, order, limit):
-        """Select the keys of rows, as literals."""
+        """Select rows, and return their keys as literals."""
         texts = ", ".join(f"{selected(column)} AS k{n}" for n, column in enumerate(order.columns))
-        sql = f"SELECT {texts} FROM app.{self.name.table} {order.hint}"
+        sql = f"SELECT {texts}, v FROM app.{self.name.table} {order.hint}"
         sql += (
             (f" WHERE {where}" if where else "") + f" {order.clause}" + (f" LIMIT {limit}" if limit else "")
         )
