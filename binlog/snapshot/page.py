@@ -25,6 +25,8 @@ class PageQuery:
     order: tuple[str, ...] = ()
     #: most rows; None: all
     limit: int | None = None
+    #: what follows the table's name: which index is used; empty: the server chooses
+    hint: str = ""
 
     @property
     def statement(self) -> str:
@@ -32,7 +34,8 @@ class PageQuery:
         where = f" WHERE {self.where}" if self.where else ""
         order = f" ORDER BY {', '.join(map(quoted, self.order))}" if self.order else ""
         limit = "" if self.limit is None else f" LIMIT {self.limit}"
-        return self.table.select + where + order + limit
+        hint = f" {self.hint}" if self.hint else ""
+        return self.table.select + hint + where + order + limit
 
 
 @dataclass(frozen=True, slots=True)

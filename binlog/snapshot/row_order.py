@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from canal_group.binlog.schema.definition import PRIMARY, ColumnDefinition, TableDefinition
+from canal_group.binlog.snapshot.selected_table import quoted
 from canal_group.merge.snapshot.cursor import KeyRange
 from canal_group.merge.snapshot.key import Key
 
@@ -20,11 +21,6 @@ ENUM_VALUES_MAX: Final = 256
 _UNORDERED: Final = {"set"}
 #: fields of a column's definition that do not change what a key means
 _MEANINGLESS: Final = ("nullable", "generated", "visibility", "reads")
-
-
-def quoted(name: str) -> str:
-    """Return a name as an identifier of SQL."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 @dataclass(frozen=True, slots=True)

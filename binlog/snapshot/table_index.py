@@ -9,7 +9,8 @@ import pymysql
 from canal_group.binlog.charsets.charsets import BINARY_COLLATION, charset_of
 from canal_group.binlog.schema.definition import ColumnDefinition, SourceName
 from canal_group.binlog.server.source import ServerFacts, SourceAddress, query
-from canal_group.binlog.snapshot.row_order import RowOrder, quoted
+from canal_group.binlog.snapshot.row_order import RowOrder
+from canal_group.binlog.snapshot.selected_table import quoted
 from canal_group.merge.snapshot.key import Key
 from canal_group.merge.values.types.kinds import Storage
 from canal_group.merge.values.types.table import BY_NAME

@@ -7,9 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import pyarrow as pa
+
+from canal_group.binlog.snapshot.page import Page, PageQuery
+from canal_group.binlog.snapshot.page_reader import PageReader
 from canal_group.binlog.snapshot.page_size import PageSize
 from canal_group.binlog.snapshot.point_reader import PointReader
 from canal_group.binlog.snapshot.row_order import RowOrder
+from canal_group.binlog.snapshot.selected_table import SelectedTable
 from canal_group.merge.snapshot.cursor import KeyRange
 from canal_group.merge.snapshot.key import Key
 from canal_group.merge.snapshot.point import Point
@@ -36,6 +41,36 @@ class Select(Protocol):
     def __call__(self, *, where: str, order: RowOrder | None, limit: int | None) -> Selected:
         """Return rows in an order, by its index: all of a condition, or the first ones."""
         ...
+
+
+class PageSelect:
+    """Selects rows of a table by a page reader; see `Select`.
+
+    Args:
+        reader: of the connection.
+        table: the table.
+    """
+
+    def __init__(self, reader: PageReader, table: SelectedTable) -> None:
+        self._reader, self._table = reader, table
+
+    def __call__(self, *, where: str, order: RowOrder | None, limit: int | None) -> Selected:
+        """Return rows; raises TableAltered as well, as `PageReader.pages`."""
+        names, hint = ((), "") if order is None else (order.names, order.hint)
+        pages = list(self._reader.pages(PageQuery(self._table, where, names, limit, hint)))
+        if not pages:
+            return Selected(self._columns([]), None, 0)
+        last = pages[-1].last_key or None
+        return Selected(self._columns(pages), last, sum(page.bytes for page in pages))
+
+    def _columns(self, pages: list[Page]) -> Any:
+        """Return the rows of one SELECT's pages, as columns."""
+        kind = self._table.schema.arrow.field("after").type
+        after = [pa.RecordBatch.from_struct_array(page.rows.rows.column("after")) for page in pages]
+        if len(after) == 1:
+            return after[0]
+        table = pa.Table.from_batches(after, pa.schema(list(kind))).unify_dictionaries().combine_chunks()
+        return table.to_batches()[0] if len(table) else pa.RecordBatch.from_pylist([], pa.schema(list(kind)))
 
 
 @dataclass(frozen=True, slots=True)

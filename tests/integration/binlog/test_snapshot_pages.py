@@ -11,9 +11,17 @@ from support.deadline import await_true
 from support.sources.recorder import reading
 from support.sources.snapshot_walk import Copy, Walk
 
+from canal_group.binlog.columns.columns import Losses
 from canal_group.binlog.server.starts.start import latest_position
+from canal_group.binlog.snapshot.page_reader import PageReader
+from canal_group.binlog.snapshot.page_size import PageSize
+from canal_group.binlog.snapshot.selected_table import SelectedTable
+from canal_group.binlog.snapshot.table_pages import PageSelect, TablePages
 from canal_group.merge.snapshot.cursor import KeyRange
+from canal_group.merge.snapshot.key import key_of_json
 from canal_group.merge.snapshot.point import LogOffset, Point
+from canal_group.merge.snapshot.table_key import TableKey
+from canal_group.merge.values.chunk import TableName
 
 #: how long a COMMIT waits for a replica that does not come, milliseconds
 STALL_MS = 3_000
@@ -229,6 +237,35 @@ def test_nullable_unique_and_no_key(server, address):
             orders[table] = walk.order
     assert [table for table, order in orders.items() if order is not None] == ["d"]
     assert (orders["d"].index, orders["d"].names) == ("by_k", ("k",))
+
+
+def test_pages_of_a_page_reader_have_the_keys_of_any_type(server, address):
+    cases = cases_of(server)
+    for name, (columns, key, values) in cases.items():
+        create(server, name, columns, key, values)
+    for name, (_, _, values) in cases.items():
+        with Walk(address, name, page_rows=5) as walk:
+            expected = all_keys(walk)
+            reader = PageReader(address, walk.connection, Losses())
+            select = PageSelect(reader, SelectedTable.of(walk.definition, TableName("app", name)))
+            pages = TablePages(select, walk.points, walk.order, PageSize(5), lambda: 0.0)
+            found, after = [], None
+            while True:
+                page = pages.read(KeyRange(after, None))
+                found.append(page.selected.rows)
+                after = page.last
+                if after is None:
+                    break
+                assert after == page.selected.last
+            rows = [row for each in found for row in each.to_pylist()]
+            assert len(rows) == len(values) == len(expected), name
+            assert key_of_json(list(expected[0])) == expected[0], name
+            again = TableKey(
+                walk.order.names, tuple(found[0].schema.field(each).type for each in walk.order.names)
+            )
+            keys = again.of([found[0].column(each) for each in walk.order.names], len(found[0]))
+            by_key = pages.read([again.for_server(each) for each in keys])
+            assert by_key.selected.rows.to_pylist() == found[0].to_pylist(), name
 
 
 def test_a_page_of_single_keys(server, address):
