@@ -33,6 +33,7 @@ OTHERS = {
     ("actors/transport/rpc_server.py", "host"): "of a server that only this machine reaches",
     ("canal_group/client/consumer.py", "bytes_max"): "of an offset range",
     ("merge/values/offset_range.py", "bytes_max"): "of an offset range",
+    ("binlog/snapshot/page_reader.py", "bytes_max"): "of a page",
     ("canal_group/gateway/discovery.py", "session_timeout_s"): "of a consumer's own session",
     ("canal_group/spark/options.py", "partitions"): "parts of an offset range",
     ("canal_group/zookeeper/login.py", "verify"): "of a consumer's own connection",
