@@ -6,7 +6,7 @@ that it explains every key. A rule about several keys is in the mapping that con
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -129,6 +129,21 @@ class InstanceSettings(Settings):
                 found=f"is missing, and filter.tables masks columns of {masked.match}",
             )
         return self
+
+    @model_validator(mode="after")
+    def _store_has_its_archive(self) -> InstanceSettings:
+        if self.archive is None and self.store.kind in ("mixed", "file"):
+            raise unfit(
+                "be 'memory', or `archive` be given: rows that the rings do not hold come from it",
+                key="store.kind",
+                found=f"is '{self.store.kind}'",
+            )
+        return self
+
+    @property
+    def store_kind(self) -> Literal["memory", "mixed", "file"]:
+        """What rows come from, see `StoreSettings.kind`."""
+        return self.store.kind or ("memory" if self.archive is None else "mixed")
 
     @model_validator(mode="after")
     def _one_dump_is_archived(self) -> InstanceSettings:

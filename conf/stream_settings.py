@@ -237,8 +237,11 @@ class MergeSettings(Settings):
 
 
 class StoreSettings(Settings):
-    """The ring of each shard."""
+    """The ring of each shard, and what is behind it."""
 
+    #: `memory`: the ring; `mixed`: what it does not hold comes from the archive; `file`: likewise, and rows
+    #: leave a shard only when the archive has them on its disk; None: `mixed` with an archive, else `memory`
+    kind: Literal["memory", "mixed", "file"] | None = None
     #: what is bounded: `memory` bounds the bytes (canal: MEMSIZE), `items` the slots (ITEMSIZE)
     mode: Literal["memory", "items"] = "memory"
     #: slots

@@ -222,7 +222,7 @@ def group_settings(settings: InstanceSettings) -> GroupSettings:
         purged=Purged(merge.purged),
         client_ids_max=consumer.client_ids_max,
         ddl=DdlRule(merge.ddl),
-        replays_max=0 if settings.archive is None else consumer.replays_max,
+        replays_max=0 if settings.store_kind == "memory" else consumer.replays_max,
         ahead_max_us=merge.ahead_max_us,
         ids_within_us=merge.ids_within_us,
         commit_times=settings.reader.commit_times,

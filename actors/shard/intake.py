@@ -198,6 +198,20 @@ class Intake:
         self._thread.join()
         self._counters.ended(self._reader.counts)
 
+    @property
+    def held_back(self) -> str | None:
+        """Why the archive of the source lacks what was read, which waits for it; None: nothing waits."""
+        held = self.ring.first_held
+        if held is None:
+            return None
+        count, file, offset = held
+        state = self._reader.archive_state
+        if state is None:
+            why = "the process that writes it is not reached"
+        else:
+            why = state["error"] or state.get("lacks") or f"it has {state.get('file')}:{state.get('offset')}"
+        return f"{count} transactions wait until the archive has {file}:{offset}: {why}"
+
     def describe(self) -> dict[str, Any]:
         """Return the intake's state as a JSON object."""
         latest, reading = self._reader.position or self._opened, self._reader.reading
@@ -207,6 +221,7 @@ class Intake:
             "server_version": self.server_version,
             "shares_dump": self._reader.shares_dump,
             "archive": self._reader.archive_state,
+            "held_back": self.held_back,
             "reading": str(reading) if reading is not None and reading.for_s >= self._slow_s else None,
             "skew_us": self.skew_us,
             "position": str(latest) if latest is not None else None,

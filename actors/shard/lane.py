@@ -162,7 +162,7 @@ class Lane:
                 self._leave()
                 held = None
             if held is None:
-                ring = RingStore(self._wiring.store, self._host)
+                ring = RingStore(self._wiring.store, self._host, gated=self._wiring.holds_back)
                 make_reader = self._make_reader or self.source.reader
                 intake = Intake(
                     self._name,

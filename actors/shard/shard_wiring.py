@@ -29,6 +29,8 @@ class ShardWiring:
     reader: ReaderSettings
     merge: MergeSettings
     store: StoreSettings
+    #: whether rows leave it only when the archive has them on the disk
+    holds_back: bool
 
     def replaying(self, lane: int) -> ShardWiring:
         """Return the wiring of a replay: a source ends the dump of another reader with the same server id."""

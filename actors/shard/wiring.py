@@ -158,4 +158,5 @@ def shard_wiring(settings: InstanceSettings, shard: ShardSettings) -> ShardWirin
         reader=settings.reader,
         merge=settings.merge,
         store=settings.store,
+        holds_back=settings.store_kind == "file" and shard.files is None,
     )

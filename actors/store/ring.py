@@ -4,6 +4,9 @@ A numpy ring of headers, its size a power of two, slot = `sequence & (size - 1)`
 
     ack <= get <= put       last sequence acknowledged, handed out, stored
 
+With the store `file` there is one more: get <= released <= put. What follows it waits until the archive of
+the source has it on the disk.
+
 For each cursor the ring counts the bytes up to it. Rows stay in the chunks that they came in; a chunk is
 freed when its last header is acknowledged.
 
@@ -15,7 +18,8 @@ Rules:
    slots.
 3. A get waits for a time, which may be 0, and hands out at least one header where there is one, within its
    bound.
-4. Every method may be called from any thread. `close` ends every wait.
+4. With the store `file`, a get hands out only what ends at or before the durable offset of its file.
+5. Every method may be called from any thread. `close` ends every wait.
 
 canal's store has more forms, which nothing here would call: a put that admits all of a chunk or nothing, at
 once or within a time; a get that waits without end, or until a batch is full; a get bounded by memory units;
@@ -27,7 +31,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,9 +71,10 @@ class RingStore:
     Args:
         settings: how much it holds.
         host: makes its locks; its threads use the ring.
+        gated: whether nothing is handed out before `release` says that it is durable.
     """
 
-    def __init__(self, settings: StoreSettings, host: Host = OS_HOST) -> None:
+    def __init__(self, settings: StoreSettings, host: Host = OS_HOST, *, gated: bool = False) -> None:
         self._settings = settings
         self._ring = np.zeros(settings.size, dtype=HEADER)
         self._mask = settings.size - 1
@@ -91,8 +96,10 @@ class RingStore:
         self._payload: deque[Stored] = deque()
         #: marks of stored DDL statements by sequence, ascending
         self._ddls: dict[int, DdlMark] = {}
-        #: sequences, from -1; ack <= get <= put
-        self._put = self._get = self._ack = -1
+        #: sequences, from -1; ack <= get <= released <= put
+        self._put = self._released = self._get = self._ack = -1
+        #: see `release`; None: everything is released
+        self._durable: Mapping[str, int] | None = {} if gated else None
         #: position at which the last acknowledged header ends
         self._first_position: Position | None = None
         #: bytes of all headers up to each cursor
@@ -144,7 +151,40 @@ class RingStore:
                 self._ddls[first + index - begin] = mark
         self._put += len(headers)
         self._put_bytes += int(headers["bytes"].sum())
+        self._release()
         self._not_empty.notify_all()
+
+    # ---- release ---------------------------------------------------------------------------------------
+
+    @property
+    def gated(self) -> bool:
+        """Whether nothing is handed out before `release` says that it is durable."""
+        return self._durable is not None
+
+    def release(self, durable: Mapping[str, int]) -> None:
+        """Let headers be handed out that end at or before the durable offset of their file, without a gap.
+
+        What was released stays so.
+
+        Args:
+            durable: that offset, at the end of a transaction, by file; nothing of other files is durable.
+        """
+        with self._lock:
+            if self._durable is not None:
+                self._durable = durable
+                self._release()
+                self._not_empty.notify_all()
+
+    def _release(self) -> None:
+        if self._durable is None or self._released == self._put:
+            self._released = self._put
+            return
+        # A fragment ends inside of its transaction, so the whole of that is durable if the fragment's end is.
+        held, names = self._between(self._released, self._put), self._names.as_tuple()
+        files, of_header = np.unique(held["file"], return_inverse=True)
+        ends = np.array([self._durable.get(names[file], 0) for file in files.tolist()], dtype=np.int64)
+        waits = held["end_offset"] > ends[of_header]
+        self._released += int(np.argmax(waits)) if waits.any() else len(held)
 
     # ---- get -------------------------------------------------------------------------------------------
 
@@ -172,15 +212,15 @@ class RingStore:
         with self._lock:
             wakes = self._wakes
             self._not_empty.wait_for(
-                lambda: self._closed or self._get < self._put or self._wakes != wakes, timeout_s
+                lambda: self._closed or self._get < self._released or self._wakes != wakes, timeout_s
             )
-            if gather_s and self._get < self._put:
+            if gather_s and self._get < self._released:
                 self._not_empty.wait_for(
                     lambda: self._closed or self._gathered() or self._wakes != wakes, gather_s
                 )
             if rollback_generation is not None and rollback_generation != self._rollback_generation:
                 raise ShardUnavailable("The ring was rolled back while a get waited.", retry_after_s=0.1)
-            if self._get == self._put:
+            if self._get == self._released:
                 self._check_open()
             return self._take(items_max)
 
@@ -204,7 +244,9 @@ class RingStore:
         return memory and self._put_bytes - self._ack_bytes >= self._settings.bytes_max
 
     def _take(self, items_max: int | None) -> HeaderRun:
-        upto = self._put if items_max is None else min(self._put, self._get + max(items_max, 1))
+        upto = self._released
+        if items_max is not None:
+            upto = min(upto, self._get + max(items_max, 1))
         taken = self._between(self._get, upto)
         self._get += len(taken)
         self._get_bytes += int(taken["bytes"].sum())
@@ -317,15 +359,26 @@ class RingStore:
 
     @property
     def has_news(self) -> bool:
-        """Whether there are headers that were not handed out."""
+        """Whether there are headers to hand out."""
         with self._lock:
-            return self._get < self._put
+            return self._get < self._released
+
+    @property
+    def first_held(self) -> tuple[int, str, int] | None:
+        """How many headers are not released, and file and end of the first; None: there are none."""
+        with self._lock:
+            if self._released == self._put:
+                return None
+            header = self._ring[(self._released + 1) & self._mask]
+            file = self._names.as_tuple()[header["file"]]
+            return self._put - self._released, file, int(header["end_offset"])
 
     @property
     def short(self) -> bool:
         """Whether a put waits until something is acknowledged."""
         with self._lock:
-            return self._short_since_s is not None
+            # What is not released cannot be acknowledged.
+            return self._short_since_s is not None and self._ack < self._released
 
     @property
     def bytes_held(self) -> int:
@@ -342,6 +395,7 @@ class RingStore:
                 "ack": self._ack,
                 "get": self._get,
                 "put": self._put,
+                "held": self._put - self._released,
                 "bytes": self._put_bytes - self._ack_bytes,
                 "bytes_max": self._settings.bytes_max if self._settings.mode == "memory" else None,
                 "headers_max": self._settings.size,

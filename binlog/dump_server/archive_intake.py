@@ -17,6 +17,7 @@ from canal_group.binlog.archive.operating.retention import DiskMarks, KeptPositi
 from canal_group.binlog.archive.options import ArchiveOptions
 from canal_group.binlog.archive.writer import ArchiveWriter
 from canal_group.binlog.dump_server.archive_upkeep import ArchiveUpkeep
+from canal_group.binlog.server.dump_server.wire import ArchiveEnd
 from canal_group.binlog.server.semi_sync.wake import Wake
 from canal_group.merge.errors import CanalGroupError, RetryableError
 from canal_group.merge.values.position import Position
@@ -67,8 +68,10 @@ class ArchiveIntake:
         self._queued_bytes = 0
         self._closing = False
         self._error: Exception | None = None
-        #: set when there is room again, and when writing has failed
+        #: set when there is room again, when more is durable, and when writing has failed
         self.wake = Wake()
+        #: up to where the archive outlasts a crash of the machine; None: nothing does
+        self.end: ArchiveEnd | None = None
         try:
             self._upkeep.retain(kept(), time.time_ns() // 1000)
             require_disk(archive, marks)
@@ -76,6 +79,8 @@ class ArchiveIntake:
             self._writer.close()
             self.wake.close()
             raise
+        self._durable: Position | None = None
+        self._note_end()
         self._state = self._described()
         self._thread = threading.Thread(target=self._run, name="archive", daemon=True)
 
@@ -142,6 +147,7 @@ class ArchiveIntake:
                     self._writer.append(events, now_s)
                 else:
                     self._writer.sync_if_due(now_s)
+                self._note_end()
                 self._look(now_s)
                 self._upkeep.pack()
         except Exception as error:  # noqa: BLE001 - the thread that reads the source raises it
@@ -153,6 +159,15 @@ class ArchiveIntake:
                 self._error = self._error or error
             self._upkeep.close()
             self.wake.set()
+
+    def _note_end(self) -> None:
+        """Let the thread that serves readers tell them of what has become durable."""
+        durable, history = self._writer.durable, self._writer.history
+        if durable is None or durable is self._durable or history is None:
+            return
+        self._durable = durable
+        self.end = ArchiveEnd(history.name, durable.file, durable.offset, durable.created_s)
+        self.wake.set()
 
     def _look(self, now_s: float) -> None:
         """Look at the disk, and at what is to be removed, if that is due."""

@@ -21,7 +21,7 @@ from canal_group.binlog.dump_server.dumping import Dumping
 from canal_group.binlog.dump_server.served_reader import Kept, ServedReader
 from canal_group.binlog.dump_window.readers import Readers
 from canal_group.binlog.dump_window.window import Uncovered
-from canal_group.binlog.server.dump_server.wire import ERROR, answer, notice, packets_of
+from canal_group.binlog.server.dump_server.wire import ERROR, answer, durable, notice, packets_of
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.merge.errors import CanalGroupError, SourceUnavailable
 
@@ -110,8 +110,10 @@ class DumpServer:
         for key, mask in self._selector.select(0.0 if at_once else _TICK_S):
             if key.data is not None:
                 key.data(mask)
-        if dump is not None and self._reads:
-            self._read(dump)
+        if dump is not None:
+            self._tell_end(dump)
+            if self._reads:
+                self._read(dump)
 
     def _begin(self, dump: SourceDump) -> None:
         """Serve a dump from now on."""
@@ -188,11 +190,17 @@ class DumpServer:
         state = answer(**self._dumping.describe())
         for number, served in list(self._served.items()):
             if served.kept is not None and not served.owes:
-                try:
-                    served.send_packet(state)
-                    self._wait_for(served, writable=served.owes)
-                except OSError as error:
-                    self._end(number, f"its connection broke: {error}")
+                self._send_own(number, served, state)
+
+    def _tell_end(self, dump: SourceDump) -> None:
+        """Tell keepers up to where the archive is durable, if they do not know it; the newest is enough."""
+        end = None if dump.intake is None else dump.intake.end
+        if end is None:
+            return
+        for number, served in list(self._served.items()):
+            if served.kept is not None and served.told != end and not served.owes:
+                served.told = end
+                self._send_own(number, served, durable(end))
 
     def _send(self) -> None:
         """Send each reader what it lacks, as far as its socket takes it; end those that were lapped."""
@@ -223,11 +231,15 @@ class DumpServer:
         self._signed_s = time.monotonic()
         for number, served in list(self._served.items()):
             if served.attached and not served.owes and self._readers.at_tip(number):
-                try:
-                    served.send_packet(packet)
-                    self._wait_for(served, writable=served.owes)
-                except OSError as error:
-                    self._end(number, f"its connection broke: {error}")
+                self._send_own(number, served, packet)
+
+    def _send_own(self, number: int, served: ServedReader, packet: bytes) -> None:
+        """Send a packet of the dump server's own, as soon as the socket takes it."""
+        try:
+            served.send_packet(packet)
+            self._wait_for(served, writable=served.owes)
+        except OSError as error:
+            self._end(number, f"its connection broke: {error}")
 
     def _wait_for(self, served: ServedReader, *, writable: bool) -> None:
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writable else 0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from canal_group.binlog.dump_window.block import Block
-from canal_group.binlog.server.dump_server.wire import REQUEST_BYTES_MAX, own_user
+from canal_group.binlog.server.dump_server.wire import REQUEST_BYTES_MAX, ArchiveEnd, own_user
 from canal_group.merge.values.position import Position
 
 _HEAD = 4
@@ -54,6 +54,8 @@ class ServedReader:
         self.attached = False
         #: what the connection has said, if it is a keeper's; it gets the archive's state instead of packets
         self.kept: Kept | None = None
+        #: what it was told of the archive's durable end, likewise
+        self.told: ArchiveEnd | None = None
 
     def fileno(self) -> int:
         """Return the descriptor of the connection."""

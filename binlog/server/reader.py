@@ -348,6 +348,7 @@ class SourceReader:
         # A source that is never idle yields no low watermark; measure its clock nevertheless.
         stream.keep_time()
         self._progress.created |= stream.created
+        self._dumps.reading(self._progress.created)
         self._listener.chunk_read(item)
         self._definitions.read_to(self._progress.handed_over(item))
 

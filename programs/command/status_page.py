@@ -217,7 +217,9 @@ def _shard(shard: dict[str, Any], merged: dict[str, Any], now_us: int) -> _Shard
         name=shard["shard"],
         source=shard.get("source", "-"),
         state=shard["words"][0],
-        notes=", ".join(filter(None, (*_notes(shard["words"][1:], merged), shard.get("reading")))),
+        notes=", ".join(
+            filter(None, (*_notes(shard["words"][1:], merged), shard.get("held_back"), shard.get("reading")))
+        ),
         position=shard.get("position") or "-",
         acked=merged.get("acked_position") or "-",
         frontier=clock(frontier_us),

@@ -108,6 +108,9 @@ class OwnDumps:
         """Return the binlog that a stream comes from, to look at what is before its start."""
         return log
 
+    def reading(self, created: Mapping[str, int]) -> None:
+        """Note the files of which chunks are handed over next, and when they were created."""
+
     def left(self) -> None:
         """Note that a stream has ended."""
 
@@ -330,6 +333,10 @@ class DumpServer(Archives):
         # The next stream is not the dump server's: it says what is wrong with the source, if anything.
         self._access.lost(error.message)
         return True
+
+    def reading(self, created: Mapping[str, int]) -> None:
+        """Note the files of which chunks are handed over next, and when they were created."""
+        self._access.reading(created)
 
     def left(self) -> None:
         """Note that a stream has ended."""

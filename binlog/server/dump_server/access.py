@@ -22,6 +22,7 @@ from typing import Any
 from canal_group.binlog.dump_window.attempts import Attempts
 from canal_group.binlog.server.dump_server.archive_keeper import ArchiveKeeper
 from canal_group.binlog.server.dump_server.attachment import Attachment, NotAttached
+from canal_group.binlog.server.dump_server.durable_files import DurableFiles
 from canal_group.binlog.server.dump_server.wire import address_fields, packets_of, socket_name
 from canal_group.binlog.server.semi_sync.replies import Ring
 from canal_group.binlog.server.source import SourceAddress
@@ -64,6 +65,8 @@ class DumpServerAccess:
         self._address, self._ring = address, ring
         self._attempts = Attempts()
         self._keeper: ArchiveKeeper | None = None
+        #: what lets the ring hand out what is durable; None: the ring waits for nothing
+        self._durable = DurableFiles(address, ring) if ring is not None and ring.gated else None
         #: the attachment that the next stream reads
         self._next: Attachment | None = None
         #: whether the dump server serves the reader
@@ -114,7 +117,13 @@ class DumpServerAccess:
     def archive_state(self) -> Mapping[str, Any] | None:
         """What the archive has, as the dump server reports it; None: not known. Any thread may ask."""
         keeper = self._keeper
-        return None if keeper is None else keeper.state
+        state = None if keeper is None else keeper.state
+        return state if state is None or self._durable is None else {**state, "lacks": self._durable.lacks}
+
+    def reading(self, created: Mapping[str, int]) -> None:
+        """Note the files of which chunks are handed over next, and when they were created."""
+        if self._durable is not None:
+            self._durable.reading(created)
 
     def close(self) -> None:
         """Close an attachment that no stream has taken, and need the archive no more."""
@@ -131,12 +140,13 @@ class DumpServerAccess:
             return
         if self._keeper is not None:
             self._keeper.close()
-        address, ring = self._address, self._ring
+        address, ring, durable = self._address, self._ring, self._durable
         self._keeper = ArchiveKeeper(
             f"{address.destination}/{address.name}",
             server,
             lambda: connected(address, position, server, _BEGIN_WAIT_S),
             lambda: None if ring is None else ring.first_position() or position,
+            lambda end: None if durable is None else durable.reached(server, end),
         )
 
     def _taken(self, attachment: Attachment) -> Attachment:

@@ -17,7 +17,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from canal_group.binlog.server.dump_server.attachment import NotAttached
-from canal_group.binlog.server.dump_server.wire import ANSWER, own_user, packets_of
+from canal_group.binlog.server.dump_server.wire import (
+    ANSWER,
+    DURABLE,
+    ArchiveEnd,
+    end_from,
+    own_user,
+    packets_of,
+)
 from canal_group.binlog.server.packets import PacketReader
 from canal_group.merge.back_off import BackOff
 from canal_group.merge.errors import SourceUnavailable
@@ -41,6 +48,7 @@ class ArchiveKeeper:
         connect: returns a connection to the dump server, which it starts if there is none, or raises
             NotAttached.
         kept: returns up to where all clients have acknowledged: what follows is needed; None: nothing is.
+        reached: takes the durable end of the archive as it grows, in the keeper's thread.
     """
 
     def __init__(
@@ -49,8 +57,10 @@ class ArchiveKeeper:
         server: str,
         connect: Callable[[], socket.socket],
         kept: Callable[[], Position | None],
+        reached: Callable[[ArchiveEnd], None],
     ) -> None:
         self._name, self.server, self._connect, self._kept = name, server, connect, kept
+        self._reached = reached
         #: what the dump server has reported last; None: it is not reached
         self.state: Mapping[str, Any] | None = None
         self._closed = threading.Event()
@@ -106,3 +116,5 @@ class ArchiveKeeper:
                 if payload[:1] == bytes([ANSWER]):
                     self.state = json.loads(payload[1:])
                     back_off.reset()
+                elif payload[:1] == bytes([DURABLE]):
+                    self._reached(end_from(payload))

@@ -7,6 +7,7 @@ object. The dump server sends an answer, then the packets of the dump. Their fir
     0x01  a notice: 8 bytes, a moment of the machine's steady clock, microseconds; what the source had
           committed by then, less a margin, came before; or -1, which only says that the dump server lives
     0x02  an answer: a JSON object
+    0x03  to a keeper, the archive's durable end: a JSON object
     0xFF  an error, after which the dump server closes the connection: its text
 
 A socket's name is in the abstract namespace, where every user of the machine sees it and may take it. So both
@@ -21,7 +22,7 @@ import os
 import socket
 import struct
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from canal_group.binlog.archive.options import ArchiveOptions
@@ -29,7 +30,7 @@ from canal_group.binlog.server.password import RenewedPassword
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.merge.values.commit_time import OF_THE_SERVER_READ
 
-NOTICE, ANSWER, ERROR = 0x01, 0x02, 0xFF
+NOTICE, ANSWER, DURABLE, ERROR = 0x01, 0x02, 0x03, 0xFF
 #: the longest request, bytes
 REQUEST_BYTES_MAX = 16_384
 _FULL = 0xFFFFFF
@@ -37,6 +38,18 @@ _NOTICE = struct.Struct("<Bq")
 #: struct ucred: process id, user id and group id
 _CREDENTIALS = struct.Struct("3i")
 _NO_MOMENT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveEnd:
+    """Up to where the archive of a source outlasts a crash of the machine: after a whole transaction."""
+
+    #: name of the history
+    history: str
+    file: str
+    offset: int
+    #: when the file was created, seconds since 1970
+    created_s: int
 
 
 def socket_name(address: SourceAddress, server: str) -> str:
@@ -104,6 +117,16 @@ def idle_moment_us(payload: bytes) -> int | None:
 def answer(**fields: Any) -> bytes:
     """Return the packet that answers a request."""
     return packets_of(bytes([ANSWER]) + json.dumps(fields).encode())
+
+
+def durable(end: ArchiveEnd) -> bytes:
+    """Return the packet that tells a keeper up to where the archive is durable; `end_from` reads it."""
+    return packets_of(bytes([DURABLE]) + json.dumps(asdict(end)).encode())
+
+
+def end_from(payload: bytes) -> ArchiveEnd:
+    """Return the end that a payload of `durable` holds."""
+    return ArchiveEnd(**json.loads(payload[1:]))
 
 
 def own_user(connection: socket.socket) -> bool:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from canal_group.binlog.server.packets import PacketReader
@@ -30,7 +30,14 @@ _MARK = 0xEF
 
 
 class Ring(Protocol):
-    """What replies depend on in a ring store."""
+    """What replies, and archives, depend on in a ring store."""
+
+    @property
+    def gated(self) -> bool:
+        """Whether nothing is handed out before `release` says that it is durable."""
+
+    def release(self, durable: Mapping[str, int]) -> None:
+        """Let everything be handed out that ends at or before the durable offset of its file."""
 
     @property
     def cursors(self) -> tuple[int, int, int]:

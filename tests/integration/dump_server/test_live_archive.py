@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,103 +15,15 @@ from typing import Any
 import pytest
 from support.binlog.archived import content
 from support.deadline import await_true
-from support.sources.dumped_source import Source, dump_server_pids, ids, only
+from support.sources.archived_source import Archived, as_sent, server_of
+from support.sources.dumped_source import dump_server_pids, ids, only
 from support.sources.recorder import await_rows, reading
 
 from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.disk import Disk
 from canal_group.binlog.archive.manifest import Form
-from canal_group.binlog.archive.operating.verification import verify
-from canal_group.binlog.archive.options import ArchiveOptions
-from canal_group.binlog.files.binlog_files import files_in
-from canal_group.binlog.server.source import SourceAddress, connect, server_facts
-from canal_group.merge.errors import DataError, SourceUnavailable
+from canal_group.merge.errors import DataError
 from canal_group.merge.values.position import Position
-from playground.database.mysql import MySqlServer
-from playground.database.server_process import ServerMissingError
-
-#: in a file's head, flags that say that its server has it open
-IN_USE_AT = 21
-SMALL = ArchiveOptions(
-    folder="",
-    sync_s=0.0,
-    bytes_max=1 << 40,
-    hours=None,
-    disk_high=1.0,
-    disk_low=0.99,
-    key_file=None,
-    store=None,
-)
-
-
-class Archived(Source):
-    """A server of the test's own whose dump server archives it."""
-
-    def __init__(self, server: Any, address: Callable[..., SourceAddress], folder: Path) -> None:
-        super().__init__(server, address)
-        object.__setattr__(self, "options", replace(SMALL, folder=str(folder)))
-        object.__setattr__(self, "archive", Archive(Disk(), folder))
-
-    def reader(self, number: int = 0, **changes: Any) -> SourceAddress:
-        """Return the address for a reader; changes of `archive` are those of its options."""
-        return super().reader(number, **{"archive": self.options, **changes})
-
-    def dump_server(self) -> int:
-        """Return the process of the dump server, once there is one."""
-        await_true(lambda: dump_server_pids(self.reader()), "a dump server")
-        return super().dump_server()
-
-    @property
-    def files(self) -> list[Path]:
-        """The server's binlog files."""
-        return files_in(Path(self.server.folder) / "data")
-
-    def is_whole(self) -> bool:
-        """Return whether the newest history has all files that the server has now, byte for byte."""
-        histories = self.archive.histories()
-        if not histories:
-            return False
-        history = histories[-1]
-        try:
-            return all(
-                history.manifest.entry(path.name) and content(history, path.name) == as_sent(path)
-                for path in self.files
-            )
-        except SourceUnavailable:
-            return False  # it has just been begun
-
-    def await_whole(self) -> None:
-        """Wait until it has them, and check everything that the archive has."""
-        await_true(self.is_whole, "the archive has the server's files")
-        for history in self.archive.histories():
-            assert not [each.wrong for each in verify(history) if each.wrong]
-
-
-def as_sent(path: Path) -> bytes:
-    data = bytearray(path.read_bytes())
-    data[IN_USE_AT] &= ~1  # as a server sends it, and mysqlbinlog --raw writes it
-    return bytes(data)
-
-
-@pytest.fixture(params=["mariadb", "mysql"])
-def archived(
-    request: pytest.FixtureRequest, source_address: Callable[..., SourceAddress], tmp_path: Path
-) -> Iterator[Archived]:
-    if request.param == "mariadb":
-        server = request.getfixturevalue("own_mariadb")
-    else:
-        try:
-            server = MySqlServer().start()
-        except ServerMissingError as missing:
-            pytest.skip(str(missing))
-        server.execute("CREATE DATABASE app")
-    found = Archived(server, source_address, tmp_path / "archive")
-    yield found
-    with contextlib.suppress(Exception):
-        for pid in dump_server_pids(found.reader()):
-            os.kill(pid, signal.SIGKILL)
-    if request.param == "mysql":
-        server.close()
 
 
 def test_the_files_are_the_servers_own_over_kills_and_restarts(archived: Archived) -> None:
@@ -208,12 +119,6 @@ def test_readers_read_on_while_nothing_can_be_archived(archived: Archived) -> No
         await_rows(recorder, "a", 30)
         assert ids(recorder, "a") == list(range(30))
         assert not recorder.of("disconnected")
-
-
-def server_of(archived: Archived) -> str:
-    address = archived.reader()
-    with contextlib.closing(connect(address)) as connection:
-        return server_facts(address, connection).identity
 
 
 @pytest.mark.soak

@@ -435,6 +435,14 @@ def test_the_good_file_is_good(tmp_path):
                 "own connection, and an archive is written from one that readers share, but that is 'ring'"
             ),
         ),
+        (
+            "shards:",
+            "store: {kind: file}\nshards:",
+            (
+                "`store.kind` should be 'memory', or `archive` be given: rows that the rings do not hold "
+                "come from it, but is 'file'"
+            ),
+        ),
         # the document
         (GOOD, "", "the file should be a mapping of settings, but is empty"),
         (GOOD, "- a", "the file should be a mapping of settings, but is a list"),
