@@ -43,8 +43,9 @@ if TYPE_CHECKING:
         UnsupportedEvent,
         UsageError,
     )
+    from canal_group.merge.values.marks.skip_mark import SkipMark
+    from canal_group.merge.values.marks.snapshot_mark import SnapshotMark
     from canal_group.merge.values.position import GroupPosition, Position
-    from canal_group.merge.values.skips.skip_mark import SkipMark
 else:
     #: where names are that are not errors
     _MODULES = {
@@ -52,7 +53,8 @@ else:
         "Consumer": "canal_group.client.consumer",
         "GroupPosition": "canal_group.merge.values.position",
         "Position": "canal_group.merge.values.position",
-        "SkipMark": "canal_group.merge.values.skips.skip_mark",
+        "SkipMark": "canal_group.merge.values.marks.skip_mark",
+        "SnapshotMark": "canal_group.merge.values.marks.snapshot_mark",
         "connect": "canal_group.client.client",
     }
 
@@ -91,6 +93,7 @@ __all__ = [
     "ServerUnavailable",
     "ShardUnavailable",
     "SkipMark",
+    "SnapshotMark",
     "SourceUnavailable",
     "SourceUnfit",
     "SubscriptionDropped",

@@ -126,7 +126,7 @@ class Processing:
         """Return whether a statement is kept for any of its tables; a mark always is."""
         rules = starmap(self._decision, zip_longest(source.names, source.origins, fillvalue=()))
         keeps = any(source.kind in (KEPT if rule is None else rule.kinds) for rule in rules)
-        return keeps or source.kind is StatementKind.SKIP
+        return keeps or source.kind is StatementKind.MARK
 
 
 def counted(headers: Headers, tables: Sequence[TableRows], statements: Any) -> Headers:

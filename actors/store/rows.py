@@ -24,7 +24,7 @@ from canal_group.actors.store.ring import Stored
 from canal_group.merge.rows.assemble import ShardRows, ShardTable
 from canal_group.merge.rows.table_filter import TableFilter
 from canal_group.merge.values.chunk import ABSENT, Op, TableName, names_of
-from canal_group.merge.values.skips.skip_mark import SkipMark
+from canal_group.merge.values.marks.mark import is_mark
 
 #: slices that are smaller on average are combined into one batch: a quiet source makes chunks of single
 #: transactions, and each record batch costs as much as many rows
@@ -176,12 +176,12 @@ def _slice(rows: pa.RecordBatch, part: Stored) -> _Slice:
 
 
 def _statements_on(statements: _Slice, matches: Callable[[TableName], bool]) -> _Slice:
-    """Return the statements on wanted tables, and what tells of events that were left out.
+    """Return the statements on wanted tables, and the marks.
 
     They are few, so names are compared one by one.
     """
     texts = statements.rows.select(["schema", "table", "tables", "sql"]).to_pylist()
-    matching = [any(map(matches, names_of(each))) or SkipMark.is_one(each["sql"]) for each in texts]
+    matching = [any(map(matches, names_of(each))) or is_mark(each["sql"]) for each in texts]
     if all(matching):
         return statements
     return _Slice(statements.rows.filter(pa.array(matching, pa.bool_())), statements.sequence[matching])

@@ -24,16 +24,15 @@ from canal_group.binlog.columns.rows import RowsBuilder
 from canal_group.binlog.native.accumulator import Accumulator
 from canal_group.binlog.native.fast_path import FastPath
 from canal_group.merge.values.chunk import (
-    NO_TABLE,
     STATEMENTS,
     Chunk,
-    StatementKind,
     StatementSource,
     TableName,
     TableRows,
 )
 from canal_group.merge.values.ddl_mark import DdlMark
 from canal_group.merge.values.header import HEADER, Headers, gtid_text
+from canal_group.merge.values.marks.mark import MARK_SOURCE, mark_statement
 from canal_group.merge.values.rows.moments import filtered
 
 
@@ -212,10 +211,9 @@ class ChunkBuilder:
         """Add the mark of an event that is left out to the open transaction; it takes one ordinal.
 
         Args:
-            sql: see `canal_group.merge.values.skips.skip_mark`.
+            sql: see `canal_group.merge.values.marks.mark`.
         """
-        statement = {"schema": "", "table": "", "op": "QUERY", "sql": sql, "ddl_schema": "", "tables": []}
-        self.add_statement(statement, StatementSource((NO_TABLE,), StatementKind.SKIP))
+        self.add_statement(mark_statement(sql), MARK_SOURCE)
 
     def undo(self, since: int) -> bool:
         """Leave out rows of the open transaction that were rolled back; they keep their ordinals.

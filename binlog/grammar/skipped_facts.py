@@ -15,7 +15,7 @@ from canal_group.binlog.grammar.xa import XaStatement, parse_xa_statement
 from canal_group.binlog.schema.clauses.beginnings import BEGINNINGS, Kind
 from canal_group.binlog.statements.statement_reader import Reading, read_control, read_statement
 from canal_group.merge.errors import DataError
-from canal_group.merge.values.skips.skip_mark import SkipMark
+from canal_group.merge.values.marks.skip_mark import SkipMark
 from canal_group.merge.values.skips.skipped_event import SkippedEvent, Unit
 
 #: types whose event is a statement

@@ -57,9 +57,8 @@ class StatementKind(StrEnum):
     ROWS = "rows"
     #: every other statement
     QUERY = "query"
-    #: a mark in place of an event that was left out (`canal_group.merge.values.skips.skip_mark`); no filter
-    #: leaves it out
-    SKIP = "skip"
+    #: ours (`canal_group.merge.values.marks.mark`); no filter leaves it out
+    MARK = "mark"
 
 
 class TableName(NamedTuple):

@@ -1,8 +1,8 @@
 """Parsed: which statements canal delivers.
 
 canal's parser drops statements on accounts, views, routines, triggers and events, and maintenance such as
-ANALYZE and FLUSH. It knows those that name a table, and CREATE and DROP DATABASE. The mark of an event that
-was left out is delivered in any case.
+ANALYZE and FLUSH. It knows those that name a table, and CREATE and DROP DATABASE. Marks are delivered in any
+case.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from canal_group.merge.values.skips.skip_mark import BEGIN
+from canal_group.merge.values.marks.mark import BEGIN
 
 
 def is_parsed(changes: pa.Table) -> Any:

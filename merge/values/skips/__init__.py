@@ -1,1 +1,1 @@
-"""Events that operators leave out: which, and what consumers get in their place."""
+"""Events that operators leave out."""

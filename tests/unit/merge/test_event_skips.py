@@ -8,7 +8,10 @@ import pytest
 from canal_group.merge.errors import CorruptEvent, DefinitionContradicted, UsageError
 from canal_group.merge.event_skips import SKIPS_MAX, EventSkips, Stop
 from canal_group.merge.rows.canal.parsed import is_parsed
-from canal_group.merge.values.skips.skip_mark import SkipMark
+from canal_group.merge.values.gtids.gtid import parse_gtid_set
+from canal_group.merge.values.marks.skip_mark import SkipMark
+from canal_group.merge.values.marks.snapshot_mark import SnapshotMark
+from canal_group.merge.values.position import Position
 from canal_group.merge.values.skips.skipped_event import SkippedEvent, Unit, parse_event_offset
 
 TABLES = pa.list_(pa.struct([("table", pa.utf8())]))
@@ -120,7 +123,21 @@ def test_a_mark_is_a_comment_with_any_names_in_it():
     assert SkipMark.of_sql(None) is None
 
 
+def test_a_mark_of_a_snapshot_says_what_is_complete_and_where():
+    position = Position(FILE, 4711, parse_gtid_set("0-1-7"), 5, 6, server="u*/", created_s=7, origin_id=8)
+    for table in ("a*/b.c\ud800", ""):
+        mark = SnapshotMark("s*/1", "app", table, position)
+        sql = mark.to_sql()
+        assert sql.count("*/") == 1
+        assert sql.isascii()
+        assert SnapshotMark.of_sql(sql) == mark
+        assert SkipMark.of_sql(sql) is None
+    assert SnapshotMark.of_sql(None) is None
+
+
 def test_canal_delivers_a_mark_although_it_concerns_no_table():
     mark = SkipMark("s1", "u", FILE, 4, 9, Unit.EVENT, "QUERY (2)", "", "", "", "ops", 1).to_sql()
-    changes = pa.table({"sql": [mark, "ANALYZE TABLE t", None], "tables": pa.array([[], [], None], TABLES)})
-    assert is_parsed(changes).to_pylist() == [True, False, True]
+    complete = SnapshotMark("s1", "app", "", Position(FILE, 4)).to_sql()
+    texts = [mark, complete, "ANALYZE TABLE t", None]
+    changes = pa.table({"sql": texts, "tables": pa.array([[], [], [], None], TABLES)})
+    assert is_parsed(changes).to_pylist() == [True, True, False, True]

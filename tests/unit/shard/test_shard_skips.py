@@ -15,7 +15,7 @@ from canal_group.binlog.server.definitions.lost import lost
 from canal_group.conf.stream_settings import FilterSettings
 from canal_group.merge.event_skips import EventSkips, Stop
 from canal_group.merge.values.chunk import TableName
-from canal_group.merge.values.skips.skip_mark import SkipMark
+from canal_group.merge.values.marks.skip_mark import SkipMark
 
 DEADLINE_S = 20.0
 TERM = (1, 1)

@@ -23,6 +23,7 @@ from canal_group.merge.rows.assemble import BatchRows
 from canal_group.merge.rows.canal.entries import entries
 from canal_group.merge.rows.envelope import envelope
 from canal_group.merge.values.header import Flag
+from canal_group.merge.values.marks.snapshot_mark import SnapshotMark
 from canal_group.merge.values.position import Position
 from canal_group.programs.output.formats import format_of
 from canal_group.programs.output.routing.router import Router
@@ -80,6 +81,17 @@ def texts(chunk, table_filter=""):
 def of_relay(chunk, table_filter="", **route):
     rows = tidied(envelope(batch_of(chunk, table_filter), definitions=True))
     return Router(RouteSettings(**{"topic": "all", **route}), table_filter=table_filter).addressed(rows)
+
+
+def test_the_mark_of_a_snapshot_passes_every_filter():
+    mark = SnapshotMark("s0", "app", "shop.orders", Position("bin.000001", 4)).to_sql()
+    builder = ChunkBuilder(chunk_limits())
+    builder.begin(file="bin.000001", begin_offset=4, commit_us=1, gtid_source="", gtid_number=0)
+    builder.add_mark(mark)
+    builder.end(4)
+    chunk = Processing([TableRule(".*", kinds=frozenset())]).apply(builder.close(4))
+    assert texts(chunk, r"app\.none") == [mark]
+    assert mark in [event.sql for _, event in entries_of(chunk, r"app\.none")]
 
 
 def entries_of(chunk, table_filter=""):

@@ -20,7 +20,7 @@ from canal_group.binlog.grammar.skips import Skips
 from canal_group.merge.errors import CorruptEvent, DataError, UnsupportedEvent
 from canal_group.merge.values.chunk import TableName
 from canal_group.merge.values.header import Flag, gtid_text
-from canal_group.merge.values.skips.skip_mark import SkipMark
+from canal_group.merge.values.marks.skip_mark import SkipMark
 from canal_group.merge.values.skips.skipped_event import SkippedEvent, Unit
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"

@@ -1,21 +1,18 @@
 """Skip marks: what consumers get in place of an event that is left out.
 
-A mark is a statement that concerns no table, with canal's EventType QUERY. Its text is a statement that does
-nothing, for consumers that run what they get, with a comment that is one JSON object. It says where the event
-is and what it was, and never what it said: no text or value of the source is in it.
+A mark says where the event is and what it was, and never what it said: no text or value of the source is in
+it.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from canal_group.merge.values.marks.mark import mark_sql, read_mark
 from canal_group.merge.values.skips.skipped_event import Unit
 
-#: how the text of a mark begins, and of no other statement
-BEGIN: Final = "DO 0 /* canal-group left out "
-_END: Final = " */"
+_WORDS: Final = "left out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +42,10 @@ class SkipMark:
 
     def to_sql(self) -> str:
         """Return the statement that stands for it."""
-        # Nothing in it can end the comment, or be a byte that a consumer cannot store.
-        said = json.dumps({**asdict(self), "unit": self.unit.value}).replace("*/", "*\\/")
-        return f"{BEGIN}{said}{_END}"
-
-    @staticmethod
-    def is_one(sql: str | None) -> bool:
-        """Return whether a statement is a mark; None: a row, which is none."""
-        return sql is not None and sql.startswith(BEGIN) and sql.endswith(_END)
+        return mark_sql(_WORDS, {**asdict(self), "unit": self.unit.value})
 
     @classmethod
     def of_sql(cls, sql: str | None) -> SkipMark | None:
         """Return the mark that a statement is; None if it is another statement, or a row."""
-        if sql is None or not cls.is_one(sql):
-            return None
-        said = json.loads(sql[len(BEGIN) : -len(_END)])
-        return cls(**{**said, "unit": Unit(said["unit"])})
+        facts = read_mark(_WORDS, sql)
+        return None if facts is None else cls(**{**facts, "unit": Unit(facts["unit"])})

@@ -1,0 +1,1 @@
+"""Marks: what consumers are told in the stream that no source logged."""
