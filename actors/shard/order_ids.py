@@ -1,8 +1,8 @@
 """The global ids that a shard's transactions write, for a group that is ordered by id (`merge.order_by`).
 
-A row writes an id if it is inserted with one, or if an update gives it another one. A deleted row, and an
-updated one that keeps its id, write none: that id was generated for an earlier transaction. NULL is not an
-id. A header gets the greatest id that its rows write.
+A row writes an id if it is inserted with one, or if an update gives it another one. A deleted row, an updated
+one that keeps its id, and one that a snapshot read write none: that id was generated for an earlier
+transaction. NULL is not an id. A header gets the greatest id that its rows write.
 """
 
 from __future__ import annotations

@@ -22,8 +22,6 @@ CHUNKS_MAX = 1_024
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 #: what stands for the type of an event if the error does not tell it
 OTHER = "other"
-#: names of the kinds of row changes, by canal's number
-_KINDS = {Op.INSERT: "insert", Op.UPDATE: "update", Op.DELETE: "delete"}
 
 
 class ShardCounters:
@@ -32,8 +30,7 @@ class ShardCounters:
     def __init__(self) -> None:
         self._transactions = 0
         self._statements = 0
-        #: by canal's number of the kind
-        self._rows = np.zeros(max(_KINDS) + 1, dtype=np.int64)
+        self._rows = np.zeros(max(Op) + 1, dtype=np.int64)
         #: bytes of decoded rows in memory
         self._bytes = 0
         self._reconnects = 0
@@ -65,7 +62,7 @@ class ShardCounters:
         for table in chunk.tables:
             if "_op" in table.rows.schema.names:
                 ops = table.rows.column("_op").to_numpy()
-                for op in _KINDS:
+                for op in Op:
                     self._rows[op] += np.count_nonzero(ops == op)
         if count and source_us is not None:
             delays_us = np.maximum(source_us - headers["commit_us"][ends], 0)
@@ -98,7 +95,7 @@ class ShardCounters:
         return {
             "transactions": self._transactions,
             "statements": self._statements,
-            "rows": {name: int(self._rows[op]) for op, name in _KINDS.items()},
+            "rows": {op.name.lower(): int(self._rows[op]) for op in Op},
             "decoded_bytes": self._bytes,
             "read_bytes": counts.read_bytes,
             "zero_dates": counts.zero_dates,

@@ -47,7 +47,7 @@ from canal_group.merge.values.chunk import (
 _REFUSED = (pa.ArrowException, ValueError, TypeError, NotImplementedError)
 #: what is kept of a table without a rule, and by a rule that does not say it: account statements are not
 KEPT = frozenset({"insert", "update", "delete", "ddl", "query"})
-_OF_ROWS = frozenset(op.name.lower() for op in Op)
+_OF_ROWS = frozenset(op.kind for op in Op)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class TableRule:
         if self.drop_unchanged:
             keep &= (op != Op.UPDATE) | changed(before, after)
         for each in Op:
-            if each.name.lower() not in self.kinds:
+            if each.kind not in self.kinds:
                 keep &= op != each
         schema = rows_schema(fields, self._primary_key(rows.schema, names))
         result = put_together(rows, pa.array(op, pa.uint8()), schema, before, after)

@@ -11,6 +11,7 @@ cdef enum:
     INSERT = 1
     UPDATE = 2
     DELETE = 3
+    READ = 64
 
 
 cdef class Layout:

@@ -177,6 +177,11 @@ cdef void close_side(Side* side) noexcept:
     side.targets = NULL
 
 
+cdef inline bint lacks(uint8_t op, bint after) noexcept nogil:
+    """Return whether an operation has no such image."""
+    return op == DELETE if after else op == INSERT or op == READ
+
+
 cdef class RowBuffers:
     def __cinit__(self, Layout layout not None, *_args):
         self.layout = layout
@@ -386,12 +391,11 @@ cdef class RowBuffers:
 
     def take_side(self, bint after):
         cdef Side* side = &self.after if after else &self.before
-        cdef uint8_t absent = DELETE if after else INSERT
         cdef size_t index, missing = 0
         cdef Block present
         cdef uint8_t* bitmap
         for index in range(self.rows):
-            missing += self.ops[index] == absent
+            missing += lacks(self.ops[index], after)
         if missing == self.rows:
             return None
         if c.fill_absent(self.layout.plans, side, self.rows):
@@ -403,7 +407,7 @@ cdef class RowBuffers:
                 raise MemoryError
             memset(bitmap, 0xFF, (self.rows + 7) // 8)
             for index in range(self.rows):
-                if self.ops[index] == absent:
+                if lacks(self.ops[index], after):
                     clear_bit(bitmap, index)
             present = block_of(&bitmap, (self.rows + 7) // 8)
         columns = [self._take_column(side, index) for index in range(side.columns)]

@@ -10,7 +10,7 @@ def read_rows(buffer: PacketBuffer, rows: RowBuffers, bytes_max: int) -> tuple[i
 
     Args:
         buffer: numbers its packets, and expects the next one of the result set.
-        rows: what images after a change go to, as inserts of header 0. Nothing else was put there. A BIT, an
+        rows: what images after a change go to, as reads of header 0. Nothing else was put there. A BIT, an
             ENUM and a SET arrive as BIGINT UNSIGNED.
         bytes_max: it ends after the row that reaches so many bytes of rows.
 

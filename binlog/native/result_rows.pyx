@@ -22,7 +22,7 @@ from canal_group.binlog.native.faults cimport (
     TRUNCATED,
 )
 from canal_group.binlog.native.images import FAULTS
-from canal_group.binlog.native.images cimport INSERT, RowBuffers
+from canal_group.binlog.native.images cimport READ, RowBuffers
 from canal_group.binlog.native.json_difference cimport Span, take_packed
 from canal_group.binlog.native.memory cimport Bytes, append, clear_bit
 from canal_group.binlog.native.numbers cimport load16, load32, load64
@@ -227,7 +227,7 @@ cdef int put_row(RowBuffers rows, Reader* reader) noexcept nogil:
         rows.take_back(row, zero_dates)
         return fault
     side.rows = row + 1
-    rows.headers[row], rows.ordinals[row], rows.ops[row] = 0, <int64_t>row, INSERT
+    rows.headers[row], rows.ordinals[row], rows.ops[row] = 0, <int64_t>row, READ
     rows.rows = row + 1
     return FINE
 

@@ -42,7 +42,7 @@ class PageQuery:
 class Page:
     """Rows of a table, at least one."""
 
-    #: they are inserts of one transaction, whose header is the first of a chunk
+    #: they are reads of one transaction, whose header is the first of a chunk
     rows: TableRows
     #: values of the last row in the columns of `PageQuery.order`, as SQL literals; see `sent_value`
     last_key: tuple[str, ...]

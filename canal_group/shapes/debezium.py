@@ -15,6 +15,7 @@ _SOURCE = pa.struct(
         ("name", pa.utf8()),
         ("ts_ms", pa.int64()),
         ("ts_us", pa.int64()),
+        ("snapshot", pa.utf8()),
         ("db", pa.utf8()),
         ("table", pa.utf8()),
         ("gtid", pa.utf8()),
@@ -29,7 +30,7 @@ DEBEZIUM = pa.schema(
 )
 #: names of what happens to a row, and Debezium's letters for them. Plain lists: creating an array here would
 #: import pandas with this module
-_OPS, _LETTERS = ["INSERT", "UPDATE", "DELETE"], ["c", "u", "d"]
+_OPS, _LETTERS = ["INSERT", "UPDATE", "DELETE", "READ"], ["c", "u", "d", "r"]
 
 
 def is_change(rows: pa.Table) -> Any:
@@ -50,6 +51,7 @@ def debezium_columns(changes: pa.Table) -> dict[str, Any]:
         "name": column["shard"],
         "ts_ms": millis,
         "ts_us": column["commit_us"],
+        "snapshot": pc.if_else(pc.equal(column["op"], "READ"), "incremental", "false"),
         "db": column["schema"],
         "table": column["table"],
         "gtid": column["gtid"],

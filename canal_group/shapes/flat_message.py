@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from canal_group.merge.rows.canal.event_types import names_of
 from canal_group.shapes.changed import changed
 from canal_group.shapes.json_text import compose, name_lists, objects, plain, quoted
 from canal_group.shapes.json_writer import Member, above
@@ -63,7 +64,7 @@ def flat_messages(rows: pa.Table, made_ms: int) -> Any:
             "sqlType": plain(_sql_types(column["definition"], data)),
             "table": quoted(column["table"]),
             "ts": plain(pa.repeat(made_ms, len(rows))),
-            "type": quoted(column["op"]),
+            "type": quoted(names_of(column["op"])),
         }
     )
 

@@ -2,7 +2,7 @@
 
 typed, one table: its own columns, then
 
-    _change_type       string     insert, update_preimage, update_postimage, delete
+    _change_type       string     insert, update_preimage, update_postimage, delete, read
     _commit_timestamp  timestamp  commit time as the source wrote it
     _commit_version    bigint     number of the transaction's first row change in the merged stream
     _shard             string
@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from canal_group.merge.errors import ConfigError, SchemaGrown, SchemaMismatch
+from canal_group.merge.rows.canal.event_types import names_of
 from canal_group.merge.rows.canal.parsed import is_parsed
 from canal_group.merge.rows.envelope import ENVELOPE, MAP
 from canal_group.merge.rows.text import converted
@@ -83,8 +84,8 @@ _WIDER = {
 }
 #: types for unsigned 64-bit integers. The JVM makes two Java objects of each decimal with this many digits
 UNSIGNED_BIGINT = {"decimal": pa.decimal128(20, 0), "bigint": pa.int64(), "string": pa.utf8()}
-_CHANGES = pa.array(["insert", "update_postimage", "delete"])
-_OPS = pa.array(["INSERT", "UPDATE", "DELETE"])
+_CHANGES = pa.array(["insert", "update_postimage", "delete", "read"])
+_OPS = pa.array(["INSERT", "UPDATE", "DELETE", "READ"])
 
 
 def spark_fields(columns: pa.Schema, unsigned_bigint: str = "decimal") -> pa.Schema:
@@ -291,7 +292,7 @@ def _canal(rows: pa.Table) -> tuple[dict[str, Any], int]:
         "table": column["table"],
         "pkNames": _keys(column["key"]),
         "isDdl": statement,
-        "type": column["op"],
+        "type": names_of(column["op"]),
         "es": millis,
         "ts": millis,
         "sql": pc.coalesce(column["sql"], pa.scalar("")),

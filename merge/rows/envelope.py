@@ -31,7 +31,7 @@ from canal_group.merge.rows.assemble import BatchRows, RowNumbers, Runs, images
 from canal_group.merge.rows.canal.jdbc import jdbc_type, plain_type
 from canal_group.merge.rows.ranges import Ranges
 from canal_group.merge.rows.text import text
-from canal_group.merge.rows.typed import OPS
+from canal_group.merge.rows.typed import OPS, op_indexes
 from canal_group.merge.values.chunk import PRIMARY_KEY, STATEMENTS, Op, TableName, mysql_type_of
 from canal_group.merge.values.rows.absent import Absent, absent_in
 
@@ -43,7 +43,7 @@ ENVELOPE = pa.schema(
         ("shard", pa.utf8()),
         ("schema", pa.utf8()),
         ("table", pa.utf8()),  # empty for a statement on a schema as a whole
-        ("op", pa.utf8()),  # INSERT UPDATE DELETE, or the type of the statement
+        ("op", pa.utf8()),  # INSERT UPDATE DELETE READ, or the type of the statement
         ("commit_us", pa.int64()),
         ("key_us", pa.int64()),
         ("late", pa.bool_()),
@@ -130,7 +130,7 @@ def _row_changes(name: TableName, rows: pa.Table) -> pa.Table:
         [
             _repeated(name.schema, len(rows)),
             _repeated(name.table, len(rows)),
-            pa.array(OPS, pa.utf8()).take(pa.array(ops - Op.INSERT)),
+            pa.array(OPS, pa.utf8()).take(pa.array(op_indexes(ops))),
             _maps([columns[index] for index in keys], key, every, _absent_keys(absent, keys, ops)),
             _maps(columns, texts["before"], valid["before"], absent["before"]),
             _maps(columns, texts["after"], valid["after"], absent["after"]),

@@ -1,7 +1,7 @@
 """The typed format: one table of a batch, its own columns with their Arrow types.
 
     the table's columns         from the row after the change; for a delete, from the row before it
-    _op         dictionary      INSERT, UPDATE or DELETE
+    _op         dictionary      INSERT, UPDATE, DELETE or READ
     _shard      dictionary      name of the shard
     _seq        int64           number in the merged stream: the order of the rows
     _commit_us  int64           commit time as the source wrote it, microseconds since 1970 UTC
@@ -13,7 +13,7 @@
     _absent     list<utf8>      columns that are null because their value is unknown, see
                                 `canal_group.merge.values.rows.absent`; null if every column is known, as with
                                 binlog_row_image=FULL
-    _before     struct          on request: the row before the change, null for an insert
+    _before     struct          on request: the row before the change, null for an insert and a read
     _before_absent  list<utf8>  on request: as `_absent`, for `_before`
 
 Different shards and schema versions become one table with the joined schema (see
@@ -30,6 +30,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from canal_group.merge.errors import SchemaMismatch
 from canal_group.merge.rows.assemble import BatchRows, RowNumbers, Runs, images
@@ -41,6 +42,8 @@ from canal_group.merge.values.rows.absent import NAMES, absent_in, absent_names
 
 #: a plain list: creating an array here would import pandas with this module
 OPS = [op.name for op in Op]
+_INDEXES = np.zeros(max(Op) + 1, np.int32)
+_INDEXES[list(Op)] = range(len(Op))
 #: of so few rows each is copied by itself: to find the ranges of each column costs more
 SMALL_ROWS = 256
 _NAMES = pa.dictionary(pa.int32(), pa.utf8())
@@ -124,8 +127,7 @@ def typed(
     rows = _gathered(together, runs, schema, before)
     header_columns = numbers.columns(runs, {each.name.removeprefix("_") for each in header_fields}) | {
         "op": pa.DictionaryArray.from_arrays(
-            (rows.column("_op").to_numpy() - np.uint8(Op.INSERT)).astype(np.int32),
-            pa.array(OPS, pa.utf8()),
+            op_indexes(rows.column("_op").to_numpy()), pa.array(OPS, pa.utf8())
         ),
         "absent": rows.column("_absent"),
     }
@@ -136,6 +138,11 @@ def typed(
         [*own, *ours, *(rows.column(each.name) for each in extra)],
         schema=pa.schema([*schema, *header_fields, *extra], metadata=schema.metadata),
     )
+
+
+def op_indexes(ops: NDArray[np.uint8]) -> NDArray[np.int32]:
+    """Return the indexes into `OPS` of operations."""
+    return _INDEXES[ops]
 
 
 def _pieces(numbers: RowNumbers, table: TableName) -> Iterator[_Piece]:

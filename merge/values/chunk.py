@@ -4,8 +4,8 @@ Rows are Arrow record batches, one per table and schema version. Columns of a ta
 
     _header  int32   index of the row's header in the chunk's `headers`, never decreasing
     _row     int64   ordinal of the row change in the source's transaction
-    _op      uint8   1 insert, 2 update, 3 delete (canal's EventType)
-    before   struct  the row before the change: null for an insert
+    _op      uint8   1 insert, 2 update, 3 delete (canal's EventType), 64 read
+    before   struct  the row before the change: null for an insert and a read
     after    struct  the row after the change: null for a delete
 
 Both structs have the table's columns as typed fields. A field's metadata holds `mysql_type`, the column's
@@ -39,11 +39,18 @@ from canal_group.merge.values.header import HeaderRun, Headers
 
 
 class Op(IntEnum):
-    """What happened to a row; canal's EventType numbers."""
+    """What happened to a row; canal's EventType numbers, and one that canal does not have."""
 
     INSERT = 1
     UPDATE = 2
     DELETE = 3
+    #: nothing: a snapshot selected it
+    READ = 64
+
+    @property
+    def kind(self) -> str:
+        """What it is to a filter: a row that was read is kept where inserted rows are."""
+        return "insert" if self is Op.READ else self.name.lower()
 
 
 class StatementKind(StrEnum):

@@ -38,7 +38,7 @@ class Replica:
         self, shard: str, table: str, op: str, key: str, before: str | None, after: str | None
     ) -> None:
         match op:
-            case "INSERT":
+            case "INSERT" | "READ":
                 self._put(shard, table, key, after)
             case "UPDATE":
                 self._remove(shard, table, _key_in(before, key), before, op)

@@ -8,6 +8,7 @@ from support.rows.random_batches import NAMES, TABLES, as_text, batches
 
 from canal_group.canal_protocol import entry_pb2, packet_pb2
 from canal_group.merge.rows.canal.entries import ENTRIES, entries, messages
+from canal_group.merge.values.chunk import Op
 from canal_group.merge.values.header import Flag, gtid_text
 
 #: mysql_type -> java.sql.Types
@@ -20,6 +21,8 @@ SQL_TYPES = {
     "time": 92,
 }
 SERVER_IDS = {"n": 7}
+#: canal's clients know no rows that were read
+EVENTS = {Op.INSERT: 1, Op.UPDATE: 2, Op.DELETE: 3, Op.READ: 1}
 
 
 def columns_of(drawn, row, kinds, keys, *, updated):
@@ -80,7 +83,7 @@ def expected_entries(drawn, rows_max):
                 )
                 yield entry(entry_pb2.ROWDATA, store, row=first, event=entry_pb2.ALTER, table=table)
                 continue
-            store = entry_pb2.RowChange(eventType=int(change.op), isDdl=False)
+            store = entry_pb2.RowChange(eventType=EVENTS[change.op], isDdl=False)
             kinds, key = columns[change.table], keys[change.table]
             for _, each in part:
                 before, after = (as_text(image, kinds) for image in (each.before, each.after))
@@ -96,7 +99,7 @@ def expected_entries(drawn, rows_max):
                     ),
                 )
             yield entry(
-                entry_pb2.ROWDATA, store, row=first, count=len(part), event=int(change.op), table=table
+                entry_pb2.ROWDATA, store, row=first, count=len(part), event=EVENTS[change.op], table=table
             )
         if around and flags & Flag.END:
             yield entry(entry_pb2.TRANSACTIONEND, entry_pb2.TransactionEnd(transactionId=gtid))
@@ -108,7 +111,7 @@ def _grouped(changes, rows_max):
     for row, change in changes:
         if part:
             last_row, last = part[-1]
-            same = (last.table, last.op, last.sql) == (change.table, change.op, None)
+            same = (last.table, EVENTS[last.op], last.sql) == (change.table, EVENTS[change.op], None)
             if not (same and change.sql is None and row == last_row + 1) or len(part) == rows_max:
                 yield part
                 part = []

@@ -113,14 +113,14 @@ images = st.fixed_dictionaries({name: st.none() | texts for name in COLUMNS})
 
 @st.composite
 def changes(draw):
-    """Rows of the envelope: inserts, updates, deletes and statements of several tables."""
+    """Rows of the envelope: row changes of each kind and statements, of several tables."""
     rows = []
     for _ in range(draw(st.integers(0, 8))):
         schema, _, table = draw(st.sampled_from(TABLES)).partition(".")
-        op = draw(st.sampled_from(["INSERT", "UPDATE", "DELETE", "CREATE"]))
+        op = draw(st.sampled_from(["INSERT", "UPDATE", "DELETE", "READ", "CREATE"]))
         is_row = op != "CREATE"
         before = draw(images) if op in {"UPDATE", "DELETE"} else None
-        after = draw(images) if op in {"INSERT", "UPDATE"} else None
+        after = draw(images) if op in {"INSERT", "UPDATE", "READ"} else None
         image = before if op == "DELETE" else after
         key = {"id": image["id"]} if is_row else {}
         sql = None if is_row else "CREATE TABLE t (id INT)"

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from canal_group.merge.rows.assemble import images
+from canal_group.merge.rows.canal.event_types import numbers_of
 from canal_group.merge.rows.canal.jdbc import jdbc_type, plain_type
 from canal_group.merge.rows.canal.wire import number, text
 from canal_group.merge.rows.native.canal import Rows
@@ -37,8 +38,7 @@ def encoded_rows(rows: pa.Table) -> Rows:
     Args:
         rows: (n,) see `canal_group.merge.rows.assemble.ShardTable`.
     """
-    ops = rows.column("_op").to_numpy()
-    return Rows(_columns(rows, "before"), _columns(rows, "after"), ops)
+    return Rows(_columns(rows, "before"), _columns(rows, "after"), numbers_of(rows))
 
 
 def _columns(rows: pa.Table, side: str) -> Iterator[Column]:

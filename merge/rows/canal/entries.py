@@ -4,7 +4,8 @@ An entry is one of canal's protobuf messages: the begin of a transaction, row ch
 statement, or the end of a transaction. `canal_group.canal_protocol` has the messages.
 
 - Adjacent row changes of one table with one operation, in one transaction, are one entry: the binlog's own
-  rows events are unknown here. An entry has at most `ENTRY_BYTES_MAX`, or one row.
+  rows events are unknown here. An entry has at most `ENTRY_BYTES_MAX`, or one row. A row that was read is an
+  INSERT.
 - Begins and ends may be left out: `transaction_ends`.
 - A transaction of which no row is selected has no entry, unless it is huge: its begin and its end may lie in
   other batches than its rows. A DDL statement stands alone, without begin and end. Statements that canal's
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from canal_group.merge.rows.assemble import BatchRows, RowNumbers, Runs, gtids
 from canal_group.merge.rows.canal.columns import encoded_rows
+from canal_group.merge.rows.canal.event_types import numbers_of
 from canal_group.merge.rows.canal.parsed import is_parsed
 from canal_group.merge.rows.canal.wire import number, text
 from canal_group.merge.rows.native.canal import Rows, encode
@@ -224,8 +226,7 @@ def _pieces(numbers: RowNumbers, rows_max: int) -> Iterable[_Piece]:
             if len(table.rows):
                 encoded = encoded_rows(table.rows)
                 runs = numbers.runs(shard, table.rows, 0)
-                ops = table.rows.column("_op").to_numpy()
-                yield _piece(numbers, table.name, encoded, runs, ops, rows_max)
+                yield _piece(numbers, table.name, encoded, runs, numbers_of(table.rows), rows_max)
         statements = None if part.statements is None else numbers.delivered(shard, part.statements)
         if statements is not None and len(statements):
             yield from _statements(numbers, shard, statements.filter(is_parsed(statements)))

@@ -16,7 +16,7 @@ HEADING: Final = "time, UTC     shard   table        change"
 _VALUE_MAX: Final = 16
 #: the column in which writers keep the time of sending: it changes with each row and tells people nothing
 _UNSHOWN: Final = "written_us"
-_STYLES: Final = {"INSERT": "green", "UPDATE": "yellow", "DELETE": "red"}
+_STYLES: Final = {"INSERT": "green", "READ": "green", "UPDATE": "yellow", "DELETE": "red"}
 
 
 def change_line(row: dict[str, Any], width: int) -> Text:
@@ -39,9 +39,9 @@ def change_line(row: dict[str, Any], width: int) -> Text:
 
 
 def _change(row: dict[str, Any]) -> str:
-    """Return an INSERT's values, an UPDATE's key and what it changed, a DELETE's key, a statement's text."""
+    """Return a new row's values, an UPDATE's key and what it changed, a DELETE's key, a statement's text."""
     match row["op"]:
-        case "INSERT":
+        case "INSERT" | "READ":
             return _cells(row["after"])
         case "UPDATE":
             before = dict(row["before"])

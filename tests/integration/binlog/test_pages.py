@@ -25,7 +25,7 @@ from canal_group.binlog.snapshot.page_reader import PageReader, TableAltered
 from canal_group.binlog.snapshot.page_session import prepare_session
 from canal_group.binlog.snapshot.selected_table import SelectedTable
 from canal_group.merge.errors import SourceUnavailable
-from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.chunk import Op, TableName
 from canal_group.merge.values.rows.moments import is_moment, keys_of
 
 SEEDS = int(os.environ.get("CANAL_GROUP_SEEDS", "2"))
@@ -133,6 +133,7 @@ def require_same(selected, logged, hashes=()):
         if is_moment(one.type):
             assert keys_of(one).equals(keys_of(other)), f"{fields[0]}: what is under its nulls"
     assert selected.rows.column("before").null_count == len(selected.rows)
+    assert set(selected.rows.column("_op").to_pylist()) == {Op.READ}
 
 
 def _different(one, other):

@@ -54,7 +54,7 @@ def changes(draw, columns):
     table = draw(st.integers(0, len(columns) - 1))
     row = st.fixed_dictionaries({name: st.none() | KINDS[kind][1] for name, kind in columns[table].items()})
     op = draw(st.sampled_from(Op))
-    before = draw(row) if op != Op.INSERT else None
+    before = draw(row) if op in {Op.UPDATE, Op.DELETE} else None
     after = draw(row) if op != Op.DELETE else None
     return Change(table, op, before, after)
 

@@ -68,6 +68,7 @@ OUTCOME = Outcome(
     ("change", "shown"),
     [
         ({}, "INSERT id=7 customer=Ada 1 note=NULL"),
+        ({"op": "READ"}, "READ id=7 customer=Ada 1 note=NULL"),
         (
             {
                 "op": "UPDATE",

@@ -33,10 +33,10 @@ IMAGES = st.fixed_dictionaries({"id": NUMBERS, "note": st.none() | TEXTS, "grö�
 def changes(draw):
     rows = []
     for index in range(draw(st.integers(1, 6))):
-        op = draw(st.sampled_from(["INSERT", "UPDATE", "DELETE", "ALTER"]))
+        op = draw(st.sampled_from(["INSERT", "UPDATE", "DELETE", "READ", "ALTER"]))
         is_row = op != "ALTER"
         before = draw(IMAGES) if op in {"UPDATE", "DELETE"} else None
-        after = draw(IMAGES) if op in {"INSERT", "UPDATE"} else None
+        after = draw(IMAGES) if op in {"INSERT", "UPDATE", "READ"} else None
         if op == "UPDATE" and draw(st.booleans()):
             after = {**before, "note": after["note"]}
         image = before if op == "DELETE" else after
@@ -98,7 +98,7 @@ def model(row, made_ms):
         "sqlType": {"id": 3 if wide else -5, "note": 1, "größe": 2005} if is_row else None,
         "table": "orders",
         "ts": made_ms,
-        "type": row["op"],
+        "type": "INSERT" if row["op"] == "READ" else row["op"],
     }
 
 
@@ -131,9 +131,11 @@ def test_a_debezium_message_says_what_its_row_says(rows):
     table = table_of(rows)
     messages = format_of("debezium").make(table, Router(RouteSettings(topic="t")).routes(table))
     changed_rows = [row for row in rows if row["sql"] is None]
-    letters = {"INSERT": "c", "UPDATE": "u", "DELETE": "d"}
+    letters = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "READ": "r"}
     values = [json.loads(text) for text in messages.value.to_pylist()]
     assert [each["op"] for each in values] == [letters[row["op"]] for row in changed_rows]
+    snapshots = ["incremental" if row["op"] == "READ" else "false" for row in changed_rows]
+    assert [each["source"]["snapshot"] for each in values] == snapshots
     for side in ("before", "after"):
         assert [each[side] for each in values] == [
             None if row[side] is None else dict(row[side]) for row in changed_rows

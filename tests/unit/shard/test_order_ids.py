@@ -12,7 +12,7 @@ from canal_group.merge.errors import DataError
 from canal_group.merge.order.id_timeline import ID_MAX
 from canal_group.merge.values.chunk import Chunk, Op, TableName, TableRows, partial_schema, rows_schema
 
-NEW, SET, GONE = Op.INSERT, Op.UPDATE, Op.DELETE
+NEW, SET, GONE, READ = Op.INSERT, Op.UPDATE, Op.DELETE, Op.READ
 #: an image in which the column is not logged
 ABSENT = "absent"
 
@@ -25,8 +25,8 @@ def table_of(*rows, name="shop.orders", kind=None):
     headers, ops, before, after = values
     image = schema.field("after").type
     images = [
-        pa.array([None if op == without else {"id": v} for v, op in zip(ids, ops, strict=True)], image)
-        for ids, without in ((before, NEW), (after, GONE))
+        pa.array([None if op in without else {"id": v} for v, op in zip(ids, ops, strict=True)], image)
+        for ids, without in ((before, {NEW, READ}), (after, {GONE}))
     ]
     arrays = [
         pa.array(headers, pa.int32()),
@@ -60,6 +60,7 @@ def test_a_header_gets_the_greatest_id_that_its_rows_write():
 def test_rows_that_write_no_new_id_do_not_count():
     table = table_of((0, SET, 7, 7), (0, GONE, 8, None), (1, SET, 7, 9), (2, SET, None, 4))
     assert ids_of(table) == [0, 9, 4]
+    assert ids_of(table_of((0, READ, None, 7), (1, NEW, None, 5))) == [0, 5, 0]
 
 
 def test_null_is_not_an_id():

@@ -46,7 +46,12 @@ def test_counts_are_those_of_counting_one_by_one(chunks, source_us):
     assert state["transactions"] == len(ends)
     assert state["statements"] == sum(bool(flags & Flag.DDL) for _, _, flags in every)
     assert state["decoded_bytes"] == 10 * len(every)
-    for op, name in [(Op.INSERT, "insert"), (Op.UPDATE, "update"), (Op.DELETE, "delete")]:
+    for op, name in [
+        (Op.INSERT, "insert"),
+        (Op.UPDATE, "update"),
+        (Op.DELETE, "delete"),
+        (Op.READ, "read"),
+    ]:
         assert state["rows"][name] == sum(kinds.count(op) for kinds, _, _ in every)
     delays = [] if source_us is None else [max(source_us - commit_us, 0) for _, commit_us, _ in ends]
     assert state["delay_s"]["count"] == len(delays)

@@ -57,7 +57,7 @@ IMAGES = st.fixed_dictionaries(
 )
 CHANGES = st.lists(
     st.one_of(
-        st.tuples(st.just(Op.INSERT), st.none(), IMAGES),
+        st.tuples(st.sampled_from([Op.INSERT, Op.READ]), st.none(), IMAGES),
         st.tuples(st.just(Op.UPDATE), IMAGES, IMAGES),
         st.tuples(st.just(Op.DELETE), IMAGES, st.none()),
     ),
@@ -112,14 +112,15 @@ def test_a_rule_does_what_one_does_row_by_row(changes, filtered, kinds, drop_unc
         }
 
     expected = []
-    for index, (_, old, new) in enumerate(changes):
+    for index, (was, old, new) in enumerate(changes):
         before, after = (made(image) if inside(image) else None for image in (old, new))
         if before is None and after is None:
             continue
         op = Op.INSERT if before is None else Op.DELETE if after is None else Op.UPDATE
+        op = was if was is Op.READ else op
         if op is Op.UPDATE and drop_unchanged and before == after:
             continue
-        if op.name.lower() in kinds:
+        if ("insert" if op is Op.READ else op.name.lower()) in kinds:
             expected.append((index, op, before, after))
     result = rule.apply(SOURCE, batch(changes))
     result.validate(full=True)

@@ -51,10 +51,10 @@ def schema_of(rows):
 
 
 def test_an_update_is_two_rows_with_numbers_of_their_own():
-    before = pa.array([None, {"id": 2, "note": "old"}, {"id": 3, "note": "c"}])
+    before = pa.array([None, {"id": 2, "note": "old"}, {"id": 3, "note": "c"}, None])
     rows = typed(
-        ["INSERT", "UPDATE", "DELETE"],
-        {"id": pa.array([1, 2, 3]), "note": pa.array(["a", "new", "c"])},
+        ["INSERT", "UPDATE", "DELETE", "READ"],
+        {"id": pa.array([1, 2, 3, 4]), "note": pa.array(["a", "new", "c", "d"])},
         before=before,
     )
     made = typed_rows(rows, "shop.orders", schema_of(rows), new_columns="fail")
@@ -64,6 +64,7 @@ def test_an_update_is_two_rows_with_numbers_of_their_own():
         {"id": 2, "note": "old", "_change_type": "update_preimage", "_seq": 22, "_commit_version": 10},
         {"id": 2, "note": "new", "_change_type": "update_postimage", "_seq": 23, "_commit_version": 10},
         {"id": 3, "note": "c", "_change_type": "delete", "_seq": 25, "_commit_version": 10},
+        {"id": 4, "note": "d", "_change_type": "read", "_seq": 27, "_commit_version": 10},
     ]
 
 
@@ -152,12 +153,20 @@ def test_canals_old_holds_what_an_update_changed_only():
     insert = {"op": "INSERT", "key": [], "after": [("id", "2")]}
     delete = {"op": "DELETE", "before": [("id", "1")]}
     ddl = {"op": "ALTER", "key": [], "sql": "ALTER TABLE orders ..."}
-    made = envelope_rows(envelope(update, insert, delete, ddl), "canal", FIXED["canal"]).to_pylist()
+    read = {"op": "READ", "key": [], "after": [("id", "3")]}
+    rows = envelope(update, insert, delete, ddl, read)
+    made = envelope_rows(rows, "canal", FIXED["canal"]).to_pylist()
     assert made[0]["old"] == [[("a", "x"), ("c", "1"), ("d", None)]]
-    assert [row["pkNames"] for row in made] == [["id"], None, None, None], "as in canal: null without a key"
-    assert [row["old"] for row in made[1:]] == [None, None, None]
-    assert [row["data"] for row in made[1:]] == [[[("id", "2")]], [[("id", "1")]], None]
-    assert [(row["isDdl"], row["es"]) for row in made] == [(False, 5), (False, 5), (False, 5), (True, 5)]
+    assert [row["pkNames"] for row in made] == [["id"], *[None] * 4], "as in canal: null without a key"
+    assert [row["old"] for row in made[1:]] == [None] * 4
+    assert [row["type"] for row in made] == ["UPDATE", "INSERT", "DELETE", "ALTER", "INSERT"]
+    assert [row["data"] for row in made[1:]] == [
+        [[("id", "2")]],
+        [[("id", "1")]],
+        None,
+        [[("id", "3")]],
+    ]
+    assert [(row["isDdl"], row["es"]) for row in made] == [*[(False, 5)] * 3, (True, 5), (False, 5)]
 
 
 def test_debezium_has_changes_of_rows_only():
