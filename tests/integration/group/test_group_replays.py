@@ -38,7 +38,7 @@ def test_stopped_consumers_read_alone_and_join(
     options: dict[str, Any] = {
         "store": {"size": 64, "mode": "items"},
         "archive": {"folder": str(tmp_path / "archive")},
-        "consumer": {"lease_s": 30, "replays_max": slow},
+        "consumer": {"lease_s": 300, "replays_max": slow},
     }
     with contextlib.ExitStack() as open_, shop.serve(**options) as instance:
         gateway = open_.enter_context(contextlib.closing(GatewayClient(instance.uri, shop.destination)))
