@@ -148,10 +148,11 @@ class Intake:
             return False
         # Positions that only GTIDs identify may have the same file and offset.
         by_gtid = position.server == ANY_SERVER
-        return (first.file, first.offset, first.rows_into_transaction) == (
+        return (first.file, first.offset, first.rows_into_transaction, first.page_rows) == (
             position.file,
             position.offset,
             position.rows_into_transaction,
+            position.page_rows,
         ) and not (by_gtid and first.gtid_set != position.gtid_set)
 
     def source_now_us(self) -> int | None:

@@ -43,7 +43,7 @@ from canal_group.conf.stream_settings import StoreSettings
 from canal_group.merge.errors import ShardUnavailable, UsageError
 from canal_group.merge.values.chunk import Chunk
 from canal_group.merge.values.ddl_mark import DdlMark
-from canal_group.merge.values.header import HEADER, Flag, HeaderRun, Headers
+from canal_group.merge.values.header import HEADER, Flag, HeaderRun, Headers, page_rows
 from canal_group.merge.values.names import Names
 from canal_group.merge.values.position import Position
 
@@ -425,6 +425,7 @@ class RingStore:
             offset=int(header["end_offset"] if whole else header["begin_offset"]),
             commit_us=int(header["commit_us"]),
             rows_into_transaction=0 if whole else int(header["row_end"]),
+            page_rows=int(page_rows(header)),
         )
 
     def _between(self, after: int, upto: int) -> Headers:

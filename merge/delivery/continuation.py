@@ -145,7 +145,9 @@ class Continuation:
         assert self.cursor is not None, "a cursor was refused"
         assert not self._writes.writing, "no write that is under way may take the cursor back"
         after = stream.membership.with_joined(self.cursor).shards[shard]
-        until = replace(until, key_us=after.key_us, commit_us=after.commit_us, rows_into_transaction=0)
+        until = replace(
+            until, key_us=after.key_us, commit_us=after.commit_us, rows_into_transaction=0, page_rows=0
+        )
         self.cursor, self.quiet_since = self.cursor.with_shard(shard, until), None
         self.losses = with_loss(self.losses, shard, after, until, found_us)
         self._moves[shard] = self._moves.get(shard, 0) + 1

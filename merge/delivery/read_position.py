@@ -5,7 +5,7 @@ Rules:
 1. A transaction at or before the position of `stand_at` is never given, even if it comes out of the log
    again.
 2. A key is never smaller than the greatest key which that position has passed. A smaller key that comes out
-   of the log is raised to it, and its header is flagged LATE, unless it is FUTURE.
+   of the log is raised to it, and its header is flagged LATE, unless it is FUTURE or a PAGE.
 """
 
 from __future__ import annotations
@@ -332,8 +332,8 @@ class ReadPosition:
         # Times do not order a group that is ordered by id, and no position has its keys.
         by_time = (headers["flags"] & Flag.BY_ID) == 0
         low = by_time & (headers["key_us"] < self._passed_us)
-        # A FUTURE header's key does not say when its transaction was committed.
-        believed = (headers["flags"] & Flag.FUTURE) == 0
+        # A FUTURE header's key does not say when its transaction was committed, and a page was not committed.
+        believed = (headers["flags"] & (Flag.FUTURE | Flag.PAGE)) == 0
         headers["flags"][low & believed] |= np.uint16(Flag.LATE)
         headers["key_us"][low] = self._passed_us
 

@@ -74,7 +74,7 @@ class ShardKeys:
             out_us: greatest key that went out of any shard.
         """
         floor_us = self.low_watermark_us if self.counts else max(self.low_watermark_us, out_us)
-        late = headers["commit_us"] < floor_us
+        late = (headers["commit_us"] < floor_us) & (headers["flags"] & Flag.PAGE == 0)
         if self.late or late.any():
             late = of_transaction(headers, late, carried=self.late)
             self.late = bool(late[-1])

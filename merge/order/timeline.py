@@ -18,7 +18,7 @@ Rules:
    is its own.
 4. A transaction that commits before its shard's low watermark gets its key raised to the low watermark and is
    flagged LATE. Its commit time is not changed. For a shard that does not count, the greatest key that went
-   out replaces a smaller low watermark.
+   out replaces a smaller low watermark. A page of a snapshot is not LATE: no transaction commits with it.
 5. No header goes out with a key below the greatest start key: the keys up to it went out before the start.
 6. A commit time that is further ahead of its source's clock than `ahead_max_us` is not believed: the
    transaction takes its shard's previous key and is flagged FUTURE. The latest reading of the clock decides,

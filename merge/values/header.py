@@ -37,6 +37,10 @@ class Flag(IntFlag):
     BY_ID = 32
     #: a statement that `merge.ddl` delivers from another table, or shard; its header has no rows
     WITHHELD = 64
+    #: a page of a snapshot: always BEGIN | END. It begins and ends where the transaction before it ends, has
+    #: that one's commit time and no GTID, and is never LATE. Its ordinals go on from those of the page before
+    #: it at the same offset, and it takes one even if it has no row
+    PAGE = 128
 
 
 #: first character of the names that `origin_source` makes; no GTID begins with it
@@ -111,6 +115,11 @@ def merged(headers: Headers, key: str = "key_us") -> Headers:
         key: the field that holds the key: `key_us`, or `order_key` in a group ordered by id.
     """
     return headers[np.lexsort((headers["shard"], headers[key]))]
+
+
+def page_rows(headers: Headers | np.void) -> NDArray[np.int64]:
+    """Return for each header the `page_rows` of the position after it."""
+    return np.where(headers["flags"] & Flag.PAGE != 0, headers["row_end"], 0)
 
 
 def no_headers() -> Headers:

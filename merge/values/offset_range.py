@@ -13,7 +13,7 @@ position, all fragments of a transaction counted. Commit times decide nothing th
 
 The same two positions therefore always give the same rows with the same numbers, whichever server reads them.
 Keys never decrease from an offset range to the one that follows it. A header is flagged LATE here if it was
-committed before the greatest key of the start position.
+committed before the greatest key of the start position; a page of a snapshot is not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from canal_group.merge.errors import DataError, UsageError
 from canal_group.merge.values.gtids.gtid import NO_GTIDS
-from canal_group.merge.values.header import Flag, Headers, merged
+from canal_group.merge.values.header import Flag, Headers, merged, page_rows
 from canal_group.merge.values.position import ANY_SERVER, GroupPosition, Position, file_order
 from canal_group.merge.values.progress import Progress, gtids_after
 
@@ -104,7 +104,8 @@ def arrange(headers: Headers, start: GroupPosition, until: GroupPosition | None 
         reached_us = max(floor_us, int(commit_us[~future].max(initial=0)))
     future = commit_us > reached_us
     flags = arranged["flags"] & ~np.uint16(Flag.LATE | Flag.FUTURE)
-    flags |= np.where(commit_us < floor_us, np.uint16(Flag.LATE), np.uint16(0))
+    late = (commit_us < floor_us) & (flags & Flag.PAGE == 0)
+    flags |= np.where(late, np.uint16(Flag.LATE), np.uint16(0))
     arranged["flags"] = flags | np.where(future, np.uint16(Flag.FUTURE), np.uint16(0))
     arranged["key_us"] = np.where(future, floor_us, np.maximum(commit_us, floor_us))
     for shard in np.unique(arranged["shard"]):
@@ -203,9 +204,9 @@ def up_to(
         # The server's binlog has another base name: deliver a transaction twice rather than never.
         numbers[index] = file_number if file_base == base else np.iinfo(np.int64).max
     files = numbers[headers["file"]]
-    old: NDArray[np.bool_] = (files < number) | (
-        (files == number) & (headers["end_offset"] <= position.offset)
-    )
+    ends, at = headers["end_offset"], position.offset
+    before = (ends < at) | ((ends == at) & (page_rows(headers) <= position.page_rows))
+    old: NDArray[np.bool_] = (files < number) | ((files == number) & before)
     return old
 
 
@@ -270,7 +271,11 @@ def covered(
 
 
 def _ends_at(header: np.void, names: tuple[str, ...], position: Position) -> bool:
-    return (names[header["file"]], int(header["end_offset"])) == (position.file, position.offset)
+    return (names[header["file"]], int(header["end_offset"]), int(page_rows(header))) == (
+        position.file,
+        position.offset,
+        position.page_rows,
+    )
 
 
 def check_same(until: GroupPosition, progress: Progress) -> None:
@@ -300,10 +305,11 @@ def _held(headers: Headers, names: tuple[str, ...], position: Position) -> NDArr
 
 
 def _same(one: Position, other: Position) -> bool:
-    return (one.file, one.offset, one.rows_into_transaction) == (
+    return (one.file, one.offset, one.rows_into_transaction, one.page_rows) == (
         other.file,
         other.offset,
         other.rows_into_transaction,
+        other.page_rows,
     ) and (one.is_of(other.server) and (one.server != ANY_SERVER or one.gtid_set == other.gtid_set))
 
 

@@ -57,7 +57,8 @@ def whole(value: Any) -> int:
 class Position:
     """A position in one shard's binlog: everything before `offset` of `file` has been read.
 
-    Positions of one source compare by file number, offset and rows. Comparing positions of two sources (base
+    Positions of one source compare by file number, offset and rows; pages precede the transaction at their
+    offset. Comparing positions of two sources (base
     names or servers differ) raises UsageError.
     """
 
@@ -73,6 +74,8 @@ class Position:
     key_us: int = 0
     #: row changes already read of the transaction that begins at `offset`; 0 except inside a huge transaction
     rows_into_transaction: int = 0
+    #: ordinals already read of the pages of snapshots that enter at `offset`, see `Flag.PAGE`
+    page_rows: int = 0
     #: identity of the server to whose binlog `file` and `offset` belong; empty: not known; or `ANY_SERVER`
     server: str = ""
     #: when `file` was created, by the timestamp of its first event, seconds since 1970; 0 unknown. It tells
@@ -91,7 +94,7 @@ class Position:
         """Return whether `file` and `offset` may belong to the binlog of `server`."""
         return not self.server or not server or self.server == server
 
-    def _order(self, other: Position) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    def _order(self, other: Position) -> tuple[tuple[int, ...], tuple[int, ...]]:
         (base, number), (other_base, other_number) = file_order(self.file), file_order(other.file)
         if base != other_base or not self.is_of(other.server) or ANY_SERVER in (self.server, other.server):
             raise UsageError(
@@ -99,8 +102,8 @@ class Position:
                 hint="They come from two servers, or the server's log_bin was renamed.",
             )
         return (
-            (number, self.offset, self.rows_into_transaction),
-            (other_number, other.offset, other.rows_into_transaction),
+            (number, self.offset, self.rows_into_transaction, self.page_rows),
+            (other_number, other.offset, other.rows_into_transaction, other.page_rows),
         )
 
     def __lt__(self, other: Position) -> bool:
@@ -119,11 +122,12 @@ class Position:
             return bool(self.gtid_set) and other.gtid_set.contains(self.gtid_set)
 
     def __str__(self) -> str:
+        pages = f"+{self.page_rows} rows of pages" if self.page_rows else ""
         inside = f"+{self.rows_into_transaction} rows" if self.rows_into_transaction else ""
-        return f"{self.file}:{self.offset}{inside}"
+        return f"{self.file}:{self.offset}{pages}{inside}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the position as a JSON object, without what is not known of the last three fields."""
+        """Return the position as a JSON object, without the optional fields that are 0 or not known."""
         value: dict[str, Any] = {
             "file": self.file,
             "offset": self.offset,
@@ -133,6 +137,8 @@ class Position:
             "rows_into_transaction": self.rows_into_transaction,
             "server": self.server,
         }
+        if self.page_rows:
+            value["page_rows"] = self.page_rows
         if self.created_s:
             value["created_s"] = self.created_s
         if self.origin_id:
@@ -162,6 +168,7 @@ class Position:
                 commit_us=whole(value.get("commit_us", 0)),
                 key_us=whole(value.get("key_us", 0)),
                 rows_into_transaction=whole(value.get("rows_into_transaction", 0)),
+                page_rows=whole(value.get("page_rows", 0)),
                 server=str(value.get("server", "")),
                 created_s=whole(value.get("created_s", 0)),
                 origin_id=whole(value.get("origin_id", 0)),
@@ -222,6 +229,7 @@ def oldest(positions: Sequence[Position]) -> Position:
         gtid_set=shared,
         commit_us=commit_us,
         rows_into_transaction=0,
+        page_rows=0,
         server=ANY_SERVER,
         created_s=0,
         origin_id=0,

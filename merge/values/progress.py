@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canal_group.merge.values.gtids.gtid import GtidSet
-from canal_group.merge.values.header import Flag, Headers, origin_of
+from canal_group.merge.values.header import Flag, Headers, origin_of, page_rows
 from canal_group.merge.values.position import GroupPosition, Position
 from canal_group.merge.values.resets.last_transaction import LastTransaction
 
@@ -60,11 +60,14 @@ class Progress:
                 ack[shard] = end[shard] = _stamped(at_end, ack[shard], created[index] if created else {})
             if not ended[mine[-1]]:
                 last = headers[mine[-1]]
+                begins_at = names[last["file"]], int(last["begin_offset"])
+                same_offset = begins_at == (ack[shard].file, ack[shard].offset)
                 inside = replace(
                     ack[shard],
-                    file=names[last["file"]],
-                    offset=int(last["begin_offset"]),
+                    file=begins_at[0],
+                    offset=begins_at[1],
                     rows_into_transaction=int(last["row_end"]),
+                    page_rows=ack[shard].page_rows if same_offset else 0,
                     server=servers[index] if servers else ack[shard].server,
                 )
                 end[shard] = _stamped(inside, ack[shard], created[index] if created else {})
@@ -105,15 +108,32 @@ def _stamped(position: Position, before: Position, created: Mapping[str, int]) -
 def _at_end(
     before: Position, headers: Headers, ends: NDArray[np.intp], names: tuple[str, ...], server: str
 ) -> Position:
-    """Return the position after whole transactions of one shard, whose ends are `headers[ends]`."""
-    last = headers[ends[-1]]
-    return Position(
-        file=names[last["file"]],
-        offset=int(last["end_offset"]),
-        gtid_set=gtids_after(before.gtid_set, headers, ends, names),
-        commit_us=int(last["commit_us"]),
-        key_us=int(last["key_us"]),
+    """Return the position after whole transactions and pages of one shard, with ends `headers[ends]`."""
+    pages = headers["flags"][ends] & Flag.PAGE != 0
+    logged = ends[~pages] if pages.any() else ends
+    position = before
+    if len(logged):
+        last = headers[logged[-1]]
+        position = Position(
+            file=names[last["file"]],
+            offset=int(last["end_offset"]),
+            gtid_set=gtids_after(before.gtid_set, headers, logged, names),
+            commit_us=int(last["commit_us"]),
+            key_us=int(last["key_us"]),
+            server=server,
+            origin_id=origin_of(names[last["gtid_source"]], int(last["gtid_number"])),
+            last=LastTransaction.of(last, names, server),
+        )
+    if not pages[-1]:
+        return position
+    # A page is no transaction: the last one is found again by what the position says of it.
+    page = headers[ends[-1]]
+    return replace(
+        position,
+        file=names[page["file"]],
+        offset=int(page["end_offset"]),
+        key_us=int(page["key_us"]),
+        rows_into_transaction=0,
+        page_rows=int(page_rows(page)),
         server=server,
-        origin_id=origin_of(names[last["gtid_source"]], int(last["gtid_number"])),
-        last=LastTransaction.of(last, names, server),
     )

@@ -20,6 +20,7 @@ positions = st.builds(
     commit_us=st.integers(0, 2**62),
     key_us=st.integers(0, 2**62),
     rows_into_transaction=st.integers(0, 2**31),
+    page_rows=st.integers(0, 2**31),
 )
 vectors = st.dictionaries(st.text(max_size=8), positions, max_size=4)
 

@@ -168,7 +168,9 @@ class ReadProgress:
         if file_offset is None or file_offset == (position.file, position.offset):
             return None
         file, offset = file_offset
-        moved = replace(position, file=file, offset=offset, rows_into_transaction=0, server=self.server)
+        moved = replace(
+            position, file=file, offset=offset, rows_into_transaction=0, page_rows=0, server=self.server
+        )
         self.position = self._created(moved, stream)
         return self.position
 

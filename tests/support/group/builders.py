@@ -47,6 +47,8 @@ class Tx:
     order_id: int = 0
     #: of a DDL statement on a table
     mark: DdlMark | None = None
+    #: it is a page of a snapshot instead, after the transaction before it
+    page: bool = False
 
 
 class Source:
@@ -60,15 +62,22 @@ class Source:
         self, *transactions: Tx, name: str = "bin", server: int = 0, gtid_source: str | None = None
     ) -> None:
         self.transactions = transactions
-        files = len(transactions) // TRANSACTIONS_A_FILE + 1
+        files = sum(not tx.page for tx in transactions) // TRANSACTIONS_A_FILE + 1
         gtid_source = UUID[:-1] + str(server) if gtid_source is None else gtid_source
         self.names = (*(f"{name}.{number:06}" for number in range(1, files + 1)), gtid_source)
+        if any(tx.page for tx in transactions):
+            self.names += ("",)
         self.start = Position(self.names[0], 4)
         found: list[tuple[int, ...]] = []
         self.ends: list[Position] = []
         #: by index of the header
         self.marks: dict[int, DdlMark] = {}
-        for number, tx in enumerate(transactions):
+        number = -1
+        for tx in transactions:
+            if tx.page:
+                self._add_page(tx, found)
+                continue
+            number += 1
             file, index = divmod(number, TRANSACTIONS_A_FILE)
             begin, row = 4 + index * STEP, 0
             if tx.mark is not None:
@@ -103,10 +112,23 @@ class Source:
             self.ends.append(Position(self.names[file], begin + STEP))
         self.headers: Headers = np.array(found, dtype=HEADER)
 
+    def _add_page(self, tx: Tx, found: list[tuple[int, ...]]) -> None:
+        """Add a page's header where the headers end."""
+        after, (rows,) = self.ends[-1] if self.ends else self.start, tx.rows
+        row, flags, file = after.page_rows, Flag.BEGIN | Flag.END | Flag.PAGE, self.names.index(after.file)
+        ordinals, times = (rows, row, row + max(rows, 1), tx.bytes_each), (tx.commit_us, 0)
+        log = (file, after.offset, after.offset, len(self.names) - 1, 0, 0, 0)
+        found.append((0, 0, flags, *ordinals, *times, *log))
+        self.ends.append(replace(after, page_rows=row + max(rows, 1)))
+
     def index_after(self, position: Position) -> int:
         """Return the index of the first header after a position between two transactions."""
         for index, header in enumerate(self.headers):
-            if (self.names[header["file"]], int(header["begin_offset"])) >= (position.file, position.offset):
+            begin = self.names[header["file"]], int(header["begin_offset"])
+            seen = header["flags"] & Flag.PAGE and header["row_end"] <= position.page_rows
+            if begin > (position.file, position.offset) or (
+                begin == (position.file, position.offset) and not seen
+            ):
                 return index
         return len(self.headers)
 

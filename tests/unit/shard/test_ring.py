@@ -17,6 +17,18 @@ JOIN_S = 30.0
 FOREVER_S = 1000.0
 
 
+def test_it_begins_after_the_page_that_was_acknowledged_last():
+    ring = ring_of()
+    ring.put(chunk_of(Tx(10), Tx(10, (3,), page=True), Tx(10, (2,), page=True)))
+    ring.get_within(0)
+    found = []
+    for sequence in range(3):
+        ring.ack(sequence)
+        position = ring.first_position()
+        found.append((position.offset, position.page_rows, position.rows_into_transaction))
+    assert found == [(104, 0, 0), (104, 3, 0), (104, 5, 0)]
+
+
 def ring_of(size=4, mode="items", memunit_bytes=1):
     return RingStore(StoreSettings(mode=mode, size=size, memunit_bytes=memunit_bytes))
 

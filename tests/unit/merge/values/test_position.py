@@ -27,6 +27,8 @@ def test_positions_compare_by_file_number_offset_and_rows():
         Position("mysql-bin.000009", 900),
         Position("mysql-bin.000010", 4),
         Position("mysql-bin.000010", 100),
+        Position("mysql-bin.000010", 100, page_rows=3),
+        Position("mysql-bin.000010", 100, page_rows=9),
         Position("mysql-bin.000010", 100, rows_into_transaction=7),
         Position("mysql-bin.000010", 101),
         Position("mysql-bin.999999", 4),
