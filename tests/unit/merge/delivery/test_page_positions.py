@@ -99,7 +99,7 @@ def test_a_page_is_never_late():
     assert not (pages["flags"] & Flag.LATE).any()
 
 
-def test_a_page_is_not_late_for_a_client_that_has_later_keys_of_another_shard():
+def test_a_page_is_not_late_after_later_keys_of_another_shard():
     world = World.of(source(), Source(Tx(20), server=1))
     for client in ("c", "slow"):
         world.subscribe(client)
