@@ -4,8 +4,8 @@ Rules:
 
 1. The live stream never goes back for a client. One that it does not hold, because it was away, is slow, was
    rewound or asked for an old range, gets a replay: it is as if the server had failed over for it alone.
-2. Of clients that wait in a full ring for one that is a whole ring behind, the slowest is that one: it is
-   taken out after `SLOW_US`.
+2. Clients wait in a full ring for the slowest ones, which are a whole ring behind: those are taken out after
+   `SLOW_US`.
 3. A client joins the live stream when that holds all that follows its cursor, and no batch is outstanding.
    For this the live stream keeps more than its clients need, up to half of a ring. It is opened again if it
    begins inside a transaction and no consumer reads it.
@@ -134,14 +134,15 @@ class ReplayingGroup(Group):
         return found
 
     def _relieve(self, at_us: int) -> list[Instruction]:
-        """Take out a client for which the others wait, if they have done so for long enough."""
+        """Take out the clients for which the others wait, if they have done so for long enough."""
         passed_us, self._ticked_us = min(at_us - self._ticked_us, SLOW_US), at_us
         slow = self._slowest()
-        self._slow_us = max(0, self._slow_us + (passed_us if slow is not None else -passed_us))
-        if slow is None or self._slow_us < SLOW_US:
+        self._slow_us = max(0, self._slow_us + (passed_us if slow else -passed_us))
+        if not slow or self._slow_us < SLOW_US:
             return []
         self._slow_us = 0
-        return [*self._move(slow), *self._subscribers.serve()]
+        moved = [instruction for each in slow for instruction in self._move(each)]
+        return [*moved, *self._subscribers.serve()]
 
     def _begin_between(self, at_us: int) -> list[Instruction]:
         """Have the live log begin between transactions, where clients can join, if no consumer reads it."""
@@ -149,17 +150,18 @@ class ReplayingGroup(Group):
         read = any(each.kept and each.lease.holder for each in self._subscribers.all)
         return self._rewind(at_us) if self._replays and inside and not read else []
 
-    def _slowest(self) -> Subscriber | None:
-        """Return the client that a full ring is kept for while another one has read all of it."""
+    def _slowest(self) -> list[Subscriber]:
+        """Return the clients that a full ring is kept for while another one has read all of it."""
         holding, stream = self._subscribers.holding, self._stream
         if not holding or not stream.merging or not stream.crowded or not self._subscribers.all_placed:
-            return None
-        slow = min(holding, key=lambda each: each.delivery.done)
-        others = [each for each in holding if each.delivery.done > slow.delivery.done]
+            return []
+        least = min(each.delivery.done for each in holding)
         waits = any(
-            each.lease.holder and each.delivery.read_position.read >= stream.log.tip for each in others
+            each.lease.holder and each.delivery.read_position.read >= stream.log.tip
+            for each in holding
+            if each.delivery.done > least
         )
-        return slow if waits and len(others) == len(holding) - 1 else None
+        return [each for each in holding if each.delivery.done == least] if waits else []
 
     # ---- from a replay to the live stream ----------------------------------------------------------------
 

@@ -23,20 +23,20 @@ def of_shards(reading: Reading) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("slow", "transactions", "rows"),
-    [(1, 150, 4), pytest.param(3, 1_000, 20, marks=[pytest.mark.soak, pytest.mark.timeout(600)])],
+    ("slow", "transactions", "rows", "ring_rows"),
+    [(1, 150, 4, 64), pytest.param(3, 1_000, 20, 1_024, marks=[pytest.mark.soak, pytest.mark.timeout(600)])],
 )
 def test_stopped_consumers_read_alone_and_join(
-    shop: Shop, tmp_path: Path, slow: int, transactions: int, rows: int
+    shop: Shop, tmp_path: Path, slow: int, transactions: int, rows: int, ring_rows: int
 ) -> None:
-    """Rings of 64 transactions; `slow` clients take a batch and stop.
+    """Rings of `ring_rows`; `slow` clients subscribe and stop.
 
     1. another reads far more than the rings hold, without waiting for them; 2. they come back, and read the
     same in the same order; 3. they join it: what is written then reaches all of them from one log.
     """
     names = [f"slow-{number}" for number in range(slow)]
     options: dict[str, Any] = {
-        "store": {"size": 64, "mode": "items"},
+        "store": {"size": ring_rows, "mode": "items"},
         "archive": {"folder": str(tmp_path / "archive")},
         "consumer": {"lease_s": 300, "replays_max": slow},
     }
@@ -53,14 +53,14 @@ def test_stopped_consumers_read_alone_and_join(
         app = Reading(open_.enter_context(shop.connect(instance, client_id="app")))
         app.consumer.subscribe()
         shop.write_everywhere(transactions, rows)
-        app.until(shop.rows)
+        app.until(shop.rows, batch_size=1_000)
         generation = gateway.ask(Status())["group"]["generation"]
         assert sorted(replayed()) == names
         readings = [Reading(open_.enter_context(shop.connect(instance, client_id=name))) for name in names]
         for reading in readings:
             reading.consumer.subscribe()
         for reading in readings:
-            reading.until(shop.rows)
+            reading.until(shop.rows, batch_size=1_000)
         eventually(lambda: not replayed(), "they have joined")
         shop.write_everywhere(5)
         for reading in (app, *readings):

@@ -173,6 +173,20 @@ def test_a_full_ring_moves_its_slowest_client():
     assert drain(world, "slow") == first + rest
 
 
+def test_a_full_ring_moves_all_of_its_slowest_clients():
+    """Several that have stopped at the same position are taken out together."""
+    world, _ = shop("app", "b", "c", replays_max=2)
+    first = drain(world, "app")
+    fill(world)
+    for _ in range(5):
+        world.tick(SLOW_US // 4)
+    assert [state_of(world, client) for client in ("app", "b", "c")] == [None, "running", "running"]
+    world.report_all()
+    rest = drain(world, "app")
+    world.replay()
+    assert [drain(world, client) for client in "bc"] == [first + rest] * 2
+
+
 @pytest.mark.parametrize("clients", [("app",), ("app", "other")])
 def test_a_full_ring_that_no_client_waits_for_moves_no_client(clients):
     world, _ = shop(*clients)
