@@ -147,12 +147,17 @@ class InstanceSettings(Settings):
 
     @model_validator(mode="after")
     def _one_dump_is_archived(self) -> InstanceSettings:
-        if self.archive is not None and self.reader.semi_sync != "off":
+        semi_sync = self.reader.semi_sync
+        if self.archive is not None and semi_sync in ("ring", "cursor"):
             raise unfit(
-                "be off with reader.semi_sync: a source waits for replies on the reader's own connection, "
-                "and an archive is written from one that readers share",
+                "be off, or reader.semi_sync be 'archive': a source waits for replies on the reader's own "
+                "connection, and an archive is written from one that readers share",
                 key="archive",
-                found=f"that is '{self.reader.semi_sync}'",
+                found=f"that is '{semi_sync}'",
+            )
+        if self.archive is None and semi_sync == "archive":
+            raise unfit(
+                "be 'archive' only with an archive", key="reader.semi_sync", found="`archive` is missing"
             )
         return self
 

@@ -106,8 +106,8 @@ class ReaderSettings(Settings):
     #: characters of the longest statement that is read; of a longer one it is known only what it names
     statement_chars_max: Annotated[int, Field(ge=1024)] = 1 << 20
     #: when a source with semi-synchronous replication is told that a transaction is safe here: never; when
-    #: it is in the ring; when every client id's cursor is past it
-    semi_sync: Annotated[Literal["off", "ring", "cursor"], BeforeValidator(_off)] = "off"
+    #: it is in the ring; when every client id's cursor is past it; when the archive has it on its disk
+    semi_sync: Annotated[Literal["off", "ring", "cursor", "archive"], BeforeValidator(_off)] = "off"
     #: whether all readers of a source on this machine share one dump connection, see
     #: `canal_group.binlog.dump_server`
     share_dump: bool = False
@@ -116,7 +116,7 @@ class ReaderSettings(Settings):
 
     @model_validator(mode="after")
     def _replies_by_itself(self) -> ReaderSettings:
-        if self.share_dump and self.semi_sync != "off":
+        if self.share_dump and self.semi_sync in ("ring", "cursor"):
             raise unfit(
                 "be false with semi_sync: a source waits for replies on the reader's own connection",
                 key="share_dump",

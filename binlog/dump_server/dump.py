@@ -33,7 +33,8 @@ from canal_group.binlog.formats.format_description import parse_format_descripti
 from canal_group.binlog.native.packets import events_of
 from canal_group.binlog.server.dump.dump_connection import DumpConnection
 from canal_group.binlog.server.dump.dump_request import OFFSET_MAX, dump_from
-from canal_group.binlog.server.dump_server.wire import packets_of, socket_name
+from canal_group.binlog.server.dump_server.wire import ArchiveEnd, packets_of, socket_name
+from canal_group.binlog.server.semi_sync.replies import reply_of
 from canal_group.binlog.server.source import SourceAddress, query, server_error
 from canal_group.binlog.steady_clock import steady_us
 from canal_group.merge.errors import CorruptEvent, DataError, SourceUnavailable
@@ -78,14 +79,15 @@ class SourceDump:
         anew: bool = False,
     ) -> None:
         server_id = _server_id(socket_name(address, server))
-        self.address = replace(
-            address, name="", destination="dump-server", server_id=server_id, semi_sync="off"
-        )
+        self.address = replace(address, name="", destination="dump-server", server_id=server_id)
+        #: whether the source waits for what becomes durable, and what it was told last
+        self._replies = address.semi_sync == "archive" and intake_of is not None
+        self._told: ArchiveEnd | None = None
         #: writes what arrives; None: nothing does
         self.intake: ArchiveIntake | None = None
         #: events up to this offset of the first file are in the archive
         self._skip_to = 0
-        self._connection = DumpConnection(self.address)
+        self._connection = DumpConnection(self.address, replies=self._replies)
         try:
             self._require(server)
             files = self._files()
@@ -155,6 +157,16 @@ class SourceDump:
             self._skip_to = begin[1]
             return begin[0], len(MAGIC)
         return begin
+
+    def reply(self, end: ArchiveEnd) -> None:
+        """Tell a source that waits for it up to where its archive is durable.
+
+        Raises:
+            SourceUnavailable: the reply cannot be sent.
+        """
+        if self._replies and self._told != end and self.packets.buffer.reply_awaited:
+            self._told = end
+            self.packets.reply(reply_of(end.file, end.offset))
 
     def note_empty(self) -> None:
         """Note that nothing has arrived, if that is so; call it when `read` has returned."""

@@ -193,10 +193,11 @@ class DumpServer:
                 self._send_own(number, served, state)
 
     def _tell_end(self, dump: SourceDump) -> None:
-        """Tell keepers up to where the archive is durable, if they do not know it; the newest is enough."""
+        """Tell the source and keepers up to where the archive is durable, if they were not told that."""
         end = None if dump.intake is None else dump.intake.end
         if end is None:
             return
+        dump.reply(end)
         for number, served in list(self._served.items()):
             if served.kept is not None and served.told != end and not served.owes:
                 served.told = end

@@ -41,10 +41,8 @@ class PacketBuffer(ReceiveBuffer):
             offset: the end of the event before, bytes from the beginning of the file.
 
         Returns:
-            The packets, perhaps none, and the offset after them.
-
-        Raises:
-            ValueError: the packets have the marks of semi-synchronous replication.
+            The packets, perhaps none, without the bytes of semi-synchronous replication, and the offset after
+            them.
         """
 
 def events_of(run: bytes) -> bytes:

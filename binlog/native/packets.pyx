@@ -100,12 +100,10 @@ cdef class PacketBuffer(ReceiveBuffer):
         return payload
 
     def take_run(self, uint64_t offset):
-        cdef size_t begin = self.at, size
+        cdef size_t begin = self.at, size, count = 0
         cdef uint32_t gap
         cdef uint8_t kind
         cdef uint8_t* event
-        if self.mark != MARK:
-            raise ValueError("a run has no marks of semi-synchronous replication")
         while True:
             event = <uint8_t*>self.next_event(&size)
             if event == NULL or size < EVENT_HEAD or load32(event + SIZE) != size:
@@ -120,7 +118,10 @@ cdef class PacketBuffer(ReceiveBuffer):
                 break
             offset += gap + size
             self.pass_event(size)
-            event[-2] = 0
+            event[-1 - <int>self.mark] = 0
+            count += 1
+        if self.mark == SEMI_SYNC_MARK:
+            return unmarked(self.data + begin, self.at - begin, count), offset
         return PyBytes_FromStringAndSize(<char*>self.data + begin, self.at - begin), offset
 
     cdef const uint8_t* next_event(self, size_t* size) noexcept nogil:
@@ -143,6 +144,22 @@ cdef class PacketBuffer(ReceiveBuffer):
         if self.mark == SEMI_SYNC_MARK and self.data[self.at + HEAD + 2]:
             self.reply_awaited, self.sequence = True, 1
         self.at += HEAD + self.mark + size
+
+
+cdef bytes unmarked(const uint8_t* run, size_t size, size_t count):
+    """Return a run of `count` packets, numbered 0, without the bytes of semi-synchronous replication."""
+    cdef size_t at = 0, payload, kept, skip = SEMI_SYNC_MARK - MARK
+    cdef bytes found = PyBytes_FromStringAndSize(NULL, size - count * skip)
+    cdef uint8_t* out = <uint8_t*>PyBytes_AS_STRING(found)
+    while at < size:
+        payload = load_little(run + at, 3)
+        kept = payload - skip
+        out[0], out[1], out[2] = kept & 0xFF, kept >> 8 & 0xFF, kept >> 16
+        out[3], out[HEAD] = 0, OK
+        memcpy(out + HEAD + MARK, run + at + HEAD + SEMI_SYNC_MARK, kept - MARK)
+        out += HEAD + kept
+        at += HEAD + payload
+    return found
 
 
 def events_of(const uint8_t[::1] run):

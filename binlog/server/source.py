@@ -95,10 +95,16 @@ class SourceAddress:
     def scanner(self, purpose: str) -> SourceAddress:
         """Return the address under a server id of its own, which does not change for a purpose.
 
-        A scan keeps nothing, so the source does not wait for it.
+        A scan keeps nothing, so the source does not wait for it; it may wait for the dump server.
         """
         scan_id = _SCAN_ID_MIN + zlib.crc32(f"{self.server_id}/{purpose}".encode()) % (_SCAN_ID_MIN - 1)
-        return replace(self, server_id=scan_id, semi_sync="off")
+        semi_sync: SemiSyncMode = "archive" if self.semi_sync == "archive" else "off"
+        return replace(self, server_id=scan_id, semi_sync=semi_sync)
+
+    @property
+    def replies(self) -> bool:
+        """Whether its readers reply to it on their own connections."""
+        return self.semi_sync in ("ring", "cursor")
 
     @property
     def title(self) -> str:

@@ -32,14 +32,16 @@ class DumpConnection:
 
     Args:
         address: the source.
+        replies: whether it is a semi-synchronous replica's; None: as the address says of readers.
 
     Raises:
         SourceUnavailable: the source does not answer.
         SourceUnfit: it denies access.
     """
 
-    def __init__(self, address: SourceAddress) -> None:
+    def __init__(self, address: SourceAddress, *, replies: bool | None = None) -> None:
         self._address = address
+        self._replies = address.replies if replies is None else replies
         self._driver: Any = connect(address)
         try:
             #: the server that answers
@@ -68,7 +70,7 @@ class DumpConnection:
             The checksum of the events before the first format description.
         """
         address = self._address
-        semi_sync = () if address.semi_sync == "off" else SESSION
+        semi_sync = SESSION if self._replies else ()
         for assignments in (*session(address.heartbeat_ms, checksums=checksums), *semi_sync):
             query(address, self._driver, f"SET {assignments}")
         with translated(address):
@@ -91,7 +93,7 @@ class DumpConnection:
         return PacketReader(
             self._driver._sock,  # noqa: SLF001
             address.read_timeout_s,
-            semi_sync=address.semi_sync != "off",
+            semi_sync=self._replies,
             wake=wake,
         )
 

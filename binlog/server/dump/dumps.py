@@ -367,7 +367,7 @@ def dumps_of(
         stopped: is set when the reader is to end.
         ring: see `DumpServer`.
     """
-    if address.semi_sync != "off":
+    if address.replies:
         return OwnDumps(address, semi_sync, stopped)
     if address.dump_window_bytes_max:
         return DumpServer(address, semi_sync, stopped, ring)

@@ -98,7 +98,7 @@ class OwnDump(OverPackets):
     def ahead(self, opening: Sequence[bytes]) -> PacketSource | None:
         """Return a source of the same events, see `PacketSource`; None if the source waits for replies."""
         address = self._address
-        if address.semi_sync != "off" or not address.spool_bytes_max or self._begun.by_gtid:
+        if address.replies or not address.spool_bytes_max or self._begun.by_gtid:
             return None
         spool = Spool(address.spool_bytes_max)
         self._resources.callback(spool.close)

@@ -91,7 +91,7 @@ def semi_sync_of(address: SourceAddress, ring: Ring | None) -> SemiSync:
         ring: where what is read is stored; needed if replies wait for cursors.
     """
     match address.semi_sync:
-        case "off":
+        case "off" | "archive":
             return SemiSync()
         case "ring":
             return WhenStored()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
-#: when a source is told that a transaction is safe: never; in the ring; when all cursors are past it
-SemiSyncMode: TypeAlias = Literal["off", "ring", "cursor"]
+#: when a source is told that a transaction is safe: never; in the ring; when all cursors are past it; when it
+#: is durable in the archive, by the dump server and not by readers
+SemiSyncMode: TypeAlias = Literal["off", "ring", "cursor", "archive"]
 #: what a replica sets before it requests a dump: in MySQL since 8.0.26, in MariaDB and older MySQL
 SESSION = ("@rpl_semi_sync_replica = 1", "@rpl_semi_sync_slave = 1")
 

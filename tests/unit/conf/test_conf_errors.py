@@ -358,7 +358,7 @@ def test_the_good_file_is_good(tmp_path):
         (
             "shards:",
             "reader: {semi_sync: on}\nshards:",
-            "`reader.semi_sync` should be 'off', 'ring' or 'cursor', but is true",
+            "`reader.semi_sync` should be 'off', 'ring', 'cursor' or 'archive', but is true",
         ),
         (
             "shards:",
@@ -431,9 +431,15 @@ def test_the_good_file_is_good(tmp_path):
             "shards:",
             "archive: {folder: a}\nreader: {semi_sync: ring}\nshards:",
             (
-                "`archive` should be off with reader.semi_sync: a source waits for replies on the reader's "
-                "own connection, and an archive is written from one that readers share, but that is 'ring'"
+                "`archive` should be off, or reader.semi_sync be 'archive': a source waits for replies on "
+                "the reader's own connection, and an archive is written from one that readers share, but "
+                "that is 'ring'"
             ),
+        ),
+        (
+            "shards:",
+            "reader: {semi_sync: archive}\nshards:",
+            "`reader.semi_sync` should be 'archive' only with an archive, but `archive` is missing",
         ),
         (
             "shards:",

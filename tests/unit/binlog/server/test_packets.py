@@ -289,6 +289,20 @@ def test_a_run_is_copied_up_to_what_says_where_the_stream_is():
         assert buffer.take() == b"\xff..."
 
 
+def test_a_run_has_no_bytes_of_semi_synchronous_replication():
+    """An event that asks for a reply begins the numbers anew."""
+    events = [event(30, 40, 140), event(16, 31, 171), event(30, 300, 471)]
+    marked = [b"\0\xef\0", b"\0\xef\1", b"\0\xef\0"]
+    data = b"".join(packet(n, mark + each) for n, mark, each in zip((1, 2, 1), marked, events, strict=True))
+    buffer = PacketBuffer(semi_sync=True)
+    buffer.make_room()
+    memoryview(buffer)[: len(data)] = data
+    buffer.received(len(data))
+    assert buffer.take_run(100) == (b"".join(packet(0, b"\0" + each) for each in events), 471)
+    assert buffer.reply_awaited
+    assert buffer.take() is None
+
+
 def test_packets_without_numbers():
     buffer = PacketBuffer(numbered=False)
     data = (
