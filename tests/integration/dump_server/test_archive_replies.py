@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import signal
 import threading
+from dataclasses import replace
 
 import pymysql
 import pytest
@@ -16,7 +18,7 @@ from support.sources.archived_source import Archived
 from support.sources.dumped_source import only
 from support.sources.recorder import reading
 
-from canal_group.merge.errors import DataError
+from canal_group.merge.errors import DataError, PositionPurged, SourceUnavailable
 
 #: what a COMMIT waits at most, milliseconds: far longer than a test takes
 TIMEOUT_MS = 600_000
@@ -84,3 +86,29 @@ def test_what_was_answered_is_archived_when_the_source_forgets_it(archived: Arch
     archive = b"".join(content(first, entry.name) for entry in first.manifest.files)
     assert not [number for number in answered if f"row-{number}-".encode() not in archive]
     assert b"again" not in archive
+
+
+@pytest.mark.parametrize("archived", first_quick(1, ["mariadb", "mysql"]), indirect=True)
+def test_a_commit_waits_for_the_sync(archived: Archived) -> None:
+    """1. A row is in the archive, and not synced: COMMIT waits. 2. The next dump server syncs it."""
+    object.__setattr__(archived, "options", replace(archived.options, sync_s=3_600.0))
+    archived.create("a")
+    wait_for_replies(archived)
+    server = archived.server
+
+    def written(text: bytes) -> bool:
+        with contextlib.suppress(PositionPurged, SourceUnavailable):  # it has just been begun
+            histories = archived.archive.histories()
+            return bool(histories) and text in content(histories[-1], position_of(server)[0])
+        return False
+
+    with reading(archived.reader(semi_sync="archive"), select=only("a")):
+        await_true(lambda: written(b"CREATE TABLE"), "the archive is written")
+        commit = threading.Thread(target=server.execute, args=("INSERT INTO app.a VALUES (1, 'row-1-')",))
+        commit.start()
+        await_true(lambda: written(b"row-1-"), "the row is written")
+        server.execute("SELECT SLEEP(0.5)")
+        assert commit.is_alive()
+        os.kill(archived.dump_server(), signal.SIGKILL)
+        commit.join(30)
+        assert not commit.is_alive()
