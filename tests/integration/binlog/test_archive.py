@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 from support.binlog.archived import archive_up_to_now, content, position_of
 from support.rows.all_types import ALL_TYPES, ROW_1
 from support.soak import first_quick
+from support.sources.raw_binlogs import raw_binlogs
 
 from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.disk import Disk
@@ -20,7 +18,7 @@ from canal_group.binlog.archive.operating.verification import verify
 from canal_group.binlog.files.binlog_files import BinlogFiles, files_in
 from canal_group.binlog.files.files_reader import listed
 from canal_group.merge.values.chunk import TableName
-from playground.database.mysql import MySqlServer, mysqlbinlog
+from playground.database.mysql import MySqlServer
 from playground.database.server_process import ServerMissingError
 
 IN_USE_AT = 21
@@ -88,7 +86,6 @@ def test_an_archive_has_the_files_of_a_server(source, source_address, tmp_path):
 
 
 def test_exported_files_are_those_of_mysqlbinlog_raw(source, source_address, tmp_path):
-    is_mysql, program = isinstance(source, MySqlServer), "mariadb-binlog"
     write(source, 1)
     source.execute("FLUSH BINARY LOGS")
     write(source, 2)
@@ -96,17 +93,5 @@ def test_exported_files_are_those_of_mysqlbinlog_raw(source, source_address, tmp
     archive_up_to_now(archive, source, source_address(source))
     (history,) = archive.histories()
     exported = [path for path, _ in export(history, (), tmp_path / "out")]
-    raw = tmp_path / "raw"
-    raw.mkdir()
-    tls = ["--ssl-mode=DISABLED", "--get-server-public-key"] if is_mysql else ["--no-defaults"]
-    client = [str(mysqlbinlog()) if is_mysql else shutil.which(program), *tls]
-    if client[0] is None:
-        pytest.skip(f"{program} is not installed")
-    login = source.address()
-    where = [f"--host={login.host}", f"--port={login.port}", f"--user={login.user}"]
-    options = ["--raw", "--read-from-remote-server", f"--result-file={raw}/", "--to-last-log"]
-    environment = {**os.environ, "MYSQL_PWD": login.password}
-    subprocess.run([*client, *options, *where, "mysql-bin.000001"], env=environment, check=True)
-    assert [path.name for path in exported] == sorted(path.name for path in raw.iterdir())
-    for path in exported:
-        assert path.read_bytes() == (raw / path.name).read_bytes(), path.name
+    raw = raw_binlogs(source, tmp_path / "raw")
+    assert {path.name: path.read_bytes() for path in exported} == raw

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.binlog.archived import content
+from support.ddl.backlog import PREPARE, backlog_bytes, sent_bytes, written
 from support.deadline import await_true
 from support.sources.archived_source import Archived, as_sent, server_of
 from support.sources.dumped_source import dump_server_pids, ids, only
+from support.sources.purged_logs import purge_all_but_the_last
+from support.sources.raw_binlogs import raw_binlogs
 from support.sources.recorder import await_rows, reading
+from typer.testing import CliRunner
 
 from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.disk import Disk
 from canal_group.binlog.archive.manifest import Form
+from canal_group.binlog.archive.operating.verification import verify
+from canal_group.binlog.server.dump_server.access import connected
+from canal_group.binlog.server.dump_server.archive_keeper import ArchiveKeeper
 from canal_group.merge.errors import DataError
 from canal_group.merge.values.position import Position
+from canal_group.programs.command.cli import app
+from playground.database.mysql import MySqlServer
+
+#: what short looks at a file make a source send, bytes
+LOOKS_BYTES = 1 << 20
 
 
 def test_the_files_are_the_servers_own_over_kills_and_restarts(archived: Archived) -> None:
@@ -119,6 +134,115 @@ def test_readers_read_on_while_nothing_can_be_archived(archived: Archived) -> No
         await_rows(recorder, "a", 30)
         assert ids(recorder, "a") == list(range(30))
         assert not recorder.of("disconnected")
+
+
+def test_a_first_start_with_an_empty_archive_has_each_byte_sent_once(archived: Archived) -> None:
+    """1. A backlog with statements in it. 2. A reader begins at the first file, and an archive."""
+    archived.server.execute(*PREPARE)
+    written(archived.server)
+    begin = Position(archived.files[0].name, 4, server=server_of(archived))
+    backlog = backlog_bytes(archived.server, begin)
+    before = sent_bytes(archived.server)
+    with reading(archived.reader(), start=begin) as recorder:
+        await_true(lambda: recorder.of("caught_up") or recorder.error, "the end of the binlog")
+        archived.await_whole()
+    sent = sent_bytes(archived.server) - before
+    assert backlog < sent < backlog + LOOKS_BYTES
+
+
+def test_a_purge_while_the_archive_goes_on(archived: Archived) -> None:
+    """1. A reader stands still, its dump server is killed. 2. A purge. 3. Nothing is missing."""
+    archived.create("a")
+    with reading(archived.reader(), select=only("a")) as slow:
+        await_true(archived.archive.histories, "a history")
+        slow.gate.clear()
+        for step in range(3):
+            archived.insert("a", range(step * 10, step * 10 + 10), "x" * 100_000)
+            archived.server.execute("FLUSH BINARY LOGS")
+        archived.await_whole()
+        before = {path.name: as_sent(path) for path in archived.files[:-1]}
+        os.kill(archived.dump_server(), signal.SIGKILL)
+        purge_all_but_the_last(archived.server)
+        assert len(archived.files) == 1
+        archived.insert("a", range(30, 40))
+        archived.await_whole()
+        slow.gate.set()
+        await_rows(slow, "a", 40)
+        assert ids(slow, "a") == list(range(40))
+    (history,) = archived.archive.histories()
+    assert {name: content(history, name) for name in before} == before
+
+
+def test_a_second_dump_server_of_a_folder_names_the_first(archived: Archived) -> None:
+    """1. Two accounts' dump servers have one folder. 2. The first one ends. 3. The second one writes."""
+    archived.create("a")
+    server, other = server_of(archived), archived.reader(1, heartbeat_ms=700)
+    position = Position(archived.files[0].name, 4)
+    with contextlib.ExitStack() as stack:
+        with reading(archived.reader(), select=only("a")):
+            await_true(archived.archive.histories, "a history")
+            second = stack.enter_context(reading(other, select=only("a")))
+            connect = partial(connected, other, position, server, 3)
+            keeper = ArchiveKeeper("b/s", server, connect, lambda: None, lambda _end: None)
+            stack.callback(keeper.close)
+            await_true(lambda: keeper.state is not None, "the second one reports")
+            assert keeper.state is not None
+            assert keeper.state["state"] == "waiting"
+            assert f"Process {archived.dump_server()} writes to the archive" in keeper.state["error"]
+            archived.insert("a", range(10))
+            await_rows(second, "a", 10)
+            archived.await_whole()
+        os.kill(archived.dump_server(), signal.SIGKILL)
+        archived.insert("a", range(10, 20))
+        archived.await_whole()
+        await_rows(second, "a", 20)
+        assert ids(second, "a") == list(range(20))
+        await_true(lambda: (keeper.state or {}).get("state") == "writing", "the second one writes")
+        stack.callback(lambda: [os.kill(pid, signal.SIGKILL) for pid in dump_server_pids(other)])
+    (history,) = archived.archive.histories()
+    assert not [each.wrong for each in verify(history) if each.wrong]
+
+
+def run(*arguments: object) -> str:
+    """Run `canal-group archive ...`, which succeeds; return its output."""
+    result = CliRunner().invoke(app, ["archive", *map(str, arguments)])
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.output
+
+
+def test_commands_read_a_live_archive(archived: Archived, tmp_path: Path) -> None:
+    """1. It is checked while files end. 2. What is exported is what mysqlbinlog --raw writes."""
+    archived.create("a")
+    folder = archived.archive.folder
+    with reading(archived.reader(), select=only("a")) as recorder:
+        await_true(archived.archive.histories, "a history")
+        writer = threading.Thread(target=write_files, args=(archived, 12))
+        writer.start()
+        while writer.is_alive():
+            assert "FAIL" not in run("verify", folder)
+            run("list", folder)
+        writer.join()
+        await_rows(recorder, "a", 120)
+        archived.await_whole()
+        run("export", folder, "--to", tmp_path / "out")
+        exported = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+        assert exported == {path.name: as_sent(path) for path in archived.files}
+        if isinstance(archived.server, MySqlServer):
+            assert exported == raw_binlogs(archived.server, tmp_path / "raw")
+        listed = run("list", folder)
+        assert all(f"{name}  " in listed for name in exported)
+        assert run("verify", folder).count("ok  ") == len(exported)
+        assert "would remove" in run("prune", folder, "--bytes-max", "1KiB")
+        refused = CliRunner().invoke(
+            app, ["archive", "prune", str(folder), "--bytes-max", "1KiB", "--remove"]
+        )
+        assert f"Process {archived.dump_server()} writes to the archive" in str(refused.exception)
+
+
+def write_files(archived: Archived, files: int) -> None:
+    for step in range(files):
+        archived.insert("a", range(step * 10, step * 10 + 10), "x" * 20_000)
+        archived.server.execute("FLUSH BINARY LOGS")
 
 
 @pytest.mark.soak
