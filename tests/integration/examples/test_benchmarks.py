@@ -52,6 +52,15 @@ def test_a_whole_instance_is_measured_beside_its_rivals():
 
 
 @pytest.mark.soak
+def test_the_cost_of_an_archive_is_measured():
+    require(Engine.MARIADB)
+    result = measured("archive", "--size", "0.02")
+    for name in ("bulk", "small"):
+        assert min(min(result[name][key].values()) for key in ("rows_per_s", "archived_rows_per_s")) > 0
+        assert 0 < result[name]["stored_of_binlog"] < 0.5
+
+
+@pytest.mark.soak
 def test_the_cost_of_rules_is_measured():
     result = measured("filters", "--size", "0.02")
     for name in ("bulk", "small"):
