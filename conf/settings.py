@@ -123,8 +123,8 @@ class InstanceSettings(Settings):
         masked = next((table for table in self.filter.tables if table.masks), None)
         if archive is not None and archive.in_clear and masked is not None and not archive.clear_text:
             raise unfit(
-                "be given, or `clear_text: true`: the archive has every column in clear, also those with "
-                "masks",
+                "be given, or `clear_text: true`, or `archive: off`: the archive has every column in clear, "
+                "also those with masks",
                 key="archive.key_file",
                 found=f"is missing, and filter.tables masks columns of {masked.match}",
             )

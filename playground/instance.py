@@ -49,6 +49,8 @@ def settings_for(servers: Sequence[DatabaseServer], folder: Path, *, zookeeper: 
             "start": "latest",
             "filter": {"white": WHITE, "routes": routes()},
             "gateway": {"port": 0},
+            # The process that writes one outlives its instance by a minute.
+            "archive": "off",
         }
         | ({"coordination": coordination} if zookeeper else {}),
         source="the demo's settings",

@@ -39,6 +39,9 @@ class _Shard(NamedTuple):
     frontier: str
     lag: str
     ring: str
+    archive: str
+    #: why nothing is archived now
+    unarchived: str
     error: str
 
 
@@ -147,7 +150,7 @@ def _replay(replay: dict[str, Any]) -> str:
 
 
 def _print_wide(out: Console, shards: Sequence[_Shard]) -> None:
-    head = ("shard", "source", "state", "position", "acked", "frontier (UTC)", "lag", "ring")
+    head = ("shard", "source", "state", "position", "acked", "frontier (UTC)", "lag", "ring", "archive")
     rows = [
         (
             shard.name,
@@ -158,6 +161,7 @@ def _print_wide(out: Console, shards: Sequence[_Shard]) -> None:
             shard.frontier,
             shard.lag,
             shard.ring,
+            shard.archive,
         )
         for shard in shards
     ]
@@ -165,8 +169,8 @@ def _print_wide(out: Console, shards: Sequence[_Shard]) -> None:
     out.print(Text(first, "bold"))
     for shard, line in zip(shards, lines, strict=True):
         out.print(line)
-        if shard.error:
-            out.print(Text(f"{' ' * _INDENT}error: {shard.error}", "red"))
+        for said in _wrong(shard):
+            out.print(Text(f"{' ' * _INDENT}{said}", "red"))
 
 
 def _print_narrow(out: Console, shards: Sequence[_Shard]) -> None:
@@ -185,8 +189,13 @@ def _print_narrow(out: Console, shards: Sequence[_Shard]) -> None:
             _print_below(out, f"position {shard.position}")
         if shard.notes:
             _print_below(out, shard.notes)
-        if shard.error:
-            _print_below(out, f"error: {shard.error}", "red")
+        for said in _wrong(shard):
+            _print_below(out, said, "red")
+
+
+def _wrong(shard: _Shard) -> list[str]:
+    said = (("error", shard.error), ("not archived", shard.unarchived))
+    return [f"{what}: {why}" for what, why in said if why]
 
 
 def _print_below(out: Console, line: str, style: str = "") -> None:
@@ -212,7 +221,7 @@ def _shard(shard: dict[str, Any], merged: dict[str, Any], now_us: int) -> _Shard
         merged: the state that its group reports; empty if it reports none.
         now_us: time of the gateway's clock, microseconds.
     """
-    frontier_us, ring = merged.get("frontier_us"), shard.get("ring")
+    frontier_us, ring, archive = merged.get("frontier_us"), shard.get("ring"), shard.get("archive")
     return _Shard(
         name=shard["shard"],
         source=shard.get("source", "-"),
@@ -225,6 +234,8 @@ def _shard(shard: dict[str, Any], merged: dict[str, Any], now_us: int) -> _Shard
         frontier=clock(frontier_us),
         lag=f"{(now_us + shard.get('skew_us', 0) - frontier_us) / 1e6:.1f} s" if frontier_us else "-",
         ring=_ring(ring) if ring else "-",
+        archive=_archive(archive) if archive and archive.get("file") else "-",
+        unarchived=(archive.get("error") or "") if archive else "",
         error=shard.get("error") or merged.get("error") or "",
     )
 
@@ -232,6 +243,14 @@ def _shard(shard: dict[str, Any], merged: dict[str, Any], now_us: int) -> _Shard
 def _ring(ring: dict[str, Any]) -> str:
     full = f", full of {ring['full_of']}" if ring["full"] else ""
     return f"{ring['put'] - ring['ack']} headers, {ring['bytes'] / 2**20:.1f} MiB{full}"
+
+
+def _archive(archive: dict[str, Any]) -> str:
+    """Return up to where an archive is durable, what it has, and since when its source may have more."""
+    oldest = datetime.fromtimestamp(archive["oldest_us"] / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    behind_s = archive["behind_s"]
+    behind = "" if behind_s is None else f", {behind_s:.1f} s behind"
+    return f"{archive['file']}:{archive['offset']}, {archive['bytes'] / 2**20:.1f} MiB since {oldest}{behind}"
 
 
 def _notes(states: Sequence[str], merged: dict[str, Any]) -> list[str]:

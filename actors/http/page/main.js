@@ -184,6 +184,7 @@ function showShards(state) {
         clock(group.frontier_us),
         shard.position ?? "–",
         shard.ring ? ringOf(shard.ring) : "–",
+        shard.archive ? archiveOf(shard.archive) : "–",
       ],
       note: shard.error ?? group.error ?? leftOut(state, name),
       actions: [
@@ -208,7 +209,7 @@ function showShards(state) {
   });
   at("shards-count").textContent = summary(state);
   at("shards-search").hidden = state.shards.length <= SEARCHED_FROM;
-  fill(at("shards"), ["Shard", "State", "Lag", "Frontier, UTC", "Position", "Ring", "Actions"], rows, operates);
+  fill(at("shards"), ["Shard", "State", "Lag", "Frontier, UTC", "Position", "Ring", "Archive", "Actions"], rows, operates);
 }
 
 // How full a ring is, of headers and of bytes, and which of them it is full of.
@@ -216,6 +217,14 @@ function ringOf(ring) {
   const of = (used, most, unit) => `${short(used)}${most ? ` of ${short(most)}` : ""} ${unit}`;
   const text = `${of(ring.put - ring.ack, ring.headers_max, "headers")}, ${of(ring.bytes, ring.bytes_max, "B")}`;
   return ring.full ? `full of ${ring.full_of}: ${text}` : text;
+}
+
+// Up to where an archive is durable, what it has, and since when its source may have more; or why nothing is written.
+function archiveOf(archive) {
+  if (archive.error) return `not written: ${archive.error}`;
+  const held = `${short(archive.bytes)} B since ${day(archive.oldest_us)}`;
+  const behind = archive.behind_s === null ? "" : `, ${seconds(archive.behind_s)} behind`;
+  return `${archive.file ? `${archive.file}:${archive.offset}` : "nothing durable"}, ${held}${behind}`;
 }
 
 function leftOut(state, shard) {

@@ -20,7 +20,8 @@ def kept_in(kind: str, folder: Path) -> dict[str, Any]:
             "cursor": {"kind": "file", **where},
         }
     coordination = {"kind": "embedded", "folder": str(folder), "session_timeout_s": 4}
-    return {"preset": "group", "coordination": coordination, "cursor": {"kind": "zookeeper", "flush_s": None}}
+    cursor = {"kind": "zookeeper", "flush_s": None}
+    return {"preset": "group", "coordination": coordination, "cursor": cursor, "archive": "off"}
 
 
 @pytest.mark.parametrize("kind", ["file", pytest.param("embedded", marks=pytest.mark.soak)])

@@ -144,7 +144,7 @@ def test_what_fits_into_no_table_stands_below_the_name(capsys, monkeypatch, name
 def test_wide_has_all_columns_of_a_shard_in_one_line_at_any_width(capsys, monkeypatch):
     lines = printed(capsys, monkeypatch, SHOP, 200, wide=True)
     head = next(line for line in lines if line.startswith("shard "))
-    columns = ["shard", "source", "state", "position", "acked", "frontier (UTC)", "lag", "ring"]
+    columns = ["shard", "source", "state", "position", "acked", "frontier (UTC)", "lag", "ring", "archive"]
     assert [each.strip() for each in head.split("  ") if each] == columns
     leaving = next(line for line in lines if line.startswith("s2 "))
     assert [each.strip() for each in leaving.split("  ") if each] == [
@@ -156,9 +156,30 @@ def test_wide_has_all_columns_of_a_shard_in_one_line_at_any_width(capsys, monkey
         "03:04:05.478",
         "0.2 s",
         "20 headers, 3.0 MiB",
+        "-",
     ]
     assert f"  error: {ERROR}" in lines
     assert printed(capsys, monkeypatch, SHOP, 80, wide=True) == lines
+
+
+def test_the_archive_of_a_shard_is_shown_or_why_nothing_is_written(capsys, monkeypatch):
+    written = {
+        "state": "writing", "error": None, "behind_s": 0.25, "file": "mysql-bin.000002", "offset": 4711,
+        "bytes": 5 << 19, "oldest_us": NOW_US - 86_400_000_000,
+    }  # fmt: skip
+    known, merged = shard("s0", "mysql-bin.000002:4711")
+    why = "The disk of the archive /a is used to 91.0%."
+    for archive, column, below in (
+        (written, "mysql-bin.000002:4711, 2.5 MiB since 2026-01-01 03:04:05, 0.2 s behind", []),
+        ({**written, "file": None, "behind_s": None}, "-", []),
+        ({"state": "waiting", "error": why}, "-", [f"  not archived: {why}"]),
+    ):
+        told = state(({**known, "archive": archive}, merged))
+        wide = printed(capsys, monkeypatch, told, 200, wide=True)
+        line = next(index for index, line in enumerate(wide) if line.startswith("s0 "))
+        assert wide[line].split("  ")[-1].strip() == column
+        assert wide[line + 1 :] == below
+        assert [line for line in printed(capsys, monkeypatch, told, 80) if "archive" in line] == below
 
 
 def test_a_refused_instance_file_is_named(capsys, monkeypatch):

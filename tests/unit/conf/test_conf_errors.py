@@ -415,16 +415,17 @@ def test_the_good_file_is_good(tmp_path):
             "`archive` should be a mapping, but is true",
         ),
         (
-            "shards:",
-            "archive: {sync_s: 1}\nshards:",
+            "preset: group",
+            "preset: file\narchive: {sync_s: 1}",
             "`archive.folder` should be given, but is missing",
         ),
         (
             "shards:",
             "archive: {folder: a}\nfilter: {tables: [{match: a, masks: [{column: c, kind: 'null'}]}]}\nshards:",  # noqa: E501
             (
-                "`archive.key_file` should be given, or `clear_text: true`: the archive has every column in "
-                "clear, also those with masks, but is missing, and filter.tables masks columns of a"
+                "`archive.key_file` should be given, or `clear_text: true`, or `archive: off`: the archive "
+                "has every column in clear, also those with masks, but is missing, and filter.tables masks "
+                "columns of a"
             ),
         ),
         (

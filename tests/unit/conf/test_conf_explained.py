@@ -104,7 +104,7 @@ def test_a_comment_says_the_default_that_the_settings_have(preset, key):
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_values_in_a_preset_are_the_defaults_unless_it_decides_them(preset):
     decided = {"coordination.kind", "coordination.folder", "coordination.hosts"}
-    decided |= {"cursor.kind", "cursor.flush_s"}
+    decided |= {"cursor.kind", "cursor.flush_s", "archive.folder"}
 
     def leaves(value, path=""):
         for key, inner in value.items():

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from canal_group.conf.archive.archive_settings import ArchiveSettings
 from canal_group.conf.description import describe
 from canal_group.conf.load import PRESETS, build_instance, load_instance, load_preset, merge_over
 from canal_group.conf.server_settings import (
@@ -30,18 +31,22 @@ def instance(preset="memory", **values):
 
 
 PRESET_PARTS = {
-    "memory": (LocalSettings(), MemoryCursorSettings()),
-    "file": (LocalSettings(folder=Path("data")), FileCursorSettings(folder=Path("data"))),
-    "default": (ZookeeperSettings(hosts="127.0.0.1:2181"), ZookeeperCursorSettings(flush_s=1.0)),
-    "group": (EmbeddedSettings(folder=Path("data/zookeeper")), ZookeeperCursorSettings()),
+    "memory": (LocalSettings(), MemoryCursorSettings(), None),
+    "file": (LocalSettings(folder=Path("data")), FileCursorSettings(folder=Path("data")), None),
+    "default": (ZookeeperSettings(hosts="127.0.0.1:2181"), ZookeeperCursorSettings(flush_s=1.0), None),
+    "group": (
+        EmbeddedSettings(folder=Path("data/zookeeper")),
+        ZookeeperCursorSettings(),
+        ArchiveSettings(folder=Path("data/archive")),
+    ),
 }
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_chooses_coordination_and_storage_and_keeps_defaults(preset):
     loaded = build_instance(instance(preset))
-    assert (loaded.coordination, loaded.cursor) == PRESET_PARTS[preset]
-    decided = {"coordination", "cursor"}
+    assert (loaded.coordination, loaded.cursor, loaded.archive) == PRESET_PARTS[preset]
+    decided = {"coordination", "cursor", "archive"}
     without = {key: value for key, value in instance().items() if key != "preset"}
     bare = build_instance({**without, "coordination": {"kind": "local"}, "cursor": {"kind": "memory"}})
     assert loaded.model_dump(exclude=decided) == bare.model_dump(exclude=decided)
