@@ -439,12 +439,12 @@ def test_the_good_file_is_good(tmp_path):
         ),
         (
             "shards:",
-            "reader: {semi_sync: archive}\nshards:",
+            "archive: off\nreader: {semi_sync: archive}\nshards:",
             "`reader.semi_sync` should be 'archive' only with an archive, but `archive` is missing",
         ),
         (
             "shards:",
-            "store: {kind: file}\nshards:",
+            "archive: off\nstore: {kind: file}\nshards:",
             (
                 "`store.kind` should be 'memory', or `archive` be given: rows that the rings do not hold "
                 "come from it, but is 'file'"
