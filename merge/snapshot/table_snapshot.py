@@ -10,7 +10,8 @@ Rules:
    the table, all of it is read again.
 4. A table without a key is read in one page, which enters only if nothing touched the table after `low`. It
    is tried a number of times.
-5. Rows that moved by images that lack columns are read again by their keys, until none is left.
+5. Rows that moved by images that lack columns are read again by their keys, until none is left; by a page
+   that saw them move.
 
 It holds no rows. Whoever owns them does what it asks for, in order, and tells it.
 """
@@ -115,6 +116,8 @@ class TableSnapshot(Generic[ImageT]):
         self._key: str | None = None if cursor is None else cursor.key
         #: what no page in flight reads
         self._ranges: deque[KeyRange] = deque(() if cursor is None else cursor.ranges)
+        #: how often in a row such a page did not see all of its rows
+        self._again_attempt = 0
         self._again: dict[Key, None] = dict.fromkeys(() if cursor is None else cursor.again)
         self._ended = cursor is not None and cursor.done
 
@@ -218,12 +221,20 @@ class TableSnapshot(Generic[ImageT]):
             elif not point.high.is_after(LogOffset(boundary.file, boundary.offset)):
                 touched = self._log.unseen(point)
                 if self._key or not touched:
+                    if not isinstance(page.rows, KeyRange):
+                        self._keep_unseen(page.rows, page.attempt, touched)
                     found.append(EmitPage(number, touched, boundary))
                 elif page.attempt + 1 < WHOLE_ATTEMPTS_MAX:
                     found.append(self._read_again(number))
                 else:
                     return self._end(_NO_KEY)
         return found
+
+    def _keep_unseen(self, keys: tuple[Key, ...], attempt: int, touched: Touched[ImageT]) -> None:
+        """Keep those of a page's keys that rows got after its point: it lacks what is to be read of them."""
+        unseen = set(map(self._to_key, touched.moved)).intersection(keys)
+        self._again |= dict.fromkeys(sorted(unseen))
+        self._again_attempt = attempt + 1 if unseen else 0
 
     def _read_again(self, number: int) -> ReadPage:
         page = self._pages.pop(number)
@@ -246,7 +257,7 @@ class TableSnapshot(Generic[ImageT]):
             keys = tuple(self._again)[:AGAIN_PAGE_MAX]
             for key in keys:
                 del self._again[key]
-            found.append(self._read(keys))
+            found.append(self._read(keys, self._again_attempt))
         if not self._pages:
             return self._end("")
         return found

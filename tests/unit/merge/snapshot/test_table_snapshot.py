@@ -160,6 +160,20 @@ def test_rows_that_moved_are_read_again_at_the_end():
     assert table.cursor.done
 
 
+def test_a_row_that_moved_unseen_is_read_once_more():
+    """The commit is delivered before its row can be read: the page by its key comes too early for it."""
+    table, _ = snapshot()
+    moved = streamed(150)
+    moved.touched.update((1,), (2,), None)
+    table.handle(moved)
+    table.handle(read(1, 120))
+    assert table.handle(PageEmitted(1, ())) == [ReadPage(2, (("2",),))]
+    assert isinstance(table.handle(read(2, 120))[0], EmitPage)
+    assert table.handle(PageEmitted(2, ())) == [ReadPage(3, (("2",),), attempt=1)]
+    table.handle(read(3, 150))
+    assert table.handle(PageEmitted(3, ())) == [EndTable("")]
+
+
 def test_a_table_without_a_key_enters_only_untouched():
     table, _ = snapshot(key="")
     table.handle(streamed(150, "any"))
