@@ -1,0 +1,1 @@
+"""Pages of snapshots in a shard: where they enter its stream."""

@@ -1,0 +1,45 @@
+"""Table changes: what the statements of a chunk did to tables, as far as their snapshots must know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from canal_group.merge.snapshot.steps import TableChange
+from canal_group.merge.values.chunk import Chunk, StatementKind, TableName
+
+#: rows come or go without events, or another table gets the name
+_REPLACES: Final = re.compile(r"\b(EXCHANGE\s+PARTITION|OR\s+REPLACE)\b", re.IGNORECASE)
+#: canal's EventType of the statements that make another table of a name, or none
+_CHANGES: Final = {"RENAME": TableChange.REPLACED, "ERASE": TableChange.DROPPED}
+_ORDER: Final = (TableChange.ALTERED, TableChange.REPLACED, TableChange.DROPPED)
+
+
+def changes_in(chunk: Chunk) -> dict[TableName, TableChange]:
+    """Return the changes that statements made to the tables that they name, by the source's names.
+
+    One without a table is of a schema: it concerns all of its tables. Of several the gravest counts; a table
+    that is created after it was dropped is another one.
+    """
+    if chunk.statements is None:
+        return {}
+    found: dict[TableName, TableChange] = {}
+    texts = chunk.statements.select(["op", "sql", "tables"]).to_pylist()
+    for text, source in zip(texts, chunk.statement_sources, strict=True):
+        if source.kind is not StatementKind.DDL:
+            continue
+        for name in source.names:
+            change, before = _change(text), found.get(name)
+            if before is TableChange.DROPPED and change is not TableChange.DROPPED:
+                found[name] = TableChange.REPLACED
+            else:
+                found[name] = max((change, before or change), key=_ORDER.index)
+    return found
+
+
+def _change(statement: Mapping[str, Any]) -> TableChange:
+    renames = any(each["role"] for each in statement["tables"])
+    if renames or _REPLACES.search(statement["sql"]):
+        return TableChange.REPLACED
+    return _CHANGES.get(statement["op"], TableChange.ALTERED)
