@@ -167,7 +167,7 @@ def test_a_mirror_of_versioned_tables_is_what_the_server_selects(
             rows = mirrors[name].rows.items()
             mirrored = Counter({tuple(without_zone(value) for _, value in row): n for row, n in rows})
             assert mirrored == selected(mariadb, name, history), (history, name)
-            assert min(mirrors[name].applied[op] for op in Op) > 5
+            assert min(mirrors[name].applied[op] for op in (Op.INSERT, Op.UPDATE, Op.DELETE)) > 5
 
 
 def ops(recorder):
