@@ -16,7 +16,7 @@ from support.sources.purged_logs import purge_all_but_the_last
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.merge.calls.consumers import Status
 
-QUIET = {"consumer": {"quiet_s": 0.3, "lease_s": 30}}
+QUIET = {"consumer": {"quiet_s": 0.3}}
 
 
 def cursor_of(gateway_client: GatewayClient, client_id: str) -> dict[str, Any]:
