@@ -25,6 +25,12 @@ def cursor_of(gateway_client: GatewayClient, client_id: str) -> dict[str, Any]:
     return dict(found)
 
 
+def clients_of(gateway_client: GatewayClient) -> set[str]:
+    """Return the client ids whose first position is stored."""
+    clients = gateway_client.ask(Status())["group"]["clients"]
+    return {each["client_id"] for each in clients if each["cursor"] is not None}
+
+
 def is_at_the_ends(cursor: dict[str, Any], shop: Shop) -> bool:
     return all(
         (cursor["shards"][f"s{index}"]["file"], cursor["shards"][f"s{index}"]["offset"])
@@ -49,7 +55,9 @@ def test_every_client_continues_after_filtered_transactions_are_purged(shop: Sho
         }
 
     with shop.serve(**QUIET) as instance, publishing(relay_of(instance.uri)) as running:
+        gateway_client = GatewayClient(instance.uri, shop.destination)
         with shop.connect(instance) as consumer:
+            eventually(lambda: {"relay", CLIENT} <= clients_of(gateway_client), "the relay's subscription")
             shop.write_everywhere(2)
             reading = Reading(consumer)
             reading.until(shop.rows)
@@ -60,7 +68,6 @@ def test_every_client_continues_after_filtered_transactions_are_purged(shop: Sho
                 "CREATE OR REPLACE TABLE left_out.busy (id INT)",
                 *["INSERT INTO left_out.busy VALUES (1)"] * 20,
             )
-        gateway_client = GatewayClient(instance.uri, shop.destination)
         eventually(lambda: is_at_the_ends(cursor_of(gateway_client, CLIENT), shop), "the cursor")
         confirmed = path.with_name("lines.position")
         eventually(lambda: is_at_the_ends(json.loads(confirmed.read_text())["position"], shop), "the relay")
