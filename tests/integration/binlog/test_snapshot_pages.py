@@ -8,7 +8,7 @@ from dataclasses import replace
 import pymysql
 import pytest
 from support.deadline import await_true
-from support.sources.recorder import reading
+from support.sources.recorder import await_rows, reading
 from support.sources.snapshot_walk import Copy, Walk
 
 from canal_group.binlog.columns.columns import Losses
@@ -359,7 +359,7 @@ def run_stalled(stalled, address, *, base_inside, point_of=None):
         with reading(address, start=base) as recorder:
             await_true(lambda: recorder.of("caught_up"), "the reader has caught up")
             thread = updating(stalled)
-            await_true(lambda: recorder.rows("t"), "the update was delivered")
+            await_rows(recorder, "t", 1)
             if base_inside:
                 base = latest_position(address, walk.connection, walk.facts)
                 if walk.facts.gtids and not walk.facts.mariadb:
@@ -414,7 +414,7 @@ def test_prepared_xa_at_base(server, address):
             assert copy.rows == {1: "old"}
             with session.cursor() as cursor:
                 cursor.execute("XA COMMIT 'x'")
-            await_true(lambda: recorder.rows("t"), "the transaction was delivered")
+            await_rows(recorder, "t", 1)
             for chunk in recorder.chunks:
                 copy.chunk(chunk)
     session.close()
