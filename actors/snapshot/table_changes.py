@@ -9,8 +9,8 @@ from typing import Any, Final
 from canal_group.merge.snapshot.steps import TableChange
 from canal_group.merge.values.chunk import Chunk, StatementKind, TableName
 
-#: rows come or go without events, or another table gets the name
-_REPLACES: Final = re.compile(r"\b(EXCHANGE\s+PARTITION|OR\s+REPLACE)\b", re.IGNORECASE)
+#: rows come without events, or another table gets the name
+_REPLACES: Final = re.compile(r"\b(IMPORT\s+(TABLESPACE|PARTITION)|OR\s+REPLACE)\b", re.IGNORECASE)
 #: canal's EventType of the statements that make another table of a name, or none
 _CHANGES: Final = {"RENAME": TableChange.REPLACED, "ERASE": TableChange.DROPPED}
 _ORDER: Final = (TableChange.ALTERED, TableChange.REPLACED, TableChange.DROPPED)
@@ -39,7 +39,9 @@ def changes_in(chunk: Chunk) -> dict[TableName, TableChange]:
 
 
 def _change(statement: Mapping[str, Any]) -> TableChange:
-    renames = any(each["role"] for each in statement["tables"])
-    if renames or _REPLACES.search(statement["sql"]):
+    op, tables = statement["op"], statement["tables"]
+    # An ALTER of several tables exchanges or converts a partition.
+    moves = any(each["role"] for each in tables) or (op == "ALTER" and len(tables) > 1)
+    if moves or _REPLACES.search(statement["sql"]):
         return TableChange.REPLACED
-    return _CHANGES.get(statement["op"], TableChange.ALTERED)
+    return _CHANGES.get(op, TableChange.ALTERED)
