@@ -289,9 +289,7 @@ class ShardSnapshot:
         self._do(name, table, table.followed.handle(StreamRead(span, touched, None, change)))
         for number in list(table.pages) if change is not None else ():
             # It was selected by the definition of before.
-            if table.followed is not None:
-                self._do(name, table, table.followed.handle(PageLost(number)))
-                table.pages.pop(number, None)
+            self._do(name, table, table.followed.handle(PageLost(number)))
         if table.followed is not None:
             table.cursor = table.followed.cursor
         return bool(touched.moved) or change in (TableChange.REPLACED, TableChange.DROPPED)
@@ -321,6 +319,10 @@ class ShardSnapshot:
                     self._ask_for_plan(name, table)
                 case EndTable(failure):
                     self._end(name, table, failure)
+        if table.followed is not None:
+            # Those that are read again are of no use.
+            awaited = filter(table.followed.awaits, table.pages)
+            table.pages = {number: table.pages[number] for number in awaited}
 
     def _emit(self, table: _Table, step: EmitPage[Image]) -> list[Instruction]:
         """Put a page into the stream; return the steps that follow."""
@@ -348,7 +350,7 @@ class ShardSnapshot:
         self._forget(name, table)
         table.attempt += 1
         table.plan = None
-        self._add(Work(name, table.attempt, table.version, PlanTable(table.attempt)))
+        self._add(Work(name, table.attempt, table.version, PlanTable()))
 
     def _end(self, name: TableName, table: _Table, failure: str) -> None:
         self._forget(name, table)

@@ -28,16 +28,6 @@ class TableChange(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """The server was asked for the table's key and ranges, after `PlanTable`."""
-
-    attempt: int
-    #: columns and types of the key; empty: the table has none, and is one range
-    key: str
-    ranges: tuple[KeyRange, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class PageRead:
     """A page was read."""
 
@@ -56,17 +46,9 @@ class PageLost:
 
 @dataclass(frozen=True, slots=True)
 class KeyChanged:
-    """A page could not be read: the table has another key than `Planned` said."""
+    """A page could not be read: the table has another key than its cursor."""
 
     number: int
-
-
-@dataclass(frozen=True, slots=True)
-class PageFailed:
-    """A page cannot be read."""
-
-    number: int
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +74,14 @@ class PageEmitted:
     again: tuple[Key, ...]
 
 
-Event: TypeAlias = Planned | PageRead | PageLost | KeyChanged | PageFailed | StreamRead[Any] | PageEmitted
+Event: TypeAlias = PageRead | PageLost | KeyChanged | StreamRead[Any] | PageEmitted
 
 # ---- instructions ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class PlanTable:
-    """Ask the server for the table's key and ranges."""
-
-    attempt: int
+    """Ask the server for the table's key and ranges, and begin a new snapshot of it: this one has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +96,10 @@ class ReadPage:
 
 @dataclass(frozen=True, slots=True)
 class EmitPage(Generic[ImageT]):
-    """Put a page into the stream at its boundary, as a transaction of its own; then `PageEmitted`."""
+    """Put a page into the stream where it is, as a transaction of its own; then `PageEmitted`."""
 
     number: int
     touched: Touched[ImageT]
-    boundary: Position
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,10 +32,8 @@ from canal_group.merge.snapshot.steps import (
     Instruction,
     KeyChanged,
     PageEmitted,
-    PageFailed,
     PageLost,
     PageRead,
-    Planned,
     PlanTable,
     ReadPage,
     StreamRead,
@@ -82,7 +80,7 @@ class TableSnapshot(Generic[ImageT]):
     """Decides on the pages of one table; see the module's rules.
 
     Args:
-        cursor: how far the table was read; None: nothing of it.
+        cursor: how far the table was read; its key is empty if the table has none, and is one range.
         start: where the stream begins.
         server: identity of the server that it reads.
         pages_max: most pages in flight.
@@ -92,7 +90,7 @@ class TableSnapshot(Generic[ImageT]):
 
     def __init__(
         self,
-        cursor: TableCursor | None,
+        cursor: TableCursor,
         start: Position,
         server: str,
         pages_max: int,
@@ -106,26 +104,24 @@ class TableSnapshot(Generic[ImageT]):
         #: what the stream has read since its last boundary
         self._spans: list[Span] = []
         self._touched: Touched[ImageT] = Touched()
-        self._altered = False
+        self._touched_max = touched_max
+        #: whether a page has to see all before the next boundary: that is not in the log
+        self._begins_anew = False
         self._pages: dict[int, _Page] = {}
         self._numbers = 0
         #: point of the page that was read last
         self._proven: Point | None = None
-        self._attempt = 0
-        #: None: the ranges are not known
-        self._key: str | None = None if cursor is None else cursor.key
+        self._key = cursor.key
         #: what no page in flight reads
-        self._ranges: deque[KeyRange] = deque(() if cursor is None else cursor.ranges)
+        self._ranges = deque(cursor.ranges)
         #: how often in a row such a page did not see all of its rows
         self._again_attempt = 0
-        self._again: dict[Key, None] = dict.fromkeys(() if cursor is None else cursor.again)
-        self._ended = cursor is not None and cursor.done
+        self._again: dict[Key, None] = dict.fromkeys(cursor.again)
+        self._ended = cursor.done
 
     @property
-    def cursor(self) -> TableCursor | None:
-        """How far the table was read, pages in flight not counted; None: its ranges are not known."""
-        if self._key is None:
-            return None
+    def cursor(self) -> TableCursor:
+        """How far the table was read, pages in flight not counted."""
         ranges, again = list(self._ranges), list(self._again)
         for page in self._pages.values():
             if isinstance(page.rows, KeyRange):
@@ -136,22 +132,22 @@ class TableSnapshot(Generic[ImageT]):
 
     @property
     def ended(self) -> bool:
-        """Whether all of it was read, or it failed."""
+        """Whether all of it was read, or it failed, or has to be planned anew."""
         return self._ended
+
+    def awaits(self, number: int) -> bool:
+        """Return whether a page is in flight."""
+        return number in self._pages
 
     def begin(self) -> list[Instruction]:
         """Return the first steps."""
-        if self._ended:
-            return []
-        return [self._plan()] if self._key is None else self._ask()
+        return [] if self._ended else self._ask()
 
     def handle(self, event: Event) -> list[Instruction]:  # noqa: PLR0911 - one for each event
         """Return the steps after an event; events of pages that were given up change nothing."""
         if self._ended:
             return []
         match event:
-            case Planned():
-                return self._planned(event)
             case PageRead() if event.number in self._pages:
                 self._pages[event.number].read = event
                 if event.point.server == self._server:
@@ -160,39 +156,34 @@ class TableSnapshot(Generic[ImageT]):
             case PageLost() if event.number in self._pages:
                 return [self._read_again(event.number)]
             case KeyChanged() if event.number in self._pages:
-                return self._restart()
-            case PageFailed() if event.number in self._pages:
-                return self._end(event.why)
+                return self._end(PlanTable())
             case StreamRead():
                 return self._streamed(event)
             case PageEmitted() if event.number in self._pages:
                 return self._emitted(event)
         return []
 
-    def _planned(self, event: Planned) -> list[Instruction]:
-        if event.attempt != self._attempt or self._key is not None:
-            return []
-        self._key, self._ranges = event.key, deque(event.ranges)
-        return self._ask()
-
     def _streamed(self, event: StreamRead[ImageT]) -> list[Instruction]:
         if event.span is not None:
             self._spans.append(event.span)
         self._touched.add(event.touched)
         self._again |= dict.fromkeys(map(self._to_key, sorted(event.touched.moved, key=repr)))
-        self._altered |= event.change is not None
+        if len(self._touched) > self._touched_max:
+            # One transaction may touch all of the table.
+            self._touched, self._begins_anew = Touched(), True
+        self._begins_anew |= event.change is not None
         self._boundary = event.boundary
         span = joined(self._spans)
         if event.boundary is not None and span is not None:
             self._log.add(span, self._touched)
             self._spans, self._touched = [], Touched()
-        if event.boundary is not None and self._altered:
+        if event.boundary is not None and self._begins_anew:
             self._log.begin_at(event.boundary)
-            self._altered = False
+            self._begins_anew = False
         if event.change is TableChange.DROPPED:
-            return self._end("the table was dropped")
+            return self._end(EndTable("the table was dropped"))
         if event.change is TableChange.REPLACED or len(self._again) > AGAIN_MAX:
-            return self._restart()
+            return self._end(PlanTable())
         return [*self._emit_due(), *self._ask()]
 
     def _emitted(self, event: PageEmitted) -> list[Instruction]:
@@ -223,11 +214,11 @@ class TableSnapshot(Generic[ImageT]):
                 if self._key or not touched:
                     if not isinstance(page.rows, KeyRange):
                         self._keep_unseen(page.rows, page.attempt, touched)
-                    found.append(EmitPage(number, touched, boundary))
+                    found.append(EmitPage(number, touched))
                 elif page.attempt + 1 < WHOLE_ATTEMPTS_MAX:
                     found.append(self._read_again(number))
                 else:
-                    return self._end(_NO_KEY)
+                    return self._end(EndTable(_NO_KEY))
         return found
 
     def _keep_unseen(self, keys: tuple[Key, ...], attempt: int, touched: Touched[ImageT]) -> None:
@@ -248,8 +239,6 @@ class TableSnapshot(Generic[ImageT]):
     def _ask(self) -> list[Instruction]:
         """Return the pages to read next; the table ends if there is none."""
         found: list[Instruction] = []
-        if self._key is None:
-            return found
         while len(self._pages) < self._pages_max and self._ranges:
             found.append(self._read(self._ranges.popleft()))
         # Last, so that a row that moves often is read once.
@@ -259,7 +248,7 @@ class TableSnapshot(Generic[ImageT]):
                 del self._again[key]
             found.append(self._read(keys, self._again_attempt))
         if not self._pages:
-            return self._end("")
+            return self._end(EndTable(""))
         return found
 
     def _forget(self) -> None:
@@ -268,20 +257,7 @@ class TableSnapshot(Generic[ImageT]):
         if len(points) == len(floors):
             self._log.forget_seen(points)
 
-    # ---- all of it -----------------------------------------------------------------------------------------
-
-    def _plan(self) -> PlanTable:
-        self._attempt += 1
-        return PlanTable(self._attempt)
-
-    def _restart(self) -> list[Instruction]:
-        self._pages.clear()
-        self._ranges.clear()
-        self._again.clear()
-        self._key = None
-        return [self._plan()]
-
-    def _end(self, failure: str) -> list[Instruction]:
+    def _end(self, step: PlanTable | EndTable) -> list[Instruction]:
         self._ended = True
         self._pages.clear()
-        return [EndTable(failure)]
+        return [step]

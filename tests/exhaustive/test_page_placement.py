@@ -13,18 +13,9 @@ import numpy as np
 import pytest
 from support.soak import first_quick
 
-from canal_group.merge.snapshot.cursor import KeyRange
+from canal_group.merge.snapshot.cursor import KeyRange, TableCursor
 from canal_group.merge.snapshot.point import LogOffset, Point, Span
-from canal_group.merge.snapshot.steps import (
-    EmitPage,
-    EndTable,
-    PageEmitted,
-    PageRead,
-    Planned,
-    PlanTable,
-    ReadPage,
-    StreamRead,
-)
+from canal_group.merge.snapshot.steps import EmitPage, EndTable, PageEmitted, PageRead, ReadPage, StreamRead
 from canal_group.merge.snapshot.table_snapshot import TableSnapshot
 from canal_group.merge.snapshot.touched import Fate, Touched
 from canal_group.merge.values.gtids.gtid import NO_GTIDS
@@ -193,14 +184,13 @@ class Shard:
         self.tables, self.overlapping = tables, overlapping
         self.copy, self.now, self.late = {}, [], []
         self.rows = {}
-        self.snapshot = TableSnapshot(None, position(base), SERVER, 2, lambda key: (str(key[0]),))
+        cursor = TableCursor("k", RANGES)
+        self.snapshot = TableSnapshot(cursor, position(base), SERVER, 2, lambda key: (str(key[0]),))
         self.run(self.snapshot.begin())
 
     def run(self, steps):
         for step in steps:
             match step:
-                case PlanTable():
-                    self.run(self.snapshot.handle(Planned(step.attempt, "k", RANGES)))
                 case ReadPage():
                     first = step.number <= len(RANGES) and step.number - 1 in self.overlapping
                     (self.now if first else self.late).append(step)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import weakref
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +38,7 @@ PLAN = TablePlan(
     "id", TableKey(("id",), (pa.int64(),)), frozenset(), (KeyRange(None, ("5",)), KeyRange(("5",), None))
 )
 KEYS = range(1, 11)
+PAGES_MAX = 2
 
 
 def rows_of(changes):
@@ -153,11 +155,13 @@ class Run:
         self.server, self.chance, self.at = server, chance, begin
         self.rows = rows if rows is not None else {}
         self.pages, self.swapped, self.page_rows = [], swapped, 0
+        #: rows of the pages that were handed over, as long as anybody has them
+        self.handed_over = []
         #: after each chunk: transactions that were read, rows, cursor, and `swapped`
         self.stored = []
         self.cursor = cursor or SnapshotCursor()
         table = self.cursor.tables.get(str(NAME))
-        self.snapshot = ShardSnapshot({NAME: table}, SERVER, 2, self.put)
+        self.snapshot = ShardSnapshot({NAME: table}, SERVER, PAGES_MAX, self.put)
         self.snapshot.reached(self.position)
 
     @property
@@ -209,7 +213,11 @@ class Run:
 
     def enter(self):
         if self.pages:
-            self.snapshot.page_read(*self.pages.pop(self.chance.randrange(len(self.pages))))
+            work, page = self.pages.pop(self.chance.randrange(len(self.pages)))
+            self.handed_over.append(weakref.ref(page.table.rows))
+            self.snapshot.page_read(work, page)
+            del page
+            assert sum(each() is not None for each in self.handed_over) <= PAGES_MAX
 
     def step(self):
         self.chance.choice(

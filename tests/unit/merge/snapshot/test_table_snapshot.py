@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -14,13 +16,12 @@ from canal_group.merge.snapshot.steps import (
     PageEmitted,
     PageLost,
     PageRead,
-    Planned,
     PlanTable,
     ReadPage,
     StreamRead,
     TableChange,
 )
-from canal_group.merge.snapshot.table_snapshot import WHOLE_ATTEMPTS_MAX, TableSnapshot
+from canal_group.merge.snapshot.table_snapshot import AGAIN_MAX, WHOLE_ATTEMPTS_MAX, TableSnapshot
 from canal_group.merge.snapshot.touched import Touched
 from canal_group.merge.values.position import Position
 
@@ -51,14 +52,8 @@ def snapshot(*ranges, key=KEY, start=100, **options):
 
 
 def test_a_table_begins_with_its_ranges():
-    table = TableSnapshot(None, position(100), SERVER, 2, lambda row: (str(row[0]),))
-    assert table.begin() == [PlanTable(1)]
-    assert table.cursor is None
-    asked = table.handle(
-        Planned(1, KEY, (KeyRange(None, ("5",)), KeyRange(("5",), ("9",)), KeyRange(("9",))))
-    )
+    _, asked = snapshot(KeyRange(None, ("5",)), KeyRange(("5",), ("9",)), KeyRange(("9",)))
     assert [step.rows for step in asked] == [KeyRange(None, ("5",)), KeyRange(("5",), ("9",))]
-    assert table.handle(Planned(1, KEY, (WHOLE,))) == []
 
 
 def test_a_page_waits_for_the_stream_and_its_range_goes_on():
@@ -68,7 +63,6 @@ def test_a_page_waits_for_the_stream_and_its_range_goes_on():
     (emitted,) = table.handle(streamed(200, 4))
     assert isinstance(emitted, EmitPage)
     assert emitted.touched.settled == {(3,), (4,)}
-    assert emitted.boundary.offset == 200
     assert table.handle(PageEmitted(1, ())) == [ReadPage(2, KeyRange(("7",), None))]
     assert table.cursor.ranges == (KeyRange(("7",), None),)
 
@@ -105,6 +99,20 @@ def test_a_page_is_read_again_if_too_much_was_touched():
     assert table.handle(read(1, 140, 160)) == [ReadPage(2, WHOLE, attempt=1)]
 
 
+def test_a_transaction_that_touches_too_much_is_not_kept_while_it_is_read():
+    table, _ = snapshot(touched_max=3)
+    part, image = streamed(150, boundary=False), Position(FILE, 1)
+    for _ in range(4):
+        part.touched.update((1,), (1,), image)
+    table.handle(part)
+    part.touched.images.clear()
+    assert sys.getrefcount(image) == 2, "it is kept by nobody else"
+    table.handle(streamed(160, 9))
+    assert table.handle(read(1, 140, 160)) == [ReadPage(2, WHOLE, attempt=1)]
+    (emitted,) = table.handle(read(2, 160))
+    assert not emitted.touched
+
+
 def test_no_page_enters_inside_a_transaction():
     table, _ = snapshot()
     table.handle(streamed(150, 1, boundary=False))
@@ -129,15 +137,14 @@ def test_a_statement_inside_what_was_read_counts_from_the_next_boundary():
 
 def test_a_replaced_table_is_read_from_its_beginning():
     table, _ = snapshot(KeyRange(("7",), None))
-    assert table.handle(streamed(150, change=TableChange.REPLACED)) == [PlanTable(1)]
-    assert table.cursor is None
+    assert table.handle(streamed(150, change=TableChange.REPLACED)) == [PlanTable()]
     assert table.handle(read(1, 200)) == []
-    assert table.handle(Planned(1, KEY, (WHOLE,))) == [ReadPage(2, WHOLE)]
+    assert table.handle(streamed(200)) == []
 
 
 def test_a_table_of_another_key_is_read_from_its_beginning():
     table, _ = snapshot(KeyRange(("7",), None))
-    assert table.handle(KeyChanged(1)) == [PlanTable(1)]
+    assert table.handle(KeyChanged(1)) == [PlanTable()]
 
 
 def test_a_dropped_table_ends():
@@ -158,6 +165,13 @@ def test_rows_that_moved_are_read_again_at_the_end():
     table.handle(streamed(160))
     assert table.handle(PageEmitted(2, ())) == [EndTable("")]
     assert table.cursor.done
+
+
+def test_a_table_of_which_too_many_rows_moved_is_read_from_its_beginning():
+    table, _ = snapshot()
+    moved = streamed(150)
+    moved.touched.moved.update((key,) for key in range(AGAIN_MAX + 1))
+    assert table.handle(moved) == [PlanTable()]
 
 
 def test_a_row_that_moved_unseen_is_read_once_more():

@@ -1,0 +1,219 @@
+"""The snapshot of a shard: what becomes of work and pages when the stream brings something between."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from canal_group.actors.snapshot.shard_snapshot import SelectedPage, ShardSnapshot, TablePlan
+from canal_group.merge.snapshot.cursor import KeyRange, TableCursor
+from canal_group.merge.snapshot.point import LogOffset, Point
+from canal_group.merge.snapshot.steps import PlanTable
+from canal_group.merge.snapshot.table_key import TableKey
+from canal_group.merge.values.chunk import (
+    ABSENT,
+    STATEMENTS,
+    Chunk,
+    Op,
+    StatementKind,
+    StatementSource,
+    TableName,
+    TableRows,
+    partial_schema,
+    rows_schema,
+)
+from canal_group.merge.values.header import HEADER, WHOLE, Flag
+from canal_group.merge.values.position import Position
+
+FILE, SERVER, NAME = "bin.000001", "s", TableName("app", "t")
+FIELDS = [pa.field("id", pa.int64()), pa.field("v", pa.int64())]
+KEY, REST = TableKey(("id",), (pa.int64(),)), KeyRange(("5",), None)
+PLAN = TablePlan("id", KEY, frozenset(), (KeyRange(),))
+
+
+def rows_of(*changes, fields=FIELDS, lacks=None):
+    """Return rows of (op, before, after); every image after lacks the columns of a bit mask."""
+    schema = rows_schema(fields, b'["id"]')
+    rows = [
+        {"_header": 0, "_row": row, "_op": op, "before": before, "after": after}
+        for row, (op, before, after) in enumerate(changes)
+    ]
+    if lacks is not None:
+        schema = partial_schema(schema)
+        rows = [{**row, ABSENT["before"]: b"\0", ABSENT["after"]: lacks} for row in rows]
+    return TableRows(NAME, pa.RecordBatch.from_pylist(rows, schema=schema), NAME)
+
+
+def chunk(offset, *tables, op="", schema_only=False, flags=WHOLE):
+    headers = np.zeros(1, HEADER)
+    headers["flags"], headers["rows"], headers["row_end"], headers["gtid_source"] = flags, 1, 1, 1
+    headers["commit_us"] = headers["end_offset"] = offset
+    if not op:
+        return Chunk(headers, (FILE, ""), tables)
+    name = TableName("app", "" if schema_only else "t")
+    role = "new" if op == "RENAME" else ""
+    told = {"schema": "app", "table": name.table, "role": role, "kept": True}
+    text = {"_header": 0, "_row": 0, "schema": "app", "table": name.table, "op": op, "sql": op}
+    batch = pa.RecordBatch.from_pylist([{**text, "ddl_schema": "", "tables": [told]}], schema=STATEMENTS)
+    return Chunk(headers, (FILE, ""), (), batch, (StatementSource((name,), StatementKind.DDL),))
+
+
+def page(offset, *ids, last=None):
+    at = LogOffset(FILE, offset)
+    table = rows_of(*((Op.READ, None, {"id": each, "v": 0}) for each in ids))
+    return SelectedPage(Point(SERVER, at, at), table, last)
+
+
+class Stream:
+    """A stream with a snapshot, and what it stored."""
+
+    def __init__(self, cursor=None, begin=100):
+        self.chunks, self.cursors = [], []
+        self.snapshot = ShardSnapshot({NAME: cursor}, SERVER, 2, self.put)
+        self.snapshot.reached(Position(FILE, begin, commit_us=7, server=SERVER))
+
+    def put(self, stored, cursor):
+        self.chunks.append(stored)
+        self.cursors.append(cursor)
+
+    def read(self, offset, *tables, **options):
+        found = chunk(offset, *tables, **options)
+        self.snapshot.chunk_read(found, found)
+        self.snapshot.reached(Position(FILE, offset, server=SERVER))
+        return self
+
+    def plan(self, plan=PLAN):
+        """Answer the work that is asked for next, a plan; return what follows."""
+        work = self.take()
+        assert isinstance(work.step, PlanTable)
+        self.snapshot.planned(work, plan)
+        return self.take()
+
+    def take(self):
+        return self.snapshot.take(0)
+
+    @property
+    def pages(self):
+        """The ids of the rows of each page."""
+        return [
+            [row["after"]["id"] for table in each.tables for row in table.rows.to_pylist()]
+            for each in self.chunks
+            if each.headers["flags"][0] & Flag.PAGE
+        ]
+
+
+def test_pages_enter_one_after_the_other_with_the_time_of_the_transaction_before():
+    stream = Stream()
+    plan = TablePlan("id", KEY, frozenset(), (KeyRange(None, ("5",)), REST))
+    first, second = stream.plan(plan), stream.take()
+    stream.snapshot.page_read(first, page(100))
+    stream.snapshot.page_read(second, page(100, 7, 8, last=("8",)))
+    stream.read(200)
+    stream.snapshot.page_read(stream.take(), page(200, 9))
+    headers = [each.headers[0] for each in stream.chunks if each.headers["flags"][0] & Flag.PAGE]
+    places = [(h["end_offset"], h["row_begin"], h["row_end"], h["commit_us"]) for h in headers]
+    assert places == [(100, 0, 1, 7), (100, 1, 3, 7), (200, 0, 1, 200)]
+    assert stream.snapshot.ended
+    assert stream.cursors[-1].tables[str(NAME)].done
+
+
+def test_no_page_enters_inside_a_transaction():
+    stream = Stream()
+    work = stream.plan()
+    found = chunk(200, flags=Flag.BEGIN)
+    stream.snapshot.chunk_read(found, found)
+    stream.snapshot.reached(Position(FILE, 100, rows_into_transaction=1, server=SERVER))
+    stream.snapshot.page_read(work, page(100, 1))
+    assert stream.pages == []
+    stream.read(200, flags=Flag.END)
+    assert stream.pages == [[1]]
+
+
+@pytest.mark.parametrize("schema_only", [False, True])
+def test_a_page_of_a_table_that_was_altered_meanwhile_is_read_again(schema_only):
+    """Whether it waits for its boundary, or is on its way."""
+    for arrives in (False, True):
+        stream = Stream()
+        work = stream.plan()
+        if arrives:
+            stream.snapshot.page_read(work, page(300, 1))
+        stream.read(200, op="ALTER", schema_only=schema_only)
+        if not arrives:
+            stream.snapshot.page_read(work, page(300, 1))
+        again = stream.take()
+        assert (again.step.attempt, again.version) == (1, work.version + 1)
+        stream.read(300)
+        assert stream.pages == []
+        stream.snapshot.page_read(again, page(300, 1))
+        assert stream.pages == [[1]]
+
+
+def test_a_row_that_moved_is_in_the_cursor_that_is_stored_with_its_event():
+    stream = Stream(TableCursor("id", (REST,)))
+    stream.plan()
+    stream.read(200, rows_of((Op.UPDATE, {"id": 9, "v": 0}, {"id": 2, "v": None}), lacks=b"\2"))
+    assert stream.cursors[-1].tables[str(NAME)].again == (("2",),)
+    stream.read(300, rows_of((Op.INSERT, None, {"id": 4, "v": 0})))
+    assert stream.cursors[-1] is None
+
+
+def test_a_row_that_may_have_moved_before_the_table_is_planned_makes_it_begin_anew():
+    """It may be where the cursor says that all was read."""
+    moved = rows_of((Op.UPDATE, {"id": 9, "v": 0}, {"id": 2, "v": None}), lacks=b"\2")
+    stream = Stream(TableCursor("id", (REST,))).read(200, moved)
+    assert stream.cursors == [stream.cursors[0]]
+    assert stream.cursors[0].tables == {}
+    assert stream.plan().step.rows == KeyRange()
+    assert stream.take() is None
+
+
+def test_a_cursor_of_another_key_is_not_used():
+    assert Stream(TableCursor("id", (REST,))).plan().step.rows == REST
+    assert Stream(TableCursor("other", (REST,))).plan().step.rows == KeyRange()
+
+
+@pytest.mark.parametrize("how", ["renamed", "another key", "the key is gone"])
+def test_a_table_that_is_another_one_is_planned_again(how):
+    """1. What was asked for it before is taken back. 2. What is answered to that changes nothing."""
+    stream = Stream(TableCursor("id", (KeyRange(None, ("5",)), REST)))
+    work = stream.plan()
+    if how == "renamed":
+        stream.read(200, op="RENAME")
+    elif how == "another key":
+        stream.snapshot.page_missed(work, other_key=True)
+    else:
+        stream.read(200, rows_of((Op.INSERT, None, {"v": 1}), fields=FIELDS[1:]))
+    stream.snapshot.page_read(work, page(100, 1))
+    assert stream.pages == []
+    again = stream.plan()
+    assert again.step.rows == KeyRange()
+    assert again.attempt == 2
+    assert stream.take() is None
+    stream.snapshot.page_read(work, page(200, 1))
+    stream.snapshot.failed(work, "late")
+    assert stream.pages == []
+    assert not stream.snapshot.failures
+
+
+@pytest.mark.parametrize("how", ["dropped", "an image without the key", "failed"])
+def test_a_table_that_cannot_be_read_says_why(how):
+    stream = Stream()
+    work = stream.plan()
+    if how == "dropped":
+        stream.read(200, op="ERASE")
+    elif how == "failed":
+        stream.snapshot.failed(work, "why")
+    else:
+        stream.read(200, rows_of((Op.UPDATE, {"id": 1, "v": 0}, {"id": None, "v": 1}), lacks=b"\1"))
+    (why,) = stream.snapshot.failures.values()
+    assert why in ("the table was dropped", "why") or "lacks a column of the key" in why
+    assert stream.snapshot.ended
+    stream.snapshot.page_read(work, page(200, 1))
+    assert stream.pages == []
+
+
+def test_nothing_is_taken_from_a_snapshot_that_is_closed():
+    stream = Stream()
+    stream.snapshot.close()
+    assert stream.snapshot.take(60) is None
