@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -137,17 +138,21 @@ def _can_lay(rows: Any, touched: Touched[Image], keys: Sequence[RowKey]) -> bool
 
 def _overlaid(rows: Any, indexes: list[int], images: list[list[Image]]) -> Any:
     """Return rows with their images laid over them, in order."""
-    sources = [rows.columns, *(image.after.flatten() for each in images for image in each)]
+    sources, begins, size = [rows.columns], dict[int, int](), rows.num_rows
+    for image in chain.from_iterable(images):
+        if id(image.after) not in begins:
+            begins[id(image.after)] = size
+            sources.append(image.after.flatten())
+            size += len(image.after)
     columns = []
     for column, field in enumerate(rows.schema):
         # Where each row's value comes from: its own, or that of the last image that has the column.
-        first, at = rows.num_rows, list[int]()
+        at = list[int]()
         for index, laid in zip(indexes, images, strict=True):
             at.append(index)
             for image in laid:
                 if column in image.columns:
-                    at[-1] = first + image.row
-                first += len(image.after)
+                    at[-1] = begins[id(image.after)] + image.row
         pieces = pa.chunked_array([source[column] for source in sources], field.type)
         columns.append(pieces.unify_dictionaries().take(pa.array(at, pa.int64())).combine_chunks())
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)

@@ -77,6 +77,24 @@ def test_a_whole_image_counts_more_than_one_that_lacks_columns():
     assert result(batch(*changes)) == ([PAGE[0], *PAGE[2:]], ())
 
 
+def test_rows_in_whole_images_are_dropped_beside_those_that_lack_columns():
+    changes = [
+        (UPDATE, {"id": 5}, {"id": 5, "name": "x"}),
+        (UPDATE, whole(9), whole(1)),
+        (INSERT, None, whole(2)),
+    ]
+    rows, again = result(batch(*changes))
+    assert rows == [*PAGE[2:4], {**PAGE[4], "name": "x"}]
+    assert not again
+
+
+def test_a_row_with_other_columns_than_its_image_is_read_again():
+    touched = touched_by([batch((UPDATE, {"id": 2}, {"id": 2, "name": "a"}))], KEY, frozenset())
+    rows, again = placed(page().append_column("added", pa.array(range(5))), KEY, touched)
+    assert rows.column("id").to_pylist() == [1, 3, 4, 5]
+    assert again == (("2",),)
+
+
 def test_a_row_without_its_computed_column_is_read_again():
     change = batch((UPDATE, {"id": 2}, {"id": 2, "state": "old"}))
     assert result(change, computed=frozenset({"name"})) == ([PAGE[0], *PAGE[2:]], (("2",),))
