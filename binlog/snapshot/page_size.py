@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from canal_group.binlog.snapshot.page import PAGE_BYTES
+
 #: what a page takes, seconds: a transaction of the source that is no longer than this
 LEAST_S, MOST_S = 0.02, 0.05
 _TARGET_S: Final = (LEAST_S + MOST_S) / 2
-BYTES_MAX: Final = 4 << 20
 FIRST_ROWS: Final = 500
 ROWS_MAX: Final = 1 << 16
 #: by how much it may change from one page to the next
@@ -47,4 +48,4 @@ class PageSize:
             factor = min(max(_TARGET_S / max(took_s, 1e-6), 1 / _FACTOR), _FACTOR)
         # A page that ended before its limit says little about a larger one.
         grown = int(min(rows, self._rows) * factor) if factor < 1 or rows >= self._rows else self._rows
-        self._rows = max(min(grown, BYTES_MAX * rows // max(size, 1), ROWS_MAX), 1)
+        self._rows = max(min(grown, PAGE_BYTES * rows // max(size, 1), ROWS_MAX), 1)

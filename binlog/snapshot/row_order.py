@@ -67,11 +67,6 @@ class RowOrder:
         """What follows the table's name: the index, whatever its statistics say."""
         return f"FORCE INDEX ({quoted(self.index)})"
 
-    @property
-    def clause(self) -> str:
-        """The ORDER BY."""
-        return "ORDER BY " + ", ".join(map(quoted, self.names))
-
     def within(self, rows: KeyRange) -> str:
         """Return the condition of a range; empty: all rows."""
         found = [] if rows.after is None else [self.after(rows.after)]

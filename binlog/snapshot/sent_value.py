@@ -14,6 +14,7 @@ from canal_group.binlog.charsets.charsets import charset_of
 from canal_group.binlog.columns.columns import plan_of
 from canal_group.binlog.columns.types.column import Column
 from canal_group.binlog.formats.byte_cursor import ByteCursor
+from canal_group.merge.snapshot.key import real_literal
 from canal_group.merge.values.types.table import BY_NAME, TABLE, ColumnType
 
 #: sent as BIGINT UNSIGNED: among strings, a value that an ENUM does not have looks like an empty one
@@ -88,9 +89,7 @@ def _signed(value: bytes) -> str:
 
 def _real(value: bytes) -> str:
     (number,) = struct.unpack("<f" if len(value) == 4 else "<d", value)  # noqa: PLR2004 - bytes of a FLOAT
-    text = repr(number)
-    # Without an exponent it would be a DECIMAL.
-    return text if "e" in text else f"{text}e0"
+    return real_literal(repr(number))
 
 
 def _decimal(value: bytes) -> str:

@@ -11,7 +11,7 @@ from canal_group.binlog.schema.definition import ColumnDefinition, SourceName
 from canal_group.binlog.server.source import ServerFacts, SourceAddress, query
 from canal_group.binlog.snapshot.row_order import RowOrder
 from canal_group.binlog.snapshot.selected_table import quoted
-from canal_group.merge.snapshot.key import Key
+from canal_group.merge.snapshot.key import Key, real_literal
 from canal_group.merge.values.types.kinds import Storage
 from canal_group.merge.values.types.table import BY_NAME
 
@@ -94,7 +94,7 @@ def literal(column: ColumnDefinition, value: Any) -> str:
     text = value.decode("ascii") if isinstance(value, bytes) else str(value)
     row = BY_NAME[column.type]
     if row.storage is Storage.REAL:
-        return text if "e" in text else f"{text}e0"
+        return real_literal(text)
     if row.storage in _MOMENTS:
         return f"'{text}'"
     if row.storage not in (Storage.CHAR, Storage.VARCHAR):

@@ -74,8 +74,8 @@ class PageSelect:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPage:
-    """A page that was read."""
+class TablePage:
+    """Rows that were read in one transaction, and where that is."""
 
     point: Point
     selected: Selected
@@ -105,7 +105,7 @@ class TablePages:
         self._select, self._points, self._order = select, points, order
         self._size, self._clock_s = size, clock_s
 
-    def read(self, rows: KeyRange | Sequence[Key], attempt: int = 0) -> ReadPage:
+    def read(self, rows: KeyRange | Sequence[Key], attempt: int = 0) -> TablePage:
         """Read the next page of a range, or the rows of some keys, in a transaction of its own.
 
         Args:
@@ -129,4 +129,6 @@ class TablePages:
         count = len(selected.rows)
         if limit is not None:
             self._size.was_read(count, selected.bytes, self._clock_s() - began_s)
-        return ReadPage(page.point, selected, selected.last if limit is not None and count == limit else None)
+        return TablePage(
+            page.point, selected, selected.last if limit is not None and count == limit else None
+        )

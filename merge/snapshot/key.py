@@ -40,3 +40,8 @@ def keys_of_json(values: Any) -> tuple[Key, ...]:
     if not isinstance(values, Sequence) or isinstance(values, str) or None in values:
         raise TypeError("keys are a list of lists")
     return tuple(key for key in map(key_of_json, values) if key is not None)
+
+
+def real_literal(text: str) -> str:
+    """Return the literal of a floating-point number's shortest text: without an exponent it is a DECIMAL."""
+    return text if "e" in text else f"{text}e0"

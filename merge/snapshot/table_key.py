@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from canal_group.merge.snapshot.key import Key
+from canal_group.merge.snapshot.key import Key, real_literal
 from canal_group.merge.snapshot.touched import RowKey
 from canal_group.merge.values.rows.moments import is_moment, keys_of
 
@@ -70,9 +70,7 @@ def _for_server(value: Any, kind: Any) -> str:
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, float):
-        text = repr(value)
-        # Without an exponent it would be a DECIMAL.
-        return text if "e" in text else f"{text}e0"
+        return real_literal(repr(value))
     if isinstance(value, str):
         return f"_utf8mb4 X'{value.encode().hex()}'"
     return f"X'{value.hex()}'" if isinstance(value, bytes) else str(value)

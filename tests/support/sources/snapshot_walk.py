@@ -13,6 +13,7 @@ from canal_group.binlog.snapshot.page_size import PageSize
 from canal_group.binlog.snapshot.point_reader import PointReader
 from canal_group.binlog.snapshot.ranges import ranges_of
 from canal_group.binlog.snapshot.row_order import RowOrder
+from canal_group.binlog.snapshot.selected_table import quoted
 from canal_group.binlog.snapshot.table_index import TableIndex, literal, selected
 from canal_group.binlog.snapshot.table_pages import Selected, TablePages
 from canal_group.merge.snapshot.cursor import KeyRange, TableCursor
@@ -73,9 +74,10 @@ class Walk:
     def select(self, *, where, order, limit):
         """Select rows, and return their keys as literals."""
         texts = ", ".join(f"{selected(column)} AS k{n}" for n, column in enumerate(order.columns))
+        names = ", ".join(map(quoted, order.names))
         sql = f"SELECT {texts}, v FROM app.{self.name.table} {order.hint}"
         sql += (
-            (f" WHERE {where}" if where else "") + f" {order.clause}" + (f" LIMIT {limit}" if limit else "")
+            (f" WHERE {where}" if where else "") + f" ORDER BY {names}" + (f" LIMIT {limit}" if limit else "")
         )
         keys = [
             tuple(literal(column, row[f"k{n}"]) for n, column in enumerate(order.columns))
