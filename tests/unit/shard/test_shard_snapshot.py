@@ -84,7 +84,7 @@ class Stream:
         return self
 
     def plan(self, plan=PLAN):
-        """Answer the work that is asked for next, a plan; return what follows."""
+        """Answer the plan that is asked for next; return the work after it."""
         work = self.take()
         assert isinstance(work.step, PlanTable)
         self.snapshot.planned(work, plan)
@@ -103,7 +103,7 @@ class Stream:
         ]
 
 
-def test_pages_enter_one_after_the_other_with_the_time_of_the_transaction_before():
+def test_pages_have_the_time_of_the_transaction_before_them():
     stream = Stream()
     plan = TablePlan("id", KEY, frozenset(), (KeyRange(None, ("5",)), REST))
     first, second = stream.plan(plan), stream.take()
@@ -112,8 +112,8 @@ def test_pages_enter_one_after_the_other_with_the_time_of_the_transaction_before
     stream.read(200)
     stream.snapshot.page_read(stream.take(), page(200, 9))
     headers = [each.headers[0] for each in stream.chunks if each.headers["flags"][0] & Flag.PAGE]
-    places = [(h["end_offset"], h["row_begin"], h["row_end"], h["commit_us"]) for h in headers]
-    assert places == [(100, 0, 1, 7), (100, 1, 3, 7), (200, 0, 1, 200)]
+    positions = [(h["end_offset"], h["row_begin"], h["row_end"], h["commit_us"]) for h in headers]
+    assert positions == [(100, 0, 1, 7), (100, 1, 3, 7), (200, 0, 1, 200)]
     assert stream.snapshot.ended
     assert stream.cursors[-1].tables[str(NAME)].done
 
@@ -149,7 +149,7 @@ def test_a_page_of_a_table_that_was_altered_meanwhile_is_read_again(schema_only)
         assert stream.pages == [[1]]
 
 
-def test_a_row_that_moved_is_in_the_cursor_that_is_stored_with_its_event():
+def test_a_row_that_moved_is_in_the_cursor_beside_its_event():
     stream = Stream(TableCursor("id", (REST,)))
     stream.plan()
     stream.read(200, rows_of((Op.UPDATE, {"id": 9, "v": 0}, {"id": 2, "v": None}), lacks=b"\2"))
@@ -158,7 +158,7 @@ def test_a_row_that_moved_is_in_the_cursor_that_is_stored_with_its_event():
     assert stream.cursors[-1] is None
 
 
-def test_a_row_that_may_have_moved_before_the_table_is_planned_makes_it_begin_anew():
+def test_a_row_that_may_have_moved_before_the_plan_counts():
     """It may be where the cursor says that all was read."""
     moved = rows_of((Op.UPDATE, {"id": 9, "v": 0}, {"id": 2, "v": None}), lacks=b"\2")
     stream = Stream(TableCursor("id", (REST,))).read(200, moved)
