@@ -140,16 +140,20 @@ def address(server, source_address):
     return source_address(server, user="root", password=server.password)
 
 
-def cases_of(server):
-    return {**CASES, **(MYSQL_CASES if server.engine == "mysql" else MARIADB_CASES)}
-
-
 def create(server, table, columns, key, values, options=""):
     server.execute(
         "SET SESSION sql_mode = '', time_zone = '+00:00'",
         f"CREATE TABLE app.{table} ({columns}, v INT DEFAULT 1, PRIMARY KEY ({key})) {options}",
         f"INSERT INTO app.{table} ({key}) VALUES " + ", ".join(f"({value})" for value in values),
     )
+
+
+def created(server):
+    """Create the table of each case, and yield its name and the values of its key."""
+    cases = {**CASES, **(MYSQL_CASES if server.engine == "mysql" else MARIADB_CASES)}
+    for name, (columns, key, values) in cases.items():
+        create(server, name, columns, key, values)
+        yield name, values
 
 
 def all_keys(walk):
@@ -168,10 +172,7 @@ def check(walk, ranges, count):
 
 
 def test_every_key_of_any_type_is_read_once(server, address):
-    cases = cases_of(server)
-    for name, (columns, key, values) in cases.items():
-        create(server, name, columns, key, values)
-    for name, (_, _, values) in cases.items():
+    for name, values in created(server):
         with Walk(address, name, page_rows=3) as walk:
             for options in ({"rows_min": 10**9}, {"rows_min": 2}):
                 walk.page_count = 0
@@ -240,10 +241,7 @@ def test_nullable_unique_and_no_key(server, address):
 
 
 def test_pages_of_a_page_reader_have_the_keys_of_any_type(server, address):
-    cases = cases_of(server)
-    for name, (columns, key, values) in cases.items():
-        create(server, name, columns, key, values)
-    for name, (_, _, values) in cases.items():
+    for name, values in created(server):
         with Walk(address, name, page_rows=5) as walk:
             expected = all_keys(walk)
             reader = PageReader(address, walk.connection, Losses())
