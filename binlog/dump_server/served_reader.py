@@ -67,7 +67,7 @@ class ServedReader:
         return bool(self._owed)
 
     def receive(self) -> Request | Kept | None:
-        """Return the next request if all of it has come.
+        """Return a request if all of it has come; of a keeper that was faster than the dump server, the last.
 
         Raises:
             OSError: the reader has closed the connection.
@@ -82,13 +82,17 @@ class ServedReader:
         if self.attached or not own_user(self._sock):
             raise ValueError("it sent what it may not send")
         self._received += data
-        size = int.from_bytes(self._received[:3], "little")
-        if len(self._received) > REQUEST_BYTES_MAX or size > REQUEST_BYTES_MAX:
-            raise ValueError("its request is too long")
-        if len(self._received) < _HEAD + size:
+        fields = None
+        while len(self._received) >= _HEAD:
+            size = int.from_bytes(self._received[:3], "little")
+            if size > REQUEST_BYTES_MAX:
+                raise ValueError("its request is too long")
+            if len(self._received) < _HEAD + size:
+                break
+            fields = json.loads(self._received[_HEAD : _HEAD + size])
+            del self._received[: _HEAD + size]
+        if fields is None:
             return None
-        fields = json.loads(self._received[_HEAD : _HEAD + size])
-        del self._received[: _HEAD + size]
         if "keeps" in fields:
             position = fields["position"]
             name = str(fields["keeps"])

@@ -145,7 +145,7 @@ class DumpServerAccess:
             f"{address.destination}/{address.name}",
             server,
             lambda: connected(address, position, server, _BEGIN_WAIT_S),
-            lambda: None if ring is None else ring.first_position() or position,
+            lambda: None if ring is None else _needed(ring.first_position() or position, server),
             lambda end: None if durable is None else durable.reached(server, end),
         )
 
@@ -166,6 +166,13 @@ class DumpServerAccess:
             self._attempts.refused(time.monotonic(), answered=why.answered)
             _log.debug("is not served by a dump server: %s", why, extra={"shard": self._address.name})
             return None
+
+
+def _needed(position: Position, server: str) -> Position:
+    """Return which file of an archive a position needs, without its GTID set, which may be large."""
+    return Position(
+        position.file, position.offset, server=position.server or server, created_s=position.created_s
+    )
 
 
 def connected(address: SourceAddress, position: Position, server: str, wait_s: float) -> socket.socket:
