@@ -76,7 +76,7 @@ class ArchiveIntake:
             self._upkeep.retain(kept(), time.time_ns() // 1000)
             require_disk(archive, marks)
         except BaseException:
-            self._writer.close()
+            self._end()
             self.wake.close()
             raise
         self._durable: Position | None = None
@@ -133,7 +133,7 @@ class ArchiveIntake:
             self._closing = True
             self._changed.notify()
         if self._thread.ident is None:
-            self._writer.close()
+            self._end()
         else:
             self._thread.join()
         self.wake.close()
@@ -154,11 +154,17 @@ class ArchiveIntake:
             self._error = error
         finally:
             try:
-                self._writer.close()
+                self._end()
             except CanalGroupError as error:
                 self._error = self._error or error
-            self._upkeep.close()
             self.wake.set()
+
+    def _end(self) -> None:
+        """Make durable what was taken, and wait for what was begun."""
+        try:
+            self._writer.close()
+        finally:
+            self._upkeep.close()
 
     def _note_end(self) -> None:
         """Let the thread that serves readers tell them of what has become durable."""

@@ -117,9 +117,10 @@ class ArchiveUpkeep:
         }
 
     def close(self) -> None:
-        """Wait for an upload that has begun."""
+        """Wait for an upload that has begun, and note it: else nothing removes the file from the store."""
         if self._uploads is not None:
             self._uploads.shutdown()
+            self._finish_upload()
 
     def _upkeeps(self) -> list[Upkeep]:
         upkeep = self._writer.upkeep

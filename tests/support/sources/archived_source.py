@@ -8,30 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from support.binlog.archived import content
+from support.binlog.archived import content, options_of
 from support.deadline import await_true
 from support.sources.dumped_source import Source, dump_server_pids
 
 from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.disk import Disk
 from canal_group.binlog.archive.operating.verification import verify
-from canal_group.binlog.archive.options import ArchiveOptions
 from canal_group.binlog.files.binlog_files import files_in
 from canal_group.binlog.server.source import SourceAddress, connect, server_facts
 from canal_group.merge.errors import SourceUnavailable
 
 #: in a file's head, flags that say that its server has it open
 IN_USE_AT = 21
-SMALL = ArchiveOptions(
-    folder="",
-    sync_s=0.0,
-    bytes_max=1 << 40,
-    hours=None,
-    disk_high=1.0,
-    disk_low=0.99,
-    key_file=None,
-    store=None,
-)
 
 
 class Archived(Source):
@@ -39,7 +28,7 @@ class Archived(Source):
 
     def __init__(self, server: Any, address: Callable[..., SourceAddress], folder: Path) -> None:
         super().__init__(server, address)
-        object.__setattr__(self, "options", replace(SMALL, folder=str(folder)))
+        object.__setattr__(self, "options", replace(options_of(folder), sync_s=0.0, disk_high=1.0))
         object.__setattr__(self, "archive", Archive(Disk(), folder))
 
     def reader(self, number: int = 0, **changes: Any) -> SourceAddress:

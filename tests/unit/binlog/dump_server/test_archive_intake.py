@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.binlog.archived import SERVER, content, dump, recorded
+from support.binlog.archived import SERVER, content, dump, options_of, recorded, written
 from support.deadline import await_true
 
 from canal_group.binlog.archive.archive import Archive
@@ -17,21 +18,10 @@ from canal_group.binlog.archive.disk import Disk
 from canal_group.binlog.archive.manifest import Form, State
 from canal_group.binlog.archive.object_store import ObjectStore
 from canal_group.binlog.archive.operating.retention import DiskMarks, KeptPosition
-from canal_group.binlog.archive.options import ArchiveOptions
 from canal_group.binlog.dump_server.archive_intake import ArchiveIntake
 from canal_group.merge.errors import CorruptEvent, RetryableError
 from canal_group.merge.values.position import Position
 
-OPTIONS = ArchiveOptions(
-    folder="",
-    sync_s=0.0,
-    bytes_max=1 << 40,
-    hours=None,
-    disk_high=0.9,
-    disk_low=0.8,
-    key_file=None,
-    store=None,
-)
 FILES = recorded()
 
 
@@ -49,7 +39,7 @@ class FullDisk(Disk):
 def intake(
     archive: Archive, kept: list[KeptPosition] | None = None, marks: DiskMarks | None = None, **changes: Any
 ) -> Iterator[ArchiveIntake]:
-    options = replace(OPTIONS, folder=str(archive.folder), **changes)
+    options = replace(options_of(archive.folder), **{"sync_s": 0.0, **changes})
     with archive.lock(SERVER):
         opened = ArchiveIntake(archive, options, SERVER, marks or DiskMarks(0.9, 0.8), lambda: kept)
         try:
@@ -169,3 +159,33 @@ def test_closed_files_move_to_the_store(tmp_path: Path) -> None:
         )
     (history,) = archive.histories()
     assert {name: content(history, name) for name in FILES} == FILES
+
+
+class BusyStore(ObjectStore):
+    """A store that takes a file only when it is told to."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.asked, self.takes = threading.Event(), threading.Event()
+
+    def put(self, name: str, file: Path) -> None:
+        self.asked.set()
+        assert self.takes.wait(60), "it is told to"
+        super().put(name, file)
+
+
+@pytest.mark.parametrize("starts", [False, True])
+def test_an_upload_that_has_begun_is_noted_at_the_end(tmp_path: Path, *, starts: bool) -> None:
+    """One of several compressed files moves while the intake is closed: the manifest says so."""
+    written(tmp_path / "archive", FILES)
+    store = BusyStore(str(tmp_path / "store"))
+    archive = Archive(Disk(), tmp_path / "archive", store=store)
+    with intake(archive, bytes_max=1, store=str(tmp_path / "store")) as opened:
+        if starts:
+            opened.start()
+        assert store.asked.wait(60)
+        threading.Timer(0.3, store.takes.set).start()
+    (history,) = archive.histories()
+    (moved,) = (entry.remote for entry in history.manifest.files if entry.state is State.MOVED)
+    files = [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
+    assert [str(path.relative_to(tmp_path / "store")) for path in files] == [moved]
