@@ -149,9 +149,12 @@ class RingStore:
         for index, mark in sorted(chunk.ddls.items()):
             if begin <= index < end:
                 self._ddls[first + index - begin] = mark
+        # What waits for the archive already, waits on: nothing after it is looked at.
+        waits = self._released < self._put
         self._put += len(headers)
         self._put_bytes += int(headers["bytes"].sum())
-        self._release()
+        if not waits:
+            self._release()
         self._not_empty.notify_all()
 
     # ---- release ---------------------------------------------------------------------------------------
