@@ -210,7 +210,8 @@ class Intake:
         if state is None:
             why = "the process that writes it is not reached"
         else:
-            why = state["error"] or state.get("lacks") or f"it has {state.get('file')}:{state.get('offset')}"
+            has = f"{state['file']}:{state['offset']}" if state.get("file") else "nothing"
+            why = state["error"] or state.get("lacks") or f"it has {has}"
         return f"{count} transactions wait until the archive has {file}:{offset}: {why}"
 
     def describe(self) -> dict[str, Any]:

@@ -188,7 +188,7 @@ class InstanceFamilies(Families):
         ):
             self._gauge(f"shard_archive_{name}", what, value, of, _SHARD)
         what = "When the oldest file of its archive begins."
-        self._time("shard_archive_oldest", what, archive.get("oldest_us", 0), of, _SHARD)
+        self._time("shard_archive_oldest", what, archive.get("oldest_us") or None, of, _SHARD)
 
     def _add_events(self, of: tuple[str, ...], counters: Mapping[str, Any]) -> None:
         typed = {
