@@ -52,8 +52,7 @@ class Archive:
             names = [
                 name for name in self.disk.names(self.folder) if server in (None, name.partition("@")[0])
             ]
-            own = [name for name in names if server in (None, name.partition("@")[0])]
-            folders = [self.folder / name for name in own if "@" in name]
+            folders = [self.folder / name for name in names if "@" in name]
             there = [folder for folder in folders if MANIFEST in self.disk.names(folder)]
             found = [History(self.disk, folder, self.keys, self.store) for folder in there]
         return sorted(found, key=_begun)
