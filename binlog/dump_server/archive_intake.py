@@ -74,7 +74,7 @@ class ArchiveIntake:
         self.end: ArchiveEnd | None = None
         try:
             self._upkeep.retain(kept(), time.time_ns() // 1000)
-            require_disk(archive, marks)
+            _require_disk(archive, marks)
         except BaseException:
             self._end()
             self.wake.close()
@@ -180,7 +180,7 @@ class ArchiveIntake:
         if now_s - self._looked_s < _LOOK_EVERY_S:
             return
         self._looked_s = now_s
-        require_disk(self._archive, self._marks)
+        _require_disk(self._archive, self._marks)
         if self._upkeep.changed or now_s - self._retained_s >= _RETAIN_EVERY_S:
             self._retained_s = now_s
             self._upkeep.retain(self._kept(), time.time_ns() // 1000)
@@ -211,7 +211,7 @@ class ArchiveIntake:
         }
 
 
-def require_disk(archive: Archive, marks: DiskMarks) -> None:
+def _require_disk(archive: Archive, marks: DiskMarks) -> None:
     """Return if an archive's disk is not too full to write.
 
     Raises:

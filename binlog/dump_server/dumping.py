@@ -14,7 +14,7 @@ from typing import Any, Final
 from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.operating.retention import DiskMarks, KeptPosition
 from canal_group.binlog.archive.options import ArchiveOptions
-from canal_group.binlog.dump_server.archive_intake import ArchiveIntake, require_disk
+from canal_group.binlog.dump_server.archive_intake import ArchiveIntake
 from canal_group.binlog.dump_server.dump import SourceDump
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.binlog.steady_clock import steady_us
@@ -60,11 +60,6 @@ class Dumping:
         self._anew = False
         self._back_off = BackOff(_PAUSE_MAX_S)
         self._next_s = 0.0
-
-    @property
-    def archives(self) -> bool:
-        """Whether the source is archived."""
-        return self._archive is not None
 
     def begin(self, now_s: float) -> SourceDump | None:
         """Return a dump that has just begun; None: there is one, or it failed, or it is not due.
@@ -120,7 +115,6 @@ class Dumping:
         if opened is None:
             return SourceDump(self.address, self._server, self._file, self._offset)
         archive = opened.archive()
-        require_disk(archive, opened.marks)
 
         def intake_of(anew: bool) -> ArchiveIntake:
             options = opened.options

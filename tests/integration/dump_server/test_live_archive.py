@@ -246,6 +246,29 @@ def write_files(archived: Archived, files: int) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("archived", ["mariadb"], indirect=True)
+def test_limits_hold_while_the_disk_is_too_full_to_write(archived: Archived) -> None:
+    """1. Files are archived. 2. The disk counts as too full: nothing is written, and what is old goes."""
+    archived.create("a")
+    with reading(archived.reader(), select=only("a")):
+        await_true(archived.archive.histories, "a history")
+        write_files(archived, 2)
+        archived.await_whole()
+    os.kill(archived.dump_server(), signal.SIGKILL)
+    full = replace(archived.options, hours=1e-9, disk_high=1e-9, disk_low=1e-10)
+    (history,) = archived.archive.histories()
+    names = [each.name for each in history.manifest.files]
+    with reading(archived.reader(archive=full), select=only("a")) as recorder:
+        archived.insert("a", range(20, 30))
+        await_rows(recorder, "a", 10)
+        await_true(
+            lambda: [each.name for each in history.refresh().files] == names[-1:],
+            "only the newest file stays",
+        )
+    assert not archived.is_whole()
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", range(4))
 def test_kills_at_any_moment(archived: Archived, seed: int) -> None:
     """The dump server is killed at random moments while files are ended every 100 ms."""
