@@ -11,8 +11,10 @@ import threading
 import time
 
 import pytest
+from support.deadline import await_true
 from support.defaults import files_source, ring_of, shard_wiring
 
+from canal_group.actors.shard import wiring
 from canal_group.actors.shard.channel import RayShardRpc
 from canal_group.actors.shard.intervals import INTERVALS, ShardIntervals
 from canal_group.actors.shard.report import NOTHING
@@ -21,6 +23,7 @@ from canal_group.actors.store.ring import RingStore
 from canal_group.actors.store.rows import Selection
 from canal_group.actors.transport.row_ticket import RowTicket
 from canal_group.actors.transport.rpc_client import RpcClient
+from canal_group.conf.load import build_instance
 from canal_group.merge.errors import FencedError, ShardUnavailable, UsageError
 from canal_group.merge.order.timeline import END_OF_TIME_US
 from canal_group.merge.values.lane import before_first
@@ -36,11 +39,11 @@ def make(tmp_path):
         shutil.copy(file, tmp_path)
     made = []
 
-    def shard(silence_max_s=60.0, intervals=INTERVALS):
+    def shard(silence_max_s=60.0, intervals=INTERVALS, **changes):
         source = files_source("s0", str(tmp_path))
         ring = ring_of("items", 1 << 16)
-        wiring = shard_wiring(source, store=ring, silence_max_s=silence_max_s)
-        made.append(Shard(wiring, intervals=intervals))
+        wired = shard_wiring(source, store=ring, silence_max_s=silence_max_s, **changes)
+        made.append(Shard(wired, intervals=intervals))
         return made[-1]
 
     yield shard
@@ -261,3 +264,40 @@ def test_a_poll_that_has_headers_is_answered_without_a_thread(make):
     assert threads[1] == threads[3] == "line-s0"
     assert threads[2].startswith("poll")
     assert all(each.startswith("poll") for each in threads[4:]), "the loop does not wait for one that waits"
+
+
+def test_a_shard_that_holds_back_reports_what_is_released(make):
+    """1. what is read waits, and it is said; 2. it is released; 3. so it is in a replay."""
+    shard, replay = make(holds_back=True), (NEW[0], before_first(1) + 1)
+    begin = shard.open(*NEW, None)
+    for term in (NEW, replay):
+        shard.open(*term, begin)
+        ring = shard._lane(*term).held.intake.ring
+        await_true(lambda ring=ring: ring.first_held, "it is read")
+        assert headers(shard, term, 0.0) is None
+        assert "wait until the archive has mysql-bin.0" in shard.status()["held_back"]
+        _, file, end = ring.first_held
+        ring.release({file: end})
+        assert headers(shard, term).headers["end_offset"].tolist() == [end]
+
+
+@pytest.mark.parametrize(
+    ("store", "shard", "held_back"),
+    [
+        ("file", {"host": "db0", "user": "canal"}, True),
+        ("mixed", {"host": "db0", "user": "canal"}, False),
+        ("file", {"files": "/backup"}, False),
+    ],
+)
+def test_with_the_store_file_shards_of_servers_hold_back(store, shard, held_back):
+    shards = [{"name": "s0", **shard}]
+    settings = build_instance(
+        {
+            "preset": "memory",
+            "destination": "shop",
+            "shards": shards,
+            "archive": {"folder": "/archive"},
+            "store": {"kind": store},
+        }
+    )
+    assert wiring.shard_wiring(settings, settings.shards[0]).holds_back == held_back
