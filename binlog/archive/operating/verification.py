@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from canal_group.binlog.archive.history import History
 from canal_group.binlog.archive.manifest import FileEntry, State
-from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.errors import CanalGroupError, SourceUnavailable
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
 from canal_group.merge.values.position import file_order
 from canal_group.merge.values.resets.reset import created_again
@@ -39,6 +39,8 @@ def _checked(history: History, entry: FileEntry, before: FileEntry | None) -> Fi
     where = history.where(entry)
     try:
         scan = history.scan(entry)
+    except SourceUnavailable:
+        return Finding(where, "")  # it has just been begun
     except CanalGroupError as error:
         return Finding(where, str(error))
     wrong = []

@@ -344,3 +344,11 @@ def test_a_history_that_was_followed_is_removed_as_a_whole(tmp_path):
     with pytest.raises(UsageError, match="is the newest file of its server"):
         Upkeep(archive, newer).prune(FIRST)
     assert [file.name for file in archived_files(tmp_path)] == [FIRST]
+
+
+def test_a_file_that_has_just_been_begun_is_not_wrong(tmp_path):
+    """Its writer names it in the manifest, and then makes it."""
+    (history,) = written(tmp_path, FILES).histories()
+    history.put(replace(history.manifest.last, size=0))
+    history.path(history.manifest.last).unlink()
+    assert wrong(history) == ["", ""]
