@@ -56,14 +56,14 @@ def socket_name(address: SourceAddress, server: str) -> str:
     """Return the name of the socket of a source's dump server, for this user of this machine.
 
     Readers share one if they reach the same server at the same address as the same account, with the same TLS
-    and heartbeats, and archive it in the same folder.
+    and heartbeats, and want the same of its archive: what only one of them wants would be left out silently.
 
     Args:
         address: the source.
         server: its identity. A server that replaces another one at an address has a dump server of its own.
     """
     tls = None if address.ssl is None else sorted(address.ssl.items())
-    folder = None if address.archive is None else address.archive.folder
+    archive = None if address.archive is None else asdict(address.archive)
     shared = [
         os.geteuid(),
         address.host,
@@ -72,7 +72,8 @@ def socket_name(address: SourceAddress, server: str) -> str:
         tls,
         address.heartbeat_ms,
         server,
-        folder,
+        archive,
+        address.semi_sync,
     ]
     return f"\0canal-group-dump-server-{hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:32]}"
 

@@ -26,6 +26,7 @@ TIMEOUT_MS = 600_000
 
 def wait_for_replies(archived: Archived) -> str:
     """Let commits wait for replies, before they are visible, and the log not be synced; return the prefix."""
+    object.__setattr__(archived, "semi_sync", "archive")
     server, prefix, no_replica = archived.server, "rpl_semi_sync_master", "wait_no_slave"
     if server.engine == "mysql":
         prefix, no_replica = "rpl_semi_sync_source", "wait_no_replica"
@@ -59,7 +60,7 @@ def test_what_was_answered_is_archived_when_the_source_forgets_it(archived: Arch
                 server.execute(f"INSERT INTO app.a VALUES ({number}, 'row-{number}-')")
                 answered.add(number)
 
-    address = archived.reader(semi_sync="archive")
+    address = archived.reader()
 
     def read_over_a_loss() -> None:
         with reading(address, select=only("a")) as recorder:
@@ -102,7 +103,7 @@ def test_a_commit_waits_for_the_sync(archived: Archived) -> None:
             return bool(histories) and text in content(histories[-1], position_of(server)[0])
         return False
 
-    with reading(archived.reader(semi_sync="archive"), select=only("a")):
+    with reading(archived.reader(), select=only("a")):
         await_true(lambda: written(b"CREATE TABLE"), "the archive is written")
         commit = threading.Thread(target=server.execute, args=("INSERT INTO app.a VALUES (1, 'row-1-')",))
         commit.start()

@@ -30,10 +30,11 @@ class Archived(Source):
         super().__init__(server, address)
         object.__setattr__(self, "options", replace(options_of(folder), sync_s=0.0, disk_high=1.0))
         object.__setattr__(self, "archive", Archive(Disk(), folder))
+        object.__setattr__(self, "semi_sync", "off")
 
     def reader(self, number: int = 0, **changes: Any) -> SourceAddress:
         """Return the address for a reader; changes of `archive` are those of its options."""
-        return super().reader(number, **{"archive": self.options, **changes})
+        return super().reader(number, **{"archive": self.options, "semi_sync": self.semi_sync, **changes})
 
     def dump_server(self) -> int:
         """Return the process of the dump server, once there is one."""
