@@ -5,9 +5,18 @@ from __future__ import annotations
 import json
 import socket
 
+from support.binlog.archived import options_of
+from support.deadline import await_true
+from support.defaults import address_of, ring_of
+
+from canal_group.actors.store.ring import RingStore
 from canal_group.binlog.dump_server.served_reader import Kept, ServedReader
-from canal_group.binlog.server.dump_server.wire import REQUEST_BYTES_MAX, packets_of
+from canal_group.binlog.server.dump_server.access import DumpServerAccess
+from canal_group.binlog.server.dump_server.wire import REQUEST_BYTES_MAX, packets_of, socket_name
+from canal_group.merge.values.gtids.gtid import parse_gtid_set
 from canal_group.merge.values.position import Position
+
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
 def test_the_last_of_many_positions_is_taken() -> None:
@@ -24,3 +33,21 @@ def test_the_last_of_many_positions_is_taken() -> None:
             kept = served.receive() or kept
             assert kept is not None
         assert served.receive() is None
+
+
+def test_a_keeper_with_a_large_gtid_set_names_the_file_that_it_needs() -> None:
+    address = address_of("s1", "db0", destination="shop", archive=options_of("/archive"))
+    gtids = parse_gtid_set(f"{UUID}:" + ":".join(str(number) for number in range(1, 20_000, 2)))
+    access = DumpServerAccess(address, RingStore(ring_of("items", 16)))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(socket_name(address, UUID))
+        listener.listen()
+        access.keep(Position("mysql-bin.000007", 120, gtids), UUID)
+        try:
+            connection, _ = listener.accept()
+            with connection:
+                served = ServedReader(connection)
+                await_true(served.receive, "it says what it needs")
+        finally:
+            access.close()
+    assert served.kept == Kept("shop/s1", Position("mysql-bin.000007", 120, server=UUID))
