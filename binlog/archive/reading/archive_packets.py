@@ -159,9 +159,7 @@ class ArchivePackets:
                 self.read_bytes += len(data)
                 self._at += len(data)
                 return
-            later = self._later()
-            if later:
-                self._go_on(later)
+            if self._goes_on(self._later()):
                 return
             if not self._follow(at_rest, time.monotonic() - began_s):
                 raise SourceUnavailable(
@@ -194,8 +192,8 @@ class ArchivePackets:
         """Return a file's bytes; what a source sends before its events comes first."""
         source = self.history.open(file)
         try:
-            self._first.append(self._rotate(file, offset))
             description = self._description(source)
+            self._first.append(self._rotate(file, offset))
             self.file_checksum = parse_format_description(description).checksum
             self.created_s = header_of(description).timestamp
             if offset != len(MAGIC):
@@ -252,14 +250,20 @@ class ArchivePackets:
         # It may have grown before it was closed.
         return "" if self._at < files[index].size else names[index + 1]
 
-    def _go_on(self, file: str) -> None:
-        """Read the next file."""
+    def _goes_on(self, file: str) -> bool:
+        """Read the next file; return False if there is none, or it has just been begun."""
+        if not file:
+            return False
         if len(self.buffer):
             raise CorruptEvent(
                 f"{self.history.name}/{self._file} ends inside an event.",
                 hint="Run `canal-group archive verify`.",
                 file=self._file,
             )
+        try:
+            source = self._opened(file, len(MAGIC))
+        except SourceUnavailable:
+            return False
         self._source.close()
-        self._file, self._at = file, len(MAGIC)
-        self._source = self._opened(file, len(MAGIC))
+        self._file, self._at, self._source = file, len(MAGIC), source
+        return True

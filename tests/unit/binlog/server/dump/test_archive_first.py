@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.binlog.archived import SERVER, boundaries, dump, options_of, recorded, refuse, written
+from support.binlog.binlog_bytes import MAGIC, events_of
 from support.defaults import address_of, chunk_limits
 
 from canal_group.binlog.archive.archive import Archive
@@ -153,10 +154,10 @@ def test_streams_in_turn_are_one_stream(shard, whole, archive, seed):
 class Cut:
     """An archive that ends somewhere, perhaps inside an event, and a source that has all."""
 
-    def __init__(self, shard, folder, seed, monkeypatch):
+    def __init__(self, shard, folder, seed, monkeypatch, *, cut=None):
         self.chance, self.files, self.folder = random.Random(seed), recorded(shard), folder
         events = dump(self.files)
-        cut = self.chance.randrange(10, len(events) - 5)
+        cut = cut or self.chance.randrange(10, len(events) - 5)
         writer = ArchiveWriter(Archive(Disk(), folder), SERVER, sync_s=0, say=refuse)
         writer.append(b"".join(events[:cut]), 0.0)
         self.end = writer.position
@@ -192,6 +193,19 @@ def test_a_search_goes_on_at_the_source_at_any_end_of_an_archive(shard, whole, t
     file, begin = cut.chance.choice([each for each in whole if each[:2] <= end][:-1])[:2]
     assert cut.search(file, begin) == [each for each in whole if each[:2] >= (file, begin)]
     assert cut.asked == [end]
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_a_search_goes_on_where_the_next_file_has_just_been_begun(shard, whole, tmp_path, made, monkeypatch):
+    """The manifest names it, and it is not on the disk yet, or without its description."""
+    first, data = next(iter(recorded(shard).items()))
+    cut = Cut(shard, tmp_path, 0, monkeypatch, cut=len(events_of(data)) + 3)
+    path = cut.history.path(cut.history.manifest.last)
+    path.unlink()
+    if made:
+        path.write_bytes(MAGIC)
+    assert cut.search(*whole[0][:2]) == whole
+    assert cut.asked == [(first, len(data))]
 
 
 def test_a_search_does_not_go_on_in_another_binlog(shard, whole, tmp_path, monkeypatch):
