@@ -151,7 +151,7 @@ class JoinedSchemas:
                 table.shown, table.asked_at_s = self._pool.submit(self._shown, name), time.monotonic()
             self._tables.move_to_end(name)
             for version in versions:
-                (columns,) = _bytes_of([version])
+                columns = version.columns.serialize().to_pybytes()
                 table.versions.setdefault(columns, version)
                 table.versions.move_to_end(columns)
                 if len(table.versions) > VERSIONS_MAX:
