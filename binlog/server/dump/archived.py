@@ -142,7 +142,9 @@ def first_of(history: History) -> Position:
     return Position(first.name, len(MAGIC), gtids, server=server, created_s=first.created_s)
 
 
-def older_files(history: History, files: Sequence[str]) -> list[str]:
-    """Return the names of files of a history that are older than a source's oldest one, the oldest first."""
+def with_older(history: History | None, files: Sequence[str]) -> list[str]:
+    """Return the names of a source's files, after those of a history that are older, the oldest first."""
+    if history is None or not files:
+        return list(files)
     oldest = file_order(files[0])
-    return [each.name for each in files_of(history) if file_order(each.name) < oldest]
+    return [*(each.name for each in files_of(history) if file_order(each.name) < oldest), *files]

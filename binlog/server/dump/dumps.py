@@ -175,6 +175,9 @@ class Archives(OwnDumps):
         packets, self._packets = self._packets, None
         if packets is None:
             return False
+        if "xid" in error.details:
+            self._begun = None  # the next stream looks back from there
+            return False
         if isinstance(error, DataError):
             self._fails(error, packets.file)
         return True

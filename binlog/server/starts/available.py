@@ -8,7 +8,7 @@ from typing import Any
 import pymysql
 
 from canal_group.binlog.archive.history import History
-from canal_group.binlog.server.dump.archived import Archived, first_of, older_files
+from canal_group.binlog.server.dump.archived import Archived, first_of, with_older
 from canal_group.binlog.server.source import ServerFacts, SourceAddress
 from canal_group.binlog.server.starts.start import binlog_sizes, earliest_position
 from canal_group.merge.errors import DataError, RetryableError
@@ -45,4 +45,6 @@ def earliest_available(
     """
     oldest = earliest_position(address, connection, facts)
     history = archived_history(address, connection, facts)
-    return oldest if history is None or not older_files(history, [oldest.file]) else first_of(history)
+    if history is None or with_older(history, [oldest.file])[0] == oldest.file:
+        return oldest
+    return first_of(history)

@@ -28,7 +28,7 @@ from canal_group.binlog.grammar.chunk_builder import SEARCH_LIMITS
 from canal_group.binlog.grammar.decoding import Decoding
 from canal_group.binlog.server.binlog_stream import BinlogStream, stream_of
 from canal_group.binlog.server.clock import clock_of
-from canal_group.binlog.server.dump.archived import entry_of, older_files
+from canal_group.binlog.server.dump.archived import entry_of, with_older
 from canal_group.binlog.server.low_watermarks import CaughtUp
 from canal_group.binlog.server.starts.available import archived_history
 from canal_group.binlog.server.starts.server_log import ServerLog
@@ -64,9 +64,8 @@ class Scan(ServerLog):
             SourceUnavailable, SourceUnfit: the source does not answer, or refuses.
         """
         end = latest_position(self.address, self.connection, self.facts)
-        history, files = self._archived(), binlog_files(self.address, self.connection)
-        if history is not None and files:
-            files = [*older_files(history, files), *files]
+        history = self._archived()
+        files = with_older(history, binlog_files(self.address, self.connection))
         file = self._file_at(files, history, time_us)
         before_us = 0
         with self._stream(file, history, end) as stream:

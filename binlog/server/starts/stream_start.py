@@ -19,9 +19,11 @@ import pymysql
 from canal_group.binlog.archive.history import History
 from canal_group.binlog.archive.reading.lookup import after_gtids, at_position
 from canal_group.binlog.formats.events import MAGIC, parse_header
+from canal_group.binlog.server.dump.archived import with_older
 from canal_group.binlog.server.dump.dump_request import OFFSET_MAX, DumpRequest, dump_after, dump_from
 from canal_group.binlog.server.dump.packet_source import Reached
 from canal_group.binlog.server.source import ServerFacts, SourceAddress
+from canal_group.binlog.server.starts.available import archived_history
 from canal_group.binlog.server.starts.identity import Identity
 from canal_group.binlog.server.starts.remaining import with_remaining
 from canal_group.binlog.server.starts.server_log import ServerLog
@@ -199,7 +201,8 @@ class LookingBack(FromOffset):
     ) -> FromOffset:
         """Return the start that looks one file further back, if there is one."""
         del created
-        files = list(log.sizes())
+        history = archived_history(log.address, log.connection, log.facts)
+        files = with_older(history, list(log.sizes()))
         file = self.file_offset[0]
         index = files.index(file) if file in files else 0
         if "xid" not in error.details or not index:

@@ -150,6 +150,21 @@ def test_a_server_that_follows_another_one_is_read_from_its_archive(backlog):
     assert backlog.read(before) < LOOKS_BYTES
 
 
+def test_rows_that_were_prepared_before_the_start_come_from_the_archive(unprepared, source_address, tmp_path):
+    """In a file before that of the start; the source has purged both."""
+    unprepared.execute("CREATE TABLE app.x (id INT PRIMARY KEY)")
+    unprepared.execute("XA START 'a'", "INSERT INTO app.x VALUES (1)", "XA END 'a'", "XA PREPARE 'a'")
+    unprepared.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS", "INSERT INTO app.x VALUES (100)")
+    start = known_end_of(unprepared, source_address)
+    unprepared.execute("XA COMMIT 'a'", "FLUSH BINARY LOGS")
+    address = source_address(unprepared, archive=options_of(tmp_path / "archive"))
+    archive_up_to_now(Archive(Disk(), tmp_path / "archive"), unprepared, address)
+    purge_all_but_the_last(unprepared)
+    with reading(address, start=start) as recorder:
+        await_rows(recorder, "x", 1)
+    assert [row["after"] for row in recorder.rows("x")] == [{"id": 1}]
+
+
 def test_an_encrypted_archive_is_read(unprepared, source_address, tmp_path, key_file):
     backlog = Backlog(unprepared, source_address, tmp_path / "archive", key_file)
     purge_all_but_the_last(backlog.server)

@@ -88,6 +88,8 @@ def test_at_its_end_the_source_goes_on(dumps, files, log):
 
 
 def test_a_stream_that_looks_back_begins_with_an_earlier_file(dumps, files, log):
+    opened(dumps, FromOffset(position_of(files[1])), log)
+    assert not dumps.lost(PositionPurged("Its rows were before.", xid="x")), "the start says how to go on"
     start = LookingBack(position_of(files[1]), files[0].name, FromOffset)
     packets = opened(dumps, start, log)
     assert (packets.start, packets.file_offset) == (position_of(files[1]), (files[0].name, 4))
