@@ -103,7 +103,7 @@ class ArchivePackets:
     @property
     def has_more(self) -> bool:
         """Whether there is more than what was read."""
-        return self._more()
+        return self._at < self._source.size or bool(self._later())
 
     @property
     def read_to(self) -> tuple[str, int]:
@@ -129,9 +129,9 @@ class ArchivePackets:
 
     def readable(self, wait_s: float) -> bool:
         """Return whether there is more to read now; wait for that, seconds."""
-        if self._first or self._interrupted.is_set() or self._more():
+        if self._first or self._interrupted.is_set() or self.has_more:
             return True
-        return wait_s > 0 and (self._interrupted.wait(min(wait_s, LOOK_EVERY_S)) or self._more())
+        return wait_s > 0 and (self._interrupted.wait(min(wait_s, LOOK_EVERY_S)) or self.has_more)
 
     def let_arrive(self, wait_s: float) -> None:
         """Wait for all of a time, seconds, or until an interrupt."""
@@ -231,9 +231,6 @@ class ArchivePackets:
             self.buffer.make_room()
         except OverflowError as error:
             raise UnsupportedEvent(f"An event in {self._file} is larger than 1 GiB.") from error
-
-    def _more(self) -> bool:
-        return self._at < self._source.size or bool(self._later())
 
     def _later(self) -> str:
         """Return the file after the one that is read, which must be closed; empty: there is none yet."""

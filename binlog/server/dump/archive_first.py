@@ -17,7 +17,7 @@ from canal_group.binlog.formats.event_types import EventType
 from canal_group.binlog.formats.events import header_of
 from canal_group.binlog.formats.format_description import parse_format_description
 from canal_group.binlog.native.receive_buffer import ReceiveBuffer
-from canal_group.binlog.server.dump.archived import STALLED_S, Archived
+from canal_group.binlog.server.dump.archived import STALLED_S, Archived, is_before
 from canal_group.binlog.server.dump.own_dump import open_dump
 from canal_group.binlog.server.dump.packet_source import PacketSource, Reached
 from canal_group.binlog.server.dump_server.access import knock
@@ -25,14 +25,8 @@ from canal_group.binlog.server.source import SourceAddress, connect
 from canal_group.binlog.server.starts.start import binlog_sizes
 from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.binlog.steady_clock import steady_us
-from canal_group.merge.errors import (
-    CanalGroupError,
-    CorruptEvent,
-    PositionRefused,
-    SourceUnavailable,
-    UsageError,
-)
-from canal_group.merge.values.position import Position, file_order
+from canal_group.merge.errors import CanalGroupError, CorruptEvent, PositionRefused, SourceUnavailable
+from canal_group.merge.values.position import Position
 from canal_group.merge.values.resets.reset import created_again, refused_again
 
 _log = logging.getLogger(__name__)
@@ -65,7 +59,7 @@ class ArchiveFirst:
         self._packets: PacketSource = self._archive
         self.start, self.file_offset = self._archive.start, self._archive.file_offset
         self.checksum = self._archive.checksum
-        self._knocked_s = 0.0
+        self._knocked_s = -_KNOCK_EVERY_S
         self._lives = False
         #: whether it was said that the archive has all that is searched
         self._told = False
@@ -106,8 +100,7 @@ class ArchiveFirst:
         if self._packets is not self._archive:
             self._packets.fill()
             return
-        if time.monotonic() >= self._knocked_s + _KNOCK_EVERY_S:
-            self._knock()
+        self._knock()
         try:
             self._archive.fill()
             self._told = False
@@ -156,20 +149,21 @@ class ArchiveFirst:
         return (
             self._packets is self._archive
             and self._until is not None
-            and not _before(self._archive.read_to, self._until)
+            and not is_before(self._archive.read_to, self._until)
         )
 
     def _may_come(self, _at_rest: bool, waited_s: float) -> bool:
         """Return whether the archive is waited for."""
         if self._until is None or waited_s > STALLED_S:
             return False
-        if time.monotonic() >= self._knocked_s + _KNOCK_EVERY_S:
-            self._knock()
+        self._knock()
         return self._lives
 
     def _knock(self) -> None:
-        self._knocked_s = time.monotonic()
-        self._lives = knock(self._address, self._server)
+        """Tell the dump server that its archive is read, and note whether there is one, if that is due."""
+        if time.monotonic() >= self._knocked_s + _KNOCK_EVERY_S:
+            self._knocked_s = time.monotonic()
+            self._lives = knock(self._address, self._server)
 
     def _go_on(self) -> None:
         """Let the source send what follows the last event of the archive.
@@ -246,17 +240,10 @@ def _lacks(archived: Archived, begin: tuple[str, int]) -> bool:
         end = archived.end()
     except CanalGroupError:
         return True  # a file has just been begun
-    return end is None or _before(end, begin) or end == begin
+    return end is None or not is_before(begin, end)
 
 
 def _say(address: SourceAddress, error: CanalGroupError) -> None:
     _log.warning(
         "the source is read instead of its archive: %s", error.message, extra={"shard": address.name}
     )
-
-
-def _before(here: tuple[str, int], there: tuple[str, int]) -> bool:
-    try:
-        return (file_order(here[0]), here[1]) < (file_order(there[0]), there[1])
-    except UsageError:
-        return True

@@ -142,6 +142,11 @@ def first_of(history: History) -> Position:
     return Position(first.name, len(MAGIC), gtids, server=server, created_s=first.created_s)
 
 
+def is_before(here: tuple[str, int], there: tuple[str, int]) -> bool:
+    """Return whether a file and offset of a binlog is before another one."""
+    return (file_order(here[0]), here[1]) < (file_order(there[0]), there[1])
+
+
 def with_older(history: History | None, files: Sequence[str]) -> list[str]:
     """Return the names of a source's files, after those of a history that are older, the oldest first."""
     if history is None or not files:

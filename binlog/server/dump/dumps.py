@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from canal_group.binlog.archive.reading.archive_packets import ArchivePackets
-from canal_group.binlog.server.dump.archived import STALLED_S, Archived
+from canal_group.binlog.server.dump.archived import STALLED_S, Archived, is_before
 from canal_group.binlog.server.dump.own_dump import open_dump
 from canal_group.binlog.server.dump.packet_source import PacketSource
 from canal_group.binlog.server.dump_server.access import DumpServerAccess, knock
@@ -166,9 +166,9 @@ class Archives(OwnDumps):
         except CanalGroupError:
             return False  # it is said when a stream is opened
         here = position.file, position.offset
-        return (
-            end is not None and _bytes_between(log.sizes(), here, end) >= NEAR_BYTES and self._has(start, log)
-        )
+        if end is None or not is_before(here, end):
+            return False
+        return _bytes_between(log.sizes(), here, end) >= NEAR_BYTES and self._has(start, log)
 
     def lost(self, error: CanalGroupError) -> bool:
         """Return whether the archive has sent the stream: its end says nothing of the source."""
@@ -266,7 +266,7 @@ class Archives(OwnDumps):
             except CanalGroupError:
                 return  # it is said when it is opened
             lacks = _bytes_between(sizes, end or (position.file, 4), here)
-            if (end is not None and _is_before(here, end)) or lacks + NEAR_BYTES > behind:
+            if (end is not None and is_before(here, end)) or lacks + NEAR_BYTES > behind:
                 return
             if end != before:
                 before, grown_s = end, time.monotonic()
@@ -379,15 +379,11 @@ def dumps_of(
 
 def _bytes_between(sizes: Mapping[str, int], begin: tuple[str, int], end: tuple[str, int]) -> int:
     """Return how many bytes a source has from one offset to another, by the sizes of its files."""
-    if not _is_before(begin, end):
+    if not is_before(begin, end):
         return 0
     first, last = file_order(begin[0]), file_order(end[0])
     files = [file for file in sizes if first <= file_order(file) < last]
     return sum(sizes[file] for file in files) - begin[1] + end[1]
-
-
-def _is_before(here: tuple[str, int], there: tuple[str, int]) -> bool:
-    return (file_order(here[0]), here[1]) < (file_order(there[0]), there[1])
 
 
 def _is_later(file: str, than: str) -> bool:
