@@ -197,8 +197,11 @@ def test_with_a_wrong_key_the_source_is_read(unprepared, source_address, tmp_pat
     assert "instead of its archive" in caplog.text
 
 
-def test_starts_are_found_in_the_archive(backlog):
+def test_starts_are_found_in_the_archive(unprepared, source_address, tmp_path):
     """A time, the oldest file, and an offset that the source has purged; and the last rows."""
+    second = time.time() // 1
+    await_true(lambda: time.time() // 1 > second, "a second in which no other test has written")
+    backlog = Backlog(unprepared, source_address, tmp_path / "archive")
 
     def find(start):
         with contextlib.closing(connect(backlog.address)) as connection:
