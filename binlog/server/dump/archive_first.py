@@ -14,7 +14,7 @@ from typing import Final
 
 from canal_group.binlog.archive.reading.archive_packets import ArchivePackets
 from canal_group.binlog.formats.event_types import EventType
-from canal_group.binlog.formats.events import header_of
+from canal_group.binlog.formats.events import MAGIC, header_of
 from canal_group.binlog.formats.format_description import parse_format_description
 from canal_group.binlog.native.receive_buffer import ReceiveBuffer
 from canal_group.binlog.server.dump.archived import STALLED_S, Archived, is_before
@@ -213,23 +213,25 @@ def search_packets(
         with contextlib.closing(connect(address)) as connection:
             return binlog_sizes(address, connection)
 
-    began_s = time.monotonic()
-    while True:
-        try:
-            if archived.histories():
-                return ArchiveFirst(
-                    address, server, until, lambda follow: archived.packets(start, sizes, follow)
-                )
-        except (PositionRefused, SourceUnavailable):
-            pass  # it does not hold it, or not yet
-        except CanalGroupError as error:
-            _say(address, error)
-            break
-        waits = until is not None and time.monotonic() < began_s + STALLED_S and not start.by_gtid
-        if not waits or not _lacks(archived, start.file_offset) or not knock(address, server):
-            break
-        time.sleep(_WAIT_S)
+    if until is not None and not start.by_gtid:
+        _await(archived, start.file_offset)
+    try:
+        if archived.histories():
+            return ArchiveFirst(address, server, until, lambda follow: archived.packets(start, sizes, follow))
+    except (PositionRefused, SourceUnavailable):
+        pass  # it does not hold it, or not yet
+    except CanalGroupError as error:
+        _say(address, error)
     return open_dump(address, start, server)
+
+
+def _await(archived: Archived, begin: tuple[str, int]) -> None:
+    """Wait for a dump server that archives what is before an offset."""
+    stalled_s = time.monotonic() + STALLED_S
+    while (
+        time.monotonic() < stalled_s and _lacks(archived, begin) and knock(archived.address, archived.server)
+    ):
+        time.sleep(_WAIT_S)
 
 
 def _lacks(archived: Archived, begin: tuple[str, int]) -> bool:
@@ -238,9 +240,12 @@ def _lacks(archived: Archived, begin: tuple[str, int]) -> bool:
         return False
     try:
         end = archived.end()
-    except CanalGroupError:
+    except SourceUnavailable:
         return True  # a file has just been begun
-    return end is None or not is_before(begin, end)
+    except CanalGroupError:
+        return False  # it is said when it is opened
+    # An archive that ends where a file begins lacks the description of that.
+    return end is None or is_before(end, begin) or (end == begin and end[1] == len(MAGIC))
 
 
 def _say(address: SourceAddress, error: CanalGroupError) -> None:
