@@ -29,6 +29,7 @@ from canal_group.binlog.server.dump_server.shared_dump import SharedDump
 from canal_group.binlog.server.dump_server.wire import packets_of
 from canal_group.binlog.server.low_watermarks import LowWatermarks
 from canal_group.binlog.server.packets import PacketReader
+from canal_group.binlog.server.starts import stream_start
 from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.merge.errors import DataError, SourceUnavailable
 from canal_group.merge.values.chunk import TableName
@@ -170,29 +171,50 @@ class Cut:
 
     def open_dump(self, address, start, _server):
         self.asked.append((start.position.file, start.position.offset))
-        self.servers.append(Served(self.files, start.position))
+        self.servers.append(Served(self.files, Position(*start.file_offset)))
         return OwnDump(address, start, PacketReader(self.servers[-1].ours, WAIT_S))
+
+    def packets(self, file, begin, until=None):
+        created_s = self.history.manifest.entry(file).created_s
+        start = FromOffset(Position(file, begin, created_s=created_s))
+        return search_packets(address_of("s1", "db0", archive=options_of(self.folder)), start, SERVER, until)
 
     def search(self, file, begin):
         """Return the headers of a search from an offset to the source's end."""
-        created_s = self.history.manifest.entry(file).created_s
-        start = FromOffset(Position(file, begin, created_s=created_s))
-        address = address_of("s1", "db0", archive=options_of(self.folder))
         try:
-            return keys_of(chunks_of(stream_of(search_packets(address, start, SERVER, None))))
+            return keys_of(chunks_of(stream_of(self.packets(file, begin))))
         finally:
             for each in self.servers:
                 each.close()
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_search_goes_on_at_the_source_at_any_end_of_an_archive(shard, whole, tmp_path, seed, monkeypatch):
-    """Between two events, whether or not a transaction is open there, or inside of one."""
+@pytest.mark.parametrize(("seed", "offset_max"), [(0, 1 << 32), (1, 1 << 32), (2, 4), (3, 4)])
+def test_a_search_goes_on_at_the_source_at_any_end_of_an_archive(
+    shard, whole, tmp_path, seed, offset_max, monkeypatch
+):
+    """Between two events, whether or not a transaction is open there, or inside of one.
+
+    What is beyond the offsets that can be requested is sent from the beginning of the file on.
+    """
+    monkeypatch.setattr(stream_start, "OFFSET_MAX", offset_max)
     cut = Cut(shard, tmp_path, seed, monkeypatch)
     end = cut.end.file, cut.end.offset
     file, begin = cut.chance.choice([each for each in whole if each[:2] <= end][:-1])[:2]
     assert cut.search(file, begin) == [each for each in whole if each[:2] >= (file, begin)]
     assert cut.asked == [end]
+
+
+def test_a_search_ends_where_the_archive_has_all_of_it(shard, whole, tmp_path, monkeypatch):
+    """Then the source is as good as idle: it is not asked."""
+    cut = Cut(shard, tmp_path, 1, monkeypatch)
+    end = cut.end.file, cut.end.offset
+    packets = cut.packets(*whole[0][:2], until=end)
+    while (event := packets.take()) != b"":
+        if event is None:
+            packets.fill()
+    assert (packets.idle_us(b"", None) or 0) > 0
+    assert (packets._archive.read_to, cut.asked) == (end, [])
+    packets.close()
 
 
 @pytest.mark.parametrize("made", [False, True])
