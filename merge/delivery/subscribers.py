@@ -155,8 +155,8 @@ class Subscribers:
 
     @property
     def holding(self) -> list[Subscriber]:
-        """The subscribers for which the rings hold rows, without looks."""
-        return [subscriber for subscriber in self._kept if not subscriber.look]
+        """The subscribers for which the rings hold rows, without looks, unless a replay serves one."""
+        return [subscriber for subscriber in self._kept if self._single or not subscriber.look]
 
     # ---- positions -------------------------------------------------------------------------------------
 
@@ -333,7 +333,7 @@ class Subscribers:
 
     def drop_away(self, at_us: int) -> list[Instruction]:
         """Drop client ids that had no consumer for too long, if another client id has one."""
-        if not any(each.lease.holder for each in (*self.holding, *self.elsewhere.values())):
+        if not any(each.lease.holder and each.kept and not each.look for each in self.everybody):
             return []
         instructions: list[Instruction] = []
         for subscriber in self.everybody:

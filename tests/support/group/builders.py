@@ -551,15 +551,15 @@ class World:
         self.tell(ev.Asked(call, Touch(client, self.epochs[client]), self.now_us))
         self.result(call)
 
-    def request_get(self, client: str = "c", rows_max: int = 10_000) -> int:
+    def request_get(self, client: str = "c", rows_max: int = 10_000, seen_id: int | None = None) -> int:
         """Ask for a batch; return the call."""
-        call = self.call()
-        self.tell(ev.Asked(call, Get(client, self.epochs.get(client, 0), rows_max, 0.0), self.now_us))
+        call, epoch = self.call(), self.epochs.get(client, 0)
+        self.tell(ev.Asked(call, Get(client, epoch, rows_max, 0.0, seen_id), self.now_us))
         return call
 
-    def get(self, client: str = "c", rows_max: int = 10_000) -> Batch | None:
+    def get(self, client: str = "c", rows_max: int = 10_000, seen_id: int | None = None) -> Batch | None:
         """Get a batch without waiting for one."""
-        call = self.request_get(client, rows_max)
+        call = self.request_get(client, rows_max, seen_id)
         self.tell(ev.GetTimedOut(call, client))
         batch = self.result(call)
         assert batch is None or isinstance(batch, Batch)

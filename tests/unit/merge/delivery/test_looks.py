@@ -4,7 +4,7 @@ import pytest
 from support.group.builders import Source, Tx, World
 
 from canal_group.merge import events as ev
-from canal_group.merge.calls.consumers import Get, Release
+from canal_group.merge.calls.consumers import Release
 from canal_group.merge.errors import NotSubscribed, RetryableError
 
 SECOND = 1_000_000
@@ -21,10 +21,7 @@ def rows_of(batch) -> int:
 
 def get(world: World, client: str, seen_id: int, rows_max: int = 10):
     """Get as a consumer does that says which batch it has."""
-    call = world.call()
-    world.tell(ev.Asked(call, Get(client, world.epochs[client], rows_max, 0.0, seen_id), world.now_us))
-    world.tell(ev.GetTimedOut(call, client))
-    return world.result(call)
+    return world.get(client, rows_max, seen_id)
 
 
 def release(world: World, client: str) -> None:

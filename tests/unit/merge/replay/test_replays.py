@@ -1,12 +1,13 @@
 """Clients that are further back than the rings: each is served alone, and joins the others where they are."""
 
 import pytest
+from support.defaults import batch_limits
 from support.group.builders import UUID, Source, Tx, World, batch_idents
 
 from canal_group.merge import events as ev
 from canal_group.merge import instructions as do
 from canal_group.merge.calls.consumers import Release
-from canal_group.merge.errors import PositionPurged, RetryableError, RolledBack
+from canal_group.merge.errors import PositionPurged, RetryableError, RolledBack, UsageError
 from canal_group.merge.order.ddl.rule import DdlRule
 from canal_group.merge.replay.replay import JOIN_WITHIN_US
 from canal_group.merge.replay.replaying_group import APART_US, CONSUMER_GONE_US, SLOW_US
@@ -129,6 +130,28 @@ def test_a_client_that_does_not_acknowledge_is_rolled_back_to_join():
     assert drain(world, "slow")[:2] == batch_idents(outstanding)
 
 
+def test_a_look_that_is_replayed_frees_what_it_has_read():
+    world, begin = shop("app")
+    drain(world, "app")
+    world.subscribe("look", look=True, start=begin, move=True)
+    world.replay()
+    batch = world.get("look", 4, 0)
+    world.get("look", 2, batch.batch_id)
+    assert {ring.freed for ring in world.replay_rings.values()} == {2}
+
+
+def test_a_look_that_is_replayed_drops_no_client_that_is_away():
+    world, begin = shop("app", lease_us=1, drop_after_us=1)
+    drain(world, "app")
+    world.subscribe("look", look=True, start=begin, move=True)
+    assert state_of(world, "look") == "running"
+    world.tick(1)
+    world.tell_alive("look")
+    world.tick(1)
+    clients = {each["client_id"]: each["phase"] for each in world.group.describe(world.now_us)["clients"]}
+    assert clients["app"] == "reading"
+
+
 def test_a_log_that_begins_inside_a_transaction_is_opened_again():
     """1. A client acknowledges a part of a huge transaction, and is rewound; 2. nobody else reads the log,
     and no client could join it there; 3. it begins before the transaction, and the client joins.
@@ -147,6 +170,36 @@ def test_a_log_that_begins_inside_a_transaction_is_opened_again():
     world.replay()
     assert len(drain(world, "app", 6)) == 4
     assert state_of(world, "app") is None
+
+
+def test_a_client_joins_after_the_transaction_in_which_the_log_began():
+    """1. A client acknowledges a part of a huge transaction, and another is rewound; 2. the one goes on;
+    3. rows are kept for the other from the end of the transaction on, and it joins there.
+    """
+    world = World.of(Source(Tx(10), Tx(20, (6, 6)), Tx(30), Tx(40)), replays_max=1)
+    begin, _ = [world.subscribe(client) for client in ("app", "slow")]
+    world.report_all()
+    drain(world, "slow")
+    for _ in range(2):
+        world.ack(world.get("app", 6).batch_id, "app")
+    rewound(world, begin, "slow")
+    assert world.group._stream.base.inside
+    drain(world, "app", 6)
+    world.replay()
+    drain(world, "slow", 6)
+    assert state_of(world, "slow") is None
+
+
+def test_half_of_a_ring_is_kept_for_a_replay():
+    world, begin = shop("app", "slow", limits=batch_limits(ring_headers_max=2 * 4 - 1))
+    drain(world, "app")
+    drain(world, "slow")
+    rewound(world, begin, "slow")
+    world.report_all()
+    drain(world, "app")
+    assert {ring.freed for ring in world.rings} == {4}
+    world.tick(1)
+    assert {ring.freed for ring in world.rings} == {8}
 
 
 def fill(world):
@@ -226,6 +279,29 @@ def test_a_replay_without_a_consumer_gives_way():
     assert [state_of(world, client) for client in "bc"] == ["waiting", "running"]
 
 
+def test_a_client_of_a_replay_that_is_away_is_dropped():
+    world, begin = shop("app", "slow", lease_us=SLOW_US, drop_after_us=2 * SLOW_US)
+    drain(world, "app")
+    drain(world, "slow")
+    rewound(world, begin, "slow")
+    for _ in range(3):
+        assert state_of(world, "slow") == "running"
+        world.tell_alive("app")
+        world.tick(SLOW_US)
+    world.save()
+    assert world.stored["slow"].dropped
+    assert state_of(world, "slow") is None
+
+
+def test_clients_of_replays_count():
+    world, begin = shop("app", "slow", client_ids_max=2)
+    drain(world, "app")
+    drain(world, "slow")
+    rewound(world, begin, "slow")
+    with pytest.raises(UsageError):
+        world.subscribe("another")
+
+
 def test_a_lost_ring_of_a_replay_rolls_back_its_client_alone():
     world, begin = shop("app", "slow")
     first = drain(world, "app")
@@ -301,6 +377,19 @@ def test_a_replay_begins_anew_with_the_shards_that_there_are():
     drain(world, "app")
     world.replay()
     assert len(drain(world, "slow")) == 2 * COUNT + 3
+
+
+def test_no_replay_begins_before_a_shard_has_joined():
+    world, begin = shop("app", "slow")
+    drain(world, "app")
+    drain(world, "slow")
+    world.add(Source(*[Tx(5000 + n) for n in range(3)], server=2))
+    world.request_subscribe("slow", start=begin, move=True)
+    world.lease()
+    assert (state_of(world, "slow"), world.replay_opening) == ("waiting", {})
+    world.open_all()
+    assert state_of(world, "slow") == "running"
+    assert {shard for _, shard in world.replay_opening} == {0, 1, 2}
 
 
 def test_no_shard_leaves_before_a_replay_has_read_it():
@@ -380,7 +469,8 @@ def test_a_replay_has_the_statements_that_were_delivered(rule):
     assert world.decided == stored
 
 
-def test_a_replay_waits_at_a_statement_about_which_nothing_is_decided():
+@pytest.mark.parametrize("decided", [False, True])
+def test_a_replay_waits_at_a_statement_without_a_stored_decision(decided):
     mark = DdlMark(7, "ALTER", "s.t", "s.t0", 1)
     world = World.of(
         Source(*[Tx(10 * n) for n in range(1, 4)], Tx(90, ddl=True, mark=mark), Tx(95)),
@@ -391,13 +481,19 @@ def test_a_replay_waits_at_a_statement_about_which_nothing_is_decided():
     world.report(0, 2, 20)
     for client in ("app", "slow"):
         drain(world, client)
+    if decided:
+        world.decides = False
+        world.report_all()
     rewound(world, begin, "slow")
     world.replay()
     batch = world.get("slow")
     assert len(batch.headers) == 3
     world.ack(batch.batch_id, "slow")
     assert state_of(world, "slow") is None, "it is where the live stream is"
-    world.report_all()
+    if decided:
+        world.decide()
+    else:
+        world.report_all()
     assert len(drain(world, "app")) == 3
     assert len(drain(world, "slow")) == 2
 
