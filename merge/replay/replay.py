@@ -70,10 +70,10 @@ class Replay(Group):
         self.waits_for: CanalGroupError | None = None
         #: of the shards that it began with
         self.signature = live.membership.signature
-        self._lane = lane
+        self.lane = lane
         self._live = live
         self._since_us = at_us
-        #: time that its client had acknowledged when it began, microseconds since 1970 UTC
+        #: time that its client had acknowledged when its state began, microseconds since 1970 UTC
         self._began_at_us: int | None = None
         self._stream.begin_as(live)
         if settings.ddl is not DdlRule.EVERY:
@@ -82,19 +82,19 @@ class Replay(Group):
 
     def _go(self, state: ReplayState, at_us: int) -> None:
         self.state, self._since_us = state, at_us
+        self._began_at_us = self.subscriber.acknowledged_us(self._stream)
         self._subscribers.closing = state is ReplayState.JOINING
 
     def begin(self, at_us: int) -> list[Instruction]:
         """Have the shards read from the client's cursor on."""
         assert self.state is ReplayState.WAITING, "a replay is begun once"
         self._go(ReplayState.RUNNING, at_us)
-        self._began_at_us = self.subscriber.acknowledged_us(self._stream)
         return self._rewind(at_us)
 
     def end(self) -> list[Instruction]:
         """Forget what is outstanding; the client is served elsewhere from now on."""
         forgotten = self._subscribers.rewind()
-        return forgotten if self.state is ReplayState.WAITING else [*forgotten, CloseLane(self._lane)]
+        return forgotten if self.state is ReplayState.WAITING else [*forgotten, CloseLane(self.lane)]
 
     def _rewind(self, at_us: int) -> list[Instruction]:
         return self._subscribers.rewind() if self.state is ReplayState.WAITING else super()._rewind(at_us)

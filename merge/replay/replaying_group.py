@@ -23,7 +23,7 @@ from canal_group.merge.delivery.phase import Phase
 from canal_group.merge.delivery.subscriber import Subscriber
 from canal_group.merge.errors import RetryableError
 from canal_group.merge.event_skips import Stop
-from canal_group.merge.events import Asked, Event, Ticked
+from canal_group.merge.events import Asked, Event, ShardReported, Ticked
 from canal_group.merge.group import Group, GroupSettings
 from canal_group.merge.instructions import Instruction
 from canal_group.merge.replay.replay import Replay, ReplayState
@@ -57,6 +57,8 @@ class ReplayingGroup(Group):
         self._subscribers.elsewhere = self._elsewhere
         self._lanes = count(LIVE + 1)
         self._by_lane: dict[int, Replay] = {}
+        #: where the live log began when replays were arranged last
+        self._arranged_at = self._stream.base
         self._now_us = 0
         self._ticked_us = 0
         #: for how long others have waited for the slowest client, less what they did not
@@ -78,7 +80,10 @@ class ReplayingGroup(Group):
             for each in self._replays.values():
                 instructions += each.handle(event)
             instructions += [*self._relieve(event.at_us), *self._begin_between(event.at_us)]
-        return [*instructions, *self._arrange(), *self._keep(look=isinstance(event, Ticked))]
+        # Most events are reports. One that leaves the live log's base as it is begins and ends no replay.
+        if not isinstance(event, ShardReported) or self._stream.base is not self._arranged_at:
+            instructions += self._arrange()
+        return [*instructions, *self._keep(look=isinstance(event, Ticked))]
 
     # ---- from the live stream to a replay ----------------------------------------------------------------
 
@@ -135,7 +140,8 @@ class ReplayingGroup(Group):
 
     def _relieve(self, at_us: int) -> list[Instruction]:
         """Take out the clients for which the others wait, if they have done so for long enough."""
-        passed_us, self._ticked_us = min(at_us - self._ticked_us, SLOW_US), at_us
+        # A late tick does not show for how long they have waited.
+        passed_us, self._ticked_us = min(at_us - self._ticked_us, SLOW_US // 2), at_us
         slow = self._slowest()
         self._slow_us = max(0, self._slow_us + (passed_us if slow else -passed_us))
         if not slow or self._slow_us < SLOW_US:
@@ -168,6 +174,7 @@ class ReplayingGroup(Group):
     def _arrange(self) -> list[Instruction]:
         """Begin, join and end replays, as far as that is possible now."""
         instructions: list[Instruction] = []
+        self._arranged_at = self._stream.base
         if not self._replays:
             return instructions
         signature = self._stream.membership.signature
@@ -189,8 +196,7 @@ class ReplayingGroup(Group):
 
     def _end(self, replay: Replay) -> list[Instruction]:
         client_id = replay.subscriber.client_id
-        del self._replays[client_id], self._elsewhere[client_id]
-        self._by_lane = {lane: each for lane, each in self._by_lane.items() if each is not replay}
+        del self._replays[client_id], self._elsewhere[client_id], self._by_lane[replay.lane]
         return replay.end()
 
     def _join(self, subscriber: Subscriber) -> list[Instruction]:

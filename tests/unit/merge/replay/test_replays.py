@@ -130,6 +130,31 @@ def test_a_client_that_does_not_acknowledge_is_rolled_back_to_join():
     assert drain(world, "slow")[:2] == batch_idents(outstanding)
 
 
+def test_a_client_that_the_log_has_left_again_reads_on_alone():
+    """1. One is about to join, with a batch; 2. a ring is full: what was kept for it is freed; 3. it reads on
+    alone, and how long that may take is said by what it has read since.
+    """
+    world, _ = shop("app", "slow")
+    drain(world, "app")
+    begin = world.ack(world.get("slow", 2).batch_id, "slow")
+    first = drain(world, "slow")
+    rewound(world, begin, "slow")
+    world.replay()
+    batches = [world.get("slow", 6), world.get("slow", 4)]
+    world.tick(SLOW_US)
+    world.ack(batches[0].batch_id, "slow")
+    assert state_of(world, "slow") == "joining"
+    world.report_all()
+    rest = drain(world, "app")
+    fill(world)
+    assert state_of(world, "slow") == "running"
+    world.tick(1)
+    (client,) = [each for each in world.group.describe(world.now_us)["clients"] if each["replay"]]
+    assert client["replay"]["left_s"] is None, "it has read nothing since"
+    world.ack(batches[1].batch_id, "slow")
+    assert batch_idents(batches[0]) + batch_idents(batches[1]) + drain(world, "slow") == first + rest
+
+
 def test_a_look_that_is_replayed_frees_what_it_has_read():
     world, begin = shop("app")
     drain(world, "app")
@@ -214,10 +239,9 @@ def test_a_full_ring_moves_its_slowest_client():
     world, _ = shop("app", "slow")
     first = drain(world, "app")
     fill(world)
-    for _ in range(4):
+    for after_us in (2 * SLOW_US, SLOW_US // 4, SLOW_US // 4):
         assert state_of(world, "slow") is None
-        world.tick(SLOW_US // 4)
-    world.tick(SLOW_US // 4)
+        world.tick(after_us)
     assert state_of(world, "slow") == "running"
     assert {shard for shard, ring in enumerate(world.rings) if ring.freed == 4} == {0, 1}
     world.report_all()
