@@ -114,29 +114,25 @@ class ReplayingGroup(Group):
 
     def _set_apart(self) -> list[Instruction]:
         """Take out the clients that are far behind the foremost: the shards are opened for the others."""
-        kept = {
-            each.client_id: each.cursor.shards
+        kept = [
+            (each, each.cursor.shards)
             for each in self._subscribers.all
             if each.kept and each.cursor is not None
-        }
-        consumed = [client for client in kept if self._found(client).lease.holder] or list(kept)
+        ]
+        clients = [found for found in kept if not found[0].look] or kept
+        consumed = [found for found in clients if found[0].lease.holder] or clients
         if not consumed:
             return []
-        foremost = kept[max(consumed, key=lambda client: sum(at.commit_us for at in kept[client].values()))]
+        _, foremost = max(consumed, key=lambda found: sum(at.commit_us for at in found[1].values()))
         behind = [
-            client
-            for client, shards in kept.items()
+            each
+            for each, shards in kept
             if any(
                 at.commit_us and name in foremost and foremost[name].commit_us - at.commit_us > APART_US
                 for name, at in shards.items()
             )
         ]
-        return [instruction for client in behind for instruction in self._move(self._found(client))]
-
-    def _found(self, client_id: str) -> Subscriber:
-        found = self._subscribers.find(client_id)
-        assert found is not None, "a client of the live stream"
-        return found
+        return [instruction for each in behind for instruction in self._move(each)]
 
     def _relieve(self, at_us: int) -> list[Instruction]:
         """Take out the clients for which the others wait, if they have done so for long enough."""

@@ -382,6 +382,19 @@ def test_a_new_server_opens_the_shards_for_those_that_are_near():
     assert len(drain(world, "far")) == 17
 
 
+def test_no_client_is_replayed_because_a_look_is_further():
+    world = World.of(Source(*[Tx(n * APART_US // 4) for n in range(1, 20)]), replays_max=1)
+    world.subscribe("app")
+    world.subscribe("look", look=True)
+    world.report_all()
+    world.ack(world.get("app", 2).batch_id, "app")
+    batch = world.get("look", 9, 0)
+    world.get("look", 1, batch.batch_id)
+    world.lose(0)
+    assert state_of(world, "app") is None
+    assert world.opening[0].position == world.stored["app"].cursor.shards["s0"]
+
+
 def test_a_replay_begins_anew_with_the_shards_that_there_are():
     world, begin = shop("app", "slow")
     drain(world, "app")
