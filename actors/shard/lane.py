@@ -180,6 +180,8 @@ class Lane:
                 intake = held.intake
             # Also on a repeated call: earlier reports may not have arrived.
             self._hold(intake)
+            # While it waits here, its group is not silent.
+            self._asked_at_s = self._host.clock_s() + OPEN_TIMEOUT_S
             try:
                 opened = intake.opened_at(OPEN_TIMEOUT_S)
             finally:

@@ -9,6 +9,7 @@ import asyncio
 import shutil
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.deadline import await_true
@@ -16,6 +17,7 @@ from support.defaults import files_source, ring_of, shard_wiring
 
 from canal_group.actors.shard import wiring
 from canal_group.actors.shard.channel import RayShardRpc
+from canal_group.actors.shard.intake import Intake
 from canal_group.actors.shard.intervals import INTERVALS, ShardIntervals
 from canal_group.actors.shard.report import NOTHING
 from canal_group.actors.shard.shard import Shard
@@ -198,6 +200,25 @@ def test_a_replay_without_polls_ends(make):
     while shard.status()["replays"]:
         assert time.monotonic() < deadline_s
         shard._pause.wait(0.02)
+
+
+def test_a_replay_that_is_being_opened_is_not_silent(make, monkeypatch):
+    """1. Its source takes longer to answer than a group may be silent; 2. then it is opened and read."""
+    silence_s, answers, opened = 0.5, threading.Event(), Intake.opened
+
+    def late(intake, position):
+        answers.wait(DEADLINE_S)
+        opened(intake, position)
+
+    monkeypatch.setattr(Intake, "opened", late)
+    shard = make(silence_max_s=silence_s, intervals=ShardIntervals(watch_s=0.02))
+    replay = (NEW[0], before_first(1) + 1)
+    with ThreadPoolExecutor(1) as threads:
+        opening = threads.submit(shard.open, *replay, None)
+        shard._pause.wait(2 * silence_s)
+        answers.set()
+        assert opening.result()
+        assert len(headers(shard, replay)) == 10
 
 
 def test_the_last_low_watermark_of_files_is_said_again(make):
