@@ -112,6 +112,8 @@ def read(consumer: canal_group.Consumer) -> tuple[int, set[str]]:
 
 def test_two_instances_are_read_at_one_port_by_both_protocols(folder: Folder):
     assert folder.gateway_pid("one") == folder.gateway_pid("two")
+    with folder.connect("two", "all-s3cret", client_id="all") as consumer:
+        consumer.unsubscribe()
     for name in ("one", "two"):
         with folder.connect(name) as consumer:
             batch_id, shards = read(consumer)
@@ -125,8 +127,6 @@ def test_two_instances_are_read_at_one_port_by_both_protocols(folder: Folder):
                 each.value for entry in entries for each in entry.header.props if each.key == "shard"
             } <= {f"of-{name}"}
             client.ack(batch_id)
-    with folder.connect("two", "all-s3cret", client_id="all") as consumer:
-        consumer.unsubscribe()
 
 
 def test_an_unknown_destination_is_named_with_those_that_there_are(folder: Folder):
