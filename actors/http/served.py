@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -22,16 +21,12 @@ from canal_group.actors.http.history import History
 from canal_group.actors.http.ray_group import RayGroup, gateway_state
 from canal_group.conf.server_settings import EmbeddedSettings
 
-_log = logging.getLogger(__name__)
-
 #: how long a state is shown again before the actors are asked anew, seconds: it bounds what scrapes cost
 STATE_AGE_MAX_S = 0.5
 #: pause between two samples for the history, seconds: while somebody looks at it, and else. A sample asks
 #: every actor of the instance, which costs it more than its counting
 WATCHED_EVERY_S = 1.0
 SAMPLE_EVERY_S = 5.0
-#: how often the log has what expires, seconds
-EXPIRY_TOLD_EVERY_S = 86_400.0
 #: how long somebody who has looked at the history is taken to look, seconds
 WATCHED_S = 10.0
 
@@ -56,8 +51,6 @@ class Served:
         )
         self._state = Shared(self._ask, STATE_AGE_MAX_S)
         self._zookeeper = instance.zookeeper
-        #: when the expiry of certificates was told last, of `time.monotonic`
-        self._expiry_told_s = -float("inf")
         #: the files are read when the instance starts, so these are the ones that it shows
         self._expiries = expiries(instance.settings)
         #: what the page plots: every state that was shown to anybody
@@ -83,13 +76,8 @@ class Served:
         return self._history.since(since_us)
 
     def sample(self) -> None:
-        """Take a sample for the history if one is due, and tell what expires; called every second."""
+        """Take a sample for the history if one is due; called every second."""
         now_s = time.monotonic()
-        if now_s - self._expiry_told_s > EXPIRY_TOLD_EVERY_S:
-            self._expiry_told_s = now_s
-            for each in self._expiries:
-                if each.is_near(time.time()):
-                    _log.warning("%s.", each.sentence(time.time()), extra={"destination": self.destination})
         every_s = WATCHED_EVERY_S if now_s - self._watched_s < WATCHED_S else SAMPLE_EVERY_S
         # A call comes a little earlier or later than a second after the last.
         if now_s - self._asked_s > every_s - WATCHED_EVERY_S / 2:

@@ -85,6 +85,7 @@ def _serve(
     audit_log: Path | None,
 ) -> None:
     """Serve files until a signal comes; raises as `Server.start` and `HttpService` do."""
+    from canal_group.actors.driver.expiry_warnings import ExpiryWarnings
     from canal_group.actors.driver.server import Server
     from canal_group.actors.driver.start_progress import StartProgress
     from canal_group.actors.http.service import HttpService
@@ -99,7 +100,8 @@ def _serve(
         server.expect(files.look(FolderContent()))
         for file, settings in files.fixed.items():
             server.start(file, settings)
-        content, scan_at_s, progress = FolderContent(), time.monotonic(), StartProgress()
+        content, scan_at_s = FolderContent(), time.monotonic()
+        progress, expiry = StartProgress(), ExpiryWarnings()
         while not stop.is_set():
             if time.monotonic() >= scan_at_s:
                 content = files.look(content)
@@ -111,6 +113,7 @@ def _serve(
             signal.signal(signal.SIGINT, lambda *_: stop.set())
             server.tell_roles()
             progress.tell(server.instances)
+            expiry.tell(server.instances)
             stop.wait(ROLE_EVERY_S)
         _log.info("stopping")
         if listen is not None:
