@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
+from canal_group.merge.order.shard_state import ShardPhase
 from canal_group.merge.values.member import Policy, Role
 
 
@@ -20,7 +21,7 @@ class ShardWord(StrEnum):
     OPENING = "opening"
     CONNECTING = "connecting"
     STREAMING = "streaming"
-    #: stopped at its data
+    #: stopped at its data, or not opened because a store fails
     STOPPED = "stopped"
     #: read to its end
     FINISHED = "finished"
@@ -68,8 +69,11 @@ def shard_words(
         full_rings: of its group, see `canal_group.merge.delivery.full_rings`.
     """
     reads = ShardWord(shard["state"])
-    if grouped.get("state") == "opening" and reads in (ShardWord.CLOSED, ShardWord.CONNECTING):
+    phase = grouped.get("state")
+    if phase == ShardPhase.OPENING and reads in (ShardWord.CLOSED, ShardWord.CONNECTING):
         reads = ShardWord.OPENING
+    elif phase == ShardPhase.FAILED and reads is ShardWord.CLOSED:
+        reads = ShardWord.STOPPED
     words = [reads]
     if any(full["shard"] == shard["shard"] for full in full_rings):
         words.append(ShardWord.RING_FULL)

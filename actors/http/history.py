@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from canal_group.merge.state_words import ShardWord
 from canal_group.merge.values.loss import Loss
 
 #: samples and events that are kept
@@ -98,8 +99,9 @@ def _group_events(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator
     for shard in new["shards"]:
         yield from _shard_events(known.get(shard["shard"]), shard)
     readers = {shard["shard"]: shard for shard in before["shards"]}
+    errors = {shard["shard"]: shard["error"] for shard in new["shards"]}
     for shard in now["shards"]:
-        yield from _reader_events(readers.get(shard["shard"]), shard)
+        yield from _reader_events(readers.get(shard["shard"]), shard, errors.get(shard["shard"]))
     yield from _full_ring_events(old["full_rings"], new["full_rings"])
     clients = {client["client_id"]: client for client in old["clients"]}
     for client in new["clients"]:
@@ -130,12 +132,17 @@ def _shard_events(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> I
         yield f"the group {'goes on without' if now['skipped'] else 'waits again for'} shard {name}"
 
 
-def _reader_events(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> Iterator[str]:
+def _reader_events(
+    before: Mapping[str, Any] | None, now: Mapping[str, Any], error: str | None
+) -> Iterator[str]:
+    """Yield what changed of a shard's reader; `error`: what its group knows."""
     if before is None:
         return
     name = now["shard"]
-    if before["state"] != now["state"]:
-        yield f"shard {name} is {now['state']}{': ' + now['error'] if now['error'] else ''}"
+    (was, *_), (word, *_) = before["words"], now["words"]
+    if was != word:
+        why = now["error"] or (error if word == ShardWord.STOPPED else None)
+        yield f"shard {name} is {word}{f': {why}' if why else ''}"
     if before.get("failover") and now.get("failover"):
         switches = now["failover"]["switches"] - before["failover"]["switches"]
         if switches > 0:

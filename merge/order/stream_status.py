@@ -7,7 +7,7 @@ from typing import Any
 
 from canal_group.merge.errors import ConfigError, CoordinatorUnavailable
 from canal_group.merge.order.shard_keys import Counters
-from canal_group.merge.order.shard_state import ShardPhase
+from canal_group.merge.order.shard_state import ShardPhase, ShardState
 from canal_group.merge.order.stream import Stream
 from canal_group.merge.values.commit_time import END_OF_TIME_US
 from canal_group.merge.values.member import Policy, Role
@@ -39,9 +39,16 @@ def describe_stream(stream: Stream, at_us: int) -> dict[str, Any]:
 
 def _cannot_open(stream: Stream) -> str | None:
     """Return why shards are not opened, if that is not for a source or a shard: this server's store fails."""
-    errors = (state.error for state in stream.states if state.opened_at is None)
-    ours = (error for error in errors if isinstance(error, ConfigError | CoordinatorUnavailable))
-    return next(map(str, ours), None)
+    return next((str(state.error) for state in stream.states if _store_fails(state)), None)
+
+
+def _store_fails(state: ShardState) -> bool:
+    return state.opened_at is None and isinstance(state.error, ConfigError | CoordinatorUnavailable)
+
+
+def _phase(state: ShardState) -> ShardPhase:
+    """Return the phase that is shown: that the store keeps a shard from opening is a failure, too."""
+    return ShardPhase.FAILED if _store_fails(state) else state.phase
 
 
 def _held(stream: Stream, at_us: int) -> dict[str, Any]:
@@ -75,7 +82,7 @@ def _holder(name: str, since_us: int, why: str) -> dict[str, Any]:
 def _why(stream: Stream, shard: int) -> str:
     state, member, timeline = stream.states[shard], stream.membership.members[shard], stream.timeline
     policy = ", and an operator holds the group for it" if member.policy is Policy.HOLD else ""
-    if state.phase is ShardPhase.FAILED:
+    if _phase(state) is ShardPhase.FAILED:
         return f"it stopped: {state.error}{policy}"
     if state.opened_at is None:
         why = f" ({state.error})" if state.error is not None else ""
@@ -103,7 +110,7 @@ def _shard(stream: Stream, index: int, at_us: int) -> dict[str, Any]:
         "catching_up": member.catching_up,
         "policy": member.policy.value if member.policy is not Policy.RESUME else None,
         "policy_since_s": given_s if member.policy is not Policy.RESUME else None,
-        "state": state.phase.value if member.role is not Role.LEFT else Role.LEFT.value,
+        "state": _phase(state).value if member.role is not Role.LEFT else Role.LEFT.value,
         "state_since_s": (at_us - state.since_us) / 1e6,
         "frontier_us": frontier_us if frontier_us != END_OF_TIME_US else None,
         "frontier_still_s": (at_us - state.moved_us) / 1e6,

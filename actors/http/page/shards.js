@@ -29,10 +29,10 @@ export function inOrder(state) {
   return [...state.shards].sort((one, other) => trouble.get(one.shard) - trouble.get(other.shard));
 }
 
-// The shards whose name, state or error has each word of a search.
+// The shards whose name, state, position or error has each word of a search.
 export function matching(shards, search) {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
-  const text = (shard) => `${shard.shard} ${shard.state} ${shard.position ?? ""} ${shard.error ?? ""}`.toLowerCase();
+  const text = (shard) => [shard.shard, ...shard.words, shard.position, shard.error].join(" ").toLowerCase();
   return shards.filter((shard) => words.every((word) => text(shard).includes(word)));
 }
 

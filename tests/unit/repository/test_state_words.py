@@ -32,9 +32,19 @@ def test_each_state_of_a_reader_has_a_word():
         assert shard_words({"shard": "s0", "state": str(state)}, {}, []) == [str(state)]
 
 
-def test_a_shard_that_cannot_be_opened_is_opening():
-    assert shard_words({"shard": "s0", "state": "closed"}, {"state": "opening"}, []) == ["opening"]
-    assert shard_words({"shard": "s0", "state": "stopped"}, {"state": "opening"}, []) == ["stopped"]
+@pytest.mark.parametrize(
+    ("reads", "phase", "word"),
+    [
+        ("closed", "opening", "opening"),
+        ("connecting", "opening", "opening"),
+        ("stopped", "opening", "stopped"),
+        ("closed", "failed", "stopped"),
+        ("connecting", "failed", "connecting"),
+        ("closed", "open", "closed"),
+    ],
+)
+def test_a_shard_that_reads_nothing_is_as_its_group_knows_it(reads: str, phase: str, word: str):
+    assert shard_words({"shard": "s0", "state": reads}, {"state": phase}, []) == [word]
 
 
 def test_a_client_id_may_have_several():
