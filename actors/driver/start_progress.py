@@ -24,6 +24,8 @@ LOOK_MAX_S = 15.0
 ANSWER_S = 5.0
 #: shards that a line names
 _SHOWN = 3
+#: characters of a bar
+_BAR = 10
 #: states of shards that wait for nothing
 _STREAMING = {"streaming", "finished"}
 
@@ -107,10 +109,8 @@ def progress(
     named = waits[:_SHOWN]
     if streaming + len(named) < count:
         named.append(f"{count - streaming - len(named)} more")
-    return (
-        f"{settings.destination}: {streaming} of {count} shards stream; waits for {', '.join(named)}",
-        False,
-    )
+    counted = f"{_bar(streaming, count)} {streaming} of {count} shards stream"
+    return f"{settings.destination}: {counted}; waits for {', '.join(named)}", False
 
 
 def _why(shard: Mapping[str, Any]) -> str:
@@ -119,8 +119,13 @@ def _why(shard: Mapping[str, Any]) -> str:
         return str(shard["error"]).partition(". ")[0].rstrip(".")
     known = shard.get("definitions") or {}
     if known.get("unread"):
-        return f"reads definitions: {known['tables']} tables, {known['unread']} not read yet"
+        read, tables = known["tables"] - known["unread"], known["tables"]
+        return f"reads definitions: {_bar(read, tables)} {read} of {tables} tables"
     return "opens its source" if shard.get("state") == "closed" else str(shard.get("state"))
+
+
+def _bar(done: int, count: int) -> str:
+    return f"[{'#' * (_BAR * done // count):-<{_BAR}}]"
 
 
 def _ask_shard(actor: Any) -> ObjectRef[dict[str, Any]]:

@@ -10,6 +10,7 @@ from canal_group.actors.driver.start_progress import progress
 from canal_group.conf.load import build_instance
 
 ELECTED = {"active": True}
+NONE = "shop: [----------]"
 
 
 def settings(**more: Any) -> Any:
@@ -25,22 +26,26 @@ def shard(name: str, state: str = "streaming", **more: Any) -> dict[str, Any]:
     ("shards", "count", "line"),
     [
         ([shard("a"), shard("b", "finished")], 2, "shop: all 2 shards stream"),
-        ([shard("a")], 2, "shop: 1 of 2 shards stream; waits for 1 more"),
-        ([shard("a"), shard("b", "closed")], 2, "shop: 1 of 2 shards stream; waits for b (opens its source)"),
+        ([shard("a")], 2, "shop: [#####-----] 1 of 2 shards stream; waits for 1 more"),
+        (
+            [shard("a"), shard("b", "closed")],
+            2,
+            "shop: [#####-----] 1 of 2 shards stream; waits for b (opens its source)",
+        ),
         (
             [shard("a", "connecting", error="The source is not available: refused. Hint: start it.")],
             1,
-            "shop: 0 of 1 shards stream; waits for a (The source is not available: refused)",
+            f"{NONE} 0 of 1 shards stream; waits for a (The source is not available: refused)",
         ),
         (
             [shard("a", "closed", definitions={"tables": 100, "unread": 60})],
             1,
-            "shop: 0 of 1 shards stream; waits for a (reads definitions: 100 tables, 60 not read yet)",
+            f"{NONE} 0 of 1 shards stream; waits for a (reads definitions: [####------] 40 of 100 tables)",
         ),
         (
             [shard(name, "connecting") for name in "abcde"],
             6,
-            "shop: 0 of 6 shards stream; waits for a (connecting), b (connecting), c (connecting), 3 more",
+            f"{NONE} 0 of 6 shards stream; waits for a (connecting), b (connecting), c (connecting), 3 more",
         ),
     ],
 )
