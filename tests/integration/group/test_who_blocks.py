@@ -54,14 +54,23 @@ def taken(consumer: canal_group.Consumer, timeout: float) -> int:
 
 
 def test_a_full_ring_names_its_client_id_everywhere_until_it_is_removed(shop: Shop, zookeeper: KazooClient):
-    """1. `old` asks to be kept and goes; 2. `app` reads until the ring is full; 3. status, history, metrics
-    name `old`; 4. `client remove` frees the ring: `app` gets the rest; 5. a look is killed: nothing stays.
+    """1. `old` asks to be kept and goes, `idle` does not ask; 2. `app` is there: `idle` is dropped, and `app`
+    reads until the ring is full; 3. status, history, metrics name `old`; 4. `client remove` frees the ring:
+    `app` gets the rest; 5. a look is killed: nothing stays; 6. `client set-aside` releases `app`.
     """
-    with shop.serve(store=SMALL, consumer={"lease_s": 1}) as instance:
+    with shop.serve(store=SMALL, consumer={"lease_s": 1, "unacknowledged_s": 1}) as instance:
         served = Served(instance)
         where = ("-d", shop.destination, "--gateway", instance.uri)
-        shop.connect(instance, client_id="old", keep=True).close()
+        run("consume", *where, "--client", "old", "--keep", "--timeout", "0.1")
+        shop.connect(instance, client_id="idle").close()
         with shop.connect(instance, client_id="app") as app:
+
+            def words() -> dict[str, list[str]]:
+                return {each["client_id"]: each["words"] for each in served.state()["group"]["clients"]}
+
+            dropped = ["no consumer", "never acknowledged", "dropped"]
+            eventually(lambda: words()["idle"] == dropped, "the one that was not kept to be dropped")
+            assert words()["old"] == ["no consumer"]
             shop.write(0, ROWS)
             rows = 0
             while more := taken(app, 3.0):
@@ -81,8 +90,10 @@ def test_a_full_ring_names_its_client_id_everywhere_until_it_is_removed(shop: Sh
             assert metric(state, "client_full_ring_seconds", 'client_id="old"') >= 5
             assert metric(state, "client_full_ring_seconds", 'client_id="app"') == 0
             listed = json.loads(run("client", "list", *where).stdout)["clients"]
-            assert {each["client_id"]: each["holds"] for each in listed} == {"old": ["s0"], "app": []}
-            run("client", "remove", *where, "old", "--yes")
+            holds = {each["client_id"]: each["holds"] for each in listed}
+            assert holds == {"old": ["s0"], "idle": [], "app": []}
+            for client_id in ("old", "idle"):
+                run("client", "remove", *where, client_id, "--yes")
             while rows < ROWS:
                 rows += taken(app, DEADLINE_S)
             command = [*PROGRAM, "consume", *where, "--client", "look"]
@@ -97,6 +108,8 @@ def test_a_full_ring_names_its_client_id_everywhere_until_it_is_removed(shop: Sh
             eventually(lambda: clients_of(served) == ["app"], "the look to end")
             node = Tree(shop.destination).client("look")
             eventually(lambda: not zookeeper.exists(node), "nothing to be left of the look")
+            run("client", "set-aside", *where, "app")
+            assert words() == {"app": ["no consumer", "dropped"]}
 
 
 def test_without_zookeeper_no_server_is_active_and_consumers_wait(
