@@ -16,6 +16,7 @@ import pytest
 import typer
 import yaml
 from support.instance.prometheus import ROOT
+from support.readme import blocks
 
 from canal_group.actors.http.app import App
 from canal_group.actors.http.recent_log import RecentLog
@@ -212,6 +213,19 @@ def test_images_are_named_without_a_host():
     assert images
     for image in images:
         assert re.fullmatch(r"[a-z-]+(:[\w.-]+)?", image), image
+
+
+def test_the_service_may_write_where_its_settings_keep_things():
+    (state,) = re.findall(r"^StateDirectory=(.*)$", UNIT.read_text(), re.MULTILINE)
+    files = [block for block in blocks(DEPLOYING.read_text())["systemd"] if block.startswith("preset:")]
+    shard = {"name": "s0", "host": "db0", "user": "canal"}
+    for text in files:
+        value = {**yaml.safe_load(text), "destination": "shop", "shards": [shard]}
+        settings = build_instance(value, source="server.yaml", folder=Path("/etc/canal-group"), secrets=())
+        folders = within(settings.model_dump(), "folder")
+        assert len(folders) == 2
+        assert all(folder.is_relative_to(f"/var/lib/{state}/data") for folder in folders)
+    assert [yaml.safe_load(text)["preset"] for text in files] == ["file", "group"]
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")
