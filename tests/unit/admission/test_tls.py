@@ -159,11 +159,13 @@ def test_schemes_are_taken_in_any_case_with_and_without_tls(scheme, gateway, aut
 def test_what_does_not_fit_a_gateway_with_tls_is_said(gateway, authority, other):
     server = gateway(tls_of(authority.pair("server")))
     elsewhere = gateway(tls_of(authority.pair("elsewhere", "127.0.0.2")))
+    expired = gateway(tls_of(authority.pair("expired", days=-0.01)))
     for uri, tls, sentence in (
         (server.plain, None, r"accepts TLS only.*grpc\+tls"),
         (server.encrypted, None, "cannot be verified: .*certificate.*tls_ca"),
         (server.encrypted, Tls(ca=other.ca), "cannot be verified"),
         (elsewhere.encrypted, Tls(ca=authority.ca), r"(?i)IP address mismatch"),
+        (expired.encrypted, Tls(ca=authority.ca), "certificate that has expired.*operator renew it"),
         (gateway().encrypted, Tls(ca=authority.ca), "failed the TLS handshake"),
     ):
         with pytest.raises(ConfigError, match=sentence):
