@@ -26,6 +26,8 @@ class Expiry:
     file: Path
     #: seconds since 1970 UTC
     at_s: float
+    #: what reads the file when it starts
+    reader: str = "instance"
 
     def has_come(self, now_s: float) -> bool:
         """Return whether it has expired."""
@@ -39,7 +41,7 @@ class Expiry:
         """Return the sentence that an operator has to read, without its full stop."""
         when = datetime.fromtimestamp(self.at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
         tells = "has expired" if self.has_come(now_s) else "expires"
-        return f"{self.setting}: {self.file} {tells} on {when}. Renew it, and restart the instance"
+        return f"{self.setting}: {self.file} {tells} on {when}. Renew it, and restart the {self.reader}"
 
 
 def expiries(settings: InstanceSettings) -> list[Expiry]:
@@ -47,13 +49,14 @@ def expiries(settings: InstanceSettings) -> list[Expiry]:
     return [found for setting, file in _certificates(settings) if (found := expiry_of(setting, file))]
 
 
-def expiry_of(setting: str, file: Path) -> Expiry | None:
+def expiry_of(setting: str, file: Path, reader: str = "instance") -> Expiry | None:
     """Return the expiry of a file: that of the certificate in it that expires first; None if it has none."""
     try:
         certificates = x509.load_pem_x509_certificates(file.read_bytes())
     except (OSError, ValueError):
         return None
-    return Expiry(setting, file, min(each.not_valid_after_utc.timestamp() for each in certificates))
+    at_s = min(each.not_valid_after_utc.timestamp() for each in certificates)
+    return Expiry(setting, file, at_s, reader)
 
 
 def _certificates(settings: InstanceSettings) -> Iterator[tuple[str, Path]]:

@@ -1,4 +1,4 @@
-"""Expiry warnings: the log names the certificates of instances that expire, at a start and each day."""
+"""Expiry warnings: the log names the certificates of a server that expire, at a start and each day."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from canal_group.actors.admission.expiry import Expiry, expiries
+from canal_group.actors.admission.expiry import Expiry, expiries, expiry_of
 from canal_group.actors.driver.instance import Instance
 
 _log = logging.getLogger(__name__)
@@ -17,29 +17,38 @@ EVERY_S = 86_400.0
 
 
 class ExpiryWarnings:
-    """Logs what expires of the instances of a server; `tell` is called often."""
+    """Logs what expires of a server and its instances; `tell` is called often.
 
-    def __init__(self) -> None:
-        self._starts: dict[Path, _Start] = {}
+    Args:
+        http_cert: the certificate of its HTTP service, if it has one.
+    """
+
+    def __init__(self, http_cert: Path | None = None) -> None:
+        own = None if http_cert is None else expiry_of("--http-cert", http_cert, "server")
+        self._server = _Certificates([] if own is None else [own], None)
+        #: by file, the instance and its certificates
+        self._instances: dict[Path, tuple[Instance, _Certificates]] = {}
 
     def tell(self, instances: Mapping[Path, Instance]) -> None:
-        """Log what expires of the instances for which it is due."""
-        for file in self._starts.keys() - instances.keys():
-            del self._starts[file]
+        """Log what expires, where it is due."""
+        for file in self._instances.keys() - instances.keys():
+            del self._instances[file]
         for file, instance in instances.items():
-            start = self._starts.get(file)
-            if start is None or start.instance is not instance:
-                start = self._starts[file] = _Start(instance)
-            start.tell(time.monotonic())
+            if file not in self._instances or self._instances[file][0] is not instance:
+                # The files are read when the instance starts, so these are the certificates that it shows.
+                certificates = _Certificates(expiries(instance.settings), instance.settings.destination)
+                self._instances[file] = instance, certificates
+        now_s = time.monotonic()
+        for certificates in (self._server, *(each for _, each in self._instances.values())):
+            certificates.tell(now_s)
 
 
-class _Start:
-    """One start of an instance."""
+class _Certificates:
+    """The certificates that were read at one start."""
 
-    def __init__(self, instance: Instance) -> None:
-        self.instance = instance
-        # The files are read when the instance starts, so these are the certificates that it shows.
-        self._expiries: list[Expiry] = expiries(instance.settings)
+    def __init__(self, expire: list[Expiry], destination: str | None) -> None:
+        self._expiries = expire
+        self._about = {"destination": destination}
         #: when they were told last, of `time.monotonic`
         self._told_s = -float("inf")
 
@@ -49,5 +58,4 @@ class _Start:
         self._told_s = now_s
         for each in self._expiries:
             if each.is_near(time.time()):
-                about = {"destination": self.instance.settings.destination}
-                _log.warning("%s.", each.sentence(time.time()), extra=about)
+                _log.warning("%s.", each.sentence(time.time()), extra=self._about)

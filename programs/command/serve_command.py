@@ -101,7 +101,7 @@ def _serve(
         for file, settings in files.fixed.items():
             server.start(file, settings)
         content, scan_at_s = FolderContent(), time.monotonic()
-        progress, expiry = StartProgress(), ExpiryWarnings()
+        progress, expiry = StartProgress(), ExpiryWarnings(None if listen is None else listen.cert)
         while not stop.is_set():
             if time.monotonic() >= scan_at_s:
                 content = files.look(content)

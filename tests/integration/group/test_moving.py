@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ def kept_in(kind: str, folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["file", pytest.param("embedded", marks=pytest.mark.soak)])
-def test_a_copied_folder_continues_elsewhere(shop: Shop, tmp_path: Path, kind: str):
+def test_a_copied_folder_continues_elsewhere(
+    shop: Shop, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+):
     """1. half is read and acknowledged; 2. stopped, the folder is copied, and tables are altered meanwhile;
     3. started with the copy alone: the rest comes, nothing is lost or comes twice.
     """
@@ -38,7 +41,10 @@ def test_a_copied_folder_continues_elsewhere(shop: Shop, tmp_path: Path, kind: s
     shutil.rmtree(old)
     shop.servers[0].execute("ALTER TABLE shop_0.orders CHANGE note memo VARCHAR(300)")
     shop.write_everywhere(10)
+    caplog.set_level(logging.INFO)
     with shop.serve(**kept_in(kind, new)) as instance, shop.connect(instance) as consumer:
+        said = [each.getMessage() for each in caplog.records]
+        assert ("waits for the embedded ZooKeeper to start" in said) == (kind == "embedded")
         reading.consumer = consumer
         reading.until(shop.rows)
     reading.check(shop)

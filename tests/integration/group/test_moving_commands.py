@@ -106,7 +106,7 @@ class Machines:
         typed = typed.replace("-d shop", f"-d {self._shop.destination}").replace(
             "other:11113", "127.0.0.1:11113"
         )
-        if "status" in typed and "-g" not in typed:
+        if "status" in typed and " -g " not in typed:
             typed = typed.replace("status", "status -g grpc://127.0.0.1:11113")
         typed = typed.replace("127.0.0.1:11113", f"127.0.0.1:{self._port}")
         typed = re.sub(r"^canal-group", shlex.join(PROGRAM), typed)

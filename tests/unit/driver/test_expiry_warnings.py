@@ -37,7 +37,8 @@ def instances(folder: Path) -> dict[Path, Any]:
 def test_what_expires_is_named_at_each_start_and_every_day(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
-    warnings, now_s = ExpiryWarnings(), [0.0]
+    pair, now_s = Authority(tmp_path).pair("page", days=-0.01), [0.0]
+    warnings = ExpiryWarnings(pair.cert)
     times = SimpleNamespace(**{**vars(expiry_warnings.time), "monotonic": lambda: now_s[0]})
     monkeypatch.setattr(expiry_warnings, "time", times)
 
@@ -49,13 +50,13 @@ def test_what_expires_is_named_at_each_start_and_every_day(
         return [each.getMessage() for each in caplog.records]
 
     running = instances(tmp_path)
-    (sentence,) = told(running, 0)
-    assert sentence.startswith(f"gateway.ssl.cert: {tmp_path / 'near.pem'} expires on 20")
-    assert caplog.records[0].destination == "near"
+    page, near = told(running, 0)
+    assert page.startswith(f"--http-cert: {pair.cert} has expired on 20")
+    assert page.endswith("restart the server.")
+    assert near.startswith(f"gateway.ssl.cert: {tmp_path / 'near.pem'} expires on 20")
+    assert near.endswith("restart the instance.")
+    assert [each.destination for each in caplog.records] == [None, "near"]
     assert told(running, 86_400) == []
-    assert len(told(running, 86_402)) == 1
-    assert (
-        len(told({**running, tmp_path / "near.yaml": instances(tmp_path)[tmp_path / "near.yaml"]}, 90_000))
-        == 1
-    )
+    assert len(told(running, 86_402)) == 2
+    assert told(instances(tmp_path), 90_000) == [near], "one that was started anew"
     assert told({}, 90_001) == []
