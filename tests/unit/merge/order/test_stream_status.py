@@ -3,7 +3,7 @@
 from support.group.builders import Source, Tx, World
 
 from canal_group.merge import events as ev
-from canal_group.merge.errors import CorruptEvent
+from canal_group.merge.errors import CoordinatorUnavailable, CorruptEvent, ShardUnavailable
 from canal_group.merge.order.timeline import END_OF_TIME_US
 from canal_group.merge.values.position import GroupPosition
 
@@ -53,6 +53,20 @@ def test_why_a_shard_was_opened_again_and_why_it_stopped():
     assert of(world, 0, "error") == ("bad bytes",)
     world.open_all()
     assert of(world, 0, "error") == (None,)
+
+
+def test_a_shard_has_failed_if_the_store_keeps_it_from_opening():
+    world = World.of(Source(Tx(10)), start=False)
+    world.start()
+    for error, phase in (
+        (ShardUnavailable("It starts."), "opening"),
+        (CoordinatorUnavailable("Full."), "failed"),
+    ):
+        world.tell(ev.ShardNotOpened(0, world.group.generation, error))
+        assert of(world, 0, "state", "error") == (phase, str(error))
+    assert held(world)[2] == "it stopped: Full."
+    world.open_all()
+    assert of(world, 0, "state", "error") == ("open", None)
 
 
 def test_a_shard_that_the_settings_lack_holds_the_group_since_it_began():
