@@ -20,7 +20,15 @@ from canal_group.actors.group.registration import REGISTRATION_WAIT_S, ShardRegi
 from canal_group.actors.group.standby import Standby
 from canal_group.actors.group.stored.cursors import StoredCursors
 from canal_group.actors.group.stored.document import DDL_DECISIONS
-from canal_group.actors.ports import ConsumerLease, Coordinator, EpochStore, Host, ServerSeen, Subscription
+from canal_group.actors.ports import (
+    ConsumerLease,
+    Coordinator,
+    EpochStore,
+    Host,
+    ServerSeen,
+    Silence,
+    Subscription,
+)
 from canal_group.conf.settings import InstanceSettings
 from canal_group.merge import events as ev
 from canal_group.merge.back_off import BackOff
@@ -112,8 +120,12 @@ class Candidate:
         if snapshot is None:
             refused = {} if self._refused is None else {"error": f"it cannot take over: {self._refused}"}
             return {**refused, **self._standby.describe()}
-        silence = None if self._coordinator is None else self._coordinator.silence()
+        silence = self.silence()
         return {"active": True, "silence_s": None if silence is None else silence.for_s, **snapshot}
+
+    def silence(self) -> Silence | None:
+        """Return how long the coordinator has not answered; None: it has, or needs not. From any thread."""
+        return None if self._coordinator is None else self._coordinator.silence()
 
     def servers(self) -> Sequence[ServerSeen]:
         """Return the servers of the destination that are known; blocks, and may be called from any thread.

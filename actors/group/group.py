@@ -62,7 +62,7 @@ class GroupActor(GroupCalls):
         candidate = Candidate(
             registration, identity, lambda: self._rpc_server.connections > 0, OS_HOST, tick_s=tick_s
         )
-        self._servers = ServerList(identity.address, candidate.servers)
+        self._servers = ServerList(identity.address, candidate.servers, candidate.silence)
         super().__init__(registration, candidate, OS_HOST)
 
     def __repr__(self) -> str:

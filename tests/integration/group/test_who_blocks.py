@@ -137,6 +137,8 @@ def test_without_zookeeper_no_server_is_active_and_consumers_wait(
                 assert batch is not None
                 eventually(lambda: taken(getter, 0.5) == 0, "the getter to wait")
                 assert ready() == 200
+                (server_seen,) = served.state()["group"]["servers"]
+                assert server_seen["active"]
                 assert zookeeper.pid is not None
                 os.kill(zookeeper.pid, signal.SIGSTOP)
                 try:
@@ -147,6 +149,7 @@ def test_without_zookeeper_no_server_is_active_and_consumers_wait(
                         f"nobody is known to be active: ZooKeeper at {zookeeper.hosts} has not answered for"
                     )
                     assert served.state()["group"]["error"].startswith(sentence)
+                    assert served.state()["group"]["servers"] == [], "what was known is not shown as true"
                     assert metric(served.state(), "coordinator_silence_seconds") > 4
                     status = run("status", "-d", shop.destination, "--gateway", instance.uri, status=3)
                     assert sentence in " ".join(status.stdout.split())
