@@ -13,21 +13,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+_TESTS = str(Path(__file__).parents[1])
 _HOLDER = """
 import fcntl, pathlib, sys
 import ray
 from canal_group.actors.driver import local_ray
+sys.path.append(sys.argv[3])
+from integration import worker_fork
 
 users, address = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-local_ray.start("canal_group", num_cpus=4)
-node = ray._private.worker._global_node
-# It goes through the logs of every process there ever was, for nobody: they do not come to the driver.
-node.kill_log_monitor()
-print(node.gcs_address, flush=True)
-with users.open("a") as lock:
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    address.unlink()
-    ray.shutdown()
+with worker_fork.used():
+    local_ray.start("canal_group", num_cpus=4)
+    node = ray._private.worker._global_node
+    # It goes through the logs of every process there ever was, for nobody: they do not come to the driver.
+    node.kill_log_monitor()
+    print(node.gcs_address, flush=True)
+    with users.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        address.unlink()
+        ray.shutdown()
 """
 
 
@@ -49,7 +53,7 @@ def _started(users: Path, address: Path) -> str:
     log = address.with_suffix(".log")
     with log.open("w") as errors:
         holder = subprocess.Popen(
-            [sys.executable, "-c", _HOLDER, str(users), str(address)],
+            [sys.executable, "-c", _HOLDER, str(users), str(address), _TESTS],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
