@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import secrets
 import sys
+import tempfile
 from typing import Any
 
 import pytest
@@ -22,6 +24,14 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # By default Ray gives its actors a low priority, so tests would wait for them while others compute.
 os.environ.setdefault("RAY_worker_niceness", "0")
+
+# The processes that share the tests share the data folders that database servers begin with. Before these are
+# imported.
+if "CANAL_GROUP_DATA_TEMPLATES" not in os.environ:
+    _templates = tempfile.TemporaryDirectory(prefix="canal-group-templates-")
+    os.environ["CANAL_GROUP_DATA_TEMPLATES"] = _templates.name
+    for name in ("CANAL_GROUP_CANAL_PASSWORD", "CANAL_GROUP_ROOT_PASSWORD"):
+        os.environ.setdefault(name, secrets.token_hex(16))
 
 # The time of a case depends on the load of the machine, and not on the code.
 untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

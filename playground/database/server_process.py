@@ -10,6 +10,7 @@ kill -9.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import secrets
@@ -31,10 +32,13 @@ import pymysql
 from playground.database.child_process import free_port, run_as_root, start_child
 
 CANAL_USER = "canal"
-#: of this process's servers: every user of the machine reaches their ports
-CANAL_PASSWORD = secrets.token_hex(16)
+#: of this process's servers: every user of the machine reaches their ports. A rig of several processes may
+#: choose it
+CANAL_PASSWORD = os.environ.get("CANAL_GROUP_CANAL_PASSWORD", secrets.token_hex(16))
 #: the same of root; a rig that connects by itself may choose it
 ROOT_PASSWORD = os.environ.get("CANAL_GROUP_ROOT_PASSWORD", secrets.token_hex(16))
+#: a private folder of processes with the same passwords: they share the data folders that servers begin with
+_TEMPLATES = os.environ.get("CANAL_GROUP_DATA_TEMPLATES")
 
 _LOG_TAIL_CHARS = 2000
 #: of every server
@@ -82,15 +86,16 @@ class ServerAddress:
 
 
 class DataTemplate:
-    """A freshly made, never started data folder, to be copied; made once per process.
+    """A freshly made, never started data folder, to be copied; made once per process, or for several.
 
     Args:
         engine: part of its folder's name.
         make: makes the data folder at a path that does not exist yet.
+        shared: a folder whose processes share it; None: it is this process's own.
     """
 
-    def __init__(self, engine: str, make: Callable[[Path], None]) -> None:
-        self._engine, self._make = engine, make
+    def __init__(self, engine: str, make: Callable[[Path], None], shared: str | None = _TEMPLATES) -> None:
+        self._engine, self._make, self._shared = engine, make, shared
         self._lock = threading.Lock()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -102,15 +107,31 @@ class DataTemplate:
             ServerFailedError: they could not make it.
         """
         with self._lock:
-            if self._folder is None:
-                folder = tempfile.TemporaryDirectory(prefix=f"canal-group-{self._engine}-template-")
-                try:
-                    self._make(Path(folder.name, "data"))
-                except BaseException:
-                    folder.cleanup()
-                    raise
-                self._folder = folder
-            return Path(self._folder.name, "data")
+            return self._own() if self._shared is None else self._of_all(Path(self._shared))
+
+    def _own(self) -> Path:
+        if self._folder is None:
+            folder = tempfile.TemporaryDirectory(prefix=f"canal-group-{self._engine}-template-")
+            try:
+                self._make(Path(folder.name, "data"))
+            except BaseException:
+                folder.cleanup()
+                raise
+            self._folder = folder
+        return Path(self._folder.name, "data")
+
+    def _of_all(self, shared: Path) -> Path:
+        """Return the folder that one process makes while the others wait."""
+        made, part = shared / self._engine, shared / f"{self._engine}.part"
+        with (shared / f"{self._engine}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not made.exists():
+                # What a process left that did not finish.
+                shutil.rmtree(part, ignore_errors=True)
+                part.mkdir()
+                self._make(part / "data")
+                part.rename(made)
+        return made / "data"
 
 
 class DatabaseServer(ABC):
