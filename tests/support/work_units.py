@@ -9,12 +9,11 @@ from xdist.scheduler import LoadFileScheduling
 
 #: folders with the longest tests, longest first
 LONG = ("chaos", "integration", "simulation", "property", "exhaustive")
-#: files of a unit, by what they share: MySQL servers, and the data folder that these copy; Spark in a JVM;
-#: brokers
+#: files of a unit, by what they share: MySQL servers, in two units, as one would be the last to end; servers
+#: that nobody has prepared; Spark in a JVM; brokers
 TOGETHER = {
     "mysql": (
         "binlog/test_account_statements",
-        "binlog/test_archive",
         "binlog/test_catalog",
         "binlog/test_conditions",
         "binlog/test_differential",
@@ -29,11 +28,20 @@ TOGETHER = {
         "binlog/test_suites",
         "binlog/test_vectors",
         "canal/test_canal_mysql",
-        "dump_server/test_dump_server",
         "group/test_group_failover",
         "group/test_mysql_group",
     ),
+    "dumped": (
+        "binlog/test_archive",
+        "binlog/test_pages",
+        "binlog/test_snapshot_pages",
+        "dump_server/test_archive_replies",
+        "dump_server/test_dump_server",
+        "dump_server/test_durable_rows",
+        "dump_server/test_live_archive",
+    ),
     "unprepared": (
+        "binlog/test_archive_first",
         "binlog/test_charset_bytes",
         "binlog/test_confirmation",
         "binlog/test_definitions",
@@ -47,6 +55,7 @@ TOGETHER = {
         "binlog/test_scan",
         "binlog/test_schema_history",
         "binlog/test_semi_sync",
+        "binlog/test_versioned",
         "examples/test_demo",
     ),
     "spark": (
