@@ -11,7 +11,6 @@ SEEDS_MAX = 1_000
 LONG = [pytest.mark.soak, pytest.mark.timeout(900)]
 #: the mutations that the first few seeds detect; `make soak` runs the others
 QUICK = {
-    "a_tenure_never_runs_out",
     "any_batch_can_be_acknowledged",
     "acked_before_written",
     "everything_goes_out_at_once",
