@@ -142,6 +142,9 @@ class _Listener:
     def opened(self, position: Position) -> None:
         """Do nothing."""
 
+    def reached(self, position: Position) -> None:
+        """Is told where the stream is, which does not matter here."""
+
     def caught_up(self, frontier_us: int) -> None:
         """Do nothing."""
 

@@ -87,6 +87,9 @@ class _Counter:
             self._rows += int(np.sum(chunk.headers["rows"]))
             self._changed.notify_all()
 
+    def reached(self, position: Position) -> None:
+        """Is told where the stream is, which does not matter here."""
+
     def caught_up(self, frontier_us: int) -> None:
         """Do nothing."""
 

@@ -12,6 +12,7 @@ import logging
 import shlex
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
@@ -22,10 +23,12 @@ from canal_group.actors.ports import Host
 from canal_group.actors.process.host import OS_HOST
 from canal_group.actors.shard.intervals import INTERVALS
 from canal_group.actors.shard.shard_counters import ShardCounters
+from canal_group.actors.snapshot.shard_snapshot import Put, ShardSnapshot
 from canal_group.actors.store.ring import RingStore
 from canal_group.binlog.grammar.reading import Reading
 from canal_group.binlog.server.listener import Reader
 from canal_group.merge.errors import CanalGroupError, DataError, RetryableError, ShardUnavailable
+from canal_group.merge.snapshot.cursor import SnapshotCursor
 from canal_group.merge.values.chunk import Chunk, TableName
 from canal_group.merge.values.commit_time import END_OF_TIME_US
 from canal_group.merge.values.header import Flag, HeaderRun
@@ -63,6 +66,8 @@ class Intake:
         process: returns the stored part of a chunk; None: all of it.
         counters: of the shard; None: of this intake alone.
         destination: the instance, for the commands that errors name.
+        make_snapshot: makes the snapshot of the shard, given what stores its chunks and the server's
+            identity; None: there is none.
         slow_s: how long an event is read before `status` names it, seconds.
     """
 
@@ -78,6 +83,7 @@ class Intake:
         counters: ShardCounters | None = None,
         *,
         destination: str = "",
+        make_snapshot: Callable[[Put, str], ShardSnapshot] | None = None,
         slow_s: float = INTERVALS.slow_s,
     ) -> None:
         self.ring = ring
@@ -99,6 +105,8 @@ class Intake:
         self._tables = {} if tables is None else tables
         self._process = process
         self._counters = ShardCounters() if counters is None else counters
+        self._make_snapshot = make_snapshot
+        self._snapshot: ShardSnapshot | None = None
         self._reader = make_reader(self)
         self._start = start
         self._opened: Position | None = None
@@ -121,6 +129,9 @@ class Intake:
         """Note where the stream begins (the reader calls this)."""
         if self._opened is None:
             self._opened = position
+            if self._make_snapshot is not None:
+                self._snapshot = self._make_snapshot(self._put, position.server)
+                self._snapshot.reached(position)
             self._outcome.set()
 
     def opened_at(self, timeout_s: float) -> Position:
@@ -196,6 +207,8 @@ class Intake:
         self._retrying.set()
         self._reader.stop()
         self.ring.close()
+        if self._snapshot is not None:
+            self._snapshot.close()
         self._thread.join()
         self._counters.ended(self._reader.counts)
 
@@ -242,11 +255,39 @@ class Intake:
         Raises:
             DataError: its ids or the rules of the filter cannot be applied; nothing was stored.
         """
-        if self._process is not None:
-            try:
-                chunk = self._process(chunk)
-            except DataError as error:
-                raise self._located(chunk, self._process, error) from error
+        stored = self._processed(chunk)
+        if self._snapshot is None:
+            self._store(stored)
+        else:
+            self._snapshot.chunk_read(chunk, stored)
+
+    def reached(self, position: Position) -> None:
+        """Let pages of the snapshot enter where the stream is."""
+        if self._snapshot is not None:
+            self._snapshot.reached(position)
+
+    def _put(self, chunk: Chunk, cursor: SnapshotCursor | None) -> None:
+        """Store a chunk for the snapshot, in any of its threads; a page was not processed yet."""
+        is_page = bool(chunk.headers["flags"][0] & Flag.PAGE)
+        if is_page:
+            chunk = self._processed(chunk)
+        if cursor is not None:
+            chunk = replace(chunk, snapshot=cursor.to_json())
+        low_watermark, put = self._low_watermark, self.ring.cursors[2]
+        self._store(chunk)
+        if is_page and low_watermark is not None and low_watermark[1] == put:
+            # A page has no commit of its own: the low watermark still holds.
+            self._low_watermark = low_watermark[0], self.ring.cursors[2]
+
+    def _processed(self, chunk: Chunk) -> Chunk:
+        if self._process is None:
+            return chunk
+        try:
+            return self._process(chunk)
+        except DataError as error:
+            raise self._located(chunk, self._process, error) from error
+
+    def _store(self, chunk: Chunk) -> None:
         for table in chunk.tables:
             self._tables[table.name] = table.rows.schema
         self.ring.put(chunk)

@@ -33,7 +33,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -46,6 +46,8 @@ from canal_group.merge.values.ddl_mark import DdlMark
 from canal_group.merge.values.header import HEADER, Flag, HeaderRun, Headers, page_rows
 from canal_group.merge.values.names import Names
 from canal_group.merge.values.position import Position
+
+_T = TypeVar("_T")
 
 #: a get that gathers waits for this part of a ring, as a divisor: with more the ring could fill up meanwhile
 MANY_PARTS = 4
@@ -96,6 +98,8 @@ class RingStore:
         self._payload: deque[Stored] = deque()
         #: marks of stored DDL statements by sequence, ascending
         self._ddls: dict[int, DdlMark] = {}
+        #: cursors of the snapshot by the sequence from which they count, ascending
+        self._snapshots: dict[int, str] = {}
         #: sequences, from -1; ack <= get <= released <= put
         self._put = self._released = self._get = self._ack = -1
         #: see `release`; None: everything is released
@@ -149,6 +153,8 @@ class RingStore:
         for index, mark in sorted(chunk.ddls.items()):
             if begin <= index < end:
                 self._ddls[first + index - begin] = mark
+        if begin == 0 and chunk.snapshot is not None:
+            self._snapshots[first] = chunk.snapshot
         # What waits for the archive already, waits on: nothing after it is looked at.
         waits = self._released < self._put
         self._put += len(headers)
@@ -254,12 +260,11 @@ class RingStore:
         self._get += len(taken)
         self._get_bytes += int(taken["bytes"].sum())
         sequences = taken["sequence"]
-        ddls = {
-            sequence: mark
-            for sequence, mark in self._ddls.items()
-            if len(taken) and sequences[0] <= sequence <= sequences[-1]
-        }
-        return HeaderRun(taken, self._names.as_tuple(), ddls)
+        if not len(taken):
+            return HeaderRun(taken, self._names.as_tuple())
+        first, last = int(sequences[0]), int(sequences[-1])
+        ddls, snapshots = _within(self._ddls, first, last), _within(self._snapshots, first, last)
+        return HeaderRun(taken, self._names.as_tuple(), ddls, snapshots)
 
     # ---- ack, rollback ---------------------------------------------------------------------------------
 
@@ -291,6 +296,7 @@ class RingStore:
             while self._payload and _last_sequence(self._payload[0]) <= sequence:
                 self._payload.popleft()
             self._ddls = {number: mark for number, mark in self._ddls.items() if number > sequence}
+            self._snapshots = {number: text for number, text in self._snapshots.items() if number > sequence}
             self._not_full.notify_all()
         self._on_free()
 
@@ -439,6 +445,11 @@ class RingStore:
     def _check_open(self) -> None:
         if self._closed:
             raise ShardUnavailable("The ring store is closed.", retry_after_s=0.1)
+
+
+def _within(values: Mapping[int, _T], first: int, last: int) -> dict[int, _T]:
+    """Return the values of the sequences from `first` to `last`, inclusive."""
+    return {sequence: value for sequence, value in values.items() if first <= sequence <= last}
 
 
 def _do_nothing() -> None:

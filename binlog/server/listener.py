@@ -28,6 +28,9 @@ class Listener(Protocol):
     def chunk_read(self, chunk: Chunk) -> None:
         """Take a chunk. May block while there is no room; the source waits meanwhile."""
 
+    def reached(self, position: Position) -> None:
+        """Note where a server's stream is, after a chunk or where nothing was handed over; not of files."""
+
     def caught_up(self, frontier_us: int) -> None:
         """Take a low watermark: no later transaction of the source will have a smaller commit time."""
 

@@ -336,10 +336,12 @@ class SourceReader:
     def _caught_up(self, item: CaughtUp, stream: BinlogStream, lookup: DefinitionLookup) -> None:
         # It may be smaller than the one before, if the source's clock was set back. The merger knows what it
         # has emitted, and handles that.
-        self._listener.caught_up(item.frontier_us)
         moved = self._progress.move(stream)
         if moved is not None:
             self._definitions.read_to(moved)
+            # First: a low watermark holds for all that was stored before it.
+            self._listener.reached(moved)
+        self._listener.caught_up(item.frontier_us)
         # The offset of a stream by GTID is known only now.
         if stream.file_offset is not None:
             self._remember(lookup)
@@ -350,7 +352,9 @@ class SourceReader:
         self._progress.created |= stream.created
         self._dumps.reading(self._progress.created)
         self._listener.chunk_read(item)
-        self._definitions.read_to(self._progress.handed_over(item))
+        position = self._progress.handed_over(item)
+        self._definitions.read_to(position)
+        self._listener.reached(position)
 
     def _measure(self, control: pymysql.Connection[Any], withheld: Withheld) -> SourceClock:
         withheld.ask(control)

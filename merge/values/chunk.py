@@ -243,6 +243,8 @@ class Chunk:
     statement_sources: tuple[StatementSource, ...] = ()
     #: by index in `headers`: what is known of those that are DDL statements on a table
     ddls: Mapping[int, DdlMark] = field(default_factory=dict)
+    #: the cursor of the shard's snapshot from its first header on, as text; None: as before
+    snapshot: str | None = None
 
     def only(self, index: int) -> Chunk:
         """Return a chunk with one of its headers, by its index, and what belongs to it."""

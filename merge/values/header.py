@@ -8,7 +8,7 @@ the array holds each string (binlog file names, GTID sources) once, and a header
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntFlag
 from typing import Any, TypeAlias
 
@@ -79,13 +79,15 @@ class HeaderRun:
     names: tuple[str, ...]
     #: by sequence: what is known of those that are DDL statements on a table
     ddls: Mapping[int, DdlMark] = field(default_factory=dict)
+    #: by sequence: the cursor of the shard's snapshot from this header on, as text
+    snapshots: Mapping[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.headers)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the headers as bytes: the type of an array costs more than the headers of a report."""
-        return _unpickled, (self.headers.tobytes(), self.names, self.ddls)
+        return _unpickled, (self.headers.tobytes(), self.names, self.ddls, self.snapshots)
 
     def before(self, until_us: int, believed_us: int) -> tuple[HeaderRun, bool]:
         """Return the headers before the first that commits at `until_us` or later, and whether there is one.
@@ -100,11 +102,13 @@ class HeaderRun:
         )
         if not after.any():
             return self, False
-        return HeaderRun(self.headers[: int(np.argmax(after))], self.names, self.ddls), True
+        return replace(self, headers=self.headers[: int(np.argmax(after))]), True
 
 
-def _unpickled(headers: bytes, names: tuple[str, ...], ddls: Mapping[int, DdlMark]) -> HeaderRun:
-    return HeaderRun(np.frombuffer(headers, dtype=HEADER), names, ddls)
+def _unpickled(
+    headers: bytes, names: tuple[str, ...], ddls: Mapping[int, DdlMark], snapshots: Mapping[int, str]
+) -> HeaderRun:
+    return HeaderRun(np.frombuffer(headers, dtype=HEADER), names, ddls, snapshots)
 
 
 def merged(headers: Headers, key: str = "key_us") -> Headers:

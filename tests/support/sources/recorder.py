@@ -36,6 +36,9 @@ class Recorder:
         self.held = None
         self.events.append(("chunk", chunk))
 
+    def reached(self, position):
+        self.events.append(("reached", position))
+
     def caught_up(self, frontier_us):
         self.events.append(("caught_up", frontier_us))
 

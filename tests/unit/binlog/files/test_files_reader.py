@@ -51,6 +51,9 @@ class RecordingListener:
     def chunk_read(self, chunk):
         self.chunks.append(chunk)
 
+    def reached(self, position):
+        raise AssertionError(f"files are not watched: {position}")
+
     def caught_up(self, frontier_us):
         self.low_watermarks.append(frontier_us)
 
