@@ -78,7 +78,7 @@ def append_lines(file: Path, text: str) -> None:
         os.fsync(stream.fileno())
 
 
-def replace_file(file: Path, text: str, mode: int = PRIVATE) -> None:
+def replace_file(file: Path, content: str | bytes, mode: int = PRIVATE) -> None:
     """Replace a file's content as a whole, durably.
 
     The new content is written to a temporary file in the same folder, synced, and renamed; then the folder is
@@ -86,7 +86,7 @@ def replace_file(file: Path, text: str, mode: int = PRIVATE) -> None:
 
     Args:
         file: the file to replace; a link is replaced itself, and not its target.
-        text: the content.
+        content: its new content.
         mode: the file's mode, whatever the process's umask is.
 
     Raises:
@@ -96,9 +96,9 @@ def replace_file(file: Path, text: str, mode: int = PRIVATE) -> None:
     # It is left from a crash, or another user made it to redirect the write.
     temporary.unlink(missing_ok=True)
     made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
-    with os.fdopen(made, "w", encoding="utf-8") as stream:
+    with os.fdopen(made, "wb") as stream:
         os.fchmod(made, mode)
-        stream.write(text)
+        stream.write(content.encode() if isinstance(content, str) else content)
         stream.flush()
         os.fsync(stream.fileno())
     temporary.replace(file)

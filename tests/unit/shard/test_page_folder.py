@@ -1,0 +1,84 @@
+"""Pages on the disk: the same ones, in order, after a position; none that every cursor has passed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from canal_group.actors.snapshot.page_chunk import PageAt, page_chunk
+from canal_group.actors.snapshot.page_folder import PageFolder
+from canal_group.merge.errors import DataError
+from canal_group.merge.values.chunk import MYSQL_TYPE, TableName, TableRows, rows_schema
+from canal_group.merge.values.position import Position
+
+NAME = TableName("app", "t")
+STATE = pa.dictionary(pa.int32(), pa.utf8())
+FIELDS = [pa.field("id", pa.int64(), metadata={MYSQL_TYPE: b"bigint"}), pa.field("state", STATE)]
+SCHEMA = rows_schema(FIELDS, b'["id"]')
+
+
+def page(at, *ids):
+    """Return a page with these rows, and where the next one enters."""
+    states = pa.array(["new"] * len(ids), pa.utf8()).dictionary_encode().cast(STATE)
+    rows = pa.RecordBatch.from_arrays([pa.array(ids, pa.int64()), states], schema=pa.schema(FIELDS))
+    table = TableRows(NAME, pa.RecordBatch.from_pylist([], SCHEMA), NAME)
+    return replace(page_chunk(table, rows, at), snapshot=f'{{"app.t":{list(ids)}}}'), at.after(len(ids))
+
+
+@pytest.fixture
+def pages(tmp_path):
+    """Pages in an order that no order of names is, and the folder that has them."""
+    first = PageAt(Position("bin.000009", 900), 7)
+    found = []
+    for at, *parts in ((first, (1, 2), (), (3,)), (PageAt(Position("bin.000010", 4), 8), (4,))):
+        for ids in parts:
+            chunk, at = page(at, *ids)
+            found.append(chunk)
+    folder = PageFolder(tmp_path / "pages")
+    for each in reversed(found):
+        folder.add(each)
+    return found, folder
+
+
+def ids(chunks):
+    return [
+        [row["after"]["id"] for table in each.tables for row in table.rows.to_pylist()] for each in chunks
+    ]
+
+
+def test_a_page_is_read_as_it_was_written(pages):
+    for written, read in zip(*(pages[0], pages[1].after(Position("bin.000009", 4))), strict=True):
+        assert np.array_equal(read.headers, written.headers)
+        assert (read.names, read.snapshot) == (written.names, written.snapshot)
+        for was, now in zip(written.tables, read.tables, strict=True):
+            assert (now.name, now.source) == (was.name, was.source)
+            assert now.rows.schema.equals(was.rows.schema, check_metadata=True)
+            assert now.rows.equals(was.rows)
+
+
+@pytest.mark.parametrize(
+    ("position", "after"),
+    [
+        (Position("bin.000009", 900), [[1, 2], [], [3], [4]]),
+        (Position("bin.000009", 900, page_rows=2), [[], [3], [4]]),
+        (Position("bin.000009", 900, page_rows=3), [[3], [4]]),
+        (Position("bin.000009", 900, page_rows=4), [[4]]),
+        (Position("bin.000010", 4), [[4]]),
+        (Position("bin.000010", 5), []),
+    ],
+)
+def test_a_position_says_which_pages_follow(pages, position, after):
+    folder = pages[1]
+    assert ids(folder.after(position)) == after
+    folder.remove_before(position)
+    assert ids(folder.after(Position("bin.000001", 4))) == after
+
+
+def test_a_damaged_page_is_named(pages, tmp_path):
+    file = min((tmp_path / "pages").iterdir())
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(DataError, match=r"bin\.000009-.*cannot be read"):
+        list(pages[1].after(Position("bin.000009", 4)))
