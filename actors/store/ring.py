@@ -111,17 +111,22 @@ class RingStore:
 
     # ---- put -------------------------------------------------------------------------------------------
 
-    def put(self, chunk: Chunk) -> None:
+    def put(self, chunk: Chunk, begin: int = 0, end: int | None = None) -> None:
         """Store a chunk, waiting for room as long as it takes.
+
+        Args:
+            chunk: what to store.
+            begin: index of the first header to store.
+            end: index after the last one; None: all of the rest.
 
         Raises:
             ShardUnavailable: the ring was closed; a part of the chunk may be in it.
         """
         with self._lock:
-            done = 0
-            while done < len(chunk.headers):
+            done, stop = begin, len(chunk.headers) if end is None else end
+            while done < stop:
                 self._check_open()
-                count = self._room(chunk.headers[done:])
+                count = self._room(chunk.headers[done:stop])
                 if not count:
                     if self._short_since_s is None:
                         self._short_since_s, self._waits = self._clock_s(), self._waits + 1

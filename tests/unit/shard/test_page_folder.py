@@ -33,9 +33,10 @@ def pages(tmp_path):
     """Pages in an order that no order of names is, and the folder that has them."""
     first = PageAt(Position("bin.000009", 900), 7)
     found = []
-    for at, *parts in ((first, (1, 2), (), (3,)), (PageAt(Position("bin.000010", 4), 8), (4,))):
-        for ids in parts:
-            chunk, at = page(at, *ids)
+    for enters, *parts in ((first, (1, 2), (), (3,)), (PageAt(Position("bin.000010", 4), 8), (4,))):
+        at = enters
+        for part in parts:
+            chunk, at = page(at, *part)
             found.append(chunk)
     folder = PageFolder(tmp_path / "pages")
     for each in reversed(found):
