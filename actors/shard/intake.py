@@ -23,6 +23,8 @@ from canal_group.actors.ports import Host
 from canal_group.actors.process.host import OS_HOST
 from canal_group.actors.shard.intervals import INTERVALS
 from canal_group.actors.shard.shard_counters import ShardCounters
+from canal_group.actors.snapshot.page_folder import PageFolder
+from canal_group.actors.snapshot.pages_again import PagesAgain
 from canal_group.actors.snapshot.shard_snapshot import Put, ShardSnapshot
 from canal_group.actors.store.ring import RingStore
 from canal_group.binlog.grammar.reading import Reading
@@ -67,7 +69,8 @@ class Intake:
         counters: of the shard; None: of this intake alone.
         destination: the instance, for the commands that errors name.
         make_snapshot: makes the snapshot of the shard, given what stores its chunks and the server's
-            identity; None: there is none.
+            identity; None: there is none. It is made when all pages that entered before are there again.
+        pages: where pages are kept; None: nowhere.
         slow_s: how long an event is read before `status` names it, seconds.
     """
 
@@ -84,6 +87,7 @@ class Intake:
         *,
         destination: str = "",
         make_snapshot: Callable[[Put, str], ShardSnapshot] | None = None,
+        pages: PageFolder | None = None,
         slow_s: float = INTERVALS.slow_s,
     ) -> None:
         self.ring = ring
@@ -107,6 +111,11 @@ class Intake:
         self._counters = ShardCounters() if counters is None else counters
         self._make_snapshot = make_snapshot
         self._snapshot: ShardSnapshot | None = None
+        self._pages = pages
+        #: pages that are still to enter again; None: none are
+        self._again: PagesAgain | None = None
+        #: file and offset of the last one that did, and the ordinal after its rows
+        self._page_end = ("", 0, 0)
         self._reader = make_reader(self)
         self._start = start
         self._opened: Position | None = None
@@ -129,10 +138,11 @@ class Intake:
         """Note where the stream begins (the reader calls this)."""
         if self._opened is None:
             self._opened = position
-            if self._make_snapshot is not None:
-                self._snapshot = self._make_snapshot(self._put, position.server)
-                self._snapshot.reached(position)
+            if self._pages is not None:
+                self._again = PagesAgain(self._pages, position)
             self._outcome.set()
+            # May wait for room, which is there only when it is known where the stream begins.
+            self.reached(position)
 
     def opened_at(self, timeout_s: float) -> Position:
         """Wait until it is known where the stream begins, and return that position.
@@ -262,9 +272,19 @@ class Intake:
             self._snapshot.chunk_read(chunk, stored)
 
     def reached(self, position: Position) -> None:
-        """Let pages of the snapshot enter where the stream is."""
+        """Let pages of the snapshot enter where the stream is; new ones after all that entered before."""
+        if self._again is not None:
+            for page in self._again.up_to(position.file, position.offset):
+                self._store_again(page)
+            if not self._again.done:
+                return
+            self._again = None
+        if self._snapshot is None and self._make_snapshot is not None:
+            self._snapshot = self._make_snapshot(self._put, self.server)
         if self._snapshot is not None:
-            self._snapshot.reached(position)
+            file, offset, rows = self._page_end
+            here = (file, offset) == (position.file, position.offset)
+            self._snapshot.reached(replace(position, page_rows=rows) if here else position)
 
     def _put(self, chunk: Chunk, cursor: SnapshotCursor | None) -> None:
         """Store a chunk for the snapshot, in any of its threads; a page was not processed yet."""
@@ -273,6 +293,8 @@ class Intake:
             chunk = self._processed(chunk)
         if cursor is not None:
             chunk = replace(chunk, snapshot=cursor.to_json())
+        if is_page and self._pages is not None:
+            self._pages.add(chunk)
         low_watermark, put = self._low_watermark, self.ring.cursors[2]
         self._store(chunk)
         if is_page and low_watermark is not None and low_watermark[1] == put:
@@ -287,10 +309,21 @@ class Intake:
         except DataError as error:
             raise self._located(chunk, self._process, error) from error
 
+    def _store_again(self, page: Chunk) -> None:
+        header = page.headers[0]
+        self._page_end = page.names[header["file"]], int(header["end_offset"]), int(header["row_end"])
+        self.ring.put(page)
+
     def _store(self, chunk: Chunk) -> None:
         for table in chunk.tables:
             self._tables[table.name] = table.rows.schema
-        self.ring.put(chunk)
+        if self._again is None:
+            self.ring.put(chunk)
+        else:
+            for part in self._again.parts(chunk):
+                self.ring.put(chunk, part.begin, part.end)
+                for page in part.pages:
+                    self._store_again(page)
         self.rows += int(chunk.headers["rows"].sum())
         if len(chunk.headers):
             self.commit_us = int(chunk.headers["commit_us"][-1])

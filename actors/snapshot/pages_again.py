@@ -36,6 +36,11 @@ class PagesAgain:
         self._pages = folder.after(start)
         self._next = next(self._pages, None)
 
+    @property
+    def done(self) -> bool:
+        """Whether none is to come."""
+        return self._next is None
+
     def up_to(self, file: str, offset: int) -> Iterator[Chunk]:
         """Yield the next pages that entered at or before an offset."""
         while self._next is not None and _position(self._next, 0) <= (*file_order(file), offset):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 from support.defaults import ring_of
 
 from canal_group.actors.shard.intake import Intake
+from canal_group.actors.snapshot.page_folder import PageFolder
 from canal_group.actors.snapshot.shard_snapshot import SelectedPage, ShardSnapshot, TablePlan
 from canal_group.actors.store.ring import RingStore
 from canal_group.binlog.columns.read_counts import ReadCounts
@@ -51,13 +53,15 @@ class Reader:
     server, position, shares_dump, counts, archive_state = "s", None, False, ReadCounts(), None
 
     def __init__(self, listener):
-        self.listener, self.stopped = listener, threading.Event()
+        self.listener, self.stopped, self.ready = listener, threading.Event(), threading.Event()
 
     def source_now_us(self):
         return None
 
     def run(self, _start):
         self.listener.opened(Position(FILE, 100, server="s"))
+        # From here on the test calls the listener instead.
+        self.ready.set()
         self.stopped.wait()
 
     def stop(self):
@@ -77,24 +81,25 @@ def without_key(read):
 
 
 def opened(**options):
-    """Return a ring, its intake and its snapshot, which knows how the table is read."""
-    snapshots = []
+    """Return a ring, its intake and a function that waits for its snapshot."""
+    snapshots = queue.SimpleQueue()
 
     def make(put, server):
-        snapshots.append(ShardSnapshot({NAME: None}, server, 1, put))
-        return snapshots[0]
+        snapshot = ShardSnapshot({NAME: None}, server, 1, put)
+        snapshot.planned(snapshot.take(0), PLAN)
+        snapshots.put(snapshot)
+        return snapshot
 
     ring = RingStore(ring_of("items", 16, 1))
     intake = Intake("s0", ring, Reader, None, make_snapshot=make, **options)
-    intake.opened_at(10)
-    (snapshot,) = snapshots
-    snapshot.planned(snapshot.take(0), PLAN)
-    return ring, intake, snapshot
+    assert intake._reader.ready.wait(10)
+    return ring, intake, lambda: snapshots.get(timeout=10)
 
 
 def test_pages_enter_where_the_stream_is():
-    ring, intake, snapshot = opened(process=without_key)
-    work = snapshot.take(0)
+    ring, intake, made = opened(process=without_key)
+    snapshot = made()
+    work = snapshot.take(10)
     assert isinstance(work.step, ReadPage)
     at = LogOffset(FILE, 150)
     # The stream is not as far as the page yet. It brings row 2, which is newer than the page's.
@@ -123,13 +128,38 @@ def test_pages_enter_where_the_stream_is():
 
 def test_a_stream_that_only_moves_lets_a_page_enter():
     """A page's end may be the beginning of a new file, where no transaction is."""
-    ring, intake, snapshot = opened()
+    ring, intake, made = opened()
+    snapshot = made()
     at = LogOffset("bin.000002", 4)
-    snapshot.page_read(snapshot.take(0), SelectedPage(Point("s", at, at), table(Op.READ, (1, "a")), None))
+    snapshot.page_read(snapshot.take(10), SelectedPage(Point("s", at, at), table(Op.READ, (1, "a")), None))
     assert ring.cursors[2] == -1
     intake.reached(Position("bin.000002", 4, server="s"))
     run = ring.get_within(0)
     assert [(run.names[header["file"]], int(header["end_offset"])) for header in run.headers] == [
         ("bin.000002", 4)
     ]
+    intake.close()
+
+
+def test_pages_enter_again_where_they_did(tmp_path):
+    """New ones come after them, and only then is anything read."""
+    first, intake, made = opened(pages=PageFolder(tmp_path))
+    snapshot = made()
+    work, at = snapshot.take(10), LogOffset(FILE, 150)
+    intake.chunk_read(chunk(100, 150, 7, (2, "new")))
+    intake.reached(Position(FILE, 150, server="s"))
+    page = table(Op.READ, (1, "a"), (3, "c"), (4, "d"))
+    snapshot.page_read(work, SelectedPage(Point("s", at, at), page, ("4",)))
+    entered = first.get_within(0).headers
+    intake.close()
+    ring, intake, made = opened(pages=PageFolder(tmp_path))
+    intake.chunk_read(chunk(100, 150, 7, (2, "new")))
+    intake.reached(Position(FILE, 150, server="s"))
+    again = ring.get_within(0)
+    assert again.headers.tolist() == entered.tolist()
+    assert again.snapshots.keys() == {1}
+    snapshot = made()
+    snapshot.page_read(snapshot.take(10), SelectedPage(Point("s", at, at), table(Op.READ, (5, "e")), None))
+    (header,) = ring.get_within(0).headers
+    assert (header["end_offset"], header["row_begin"], header["row_end"]) == (150, 3, 4)
     intake.close()
