@@ -76,6 +76,9 @@ class Position:
     rows_into_transaction: int = 0
     #: ordinals already read of the pages of snapshots that enter at `offset`, see `Flag.PAGE`
     page_rows: int = 0
+    #: how far the snapshot of its client is in the shard, as text, see
+    #: `canal_group.merge.snapshot.cursor.SnapshotCursor`; None: there is none
+    snapshot: str | None = None
     #: identity of the server to whose binlog `file` and `offset` belong; empty: not known; or `ANY_SERVER`
     server: str = ""
     #: when `file` was created, by the timestamp of its first event, seconds since 1970; 0 unknown. It tells
@@ -139,6 +142,8 @@ class Position:
         }
         if self.page_rows:
             value["page_rows"] = self.page_rows
+        if self.snapshot is not None:
+            value["snapshot"] = self.snapshot
         if self.created_s:
             value["created_s"] = self.created_s
         if self.origin_id:
@@ -169,6 +174,7 @@ class Position:
                 key_us=whole(value.get("key_us", 0)),
                 rows_into_transaction=whole(value.get("rows_into_transaction", 0)),
                 page_rows=whole(value.get("page_rows", 0)),
+                snapshot=None if "snapshot" not in value else str(value["snapshot"]),
                 server=str(value.get("server", "")),
                 created_s=whole(value.get("created_s", 0)),
                 origin_id=whole(value.get("origin_id", 0)),

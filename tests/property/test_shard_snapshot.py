@@ -159,7 +159,7 @@ class Run:
         self.handed_over = []
         #: after each chunk: transactions that were read, rows, cursor, and `swapped`
         self.stored = []
-        self.cursor = cursor or SnapshotCursor()
+        self.cursor = cursor or SnapshotCursor("a-1-1")
         table = self.cursor.tables.get(str(NAME))
         self.snapshot = ShardSnapshot({NAME: table}, SERVER, PAGES_MAX, self.put)
         self.snapshot.reached(self.position)
