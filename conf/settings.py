@@ -28,6 +28,7 @@ from canal_group.conf.stream_settings import (
     FilterSettings,
     MergeSettings,
     ReaderSettings,
+    SnapshotSettings,
     StoreSettings,
 )
 from canal_group.conf.value import Name, Settings, unfit
@@ -51,6 +52,7 @@ class InstanceSettings(Settings):
     store: StoreSettings = StoreSettings()
     #: None: the sources' binlogs are not archived
     archive: Archiving = None
+    snapshot: SnapshotSettings = SnapshotSettings()
     batch: BatchSettings = BatchSettings()
     consumer: ConsumerSettings = ConsumerSettings()
     coordination: CoordinationSettings

@@ -254,6 +254,21 @@ class StoreSettings(Settings):
         return self.size * self.memunit_bytes
 
 
+#: most connections by which a shard's pages are read
+SNAPSHOT_WORKERS_MAX: Final = 16
+
+
+class SnapshotSettings(Settings):
+    """How the rows that there are are read for clients that begin with them."""
+
+    #: connections to each source that read pages, for each client with a snapshot
+    workers: Annotated[int, Field(ge=1, le=SNAPSHOT_WORKERS_MAX)] = 2
+    #: most rows a second that are read of a shard; None: as fast as it can be
+    rows_per_s: Count | None = None
+    #: nothing is read while more threads of a source are running; None: that does not matter
+    threads_running_max: Count | None = 64
+
+
 class BatchSettings(Settings):
     """What is delivered under one batch id."""
 

@@ -12,7 +12,6 @@ import logging
 import shlex
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
@@ -23,14 +22,11 @@ from canal_group.actors.ports import Host
 from canal_group.actors.process.host import OS_HOST
 from canal_group.actors.shard.intervals import INTERVALS
 from canal_group.actors.shard.shard_counters import ShardCounters
-from canal_group.actors.snapshot.page_folder import PageFolder
-from canal_group.actors.snapshot.pages_again import PagesAgain
-from canal_group.actors.snapshot.shard_snapshot import Put, ShardSnapshot
+from canal_group.actors.snapshot.lane_snapshot import LaneSnapshot, SnapshotParts
 from canal_group.actors.store.ring import RingStore
 from canal_group.binlog.grammar.reading import Reading
 from canal_group.binlog.server.listener import Reader
 from canal_group.merge.errors import CanalGroupError, DataError, RetryableError, ShardUnavailable
-from canal_group.merge.snapshot.cursor import SnapshotCursor
 from canal_group.merge.values.chunk import Chunk, TableName
 from canal_group.merge.values.commit_time import END_OF_TIME_US
 from canal_group.merge.values.header import Flag, HeaderRun
@@ -68,9 +64,7 @@ class Intake:
         process: returns the stored part of a chunk; None: all of it.
         counters: of the shard; None: of this intake alone.
         destination: the instance, for the commands that errors name.
-        make_snapshot: makes the snapshot of the shard, given what stores its chunks and the server's
-            identity; None: there is none. It is made when all pages that entered before are there again.
-        pages: where pages are kept; None: nowhere.
+        snapshot: what the snapshot of the lane is made of; None: there is none.
         slow_s: how long an event is read before `status` names it, seconds.
     """
 
@@ -86,8 +80,7 @@ class Intake:
         counters: ShardCounters | None = None,
         *,
         destination: str = "",
-        make_snapshot: Callable[[Put, str], ShardSnapshot] | None = None,
-        pages: PageFolder | None = None,
+        snapshot: SnapshotParts | None = None,
         slow_s: float = INTERVALS.slow_s,
     ) -> None:
         self.ring = ring
@@ -109,13 +102,9 @@ class Intake:
         self._tables = {} if tables is None else tables
         self._process = process
         self._counters = ShardCounters() if counters is None else counters
-        self._make_snapshot = make_snapshot
-        self._snapshot: ShardSnapshot | None = None
-        self._pages = pages
-        #: pages that are still to enter again; None: none are
-        self._again: PagesAgain | None = None
-        #: file and offset of the last one that did, and the ordinal after its rows
-        self._page_end = ("", 0, 0)
+        #: the rules are not made for several threads, and those who read pages apply them, too
+        self._applying = host.lock()
+        self._snapshot = None if snapshot is None else LaneSnapshot(snapshot, self)
         self._reader = make_reader(self)
         self._start = start
         self._opened: Position | None = None
@@ -138,11 +127,7 @@ class Intake:
         """Note where the stream begins (the reader calls this)."""
         if self._opened is None:
             self._opened = position
-            if self._pages is not None:
-                self._again = PagesAgain(self._pages, position)
             self._outcome.set()
-            # May wait for room, which is there only when it is known where the stream begins.
-            self.reached(position)
 
     def opened_at(self, timeout_s: float) -> Position:
         """Wait until it is known where the stream begins, and return that position.
@@ -164,8 +149,12 @@ class Intake:
         first = self.ring.first_position()
         if first is not None and not position.is_of(self.server):
             return False
+        began = None if self._snapshot is None else self._snapshot.begins_with
+        text = began if first is None or first.snapshot is None else first.snapshot
         first = first or self._opened
         if first is None or self.ended is not None or self._closing.is_set():
+            return False
+        if (text or None) != position.snapshot:
             return False
         # Positions that only GTIDs identify may have the same file and offset.
         by_gtid = position.server == ANY_SERVER
@@ -211,6 +200,12 @@ class Intake:
         """Let a reader that has stopped at its data try again at once."""
         self._retrying.set()
 
+    def free(self, sequence: int, rollback_generation: int) -> None:
+        """Drop what was acknowledged, see `RingStore.ack`, and the pages of a snapshot up to there."""
+        self.ring.ack(sequence, rollback_generation)
+        if self._snapshot is not None:
+            self._snapshot.freed(self.ring.first_position())
+
     def close(self) -> None:
         """Stop reading and wait until the thread has ended."""
         self._closing.set()
@@ -255,6 +250,7 @@ class Intake:
             "rows": self.rows,
             "counters": self._counters.describe(self._reader.counts),
             "ring": self.ring.describe(),
+            "snapshot": None if self._snapshot is None else self._snapshot.describe(),
         }
 
     # ---- for the reader ------------------------------------------------------------------------------------
@@ -265,69 +261,45 @@ class Intake:
         Raises:
             DataError: its ids or the rules of the filter cannot be applied; nothing was stored.
         """
-        stored = self._processed(chunk)
+        stored = self.processed(chunk)
         if self._snapshot is None:
-            self._store(stored)
+            self.store(stored)
         else:
             self._snapshot.chunk_read(chunk, stored)
 
     def reached(self, position: Position) -> None:
-        """Let pages of the snapshot enter where the stream is; new ones after all that entered before."""
-        if self._again is not None:
-            for page in self._again.up_to(position.file, position.offset):
-                self._store_again(page)
-            if not self._again.done:
-                return
-            self._again = None
-        if self._snapshot is None and self._make_snapshot is not None:
-            self._snapshot = self._make_snapshot(self._put, self.server)
+        """Let pages of the snapshot enter where the stream is."""
         if self._snapshot is not None:
-            file, offset, rows = self._page_end
-            here = (file, offset) == (position.file, position.offset)
-            self._snapshot.reached(replace(position, page_rows=rows) if here else position)
+            self._snapshot.reached(position)
 
-    def _put(self, chunk: Chunk, cursor: SnapshotCursor | None) -> None:
-        """Store a chunk for the snapshot, in any of its threads; a page was not processed yet."""
-        is_page = bool(chunk.headers["flags"][0] & Flag.PAGE)
-        if is_page:
-            chunk = self._processed(chunk)
-        if cursor is not None:
-            chunk = replace(chunk, snapshot=cursor.to_json())
-        if is_page and self._pages is not None:
-            self._pages.add(chunk)
-        low_watermark, put = self._low_watermark, self.ring.cursors[2]
-        self._store(chunk)
-        if is_page and low_watermark is not None and low_watermark[1] == put:
-            # A page has no commit of its own: the low watermark still holds.
-            self._low_watermark = low_watermark[0], self.ring.cursors[2]
-
-    def _processed(self, chunk: Chunk) -> Chunk:
+    def processed(self, chunk: Chunk) -> Chunk:
+        """Return a chunk as it is stored; raises DataError, see `chunk_read`."""
         if self._process is None:
             return chunk
         try:
-            return self._process(chunk)
+            with self._applying:
+                return self._process(chunk)
         except DataError as error:
             raise self._located(chunk, self._process, error) from error
 
-    def _store_again(self, page: Chunk) -> None:
-        header = page.headers[0]
-        self._page_end = page.names[header["file"]], int(header["end_offset"]), int(header["row_end"])
-        self.ring.put(page)
-
-    def _store(self, chunk: Chunk) -> None:
+    def store(self, chunk: Chunk, begin: int = 0, end: int | None = None) -> None:
+        """Put headers of a chunk into the ring, and wait while there is no room."""
         for table in chunk.tables:
             self._tables[table.name] = table.rows.schema
-        if self._again is None:
-            self.ring.put(chunk)
-        else:
-            for part in self._again.parts(chunk):
-                self.ring.put(chunk, part.begin, part.end)
-                for page in part.pages:
-                    self._store_again(page)
-        self.rows += int(chunk.headers["rows"].sum())
+        self.ring.put(chunk, begin, end)
+        self.rows += int(chunk.headers["rows"][begin:end].sum())
         if len(chunk.headers):
             self.commit_us = int(chunk.headers["commit_us"][-1])
-        self._counters.stored(chunk, self._reader.source_now_us())
+        if end is None or end == len(chunk.headers):
+            self._counters.stored(chunk, self._reader.source_now_us())
+
+    def store_page(self, page: Chunk) -> None:
+        """Put a page of the snapshot into the ring, likewise."""
+        low_watermark, put = self._low_watermark, self.ring.cursors[2]
+        self.store(page)
+        if low_watermark is not None and low_watermark[1] == put:
+            # A page has no commit of its own: the low watermark still holds.
+            self._low_watermark = low_watermark[0], self.ring.cursors[2]
 
     def caught_up(self, frontier_us: int) -> None:
         """Store the source's low watermark, and wake threads that wait for headers."""
@@ -341,6 +313,8 @@ class Intake:
         """Set the state: the source streams."""
         self.state, self.error = IntakeState.STREAMING, None
         self.skew_us, self.server_version = skew_us, server_version
+        if self._snapshot is not None:
+            self._snapshot.connected(self.server)
         _log.info("connected server=%s skew_us=%d", server_version, skew_us, extra={"shard": self._shard})
 
     def disconnected(self, error: RetryableError, retry_after_s: float) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from canal_group.actors.ports import Host, Lock
@@ -126,7 +126,8 @@ class Lane:
 
         Raises:
             FencedError: a group with a newer epoch or generation opened it; nothing was changed.
-            DataError: the source cannot be read from there.
+            DataError: the source cannot be read from there, or its tables cannot be.
+            UsageError: the position's cursor of a snapshot is none.
             ShardUnavailable: the source does not answer yet; call again to continue waiting.
         """
         with self._opening:
@@ -140,7 +141,10 @@ class Lane:
                 )
             self._asked_at_s = self._host.clock_s()
             term, held = (epoch, generation), self.held
-            goes_on = position is not None and held is not None and held.intake.stands_at(position)
+            # A snapshot is for the client of a replay alone.
+            begin = None if position is None else replace(position, snapshot=None)
+            expected = begin if self._live else position
+            goes_on = expected is not None and held is not None and held.intake.stands_at(expected)
             # Between two epochs another server's shard may have read on, and stored what it learned.
             anew = epoch != self.term[0] and not goes_on
             if anew:
@@ -162,18 +166,24 @@ class Lane:
                 self._leave()
                 held = None
             if held is None:
+                snapshot = None
+                if self._live:
+                    self.source.remove_unused_pages()
+                elif position is not None and position.snapshot:
+                    snapshot = self.source.snapshot(position, self._host)
                 ring = RingStore(self._wiring.store, self._host, gated=self._wiring.holds_back)
                 make_reader = self._make_reader or self.source.reader
                 intake = Intake(
                     self._name,
                     ring,
                     make_reader,
-                    position,
+                    begin,
                     self.source.columns,
                     self._host,
                     self.source.process,
                     self._counters,
                     destination=self._wiring.destination,
+                    snapshot=snapshot,
                     slow_s=self._intervals.slow_s,
                 )
             else:
@@ -257,7 +267,7 @@ class Lane:
         held = self.current(epoch, generation)
         self._asked_at_s = self._host.clock_s()
         if done != NOTHING:
-            held.intake.ring.ack(done, held.rollback_generation)
+            held.intake.free(done, held.rollback_generation)
         if skips is not None:
             self.source.skip(skips)
             held.intake.retry()
@@ -338,7 +348,7 @@ class Lane:
         """Drop everything up to and including `sequence`; a late call of an older generation does nothing."""
         held = self.held
         if held is not None and held.term == (epoch, generation):
-            held.intake.ring.ack(sequence, held.rollback_generation)
+            held.intake.free(sequence, held.rollback_generation)
 
     def describe(self) -> dict[str, Any]:
         """Return its state as a JSON object."""

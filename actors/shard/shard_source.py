@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from canal_group.actors.ports import Host
 from canal_group.actors.shard.intake import Intake
 from canal_group.actors.shard.order_ids import OrderIds
 from canal_group.actors.shard.row_search import changes_of
@@ -18,10 +19,13 @@ from canal_group.actors.shard.shard_wiring import ShardWiring
 from canal_group.actors.shard.wiring import limits_of
 from canal_group.actors.sink.route import Route
 from canal_group.actors.sink.sink import Sink
+from canal_group.actors.snapshot.lane_snapshot import SnapshotParts
+from canal_group.actors.snapshot.page_workers import PageSource
+from canal_group.actors.snapshot.snapshot_wiring import remove_unused, snapshot_parts
 from canal_group.binlog.files.files_reader import FilesReader, FilesSource, locate
 from canal_group.binlog.grammar.decoding import Decoding
 from canal_group.binlog.grammar.skips import Skips
-from canal_group.binlog.schema.definition import TableDefinition
+from canal_group.binlog.schema.definition import SourceName, TableDefinition
 from canal_group.binlog.server.definitions.source_definitions import SourceDefinitions
 from canal_group.binlog.server.described import Described, described, shown_now
 from canal_group.binlog.server.hosts import SourceHosts
@@ -30,7 +34,7 @@ from canal_group.binlog.server.reader import SourceReader
 from canal_group.binlog.server.source import SourceAddress, connect, server_facts
 from canal_group.binlog.server.starts.beginning import beginning
 from canal_group.binlog.server.starts.read_progress import StartChoice
-from canal_group.merge.errors import CanalGroupError, UsageError
+from canal_group.merge.errors import CanalGroupError, SourceUnfit, UsageError
 from canal_group.merge.rows.row_key import RowKey
 from canal_group.merge.values.chunk import Chunk, TableName
 from canal_group.merge.values.history_text import HistoryText
@@ -136,6 +140,35 @@ class ShardSource:
             # The rules may drop their column.
             self._order_ids.give(chunk)
         return self._processing.apply(chunk)
+
+    def snapshot(self, position: Position, host: Host) -> SnapshotParts:
+        """Return the parts of the snapshot of a lane, see `snapshot_parts`.
+
+        Args:
+            position: where the lane begins, with a cursor of a snapshot.
+            host: of the shard.
+
+        Raises:
+            SourceUnfit: the shard reads files; and as there.
+            UsageError, ConfigError: see there.
+        """
+        address = self._read
+        if isinstance(address, FilesSource):
+            raise SourceUnfit(
+                f"Shard {self._name} reads files, which have no tables to take a snapshot of.",
+                hint="Read its server instead, or subscribe without a snapshot.",
+                shard=self._name,
+            )
+        pages = PageSource(self._name, address, self._sink.select, self._origins)
+        return snapshot_parts(self._wiring.snapshot, pages, position, host)
+
+    def remove_unused_pages(self) -> None:
+        """Remove pages of snapshots that nobody reads any more, see `remove_unused`."""
+        if not isinstance(self._wiring.source, FilesSource):
+            remove_unused(self._wiring.source)
+
+    def _origins(self, name: TableName) -> tuple[TableName, ...]:
+        return () if self._definitions is None else self._definitions.origins(SourceName(*name))
 
     # ---- the schema history ------------------------------------------------------------------------------
 

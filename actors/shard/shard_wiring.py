@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 from canal_group.binlog.files.files_reader import FilesSource
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.conf.shard_settings import StartBy
-from canal_group.conf.stream_settings import FilterSettings, MergeSettings, ReaderSettings, StoreSettings
+from canal_group.conf.stream_settings import (
+    FilterSettings,
+    MergeSettings,
+    ReaderSettings,
+    SnapshotSettings,
+    StoreSettings,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,7 @@ class ShardWiring:
     reader: ReaderSettings
     merge: MergeSettings
     store: StoreSettings
+    snapshot: SnapshotSettings
     #: whether rows leave it only when the archive has them on the disk
     holds_back: bool
 

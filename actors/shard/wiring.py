@@ -158,5 +158,6 @@ def shard_wiring(settings: InstanceSettings, shard: ShardSettings) -> ShardWirin
         reader=settings.reader,
         merge=settings.merge,
         store=settings.store,
+        snapshot=settings.snapshot,
         holds_back=settings.store_kind == "file" and shard.files is None,
     )

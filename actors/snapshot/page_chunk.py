@@ -1,4 +1,4 @@
-"""Page chunks: a page of a snapshot as a shard's stream has it."""
+"""Page chunks: a page of a snapshot, and the mark at its end, as a shard's stream has them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from canal_group.merge.values.chunk import Chunk, Op, TableRows
-from canal_group.merge.values.header import HEADER, WHOLE, Flag
+from canal_group.merge.values.chunk import STATEMENTS, Chunk, Op, TableRows
+from canal_group.merge.values.header import HEADER, WHOLE, Flag, Headers
+from canal_group.merge.values.marks.mark import MARK_SOURCE, mark_statement
 from canal_group.merge.values.position import Position
 
 
@@ -33,6 +34,25 @@ def ordinals(rows: int) -> int:
     return max(rows, 1)
 
 
+def read_rows(schema: Any, rows: Any, first: int = 0) -> Any:
+    """Return rows that were read, as chunks have them.
+
+    Args:
+        schema: of the table's batches.
+        rows: (n,) RecordBatch of its columns.
+        first: ordinal of the first one.
+    """
+    count, image = rows.num_rows, schema.field("after").type
+    arrays = [
+        pa.array(np.zeros(count, np.int32)),
+        pa.array(np.arange(first, first + count)),
+        pa.array(np.full(count, Op.READ, np.uint8)),
+        pa.nulls(count, image),
+        pa.StructArray.from_arrays(rows.columns, fields=list(image)),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
 def page_chunk(table: TableRows, rows: Any, at: PageAt) -> Chunk:
     """Return the chunk of a page.
 
@@ -41,24 +61,25 @@ def page_chunk(table: TableRows, rows: Any, at: PageAt) -> Chunk:
         rows: (n,) RecordBatch of its columns; n may be 0.
         at: where it enters.
     """
-    count, first = rows.num_rows, at.boundary.page_rows
-    schema = table.rows.schema
-    image = schema.field("after").type
-    after = pa.StructArray.from_arrays(rows.columns, fields=list(image))
-    arrays = [
-        pa.array(np.zeros(count, np.int32)),
-        pa.array(np.arange(first, first + count)),
-        pa.array(np.full(count, Op.READ, np.uint8)),
-        pa.nulls(count, image),
-        after,
-    ]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    count = rows.num_rows
+    batch = read_rows(table.rows.schema, rows, at.boundary.page_rows)
+    tables = (TableRows(table.name, batch, table.source, table.special, table.lineage),) if count else ()
+    return Chunk(_header(count, batch.nbytes, at), (at.boundary.file, ""), tables)
+
+
+def mark_chunk(sql: str, at: PageAt) -> Chunk:
+    """Return the chunk of a mark, see `canal_group.merge.values.marks`."""
+    row = {"_header": 0, "_row": at.boundary.page_rows, **mark_statement(sql)}
+    batch = pa.RecordBatch.from_pylist([row], STATEMENTS)
+    return Chunk(_header(1, batch.nbytes, at), (at.boundary.file, ""), (), batch, (MARK_SOURCE,))
+
+
+def _header(rows: int, size: int, at: PageAt) -> Headers:
     headers = np.zeros(1, HEADER)
-    header = headers[0]
-    header["flags"], header["rows"], header["bytes"] = WHOLE | Flag.PAGE, count, batch.nbytes
-    header["row_begin"], header["row_end"] = first, first + ordinals(count)
+    header, first = headers[0], at.boundary.page_rows
+    header["flags"], header["rows"], header["bytes"] = WHOLE | Flag.PAGE, rows, size
+    header["row_begin"], header["row_end"] = first, first + ordinals(rows)
     header["commit_us"] = at.commit_us
     header["begin_offset"] = header["end_offset"] = at.boundary.offset
     header["gtid_source"] = 1
-    tables = (TableRows(table.name, batch, table.source, table.special, table.lineage),) if count else ()
-    return Chunk(headers, (at.boundary.file, ""), tables)
+    return headers

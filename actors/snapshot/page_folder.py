@@ -4,12 +4,15 @@ A page cannot be read again: its rows have changed. So it is on the disk before 
 stream that is read again from an earlier position has the same pages at the same positions.
 
 One file a page, an Arrow IPC stream, named by its position: binlog file, offset, and the ordinal of its first
-row. It has the page as the shard stores it, after the rules: what they leave out is in no file.
+row. It has the page as the shard stores it, after the rules: what they leave out is in no file. It is
+encrypted if the archive is, with the id of the key before it.
 """
 
 from __future__ import annotations
 
 import json
+import threading
+from bisect import insort
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -17,7 +20,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from canal_group.actors.process.durable import remove_file, replace_file
+from canal_group.actors.process.durable import make_folder, replace_file
+from canal_group.actors.snapshot.page_chunk import PageAt, mark_chunk
+from canal_group.binlog.archive.forms.key import NO_KEYS, Keys
 from canal_group.merge.errors import DataError
 from canal_group.merge.values.chunk import Chunk, TableName, TableRows
 from canal_group.merge.values.header import HEADER
@@ -26,33 +31,43 @@ from canal_group.merge.values.position import Position, file_order
 _SUFFIX: Final = ".page"
 #: keys of the metadata of a file's schema
 _HEADER, _FACTS = b"header", b"facts"
+#: how an Arrow IPC stream begins, and no id of a key
+_CLEAR: Final = b"\xff\xff\xff\xff"
+_KEY_ID_BYTES: Final = 16
 
 
 class _PageFile(NamedTuple):
-    """A file of a page, by its name."""
+    """A file of a page, in the order of a stream."""
 
-    path: Path
-    file: str
+    base: str
+    number: int
     offset: int
     row_begin: int
+    path: Path
 
 
 class PageFolder:
-    """The pages of one shard and server. One thread at a time uses it.
+    """The pages of one shard and server. One thread at a time adds and reads; another one may remove.
 
     Args:
         folder: is made if it is not there; nothing else writes into it.
+        keys: encrypt the pages.
+
+    Raises:
+        OSError: it cannot be made or read.
     """
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._folder = folder
+    def __init__(self, folder: Path, keys: Keys = NO_KEYS) -> None:
+        make_folder(folder)
+        self._folder, self._keys = folder, keys
+        self._lock = threading.Lock()
+        self._files = sorted(map(_page_file, folder.glob(f"*{_SUFFIX}")))
 
     def add(self, page: Chunk) -> None:
         """Write a page durably.
 
         Args:
-            page: see `page_chunk`; with the cursor that counts from it on.
+            page: see `page_chunk` and `mark_chunk`; with the cursor that counts from it on.
 
         Raises:
             OSError: it could not be written.
@@ -65,6 +80,7 @@ class PageFolder:
             "snapshot": page.snapshot,
             "name": None if table is None else table.name,
             "source": None if table is None else table.source,
+            "mark": None if page.statements is None else page.statements.column("sql")[0].as_py(),
         }
         metadata = {_HEADER: page.headers[:1].tobytes(), _FACTS: json.dumps(facts).encode()}
         rows = pa.RecordBatch.from_pylist([], pa.schema([])) if table is None else table.rows
@@ -72,8 +88,10 @@ class PageFolder:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema) as stream:
             stream.write_batch(rows)
-        name = f"{file}-{int(offset):020}-{int(row_begin):020}{_SUFFIX}"
-        replace_file(self._folder / name, sink.getvalue().to_pybytes())
+        path = self._folder / f"{file}-{int(offset):020}-{int(row_begin):020}{_SUFFIX}"
+        replace_file(path, self._sealed(sink.getvalue().to_pybytes(), path.name))
+        with self._lock:
+            insort(self._files, _page_file(path))
 
     def after(self, position: Position) -> Iterator[Chunk]:
         """Yield the pages after a position, in order.
@@ -81,51 +99,68 @@ class PageFolder:
         Raises:
             DataError: a file cannot be read.
         """
-        for each in self._files():
-            if _order(each) >= _passed(position):
-                yield _read(each.path)
+        with self._lock:
+            files = [each for each in self._files if each[:4] >= _passed(position)]
+        return (self._read(each.path) for each in files)
 
-    def remove_before(self, position: Position) -> None:
-        """Remove the pages that every cursor has passed.
+    def remove_before(self, position: Position | None) -> None:
+        """Remove the pages that every cursor has passed; None: all.
 
         Raises:
             OSError: a file could not be removed.
         """
-        for each in self._files():
-            if _order(each) < _passed(position):
-                remove_file(each.path)
+        with self._lock:
+            count = len(self._files)
+            if position is not None:
+                passed = _passed(position)
+                count = next((index for index, each in enumerate(self._files) if each[:4] >= passed), count)
+            gone, self._files = self._files[:count], self._files[count:]
+        for each in gone:
+            # Nothing is lost if a crash leaves it: it is before every cursor.
+            each.path.unlink(missing_ok=True)
 
-    def _files(self) -> list[_PageFile]:
-        found = []
-        for path in self._folder.glob(f"*{_SUFFIX}"):
-            file, offset, row_begin = path.name.removesuffix(_SUFFIX).rsplit("-", 2)
-            found.append(_PageFile(path, file, int(offset), int(row_begin)))
-        return sorted(found, key=_order)
+    def _sealed(self, content: bytes, name: str) -> bytes:
+        key = self._keys.first
+        return content if key is None else key.id.encode() + key.seal(content, name)
+
+    def _opened(self, content: bytes, path: Path) -> bytes:
+        if content.startswith(_CLEAR):
+            return content
+        key = self._keys.by_id(content[:_KEY_ID_BYTES].decode("ascii"), str(path))
+        opened = key.open(content[_KEY_ID_BYTES:], path.name)
+        if opened is None:
+            raise ValueError("it is not what was encrypted")
+        return opened
+
+    def _read(self, path: Path) -> Chunk:
+        try:
+            with pa.ipc.open_stream(pa.py_buffer(self._opened(path.read_bytes(), path))) as stream:
+                rows = stream.read_next_batch()
+            metadata = dict(rows.schema.metadata)
+            header, facts = metadata.pop(_HEADER), json.loads(metadata.pop(_FACTS))
+            rows = rows.replace_schema_metadata(metadata)
+            headers = np.frombuffer(bytearray(header), HEADER)
+        except (OSError, KeyError, TypeError, ValueError, pa.ArrowInvalid, StopIteration) as error:
+            raise DataError(
+                f"The page of a snapshot in {path} cannot be read ({type(error).__name__}).",
+                hint="Restore the file, or begin the snapshot again.",
+            ) from error
+        names, text = tuple(facts["names"]), facts["snapshot"]
+        if facts["mark"] is not None:
+            at = PageAt(Position(names[0], 0, page_rows=int(headers["row_begin"][0])), 0)
+            mark = mark_chunk(facts["mark"], at)
+            return Chunk(headers, names, (), mark.statements, mark.statement_sources, snapshot=text)
+        tables: tuple[TableRows, ...] = ()
+        if facts["name"] is not None:
+            tables = (TableRows(TableName(*facts["name"]), rows, TableName(*facts["source"])),)
+        return Chunk(headers, names, tables, snapshot=text)
 
 
-def _order(page: _PageFile) -> tuple[Any, ...]:
-    return (*file_order(page.file), page.offset, page.row_begin)
+def _page_file(path: Path) -> _PageFile:
+    file, offset, row_begin = path.name.removesuffix(_SUFFIX).rsplit("-", 2)
+    return _PageFile(*file_order(file), int(offset), int(row_begin), path)
 
 
 def _passed(position: Position) -> tuple[Any, ...]:
     """Return the order of the first page that may be after a position."""
     return (*file_order(position.file), position.offset, position.page_rows)
-
-
-def _read(path: Path) -> Chunk:
-    try:
-        with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as stream:
-            rows = stream.read_next_batch()
-        metadata = dict(rows.schema.metadata)
-        header, facts = metadata.pop(_HEADER), json.loads(metadata.pop(_FACTS))
-        rows = rows.replace_schema_metadata(metadata)
-        headers = np.frombuffer(bytearray(header), HEADER)
-    except (OSError, KeyError, TypeError, ValueError, pa.ArrowInvalid, StopIteration) as error:
-        raise DataError(
-            f"The page of a snapshot in {path} cannot be read ({type(error).__name__}).",
-            hint="Restore the file, or begin the snapshot again.",
-        ) from error
-    tables: tuple[TableRows, ...] = ()
-    if facts["name"] is not None:
-        tables = (TableRows(TableName(*facts["name"]), rows, TableName(*facts["source"])),)
-    return Chunk(headers, tuple(facts["names"]), tables, snapshot=facts["snapshot"])

@@ -6,26 +6,38 @@
     take          what is to be read next; a full ring holds back whoever puts, so nothing more is asked for
 
 A table is followed from the boundary at which its key is known: a page must have seen all that is before it.
-When a statement makes another table of it, it is planned anew, and followed from a new boundary.
+When a statement makes another table of it, it is planned anew, and followed from a new boundary. Some tables
+are read at a time, so that the cursor is short. When all have ended, a mark says so in the stream.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
 
 import pyarrow as pa
 
 from canal_group.actors.ports import Host
 from canal_group.actors.process.host import OS_HOST
-from canal_group.actors.snapshot.page_chunk import PageAt, page_chunk
-from canal_group.actors.snapshot.table_changes import changes_in
+from canal_group.actors.snapshot.page_chunk import PageAt, mark_chunk, page_chunk
+from canal_group.actors.snapshot.table_changes import change_of, changes_in
+from canal_group.actors.snapshot.work import SelectedPage, TablePlan, Work
 from canal_group.merge.errors import DataError
-from canal_group.merge.snapshot.cursor import KeyRange, SnapshotCursor, TableCursor
-from canal_group.merge.snapshot.key import Key
-from canal_group.merge.snapshot.point import Point, Span, span_of
+from canal_group.merge.snapshot.cursor import (
+    DONE,
+    OVER,
+    SNAPSHOT_TEXT_MAX,
+    TABLE_TEXT_MAX,
+    KeyRange,
+    SnapshotCursor,
+    TableCursor,
+    name_of_text,
+    name_text,
+)
+from canal_group.merge.snapshot.point import Span, span_of
 from canal_group.merge.snapshot.steps import (
     EmitPage,
     EndTable,
@@ -43,56 +55,41 @@ from canal_group.merge.snapshot.table_key import TableKey
 from canal_group.merge.snapshot.table_rows import Image, placed, touched_by
 from canal_group.merge.snapshot.table_snapshot import TableSnapshot
 from canal_group.merge.snapshot.touched import Touched
-from canal_group.merge.values.chunk import ABSENT, Chunk, TableName, TableRows
+from canal_group.merge.values.chunk import ABSENT, Chunk, TableName
+from canal_group.merge.values.marks.snapshot_mark import SnapshotMark
 from canal_group.merge.values.position import Position
 
+#: tables that are read at a time
+TABLES_AT_ONCE: Final = 3
+#: how often a table is begun
+BEGINS_MAX: Final = 20
+#: tables that the mark at the end names because they failed, and characters of why
+NAMED_MAX, WHY_MAX = 100, 300
+_BEGINS: Final = (
+    f"its snapshot was begun {BEGINS_MAX} times, and statements or changes of its keys ended each"
+)
+_NO_ROOM: Final = (
+    f"the cursor of the snapshot, which has {SNAPSHOT_TEXT_MAX} bytes, has no room for it: take a snapshot of"
+    " fewer tables, and of this one by another client id"
+)
 
-@dataclass(frozen=True, slots=True)
-class TablePlan:
-    """How a table is read."""
-
-    #: says what its keys mean, see `TableCursor.key`
-    signature: str
-    key: TableKey
-    #: columns whose absence from an image does not say that they were not changed
-    computed: frozenset[str]
-    #: what is to be read if no cursor of the same key says what is left
-    ranges: tuple[KeyRange, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SelectedPage:
-    """A page that was read."""
-
-    point: Point
-    #: what chunks say of the table; its batch has a row for each that was read, as an image after
-    table: TableRows
-    #: its last key; None: it ends its range
-    last: Key | None
+_log = logging.getLogger(__name__)
 
 
-class Work(NamedTuple):
-    """Something to do for a table. Its answer has the same name, attempt and version."""
+class Store(Protocol):
+    """Where chunks go; called by one thread at a time."""
 
-    #: of the table in the source
-    name: TableName
-    #: how often the table was planned
-    attempt: int
-    #: how often the table was altered: with a new one its definition has to be read again
-    version: int
-    step: PlanTable | ReadPage
+    def keep(self, page: Chunk) -> Chunk:
+        """Write a page durably, and return it as it is stored: rules were applied.
 
-
-class Put(Protocol):
-    """Stores a chunk."""
-
-    def __call__(self, chunk: Chunk, cursor: SnapshotCursor | None) -> None:
-        """Put it into the ring, a page durably before that; wait while there is no room.
-
-        Args:
-            chunk: a page, or a chunk of the stream.
-            cursor: how far the shard's tables are read from the chunk's first header on; None: as before.
+        Raises:
+            DataError: the rules cannot be applied.
+            OSError: it could not be written.
         """
+        ...
+
+    def put(self, chunk: Chunk) -> None:
+        """Put a chunk into the ring; wait while there is no room."""
         ...
 
 
@@ -122,36 +119,53 @@ class _Table:
 class ShardSnapshot:
     """Decides when pages enter a shard's stream; see the module. Safe to use from several threads.
 
+    What only tells of it waits for no other thread: a full ring holds back whoever puts.
+
     Args:
-        tables: the tables to read, by their names in the source, with what is known to be read.
+        cursor: which tables are read, and what is known to be read.
+        shard: name of the shard.
         server: identity of the server whose stream it is.
         pages_max: most pages of one table in flight.
-        put: stores chunks; called by one thread at a time.
+        store: where chunks go.
         host: makes its lock.
     """
 
     def __init__(
         self,
-        tables: Mapping[TableName, TableCursor | None],
+        cursor: SnapshotCursor,
+        shard: str,
         server: str,
         pages_max: int,
-        put: Put,
+        store: Store,
         host: Host = OS_HOST,
     ) -> None:
-        self._server, self._pages_max, self._put = server, pages_max, put
+        self._begun = cursor
+        self._shard, self._server, self._pages_max, self._store = shard, server, pages_max, store
         self._lock = host.lock()
         self._came = host.condition(self._lock)
-        self._tables = {name: _Table(cursor) for name, cursor in tables.items()}
+        #: replaced as a whole
+        self._tables = {name_of_text(name): _Table(table) for name, table in cursor.tables.items()}
+        #: whether it is known which tables there are
+        self._listed = False
+        #: those that are begun when others have ended
+        self._waiting: deque[TableName] = deque()
         self._todo: deque[Work] = deque()
         #: None: the stream is inside a transaction, or not open
         self._at: PageAt | None = None
         #: commit time of the last header
         self._commit_us = 0
+        #: rows of pages that entered
+        self.rows = 0
+        #: whether the mark at the end has entered
+        self.over = False
         self._closed = False
         with self._lock:
+            # Those that were begun come first: what happens to them since counts.
             for name, table in self._tables.items():
                 if not table.ended:
                     self._ask_for_plan(name, table)
+        if cursor.wanted is not None:
+            self.listed(map(name_of_text, cursor.wanted))
 
     # ---- for the stream ------------------------------------------------------------------------------------
 
@@ -168,11 +182,12 @@ class ShardSnapshot:
                 self._commit_us = int(chunk.headers["commit_us"][-1])
             # Before the chunk is stored: whoever has acknowledged an event has what is to be read for it.
             moved = [
-                self._streamed(name, table, chunk, span, _change_of(name, changes))
+                self._streamed(name, table, chunk, span, change_of(name, changes))
                 for name, table in self._tables.items()
                 if not table.ended
             ]
-            self._put(stored, self._cursor() if any(moved) else None)
+            self._store.put(replace(stored, snapshot=self._text()) if any(moved) else stored)
+            self._go_on()
 
     def reached(self, position: Position) -> None:
         """Note where the stream is now; pages that were read enter there."""
@@ -187,6 +202,7 @@ class ShardSnapshot:
                 if table.followed is not None:
                     event: StreamRead[Image] = StreamRead(None, Touched(), position)
                     self._do(name, table, table.followed.handle(event))
+            self._go_on()
 
     # ---- for those who read pages --------------------------------------------------------------------------
 
@@ -196,6 +212,17 @@ class ShardSnapshot:
             self._came.wait_for(lambda: bool(self._todo) or self._closed, timeout_s)
             return self._todo.popleft() if self._todo and not self._closed else None
 
+    def listed(self, names: Iterable[TableName]) -> None:
+        """Note which tables there are to read."""
+        with self._lock:
+            if self._listed:
+                return
+            new = dict.fromkeys(name for name in names if name not in self._tables)
+            self._tables = {**self._tables, **{name: _Table(None) for name in new}}
+            self._waiting.extend(new)
+            self._listed = True
+            self._go_on()
+
     def planned(self, work: Work, plan: TablePlan) -> None:
         """Note how a table is read."""
         with self._lock:
@@ -203,6 +230,7 @@ class ShardSnapshot:
             if table is not None and table.followed is None:
                 table.plan = plan
                 self._follow(work.name, table)
+                self._go_on()
 
     def failed(self, work: Work, why: str) -> None:
         """Note that a table cannot be read at all."""
@@ -210,6 +238,7 @@ class ShardSnapshot:
             table = self._current(work)
             if table is not None:
                 self._end(work.name, table, why)
+                self._go_on()
 
     def page_read(self, work: Work, page: SelectedPage) -> None:
         """Note a page that was read; it enters the stream as soon as that is far enough."""
@@ -225,6 +254,7 @@ class ShardSnapshot:
                 return
             table.pages[number] = page
             self._do(work.name, table, table.followed.handle(PageRead(number, page.point, page.last)))
+            self._go_on()
 
     def page_missed(self, work: Work, *, other_key: bool = False) -> None:
         """Note a page that could not be read, or whose table has another key than its plan says."""
@@ -235,6 +265,7 @@ class ShardSnapshot:
             if table is not None and table.followed is not None:
                 event = KeyChanged(number) if other_key else PageLost(number)
                 self._do(work.name, table, table.followed.handle(event))
+                self._go_on()
 
     # ---- for whoever tells of it ---------------------------------------------------------------------------
 
@@ -245,16 +276,30 @@ class ShardSnapshot:
             self._came.notify_all()
 
     @property
+    def names(self) -> list[TableName]:
+        """The names of its tables, as far as they are known."""
+        return list(self._tables)
+
+    def signature(self, work: Work) -> str | None:
+        """Return the meaning of the keys by which the table of some work is read; None: it is not read."""
+        plan = self._tables[work.name].plan
+        return None if plan is None else plan.signature
+
+    @property
     def failures(self) -> dict[TableName, str]:
         """Why tables cannot be read, by name."""
-        with self._lock:
-            return {name: table.failure for name, table in self._tables.items() if table.failure}
+        return {name: table.failure for name, table in self._tables.items() if table.failure}
 
     @property
     def ended(self) -> bool:
         """Whether every table was read, or cannot be."""
-        with self._lock:
-            return all(table.ended for table in self._tables.values())
+        return self._listed and all(table.ended for table in self._tables.values())
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many tables there are, and how many were read; as far as it is known."""
+        tables = self._tables.values()
+        return len(tables), sum(table.cursor is not None and table.cursor.done for table in tables)
 
     # ---- inside --------------------------------------------------------------------------------------------
 
@@ -275,11 +320,11 @@ class ShardSnapshot:
             moves = any(ABSENT["after"] in rows.schema.names for rows in batches)
             if change in (None, TableChange.ALTERED) and not (moves and table.cursor is not None):
                 return False
-            self._ask_for_plan(name, table)
+            self._begin_anew(name, table)
             return True
         assert table.plan is not None, "a table that is followed has a plan"
         if any(_lacks(rows, table.plan.key) for rows in batches):
-            self._ask_for_plan(name, table)
+            self._begin_anew(name, table)
             return True
         try:
             touched = touched_by(batches, table.plan.key, table.plan.computed)
@@ -292,6 +337,8 @@ class ShardSnapshot:
             self._do(name, table, table.followed.handle(PageLost(number)))
         if table.followed is not None:
             table.cursor = table.followed.cursor
+            if not table.cursor.fits:
+                self._begin_anew(name, table)
         return bool(touched.moved) or change in (TableChange.REPLACED, TableChange.DROPPED)
 
     def _follow(self, name: TableName, table: _Table) -> None:
@@ -302,6 +349,8 @@ class ShardSnapshot:
         cursor = table.cursor
         if cursor is None or cursor.key != plan.signature:
             cursor = TableCursor(plan.signature, plan.ranges)
+            if not cursor.fits:
+                cursor = TableCursor(plan.signature, (KeyRange(),))
         to_key = plan.key.for_server
         table.followed = TableSnapshot(cursor, at.boundary, self._server, self._pages_max, to_key)
         table.cursor = cursor
@@ -314,9 +363,9 @@ class ShardSnapshot:
                 case ReadPage() as step:
                     self._add(Work(name, table.attempt, table.version, step))
                 case EmitPage() as step:
-                    steps.extend(self._emit(table, step))
+                    steps.extend(self._emit(name, table, step))
                 case PlanTable():
-                    self._ask_for_plan(name, table)
+                    self._begin_anew(name, table)
                 case EndTable(failure):
                     self._end(name, table, failure)
         if table.followed is not None:
@@ -324,29 +373,80 @@ class ShardSnapshot:
             awaited = filter(table.followed.awaits, table.pages)
             table.pages = {number: table.pages[number] for number in awaited}
 
-    def _emit(self, table: _Table, step: EmitPage[Image]) -> list[Instruction]:
+    def _emit(self, name: TableName, table: _Table, step: EmitPage[Image]) -> list[Instruction]:
         """Put a page into the stream; return the steps that follow."""
         assert self._at is not None, "the stream is at a boundary"
         assert table.plan is not None, "a table that is followed has a plan"
         assert table.followed is not None, "it emits"
-        page = table.pages.pop(step.number)
+        page, before = table.pages.pop(step.number), table.cursor
         rows = pa.RecordBatch.from_struct_array(page.table.rows.column("after"))
         left = placed(rows, table.plan.key, step.touched)
-        steps = table.followed.handle(PageEmitted(step.number, left.again))
-        table.cursor = table.followed.cursor
-        at, self._at = self._at, self._at.after(left.rows.num_rows)
-        self._put(page_chunk(page.table, left.rows, at), self._cursor())
+        event = PageEmitted(step.number, left.again)
+        after = table.followed.cursor_after(event)
+        table.cursor = DONE if after.done else after
+        if not after.fits:
+            return [PlanTable() if after.again else EndTable(_NO_ROOM)]
+        try:
+            chunk = self._store.keep(
+                replace(page_chunk(page.table, left.rows, self._at), snapshot=self._text())
+            )
+        except DataError as error:
+            return [EndTable(str(error))]
+        except OSError as error:
+            _log.warning("a page of %s is not written: %s", name, error, extra={"shard": self._shard})
+            table.cursor = before
+            return table.followed.handle(PageLost(step.number))
+        steps = table.followed.handle(event)
+        self._at = self._at.after(left.rows.num_rows)
+        self.rows += left.rows.num_rows
+        self._store.put(chunk)
         return steps
 
-    def _cursor(self) -> SnapshotCursor:
-        known = {str(name): table.cursor for name, table in self._tables.items()}
-        return SnapshotCursor({name: cursor for name, cursor in known.items() if cursor is not None})
+    def _text(self) -> str:
+        """Return the cursor."""
+        known = {name_text(name): table.cursor for name, table in self._tables.items()}
+        tables = {name: cursor for name, cursor in known.items() if cursor is not None}
+        return replace(self._begun, tables=tables).to_json()
+
+    def _go_on(self) -> None:
+        """Begin tables while few are being read; when there is none left, put the mark."""
+        reading = sum(bool(table.attempt) and not table.ended for table in self._tables.values())
+        while self._waiting and reading < TABLES_AT_ONCE:
+            name = self._waiting.popleft()
+            table = self._tables[name]
+            longest = len(self._text()) + TABLES_AT_ONCE * TABLE_TEXT_MAX + 2 * len(name_text(name))
+            if longest > SNAPSHOT_TEXT_MAX:
+                self._end(name, table, _NO_ROOM)
+                continue
+            self._ask_for_plan(name, table)
+            reading += 1
+        if self.ended and not self.over and self._at is not None:
+            self._put_mark(self._at)
+
+    def _put_mark(self, at: PageAt) -> None:
+        failed = sorted((name_text(name), why) for name, why in self.failures.items())
+        named = {name: why[:WHY_MAX] for name, why in failed[:NAMED_MAX]}
+        position, client = replace(at.boundary, snapshot=None), self._begun.id.rsplit("-", 2)[0]
+        mark = SnapshotMark(self._shard, client, "", position, named, len(failed))
+        try:
+            chunk = self._store.keep(replace(mark_chunk(mark.to_sql(), at), snapshot=OVER))
+        except OSError as error:
+            # The next boundary tries again.
+            _log.warning("the mark is not written: %s", error, extra={"shard": self._shard})
+            return
+        self._at, self.over = at.after(1), True
+        self._store.put(chunk)
+
+    def _begin_anew(self, name: TableName, table: _Table) -> None:
+        """Forget what was read of a table: it says nothing about what is there now."""
+        table.cursor = None
+        if table.attempt >= BEGINS_MAX:
+            self._end(name, table, _BEGINS)
+        elif table.attempt:
+            self._ask_for_plan(name, table)
 
     def _ask_for_plan(self, name: TableName, table: _Table) -> None:
         """Let a table be planned; what was asked for it before is forgotten."""
-        if table.attempt:
-            # What was read of the table that was there before says nothing about this one.
-            table.cursor = None
         self._forget(name, table)
         table.attempt += 1
         table.plan = None
@@ -354,6 +454,10 @@ class ShardSnapshot:
 
     def _end(self, name: TableName, table: _Table, failure: str) -> None:
         self._forget(name, table)
+        if failure:
+            # Nothing follows it from here on.
+            table.cursor = None
+            _log.warning("snapshot of %s fails: %s", name, failure, extra={"shard": self._shard})
         table.failure = failure
 
     def _forget(self, name: TableName, table: _Table) -> None:
@@ -364,10 +468,6 @@ class ShardSnapshot:
     def _add(self, work: Work) -> None:
         self._todo.append(work)
         self._came.notify_all()
-
-
-def _change_of(name: TableName, changes: Mapping[TableName, TableChange]) -> TableChange | None:
-    return changes.get(name) or changes.get(TableName(name.schema, ""))
 
 
 def _lacks(rows: pa.RecordBatch, key: TableKey) -> bool:

@@ -38,6 +38,11 @@ def changes_in(chunk: Chunk) -> dict[TableName, TableChange]:
     return found
 
 
+def change_of(name: TableName, changes: Mapping[TableName, TableChange]) -> TableChange | None:
+    """Return the change of a chunk that concerns a table; None: there is none."""
+    return changes.get(name) or changes.get(TableName(name.schema, ""))
+
+
 def _change(statement: Mapping[str, Any]) -> TableChange:
     op, tables = statement["op"], statement["tables"]
     # An ALTER of several tables exchanges or converts a partition.

@@ -104,8 +104,9 @@ class RingStore:
         self._put = self._released = self._get = self._ack = -1
         #: see `release`; None: everything is released
         self._durable: Mapping[str, int] | None = {} if gated else None
-        #: position at which the last acknowledged header ends
+        #: position at which the last acknowledged header ends, and the last of these cursors up to there
         self._first_position: Position | None = None
+        self._first_snapshot: str | None = None
         #: bytes of all headers up to each cursor
         self._put_bytes = self._get_bytes = self._ack_bytes = 0
 
@@ -116,7 +117,7 @@ class RingStore:
 
         Args:
             chunk: what to store.
-            begin: index of the first header to store.
+            begin: index of the first header to store; the chunk's cursor of a snapshot counts from it on.
             end: index after the last one; None: all of the rest.
 
         Raises:
@@ -135,7 +136,7 @@ class RingStore:
                 if self._short_since_s is not None:
                     self._waited_s += self._clock_s() - self._short_since_s
                     self._short_since_s = None
-                self._admit(chunk, done, done + count)
+                self._admit(chunk, done, done + count, chunk.snapshot if done == begin else None)
                 done += count
 
     def _room(self, headers: Headers) -> int:
@@ -147,7 +148,7 @@ class RingStore:
             count = int(np.searchsorted(before, self._settings.bytes_max, side="left"))
         return count
 
-    def _admit(self, chunk: Chunk, begin: int, end: int) -> None:
+    def _admit(self, chunk: Chunk, begin: int, end: int, snapshot: str | None) -> None:
         if begin == end:
             return
         headers = self._names.adopt(HeaderRun(chunk.headers[begin:end], chunk.names))
@@ -158,8 +159,8 @@ class RingStore:
         for index, mark in sorted(chunk.ddls.items()):
             if begin <= index < end:
                 self._ddls[first + index - begin] = mark
-        if begin == 0 and chunk.snapshot is not None:
-            self._snapshots[first] = chunk.snapshot
+        if snapshot is not None:
+            self._snapshots[first] = snapshot
         # What waits for the archive already, waits on: nothing after it is looked at.
         waits = self._released < self._put
         self._put += len(headers)
@@ -295,6 +296,8 @@ class RingStore:
             if sequence <= self._ack:
                 return
             self._ack_bytes += int(self._between(self._ack, sequence)["bytes"].sum())
+            passed = [text for number, text in self._snapshots.items() if number <= sequence]
+            self._first_snapshot = passed[-1] if passed else self._first_snapshot
             # Keep the position: the header's slot may be overwritten from now on.
             self._first_position = self._position(sequence)
             self._ack = sequence
@@ -440,6 +443,7 @@ class RingStore:
             commit_us=int(header["commit_us"]),
             rows_into_transaction=0 if whole else int(header["row_end"]),
             page_rows=int(page_rows(header)),
+            snapshot=self._first_snapshot,
         )
 
     def _between(self, after: int, upto: int) -> Headers:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, Self
 
 import pymysql
@@ -73,7 +73,7 @@ class PageReader:
         self._is_receiving = False
         prepare_session(address, connection)
 
-    def pages(self, query: PageQuery, *, bytes_max: int = PAGE_BYTES) -> Iterator[Page]:
+    def pages(self, query: PageQuery, *, bytes_max: int = PAGE_BYTES) -> Generator[Page]:
         """Select rows, and yield them in pages; none if there is no row.
 
         The pages are of one SELECT, without a gap between them. An iterator that is closed before its end

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from canal_group.binlog.snapshot.page import Page, PageQuery
+from canal_group.binlog.snapshot.page import PAGE_BYTES, Page, PageQuery
 from canal_group.binlog.snapshot.page_reader import PageReader
 from canal_group.binlog.snapshot.page_size import PageSize
 from canal_group.binlog.snapshot.point_reader import PointReader
@@ -18,6 +19,25 @@ from canal_group.binlog.snapshot.selected_table import SelectedTable
 from canal_group.merge.snapshot.cursor import KeyRange
 from canal_group.merge.snapshot.key import Key
 from canal_group.merge.snapshot.point import Point
+
+#: most bytes of a page of several rows: one with more is read again, with fewer rows
+SELECT_BYTES_MAX: Final = 4 * PAGE_BYTES
+#: most bytes of what cannot be cut: a table without a key, the rows of some keys
+WHOLE_BYTES_MAX: Final = 256 << 20
+
+
+class PageTooLarge(Exception):  # noqa: N818  it is no error that rows are larger than those before
+    """The rows of a page have too many bytes; fewer of them are read the next time, if they can be cut.
+
+    Args:
+        rows: that were read.
+        size: their bytes.
+        whole: whether they cannot be cut.
+    """
+
+    def __init__(self, rows: int, size: int, *, whole: bool) -> None:
+        super().__init__(f"{size} bytes in {rows} rows")
+        self.rows, self.size, self.whole = rows, size, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +75,21 @@ class PageSelect:
         self._reader, self._table = reader, table
 
     def __call__(self, *, where: str, order: RowOrder | None, limit: int | None) -> Selected:
-        """Return rows; raises TableAltered as well, as `PageReader.pages`."""
+        """Return rows; raises TableAltered as well, as `PageReader.pages`, and PageTooLarge."""
         names, hint = ((), "") if order is None else (order.names, order.hint)
-        pages = list(self._reader.pages(PageQuery(self._table, where, names, limit, hint)))
+        whole = limit is None
+        size_max = WHOLE_BYTES_MAX if whole else SELECT_BYTES_MAX
+        pages, size = list[Page](), 0
+        with closing(self._reader.pages(PageQuery(self._table, where, names, limit, hint))) as read:
+            for page in read:
+                pages.append(page)
+                size += page.bytes
+                if size > size_max and limit != 1:
+                    raise PageTooLarge(sum(each.rows.rows.num_rows for each in pages), size, whole=whole)
         if not pages:
             return Selected(self._columns([]), None, 0)
         last = pages[-1].last_key or None
-        return Selected(self._columns(pages), last, sum(page.bytes for page in pages))
+        return Selected(self._columns(pages), last, size)
 
     def _columns(self, pages: list[Page]) -> Any:
         """Return the rows of one SELECT's pages, as columns."""
@@ -92,6 +120,7 @@ class TablePages:
         order: of the table; None: it is read in one piece.
         size: of its pages; all connections that read the table may share it.
         clock_s: a clock that never steps back.
+        condition: which rows, SQL; empty: all.
     """
 
     def __init__(
@@ -101,8 +130,10 @@ class TablePages:
         order: RowOrder | None,
         size: PageSize,
         clock_s: Callable[[], float] = time.monotonic,
+        condition: str = "",
     ) -> None:
         self._select, self._points, self._order = select, points, order
+        self._condition = condition
         self._size, self._clock_s = size, clock_s
 
     def read(self, rows: KeyRange | Sequence[Key], attempt: int = 0) -> TablePage:
@@ -113,6 +144,7 @@ class TablePages:
             attempt: how often that was done in vain.
 
         Raises:
+            PageTooLarge: it has too many bytes; the connection is closed.
             SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
         """
         order, limit = self._order, None
@@ -122,9 +154,16 @@ class TablePages:
             where, limit = order.within(rows), self._size.rows(attempt)
         else:
             where = order.among(rows)
+        if self._condition:
+            where = f"({where}) AND ({self._condition})" if where else f"({self._condition})"
         began_s = self._clock_s()
-        with self._points.page() as page:
-            selected = self._select(where=where, order=order, limit=limit)
+        try:
+            with self._points.page() as page:
+                selected = self._select(where=where, order=order, limit=limit)
+        except PageTooLarge as large:
+            if not large.whole:
+                self._size.was_read(large.rows, large.size, self._clock_s() - began_s)
+            raise
         assert page.point is not None, "a transaction that has ended has its point"
         count = len(selected.rows)
         if limit is not None:

@@ -93,9 +93,7 @@ class SnapshotCursor:
             UsageError: it wrote no such text.
         """
         try:
-            if len(text) > SNAPSHOT_TEXT_MAX:
-                raise ValueError(f"it has more than {SNAPSHOT_TEXT_MAX} characters")
-            members: dict[str, Any] = json.loads(text)
+            members: dict[str, Any] = json.loads(_short(text))
             tables = {name: _of_json(value) for name, value in members.get("tables", {}).items()}
             tables |= dict.fromkeys(_names(members.get("done", [])), DONE)
             wanted = None if "wanted" not in members else _names(members["wanted"])
@@ -150,6 +148,12 @@ def _of_json(value: Any) -> TableCursor:
     if found.done:
         raise ValueError("nothing is left of a table that is being read")
     return found
+
+
+def _short(text: str) -> str:
+    if len(text) > SNAPSHOT_TEXT_MAX:
+        raise ValueError(f"it has more than {SNAPSHOT_TEXT_MAX} characters")
+    return text
 
 
 def _id(value: Any) -> str:

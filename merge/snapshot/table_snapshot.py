@@ -75,6 +75,13 @@ class _Page:
     attempt: int
     read: PageRead | None = None
 
+    @property
+    def left(self) -> KeyRange | None:
+        """What follows it in its range; None: it ends the range, or reads keys."""
+        assert self.read is not None, "a page that was placed was read"
+        goes_on = isinstance(self.rows, KeyRange) and self.read.last is not None
+        return KeyRange(self.read.last, self.rows.until) if goes_on else None  # type: ignore[union-attr]
+
 
 class TableSnapshot(Generic[ImageT]):
     """Decides on the pages of one table; see the module's rules.
@@ -122,13 +129,24 @@ class TableSnapshot(Generic[ImageT]):
     @property
     def cursor(self) -> TableCursor:
         """How far the table was read, pages in flight not counted."""
+        return self._cursor()
+
+    def cursor_after(self, event: PageEmitted) -> TableCursor:
+        """Return how far the table is read when a page has entered."""
+        return self._cursor(event)
+
+    def _cursor(self, emitted: PageEmitted | None = None) -> TableCursor:
         ranges, again = list(self._ranges), list(self._again)
-        for page in self._pages.values():
-            if isinstance(page.rows, KeyRange):
+        for number, page in self._pages.items():
+            if emitted is not None and number == emitted.number:
+                left = page.left
+                ranges += [] if left is None else [left]
+                again += emitted.again
+            elif isinstance(page.rows, KeyRange):
                 ranges.append(page.rows)
             else:
                 again += page.rows
-        return TableCursor(self._key, tuple(ranges), tuple(again))
+        return TableCursor(self._key, tuple(ranges), tuple(dict.fromkeys(again)))
 
     @property
     def ended(self) -> bool:
@@ -187,11 +205,10 @@ class TableSnapshot(Generic[ImageT]):
         return [*self._emit_due(), *self._ask()]
 
     def _emitted(self, event: PageEmitted) -> list[Instruction]:
-        page = self._pages.pop(event.number)
-        assert page.read is not None, "a page that was placed was read"
-        if isinstance(page.rows, KeyRange) and page.read.last is not None:
+        left = self._pages.pop(event.number).left
+        if left is not None:
             # The range goes on at once: whoever reads a table in order reads ahead for it.
-            self._ranges.appendleft(KeyRange(page.read.last, page.rows.until))
+            self._ranges.appendleft(left)
         self._again |= dict.fromkeys(event.again)
         self._forget()
         return self._ask()

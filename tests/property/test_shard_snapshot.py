@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from canal_group.actors.snapshot.shard_snapshot import SelectedPage, ShardSnapshot, TablePlan
+from canal_group.actors.snapshot.shard_snapshot import ShardSnapshot
+from canal_group.actors.snapshot.work import SelectedPage, TablePlan
 from canal_group.merge.snapshot.cursor import KeyRange, SnapshotCursor
 from canal_group.merge.snapshot.point import LogOffset, Point
 from canal_group.merge.snapshot.steps import PlanTable
@@ -159,17 +160,20 @@ class Run:
         self.handed_over = []
         #: after each chunk: transactions that were read, rows, cursor, and `swapped`
         self.stored = []
-        self.cursor = cursor or SnapshotCursor("a-1-1")
-        table = self.cursor.tables.get(str(NAME))
-        self.snapshot = ShardSnapshot({NAME: table}, SERVER, PAGES_MAX, self.put)
+        self.cursor = cursor or SnapshotCursor("a-1-1", wanted=(str(NAME),))
+        self.snapshot = ShardSnapshot(self.cursor, "s0", SERVER, PAGES_MAX, self)
         self.snapshot.reached(self.position)
 
     @property
     def position(self):
         return Position(FILE, self.at * STEP, server=SERVER)
 
-    def put(self, chunk, cursor):
-        self.cursor = cursor or self.cursor
+    def keep(self, page):
+        return page
+
+    def put(self, chunk):
+        if chunk.snapshot:
+            self.cursor = SnapshotCursor.from_json(chunk.snapshot)
         is_page = bool(chunk.headers["flags"][0] & Flag.PAGE)
         for table in chunk.tables:
             for row in table.rows.to_pylist():
@@ -256,8 +260,7 @@ def test_a_consumer_has_the_tables_rows_in_the_end(seed):
         first.step()
     if first.stored:
         at, rows, cursor, swapped = chance.choice(first.stored)
-        text = SnapshotCursor.from_json(cursor.to_json())
-        again = Run(server, chance, rows=rows, begin=at, cursor=text, swapped=swapped)
+        again = Run(server, chance, rows=rows, begin=at, cursor=cursor, swapped=swapped)
         again.finish()
         again.check()
     first.finish()

@@ -2,55 +2,77 @@
 
 from __future__ import annotations
 
-import queue
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pytest
+from support.deadline import await_true
 from support.defaults import ring_of
 
+from canal_group.actors.process.host import OS_HOST
 from canal_group.actors.shard.intake import Intake
-from canal_group.actors.snapshot.page_folder import PageFolder
-from canal_group.actors.snapshot.shard_snapshot import SelectedPage, ShardSnapshot, TablePlan
+from canal_group.actors.snapshot.lane_snapshot import SnapshotParts
+from canal_group.actors.snapshot.work import SelectedPage, TablePlan
 from canal_group.actors.store.ring import RingStore
+from canal_group.binlog.archive.forms.key import NO_KEYS
 from canal_group.binlog.columns.read_counts import ReadCounts
-from canal_group.merge.snapshot.cursor import KeyRange, SnapshotCursor
+from canal_group.merge.errors import DataError
+from canal_group.merge.snapshot.cursor import OVER, KeyRange, SnapshotCursor
 from canal_group.merge.snapshot.point import LogOffset, Point
-from canal_group.merge.snapshot.steps import ReadPage
 from canal_group.merge.snapshot.table_key import TableKey
-from canal_group.merge.values.chunk import Chunk, Op, TableName, TableRows, rows_schema
+from canal_group.merge.values.chunk import (
+    ABSENT,
+    Chunk,
+    Op,
+    TableName,
+    TableRows,
+    partial_schema,
+    rows_schema,
+)
 from canal_group.merge.values.header import HEADER, WHOLE, Flag
+from canal_group.merge.values.marks.snapshot_mark import SnapshotMark
 from canal_group.merge.values.position import Position
 
 NAME, FILE = TableName("app", "t"), "bin.000001"
 FIELDS = [pa.field("id", pa.int64()), pa.field("v", pa.utf8())]
+START, CURSOR = Position(FILE, 100, server="s"), SnapshotCursor("app-1-1", wanted=("app.t",))
 PLAN = TablePlan("id", TableKey(("id",), (pa.int64(),)), frozenset(), (KeyRange(),))
 
 
-def table(op, *rows):
-    """Return rows of the table, which a rule will leave without its key."""
-    image = pa.struct(FIELDS)
+def table(op, *rows, lacks=None, headers=None):
+    """Return rows of the table, which a rule will leave without its key; images may lack columns."""
+    image, count = pa.struct(FIELDS), len(rows)
     arrays = [
-        pa.array(np.zeros(len(rows), np.int32)),
-        pa.array(range(len(rows)), pa.int64()),
-        pa.array([op] * len(rows), pa.uint8()),
-        pa.nulls(len(rows), image),
+        pa.array(np.zeros(count, np.int32) if headers is None else np.array(headers, np.int32)),
+        pa.array(range(count), pa.int64()),
+        pa.array([op] * count, pa.uint8()),
+        pa.nulls(count, image),
         pa.array([{"id": key, "v": value} for key, value in rows], image),
     ]
-    return TableRows(NAME, pa.RecordBatch.from_arrays(arrays, schema=rows_schema(FIELDS, b'["id"]')), NAME)
+    schema = rows_schema(FIELDS, b'["id"]')
+    if lacks is not None:
+        schema = partial_schema(schema)
+        arrays += [pa.array([lacks] * count, schema.field(name).type) for name in ABSENT.values()]
+    return TableRows(NAME, pa.RecordBatch.from_arrays(arrays, schema=schema), NAME)
 
 
-def chunk(begin, end, commit_us, *rows):
-    headers = np.zeros(1, HEADER)
+def chunk(begin, end, commit_us, *rows, lacks=None):
+    """Return a chunk with a transaction for each row, 50 bytes each from an offset on."""
+    headers = np.zeros(len(rows), HEADER)
     headers["flags"], headers["rows"], headers["row_end"], headers["gtid_source"] = WHOLE, 1, 1, 1
-    headers["begin_offset"], headers["end_offset"], headers["commit_us"] = begin, end, commit_us
-    return Chunk(headers, (FILE, ""), (table(Op.INSERT, *rows),))
+    headers["begin_offset"] = begin + 50 * np.arange(len(rows))
+    headers["end_offset"], headers["commit_us"] = headers["begin_offset"] + 50, commit_us
+    found = table(Op.INSERT, *rows, lacks=lacks, headers=range(len(rows)))
+    return Chunk(headers, (FILE, ""), (found,))
 
 
 class Reader:
     """A reader that opens its stream, and reads nothing by itself."""
 
     server, position, shares_dump, counts, archive_state = "s", None, False, ReadCounts(), None
+    reading = None
 
     def __init__(self, listener):
         self.listener, self.stopped, self.ready = listener, threading.Event(), threading.Event()
@@ -58,8 +80,17 @@ class Reader:
     def source_now_us(self):
         return None
 
-    def run(self, _start):
-        self.listener.opened(Position(FILE, 100, server="s"))
+    @property
+    def created(self):
+        return {}
+
+    def run(self, start):
+        self.listener.opened(start)
+        try:
+            self.listener.connected(0, "10.11")
+        except DataError:
+            self.ready.set()
+            raise
         # From here on the test calls the listener instead.
         self.ready.set()
         self.stopped.wait()
@@ -77,89 +108,207 @@ def without_key(read):
         columns = [*rows.columns[:3], pa.nulls(rows.num_rows, image.type), image]
         schema = rows_schema(FIELDS[1:], b"[]")
         tables.append(TableRows(NAME, pa.RecordBatch.from_arrays(columns, schema=schema), NAME))
-    return Chunk(read.headers, read.names, tuple(tables))
+    return replace(read, tables=tuple(tables))
 
 
-def opened(**options):
-    """Return a ring, its intake and a function that waits for its snapshot."""
-    snapshots = queue.SimpleQueue()
+class Opened:
+    """An intake with a snapshot, whose pages the test reads."""
 
-    def make(put, server):
-        snapshot = ShardSnapshot({NAME: None}, server, 1, put)
+    def __init__(self, folder, start=START, cursor=CURSOR, **options):
+        self.snapshot, self.stops = None, 0
+        self.ring = RingStore(ring_of("items", 16, 1))
+        parts = SnapshotParts("s0", cursor, start, folder, NO_KEYS, 1, self.begin, OS_HOST)
+        self.intake = Intake("s0", self.ring, Reader, start, snapshot=parts, **options)
+        assert self.intake._reader.ready.wait(10)
+
+    def begin(self, snapshot, _cursor):
+        self.snapshot = snapshot
         snapshot.planned(snapshot.take(0), PLAN)
-        snapshots.put(snapshot)
-        return snapshot
+        return self
 
-    ring = RingStore(ring_of("items", 16, 1))
-    intake = Intake("s0", ring, Reader, None, make_snapshot=make, **options)
-    assert intake._reader.ready.wait(10)
-    return ring, intake, lambda: snapshots.get(timeout=10)
+    def stop(self):
+        self.stops += 1
+
+    def describe(self):
+        return {"rows_estimated": 7, "left_s": 1, "waits_for": "a page"}
+
+    def read(self, *pages, at, last=None):
+        """Read the page that is asked for."""
+        point = LogOffset(*at) if isinstance(at, tuple) else LogOffset(FILE, at)
+        page = table(Op.READ, *pages)
+        self.snapshot.page_read(self.snapshot.take(10), SelectedPage(Point("s", point, point), page, last))
+
+    def stream(self, begin, end, *rows, tell=True, lacks=None):
+        self.intake.chunk_read(chunk(begin, end, 7, *rows, lacks=lacks))
+        if tell:
+            self.intake.reached(Position(FILE, end, server="s"))
+
+    def entered(self):
+        """Return offset, first ordinal and the tables of the cursor of each header."""
+        run = self.ring.get_within(0)
+        return [
+            (int(h["end_offset"]), int(h["row_begin"]), tables_of(run.snapshots.get(int(h["sequence"]))))
+            for h in run.headers
+        ]
 
 
-def test_pages_enter_where_the_stream_is():
-    ring, intake, made = opened(process=without_key)
-    snapshot = made()
-    work = snapshot.take(10)
-    assert isinstance(work.step, ReadPage)
-    at = LogOffset(FILE, 150)
+def tables_of(text):
+    return sorted(SnapshotCursor.from_json(text).tables) if text else text
+
+
+def test_pages_enter_where_the_stream_is(tmp_path):
+    lane = Opened(tmp_path, process=without_key)
     # The stream is not as far as the page yet. It brings row 2, which is newer than the page's.
-    page = SelectedPage(Point("s", LogOffset(FILE, 100), at), table(Op.READ, (1, "a"), (2, "b")), None)
-    snapshot.page_read(work, page)
-    assert ring.cursors[2] == -1
-    intake.chunk_read(chunk(100, 150, 7, (2, "new")))
-    assert ring.cursors[2] == 0
-    intake.caught_up(9)
-    intake.reached(Position(FILE, 150, server="s"))
-    run = ring.get_within(0)
-    assert run.headers["flags"].tolist() == [WHOLE, WHOLE | Flag.PAGE]
-    assert run.headers["commit_us"].tolist() == [7, 7]
-    assert run.headers["end_offset"].tolist() == [150, 150]
-    assert {
-        sequence: SnapshotCursor.from_json(text).tables[str(NAME)].done
-        for sequence, text in run.snapshots.items()
-    } == {1: True}
-    (stored,) = ring.fetch(1, 2)
-    assert stored.chunk.tables[0].rows.column("after").to_pylist() == [{"v": "a"}]
+    page = SelectedPage(
+        Point("s", LogOffset(FILE, 100), LogOffset(FILE, 150)), table(Op.READ, (1, "a"), (2, "b")), None
+    )
+    lane.snapshot.page_read(lane.snapshot.take(10), page)
+    assert lane.ring.cursors[2] == -1
+    lane.stream(100, 150, (2, "new"), tell=False)
+    assert lane.ring.cursors[2] == 0
+    lane.intake.caught_up(9)
+    lane.intake.reached(Position(FILE, 150, server="s"))
+    run = lane.ring.get_within(0)
+    assert run.headers["flags"].tolist() == [WHOLE, WHOLE | Flag.PAGE, WHOLE | Flag.PAGE]
+    assert run.headers["commit_us"].tolist() == [7, 7, 7]
+    assert run.headers["end_offset"].tolist() == [150, 150, 150]
+    assert {number: tables_of(text) for number, text in run.snapshots.items()} == {1: ["app.t"], 2: OVER}
+    page, mark = (lane.ring.fetch(number, number + 1)[0].chunk for number in (1, 2))
+    assert page.tables[0].rows.column("after").to_pylist() == [{"v": "a"}]
+    assert SnapshotMark.of_sql(mark.statements.column("sql")[0].as_py()).client_id == "app"
     # The page came after the low watermark, which holds all the same.
-    assert intake.low_watermark_us() == 9
-    intake.close()
-    assert snapshot.ended
+    assert lane.intake.low_watermark_us() == 9
+    assert lane.intake.describe()["snapshot"] == {
+        "id": CURSOR.id,
+        "tables": 1,
+        "done": 1,
+        "failed": {},
+        "rows": 1,
+        "rows_estimated": 7,
+        "left_s": 1,
+        "paused": False,
+        "over": True,
+        "waits_for": "a page",
+    }
+    lane.intake.close()
+    assert lane.stops == 1
 
 
-def test_a_stream_that_only_moves_lets_a_page_enter():
+def test_a_stream_that_only_moves_lets_a_page_enter(tmp_path):
     """A page's end may be the beginning of a new file, where no transaction is."""
-    ring, intake, made = opened()
-    snapshot = made()
-    at = LogOffset("bin.000002", 4)
-    snapshot.page_read(snapshot.take(10), SelectedPage(Point("s", at, at), table(Op.READ, (1, "a")), None))
-    assert ring.cursors[2] == -1
-    intake.reached(Position("bin.000002", 4, server="s"))
-    run = ring.get_within(0)
-    assert [(run.names[header["file"]], int(header["end_offset"])) for header in run.headers] == [
-        ("bin.000002", 4)
-    ]
-    intake.close()
+    lane = Opened(tmp_path)
+    lane.read((1, "a"), at=("bin.000002", 4))
+    assert lane.ring.cursors[2] == -1
+    lane.intake.reached(Position("bin.000002", 4, server="s"))
+    assert lane.entered() == [(4, 0, ["app.t"]), (4, 1, OVER)]
+    lane.intake.close()
 
 
-def test_pages_enter_again_where_they_did(tmp_path):
+@pytest.fixture
+def begun(tmp_path):
+    """A page at 150 that entered, and the text of the cursor after it."""
+    lane = Opened(tmp_path)
+    lane.stream(100, 150, (2, "new"), tell=False)
+    lane.intake.reached(Position(FILE, 150, server="s"))
+    lane.read((1, "a"), (3, "c"), (4, "d"), at=150, last=("4",))
+    run = lane.ring.get_within(0)
+    assert run.headers["row_end"].tolist() == [1, 3]
+    lane.intake.close()
+    return run
+
+
+def test_pages_enter_again_where_they_did(tmp_path, begun):
     """New ones come after them, and only then is anything read."""
-    first, intake, made = opened(pages=PageFolder(tmp_path))
-    snapshot = made()
-    work, at = snapshot.take(10), LogOffset(FILE, 150)
-    intake.chunk_read(chunk(100, 150, 7, (2, "new")))
-    intake.reached(Position(FILE, 150, server="s"))
-    page = table(Op.READ, (1, "a"), (3, "c"), (4, "d"))
-    snapshot.page_read(work, SelectedPage(Point("s", at, at), page, ("4",)))
-    entered = first.get_within(0).headers
-    intake.close()
-    ring, intake, made = opened(pages=PageFolder(tmp_path))
-    intake.chunk_read(chunk(100, 150, 7, (2, "new")))
-    intake.reached(Position(FILE, 150, server="s"))
-    again = ring.get_within(0)
-    assert again.headers.tolist() == entered.tolist()
-    assert again.snapshots.keys() == {1}
-    snapshot = made()
-    snapshot.page_read(snapshot.take(10), SelectedPage(Point("s", at, at), table(Op.READ, (5, "e")), None))
-    (header,) = ring.get_within(0).headers
-    assert (header["end_offset"], header["row_begin"], header["row_end"]) == (150, 3, 4)
-    intake.close()
+    lane = Opened(tmp_path)
+    assert lane.snapshot is None
+    lane.stream(100, 150, (2, "new"))
+    again = lane.ring.get_within(0)
+    assert again.headers.tolist() == begun.headers.tolist()
+    assert again.snapshots == begun.snapshots
+    lane.read((5, "e"), at=150)
+    assert lane.entered() == [(150, 3, ["app.t"]), (150, 4, OVER)]
+    lane.intake.close()
+
+
+def test_no_page_enters_again_that_a_position_has(tmp_path, begun):
+    lane = Opened(tmp_path, Position(FILE, 150, page_rows=3, server="s"))
+    lane.read((5, "e"), at=150)
+    assert lane.entered() == [(150, 3, ["app.t"]), (150, 4, OVER)]
+    assert [each.name[-10:] for each in sorted(tmp_path.rglob("*.page"))] == ["00003.page", "00004.page"]
+    lane.intake.close()
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_row_that_may_have_moved_beside_pages_that_enter_again(tmp_path, begun, several):
+    """Nobody looks at rows then: the table begins anew, also where a page enters amid a chunk."""
+    lane, moves = Opened(tmp_path), b"\2"
+    if several:
+        lane.stream(100, 150, (2, "new"), (9, None), lacks=moves)
+        expected = [(150, 0, None), (150, 0, ["app.t"]), (200, 0, [])]
+    else:
+        lane.stream(100, 150, (2, "new"), tell=False)
+        lane.stream(150, 200, (9, None), lacks=moves)
+        expected = [(150, 0, None), (150, 0, ["app.t"]), (200, 0, [])]
+    assert lane.entered() == expected
+    assert lane.snapshot.take(10).step.rows == KeyRange()
+    lane.intake.close()
+
+
+def test_pages_of_another_server_are_read_anew(tmp_path, begun):
+    lane = Opened(tmp_path, Position("other.000001", 150, server="x"))
+    assert lane.snapshot is None
+    lane.stream(100, 150, (2, "new"))
+    assert lane.entered() == [(150, 0, None)]
+    assert not list(tmp_path.rglob("*.page"))
+    assert lane.snapshot.take(10).step.rows == KeyRange()
+    lane.intake.close()
+
+
+def test_pages_are_removed_when_the_ring_is_freed_of_them(tmp_path, begun):
+    lane = Opened(tmp_path)
+    lane.stream(100, 150, (2, "new"))
+    lane.read((5, "e"), at=150)
+    headers = lane.ring.get_within(0).headers
+    for sequence, left in ((0, 3), (1, 2), (2, 1)):
+        lane.intake.free(sequence, lane.ring.rollback_generation)
+        assert len(list(tmp_path.rglob("*.page"))) == left
+    assert len(headers) == 4
+    lane.intake.free(3, lane.ring.rollback_generation)
+    assert not tmp_path.exists()
+    lane.intake.close()
+
+
+def test_a_snapshot_that_is_paused_lets_the_stream_go_on(tmp_path, begun):
+    """Also when its pages enter again: they were written before the pause."""
+    lane = Opened(tmp_path, cursor=replace(CURSOR, paused=True))
+    lane.stream(100, 150, (2, "new"))
+    run = lane.ring.get_within(0)
+    assert [SnapshotCursor.from_json(text).paused for text in run.snapshots.values()] == [True]
+    lane.stream(150, 200, (5, "new"))
+    assert lane.entered() == [(200, 0, None)]
+    assert lane.snapshot is None
+    assert lane.intake.describe()["snapshot"]["paused"]
+    lane.intake.close()
+
+
+def test_a_ring_goes_on_only_with_the_cursor_that_it_has(tmp_path, begun):
+    """A pause is another cursor at the same place: the lane is opened anew."""
+    text, lane = begun.snapshots[1], Opened(tmp_path)
+    assert lane.intake.stands_at(replace(START, snapshot=CURSOR.to_json()))
+    assert not lane.intake.stands_at(START)
+    lane.stream(100, 150, (2, "new"))
+    lane.ring.get_within(0)
+    lane.intake.free(1, lane.ring.rollback_generation)
+    at = Position(FILE, 150, page_rows=3, server="s")
+    assert lane.intake.stands_at(replace(at, snapshot=text))
+    paused = replace(SnapshotCursor.from_json(text), paused=True).to_json()
+    assert not lane.intake.stands_at(replace(at, snapshot=paused))
+    lane.intake.close()
+
+
+def test_a_folder_that_cannot_be_used_is_named(tmp_path):
+    (tmp_path / "s").write_text("a file")
+    lane = Opened(tmp_path)
+    await_true(lambda: lane.intake.error is not None, "the intake stops")
+    assert "of a snapshot's pages cannot be used" in lane.intake.error.message
+    lane.intake.close()

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from canal_group.actors.snapshot.shard_snapshot import SelectedPage, ShardSnapshot, TablePlan
-from canal_group.merge.snapshot.cursor import KeyRange, TableCursor
+from canal_group.actors.snapshot.shard_snapshot import ShardSnapshot
+from canal_group.actors.snapshot.work import SelectedPage, TablePlan, Work
+from canal_group.merge.snapshot.cursor import (
+    DONE,
+    OVER,
+    SNAPSHOT_TEXT_MAX,
+    KeyRange,
+    SnapshotCursor,
+    TableCursor,
+)
 from canal_group.merge.snapshot.point import LogOffset, Point
 from canal_group.merge.snapshot.steps import PlanTable
 from canal_group.merge.snapshot.table_key import TableKey
@@ -24,6 +35,7 @@ from canal_group.merge.values.chunk import (
     rows_schema,
 )
 from canal_group.merge.values.header import HEADER, WHOLE, Flag
+from canal_group.merge.values.marks.snapshot_mark import SnapshotMark
 from canal_group.merge.values.position import Position
 
 FILE, SERVER, NAME = "bin.000001", "s", TableName("app", "t")
@@ -68,14 +80,24 @@ def page(offset, *ids, last=None):
 class Stream:
     """A stream with a snapshot, and what it stored."""
 
-    def __init__(self, cursor=None, begin=100):
-        self.chunks, self.cursors = [], []
-        self.snapshot = ShardSnapshot({NAME: cursor}, SERVER, 2, self.put)
+    def __init__(self, cursor=None, begin=100, names=(NAME,), **changes):
+        self.chunks, self.texts = [], []
+        tables = {} if cursor is None else {str(NAME): cursor}
+        wanted = SnapshotCursor("app-1-1", tables, tuple(map(str, names)))
+        self.snapshot = ShardSnapshot(replace(wanted, **changes), "s0", SERVER, 2, self)
         self.snapshot.reached(Position(FILE, begin, commit_us=7, server=SERVER))
 
-    def put(self, stored, cursor):
+    def keep(self, page):
+        return page
+
+    def put(self, stored):
         self.chunks.append(stored)
-        self.cursors.append(cursor)
+        self.texts.append(stored.snapshot)
+
+    @property
+    def cursors(self):
+        """The cursors of what was stored; None of one that has none, and of the mark at the end."""
+        return [SnapshotCursor.from_json(text) if text else None for text in self.texts]
 
     def read(self, offset, *tables, **options):
         found = chunk(offset, *tables, **options)
@@ -99,7 +121,7 @@ class Stream:
         return [
             [row["after"]["id"] for table in each.tables for row in table.rows.to_pylist()]
             for each in self.chunks
-            if each.headers["flags"][0] & Flag.PAGE
+            if each.headers["flags"][0] & Flag.PAGE and each.statements is None
         ]
 
 
@@ -112,10 +134,11 @@ def test_pages_have_the_time_of_the_transaction_before_them():
     stream.read(200)
     stream.snapshot.page_read(stream.take(), page(200, 9))
     headers = [each.headers[0] for each in stream.chunks if each.headers["flags"][0] & Flag.PAGE]
+    # The last one is the mark at the end.
     positions = [(h["end_offset"], h["row_begin"], h["row_end"], h["commit_us"]) for h in headers]
-    assert positions == [(100, 0, 1, 7), (100, 1, 3, 7), (200, 0, 1, 200)]
+    assert positions == [(100, 0, 1, 7), (100, 1, 3, 7), (200, 0, 1, 200), (200, 1, 2, 200)]
     assert stream.snapshot.ended
-    assert stream.cursors[-1].tables[str(NAME)].done
+    assert stream.cursors[-2].tables == {str(NAME): DONE}
 
 
 def test_no_page_enters_inside_a_transaction():
@@ -211,6 +234,87 @@ def test_a_table_that_cannot_be_read_says_why(how):
     assert stream.snapshot.ended
     stream.snapshot.page_read(work, page(200, 1))
     assert stream.pages == []
+
+
+@pytest.mark.parametrize("why", ["", "why"])
+def test_a_mark_says_that_all_tables_have_ended(why):
+    """At a boundary, after the last page; with the tables that failed. It is the end of the cursor."""
+    stream = Stream()
+    work = stream.plan()
+    stream.read(200, flags=Flag.BEGIN)
+    stream.snapshot.reached(Position(FILE, 100, rows_into_transaction=1, server=SERVER))
+    found = chunk(300, flags=Flag.BEGIN)
+    stream.snapshot.chunk_read(found, found)
+    if why:
+        stream.snapshot.failed(work, why)
+    else:
+        stream.snapshot.page_read(work, page(100, 1))
+    assert not stream.snapshot.over
+    stream.read(400, flags=Flag.END)
+    assert stream.snapshot.over
+    assert stream.texts[-1] == OVER
+    (sql,) = stream.chunks[-1].statements.column("sql").to_pylist()
+    mark = SnapshotMark.of_sql(sql)
+    assert (mark.shard, mark.client_id, mark.failed_count) == ("s0", "app", bool(why))
+    assert mark.failed == ({"app.t": why} if why else {})
+    assert (mark.position.offset, mark.position.page_rows) == (400, 0 if why else 1)
+    stream.read(500)
+    assert stream.texts[-1] is None
+
+
+def test_a_page_that_cannot_be_written_is_read_again():
+    stream = Stream()
+    work = stream.plan()
+
+    def full(_page):
+        raise OSError(28, "No space left on device")
+
+    stream.keep = full
+    stream.snapshot.page_read(work, page(100, 1))
+    assert stream.chunks == []
+    again = stream.take()
+    assert (again.step.rows, again.step.attempt) == (KeyRange(), 1)
+    del stream.keep
+    stream.snapshot.page_read(again, page(100, 1))
+    assert stream.pages == [[1]]
+
+
+def test_some_tables_are_read_at_a_time_and_one_without_room_fails():
+    long = SNAPSHOT_TEXT_MAX // 6
+    names = [f"app.t{number}" for number in range(5)] + ["x" * long + f".t{number}" for number in range(3)]
+    stream = Stream(names=names)
+    begun = [stream.take().name for _ in range(3)]
+    assert begun == [TableName("app", f"t{number}") for number in range(3)]
+    assert stream.take() is None
+    failures = []
+    for number in range(5):
+        stream.snapshot.failed(Work(TableName("app", f"t{number}"), 1, 0, PlanTable()), "why")
+        failures = [str(name)[:1] for name, why in stream.snapshot.failures.items() if why != "why"]
+    assert failures == ["x", "x", "x"]
+
+
+def test_a_table_with_long_keys_is_read_in_one_range():
+    ranges = tuple(KeyRange((f"'{number:0999}'",), None) for number in range(16))
+    work = Stream().plan(TablePlan("id", KEY, frozenset(), ranges))
+    assert work.step.rows == KeyRange()
+
+
+def test_whoever_tells_of_a_snapshot_does_not_wait_for_room():
+    """A put that waits for room holds back whoever asks for more, and not whoever asks how far it is."""
+    stream, entered, room = Stream(), threading.Event(), threading.Event()
+    work = stream.plan()
+
+    def put(_chunk):
+        entered.set()
+        assert room.wait(20)
+
+    stream.put = put
+    thread = threading.Thread(target=stream.snapshot.page_read, args=(work, page(100, 1)))
+    thread.start()
+    assert entered.wait(20)
+    assert (stream.snapshot.counts, stream.snapshot.rows, stream.snapshot.failures) == ((1, 1), 1, {})
+    room.set()
+    thread.join()
 
 
 def test_nothing_is_taken_from_a_snapshot_that_is_closed():

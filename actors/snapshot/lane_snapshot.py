@@ -1,0 +1,277 @@
+"""The snapshot of a lane: what stands between its intake, its pages on the disk, and those who read new ones.
+
+    connected     it is known which server is read: only its pages can enter again, at their places
+    chunk_read    before all pages are there again, a chunk is stored in parts around them
+    reached       after that the shard's snapshot decides, and new pages are read
+
+What happens to tables before that is not looked at row by row: a table of which rows may have moved is read
+from its beginning.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from canal_group.actors.ports import Host, Lock
+from canal_group.actors.snapshot.page_folder import PageFolder
+from canal_group.actors.snapshot.pages_again import PagesAgain
+from canal_group.actors.snapshot.shard_snapshot import ShardSnapshot
+from canal_group.actors.snapshot.table_changes import change_of, changes_in
+from canal_group.binlog.archive.forms.key import Keys
+from canal_group.merge.errors import DataError
+from canal_group.merge.snapshot.cursor import OVER, SnapshotCursor, name_of_text
+from canal_group.merge.snapshot.steps import TableChange
+from canal_group.merge.values.chunk import ABSENT, Chunk
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.position import Position
+
+_log = logging.getLogger(__name__)
+
+
+class Intake(Protocol):
+    """The intake of the lane."""
+
+    def processed(self, chunk: Chunk) -> Chunk:
+        """Return a chunk as it is stored; raises DataError if the rules cannot be applied."""
+
+    def store(self, chunk: Chunk, begin: int = 0, end: int | None = None) -> None:
+        """Put headers of a chunk into the ring, and wait while there is no room."""
+
+    def store_page(self, page: Chunk) -> None:
+        """Put a page into the ring, likewise."""
+
+
+class Workers(Protocol):
+    """Those who read pages."""
+
+    def stop(self) -> None:
+        """End them soon, and do not wait for it."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return their state as a JSON object."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotParts:
+    """What the snapshot of a lane is made of."""
+
+    shard: str
+    #: as the position has it
+    cursor: SnapshotCursor
+    #: where the position is; it has no cursor of a snapshot
+    start: Position
+    #: has the pages, in a folder for each server
+    folder: Path
+    #: encrypt them
+    keys: Keys
+    #: most pages of one table in flight
+    pages_max: int
+    #: begins to read pages
+    start_workers: Callable[[ShardSnapshot, SnapshotCursor], Workers]
+    host: Host
+
+
+class LaneSnapshot:
+    """The snapshot of a lane. The reader's thread calls it, but for `freed`, `close` and `describe`.
+
+    Args:
+        parts: see there.
+        intake: of the lane.
+    """
+
+    def __init__(self, parts: SnapshotParts, intake: Intake) -> None:
+        self._parts, self._intake = parts, intake
+        self._cursor = parts.cursor
+        self._pages: PageFolder | None = None
+        self._server = ""
+        #: pages that are still to enter again; None: none are
+        self._again: PagesAgain | None = None
+        #: file and offset of the last one that did, and the ordinal after its rows
+        self._page_end = ("", 0, 0)
+        self._snapshot: ShardSnapshot | None = None
+        self._workers: Workers | None = None
+        #: guards what is closed against being made meanwhile
+        self._lock: Lock = parts.host.lock()
+        self._closed = False
+        #: whether the mark at its end is in the ring, and whether it was freed, so that the pages are gone
+        self._over = self._freed = False
+
+    # ---- for the intake ------------------------------------------------------------------------------------
+
+    @property
+    def begins_with(self) -> str:
+        """The cursor that it began with."""
+        return self._parts.cursor.to_json()
+
+    def connected(self, server: str) -> None:
+        """Note which server is read, when it is known first.
+
+        Raises:
+            DataError: its folder, or a page in it, cannot be read.
+        """
+        if self._pages is not None:
+            return
+        start, folder = self._parts.start, self._parts.folder / server
+        same = start.server == server
+        try:
+            pages = PageFolder(folder, self._parts.keys)
+            # Nobody knows where in another server's binlog the position is: its pages are read anew.
+            pages.remove_before(start if same else None)
+        except OSError as error:
+            raise DataError(
+                f"The folder {folder} of a snapshot's pages cannot be used: {error.strerror or error}.",
+                hint="It has to be writable for the server, like the archive that it is in.",
+            ) from error
+        self._server, self._pages = server, pages
+        if same:
+            self._again = PagesAgain(pages, start)
+            self.reached(start)
+
+    def chunk_read(self, chunk: Chunk, stored: Chunk) -> None:
+        """Note what a chunk touched, and store it; see `ShardSnapshot.chunk_read`."""
+        if self._snapshot is not None:
+            self._snapshot.chunk_read(chunk, stored)
+            return
+        if self._again is None:
+            self._intake.store(self._with_moved(chunk, stored))
+            return
+        for part in self._again.parts(stored):
+            self._intake.store(self._with_moved(chunk, stored), part.begin, part.end)
+            for page in part.pages:
+                self._enter_again(page)
+
+    def reached(self, position: Position) -> None:
+        """Let pages enter where the stream is; new ones after all that entered before."""
+        if self._pages is None or position.rows_into_transaction:
+            return
+        if self._again is not None:
+            for page in self._again.up_to(position.file, position.offset):
+                self._enter_again(page)
+            if not self._again.done:
+                return
+            self._again = None
+        if self._over:
+            return
+        file, offset, rows = self._page_end
+        if (file, offset) == (position.file, position.offset):
+            position = replace(position, page_rows=rows)
+        if self._snapshot is None:
+            self._begin()
+        if self._snapshot is not None:
+            self._snapshot.reached(position)
+
+    def freed(self, position: Position | None) -> None:
+        """Remove the pages that every cursor has passed, and all of them when the snapshot is over.
+
+        Args:
+            position: at which the ring begins.
+        """
+        if position is None or self._pages is None or self._freed:
+            return
+        try:
+            if position.snapshot == OVER:
+                self._freed = True
+                shutil.rmtree(self._parts.folder, ignore_errors=True)
+            elif position.is_of(self._server):
+                self._pages.remove_before(position)
+        except OSError as error:
+            _log.warning("a page is not removed: %s", error, extra={"shard": self._parts.shard})
+
+    def close(self) -> None:
+        """End every wait; the ring was closed before."""
+        with self._lock:
+            self._closed = True
+            snapshot, workers = self._snapshot, self._workers
+        if workers is not None:
+            workers.stop()
+        if snapshot is not None:
+            snapshot.close()
+
+    def describe(self) -> dict[str, Any]:
+        """Return its state as a JSON object; waits for no other thread."""
+        snapshot, workers = self._snapshot, self._workers
+        tables, done = (len(self._cursor.tables), 0) if snapshot is None else snapshot.counts
+        failures = {} if snapshot is None else snapshot.failures
+        return {
+            "id": self._cursor.id,
+            "tables": tables,
+            "done": done,
+            "failed": {str(name): why for name, why in failures.items()},
+            "rows": 0 if snapshot is None else snapshot.rows,
+            "paused": self._cursor.paused,
+            "over": self._over or (snapshot is not None and snapshot.over),
+            **(
+                {"rows_estimated": None, "left_s": None, "waits_for": None}
+                if workers is None
+                else workers.describe()
+            ),
+        }
+
+    # ---- for the shard's snapshot --------------------------------------------------------------------------
+
+    def keep(self, page: Chunk) -> Chunk:
+        """Write a page durably, and return it as it is stored; see `Store`."""
+        assert self._pages is not None, "the server is known"
+        kept = replace(self._intake.processed(page), snapshot=page.snapshot)
+        self._pages.add(kept)
+        return kept
+
+    def put(self, chunk: Chunk) -> None:
+        """Put a page, or a chunk of the stream; see `Store`."""
+        if _is_page(chunk):
+            self._intake.store_page(chunk)
+        else:
+            self._intake.store(chunk)
+
+    # ---- inside --------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        parts = self._parts
+        with self._lock:
+            if self._closed:
+                return
+            snapshot = ShardSnapshot(
+                self._cursor, parts.shard, self._server, parts.pages_max, self, parts.host
+            )
+            self._snapshot = snapshot
+            if not self._cursor.paused:
+                self._workers = parts.start_workers(snapshot, self._cursor)
+
+    def _enter_again(self, page: Chunk) -> None:
+        header, text = page.headers[0], page.snapshot
+        self._page_end = page.names[header["file"]], int(header["end_offset"]), int(header["row_end"])
+        if text == OVER:
+            self._over = True
+        elif text is not None:
+            # Who steers the snapshot does it by the position; how far it is, the page says.
+            self._cursor = replace(self._cursor, tables=SnapshotCursor.from_json(text).tables)
+            page = replace(page, snapshot=self._cursor.to_json())
+        self._intake.store_page(page)
+
+    def _with_moved(self, chunk: Chunk, stored: Chunk) -> Chunk:
+        """Return the stored part of a chunk, without cursors of tables whose rows may have moved in it."""
+        changes = changes_in(chunk)
+        partial = {each.source for each in chunk.tables if ABSENT["after"] in each.rows.schema.names}
+        moved = [
+            text
+            for text, cursor in self._cursor.tables.items()
+            if not cursor.done
+            and (
+                (name := name_of_text(text)) in partial
+                or change_of(name, changes) in (TableChange.REPLACED, TableChange.DROPPED)
+            )
+        ]
+        if not moved or self._over:
+            return stored
+        tables = {text: cursor for text, cursor in self._cursor.tables.items() if text not in moved}
+        self._cursor = replace(self._cursor, tables=tables)
+        return replace(stored, snapshot=self._cursor.to_json())
+
+
+def _is_page(chunk: Chunk) -> bool:
+    return bool(len(chunk.headers)) and bool(chunk.headers["flags"][0] & Flag.PAGE)

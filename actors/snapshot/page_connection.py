@@ -1,0 +1,227 @@
+"""Page connections: a connection by which the tables of a snapshot are planned, and their pages read."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from canal_group.actors.snapshot.page_chunk import read_rows
+from canal_group.actors.snapshot.work import SelectedPage, TablePlan
+from canal_group.binlog.columns.columns import Losses
+from canal_group.binlog.schema.definition import Generated, SourceName
+from canal_group.binlog.server.definitions.dictionary import Dictionary
+from canal_group.binlog.server.source import SourceAddress, connect, query, server_facts
+from canal_group.binlog.snapshot.page_reader import PageReader
+from canal_group.binlog.snapshot.page_size import PageSize
+from canal_group.binlog.snapshot.point_reader import PointReader
+from canal_group.binlog.snapshot.ranges import ranges_of
+from canal_group.binlog.snapshot.row_order import RowOrder
+from canal_group.binlog.snapshot.selected_table import SelectedTable, quoted
+from canal_group.binlog.snapshot.table_index import TableIndex
+from canal_group.binlog.snapshot.table_pages import PageSelect, TablePages
+from canal_group.merge.errors import CanalGroupError, DataError, SourceUnavailable
+from canal_group.merge.snapshot.cursor import KeyRange
+from canal_group.merge.snapshot.steps import ReadPage
+from canal_group.merge.snapshot.table_key import TableKey
+from canal_group.merge.values.chunk import TableName, TableRows
+
+#: longest silence of a server while it selects a page, seconds
+PAGE_TIMEOUT_S: Final = 60.0
+#: codes with which a server refuses a statement now and not for ever: too many connections, shutting down,
+#: deadlock, lock wait, interrupted, timed out, killed; the driver's own are from 2000 to 2999
+_PASSING: Final = {
+    0,
+    1040,
+    1053,
+    1152,
+    1158,
+    1159,
+    1160,
+    1161,
+    1203,
+    1205,
+    1213,
+    1317,
+    1412,
+    1927,
+    1969,
+    3024,
+}
+_DRIVERS: Final = range(2000, 3000)
+_ESTIMATES: Final = (
+    "SELECT TABLE_SCHEMA AS sch, TABLE_NAME AS tab, TABLE_ROWS AS estimate FROM information_schema.TABLES"
+    " WHERE TABLE_ROWS IS NOT NULL"
+)
+
+
+class TableRefused(Exception):  # noqa: N818  it is what an operator is told of one table
+    """A table cannot be read, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """A table as it is read."""
+
+    selected: SelectedTable
+    #: None: in one piece
+    order: RowOrder | None
+    #: shared by all connections that read it
+    size: PageSize
+    #: which rows; empty: all
+    where: str
+    #: columns whose absence from an image does not say that they were not changed
+    computed: frozenset[str]
+
+    @property
+    def key(self) -> TableKey:
+        """The columns by which its rows are told apart."""
+        names = () if self.order is None else self.order.names
+        image = self.selected.schema.arrow.field("after").type
+        return TableKey(names, tuple(image.field(name).type for name in names))
+
+    @property
+    def signature(self) -> str:
+        """What its keys mean."""
+        return "" if self.order is None else self.order.signature
+
+
+class PageConnection:
+    """One connection; used by one thread, but for `interrupt`.
+
+    Args:
+        address: the server.
+
+    Raises:
+        SourceUnavailable, SourceUnfit: it does not answer, or refuses.
+    """
+
+    def __init__(self, address: SourceAddress) -> None:
+        self._address = replace(address, read_timeout_s=max(address.read_timeout_s, PAGE_TIMEOUT_S))
+        self._connection = connect(self._address)
+        try:
+            self._facts = server_facts(self._address, self._connection)
+            self._dictionary = Dictionary(self._address, self._connection, self._facts)
+            self._reader = PageReader(self._address, self._connection, Losses())
+            self._points = PointReader(self._address, self._connection, self._facts, lambda: None)
+        except BaseException:
+            self._reader_close()
+            raise
+
+    def interrupt(self) -> None:
+        """End what waits for the server; from any thread."""
+        driver: Any = self._connection
+        with contextlib.suppress(OSError, AttributeError):
+            driver._sock.shutdown(socket.SHUT_RDWR)  # noqa: SLF001 - no public way
+
+    def close(self) -> None:
+        """Close it."""
+        self._reader_close()
+
+    @property
+    def open(self) -> bool:
+        """Whether it can be used."""
+        return bool(self._connection.open)
+
+    def _reader_close(self) -> None:
+        driver: Any = self._connection
+        with contextlib.suppress(OSError):
+            driver._force_close()  # noqa: SLF001 - it takes no COM_QUIT while it sends
+
+    # ---- questions -----------------------------------------------------------------------------------------
+
+    def listed(self) -> list[TableName]:
+        """Return the names of all tables that the account sees."""
+        return [TableName(*name) for name in self._dictionary.listed().tables]
+
+    def estimates(self) -> dict[TableName, int]:
+        """Return about how many rows tables have."""
+        rows = query(self._address, self._connection, _ESTIMATES)
+        return {TableName(str(row["sch"]), str(row["tab"])): row.number("estimate") for row in rows}
+
+    def running(self) -> int:
+        """Return how many threads the server runs, this one too."""
+        rows = query(self._address, self._connection, "SHOW GLOBAL STATUS LIKE 'Threads_running'")
+        return rows[0].number("Value") if rows else 0
+
+    # ---- tables --------------------------------------------------------------------------------------------
+
+    def readable(
+        self, name: TableName, consumers: TableName, origins: tuple[TableName, ...], where: str
+    ) -> Readable:
+        """Return how a table is read.
+
+        Args:
+            name: in the source.
+            consumers: its name for them.
+            origins: see `Lineage`.
+            where: which rows, SQL; empty: all.
+
+        Raises:
+            TableRefused: it cannot be read.
+            SourceUnavailable: the server does not answer.
+        """
+        if not self._points.exact and not self._facts.gtids:
+            raise TableRefused(
+                "the server has no GTIDs, so nothing proves what is visible: set gtid_mode = ON"
+            )
+        definition = self._dictionary.definition(SourceName(*name))
+        if definition is None:
+            self._try(f"SELECT 1 FROM {'.'.join(map(quoted, name))} LIMIT 0")  # noqa: S608 - they are quoted
+            raise TableRefused("its definition is not understood, or the account does not see it")
+        try:
+            selected = SelectedTable.of(definition, consumers, origins)
+        except DataError as error:
+            raise TableRefused(error.message) from error
+        condition = f" WHERE ({where})" if where else ""
+        self._try(f"{selected.select}{condition} LIMIT 0")
+        computed = frozenset(
+            column.name for column in definition.logged if column.generated is not Generated.NO
+        )
+        return Readable(selected, RowOrder.of(definition), PageSize(), where, computed)
+
+    def plan(self, table: Readable) -> TablePlan:
+        """Return how the snapshot of a table begins; raises SourceUnavailable, SourceUnfit."""
+        order = table.order
+        whole: tuple[KeyRange, ...] = (KeyRange(),)
+        if order is not None:
+            index = TableIndex(self._address, self._connection, self._facts, table.selected.source, order)
+            whole = ranges_of(index, order)
+        return TablePlan(table.signature, table.key, table.computed, whole)
+
+    def page(self, table: Readable, step: ReadPage) -> SelectedPage:
+        """Read a page.
+
+        Raises:
+            TableAltered, PageTooLarge: see there; the connection is closed.
+            SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
+            CorruptEvent, UnsupportedEvent: a row cannot be read.
+        """
+        select = PageSelect(self._reader, table.selected)
+        pages = TablePages(select, self._points, table.order, table.size, condition=table.where)
+        page = pages.read(step.rows, step.attempt)
+        schema, source = table.selected.schema, TableName(*table.selected.source)
+        rows = read_rows(schema.arrow, page.selected.rows)
+        return SelectedPage(
+            page.point, TableRows(schema.name, rows, source, schema.special, schema.lineage), page.last
+        )
+
+    def _try(self, sql: str) -> None:
+        """Run a statement that must succeed.
+
+        Raises:
+            TableRefused: the server does not do it.
+        """
+        try:
+            query(self._address, self._connection, sql)
+        except CanalGroupError as error:
+            if passes(error):
+                raise
+            raise TableRefused(str(error)) from error
+
+
+def passes(error: CanalGroupError) -> bool:
+    """Return whether an error of a server is worth another attempt."""
+    code = error.details.get("code", 0)
+    return isinstance(error, SourceUnavailable) and (code in _PASSING or code in _DRIVERS)
