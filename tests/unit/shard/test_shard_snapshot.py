@@ -299,7 +299,7 @@ def test_a_table_with_long_keys_is_read_in_one_range():
     assert work.step.rows == KeyRange()
 
 
-def test_whoever_tells_of_a_snapshot_does_not_wait_for_room():
+def test_telling_of_a_snapshot_waits_for_no_room():
     """A put that waits for room holds back whoever asks for more, and not whoever asks how far it is."""
     stream, entered, room = Stream(), threading.Event(), threading.Event()
     work = stream.plan()

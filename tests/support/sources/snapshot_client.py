@@ -1,0 +1,116 @@
+"""A client of one shard whose tables it has from a snapshot: what it was handed out, and where that is."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from canal_group.actors.shard.shard import Shard
+from canal_group.merge.values.chunk import Op
+from canal_group.merge.values.header import Flag
+from canal_group.merge.values.lane import before_first
+from canal_group.merge.values.marks.snapshot_mark import SnapshotMark
+from canal_group.merge.values.position import GroupPosition, Position
+from canal_group.merge.values.progress import Progress
+
+EPOCH, GENERATION = 1, before_first(1) + 1
+
+
+@dataclass
+class Copy:
+    """The tables as a client has them at a position."""
+
+    position: Position
+    #: table -> id -> row
+    rows: dict[str, dict[int, dict[str, Any]]] = field(default_factory=dict)
+    #: file, offset, first ordinal and ids of each page
+    pages: list[tuple[str, int, int, tuple[int, ...]]] = field(default_factory=list)
+    mark: SnapshotMark | None = None
+    #: the schema history, as the live lane of the shard would have stored it
+    history: str | None = None
+
+
+class SnapshotClient:
+    """Reads a lane of a shard.
+
+    Args:
+        shard: the shard; this is its only lane.
+        copy: what the client has, and where it begins.
+        added: column -> value that old rows have in it when an ALTER has added it.
+    """
+
+    def __init__(self, shard: Shard, copy: Copy, added: dict[str, Any] | None = None) -> None:
+        self.shard, self.copy = shard, copy
+        self.added = added or {}
+        #: the sequence that was handed out last
+        self.sequence = -1
+        shard.open(EPOCH, GENERATION, copy.position, copy.history)
+
+    @property
+    def lane(self) -> Any:
+        """The lane that it reads."""
+        return self.shard._lane(EPOCH, GENERATION)
+
+    def saved(self) -> Copy:
+        """Return a copy of what it has."""
+        return deepcopy(self.copy)
+
+    def read(self, wait_s: float = 0.05, items_max: int = 100_000, free: bool = True) -> int:
+        """Read what there is; return how many headers."""
+        done = self.sequence if free else -1
+        run = self.shard.poll(EPOCH, GENERATION, items_max, wait_s, done).run
+        news = self.lane.source.news()
+        if news is not None:
+            self.copy.history = news.text if news.whole else (self.copy.history or "") + news.text
+        if run is None:
+            return 0
+        for stored in self.lane.held.intake.ring.fetch(
+            int(run.headers["sequence"][0]), int(run.headers["sequence"][-1]) + 1
+        ):
+            for index in range(stored.header_begin, stored.header_end):
+                self._apply(stored.chunk, index)
+        self.sequence = int(run.headers["sequence"][-1])
+        at = Progress.at(GroupPosition({"s1": self.copy.position}))
+        after = at.past(run.headers, run.names, ("s1",), (self.lane.held.intake.server,)).ack.shards["s1"]
+        texts = [self.copy.position.snapshot, *(text for _, text in sorted(run.snapshots.items()))]
+        self.copy.position = replace(after, snapshot=texts[-1] or None)
+        return len(run)
+
+    def read_until(self, condition: Any, what: str, polls: int = 1_000, free: bool = True) -> None:
+        """Read until a condition holds."""
+        for _ in range(polls):
+            self.read(free=free)
+            if condition():
+                return
+        raise AssertionError(f"not within {polls} polls: {what}; {self.lane.describe()}")
+
+    def _apply(self, chunk: Any, index: int) -> None:
+        copy, header = self.copy, chunk.headers[index]
+        if chunk.statements is not None:
+            for said in chunk.statements.to_pylist():
+                if said["_header"] == index:
+                    self._said(said)
+        ids = []
+        for table in chunk.tables:
+            rows = copy.rows.setdefault(table.name.table, {})
+            for row in table.rows.to_pylist():
+                if row["_header"] != index:
+                    continue
+                if row["_op"] in (Op.UPDATE, Op.DELETE):
+                    rows.pop(row["before"]["id"], None)
+                if row["_op"] != Op.DELETE:
+                    rows[row["after"]["id"]] = row["after"]
+                ids.append((row["after"] or row["before"])["id"])
+        if header["flags"] & Flag.PAGE:
+            where = chunk.names[header["file"]], int(header["end_offset"]), int(header["row_begin"])
+            copy.pages.append((*where, tuple(ids)))
+
+    def _said(self, said: Any) -> None:
+        self.copy.mark = SnapshotMark.of_sql(said["sql"]) or self.copy.mark
+        if said["op"] == "TRUNCATE":
+            self.copy.rows[said["table"]] = {}
+        if said["op"] == "ALTER":
+            for row in self.copy.rows.get(said["table"], {}).values():
+                for name, value in self.added.items():
+                    row.setdefault(name, value)
