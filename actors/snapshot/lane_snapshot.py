@@ -195,8 +195,12 @@ class LaneSnapshot:
     def describe(self) -> dict[str, Any]:
         """Return its state as a JSON object; waits for no other thread."""
         snapshot, workers = self._snapshot, self._workers
-        tables, done = (len(self._cursor.tables), 0) if snapshot is None else snapshot.counts
-        failures = {} if snapshot is None else snapshot.failures
+        tables, done = (
+            (len(self._cursor.tables), 0)
+            if snapshot is None
+            else (len(snapshot.tables.names), snapshot.tables.done)
+        )
+        failures = {} if snapshot is None else snapshot.tables.failures
         return {
             "id": self._cursor.id,
             "tables": tables,

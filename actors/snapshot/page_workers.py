@@ -105,11 +105,11 @@ class PageWorkers:
     def describe(self) -> dict[str, Any]:
         """Return how far they are as a JSON object; waits for no other thread."""
         rows, estimates = self._snapshot.rows, self._estimates
-        names = self._snapshot.names
+        names = self._snapshot.tables.names
         estimated = sum(estimates.get(name, 0) for name in names) if estimates else None
         took_s = max(self._host.clock_s() - self._began_s, 1e-3)
         left_s = None
-        if self._snapshot.ended:
+        if self._snapshot.tables.ended:
             left_s = 0
         elif estimated is not None and rows:
             left_s = round(max(estimated - rows, 0) / (rows / took_s))
@@ -125,7 +125,7 @@ class PageWorkers:
         back_off = BackOff(_PAUSE_MAX_S)
         work: Work | None = None
         listed = number > 0
-        while not self._stopped.is_set() and not self._snapshot.ended:
+        while not self._stopped.is_set() and not self._snapshot.tables.ended:
             if listed and work is None:
                 work = self._snapshot.take(_TAKE_S)
                 if work is None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ import pyarrow as pa
 from canal_group.actors.ports import Host
 from canal_group.actors.process.host import OS_HOST
 from canal_group.actors.snapshot.page_chunk import PageAt, mark_chunk, page_chunk
+from canal_group.actors.snapshot.snapshot_tables import SnapshotTables, Table
 from canal_group.actors.snapshot.table_changes import change_of, changes_in
 from canal_group.actors.snapshot.work import SelectedPage, TablePlan, Work
 from canal_group.merge.errors import DataError
@@ -30,12 +31,10 @@ from canal_group.merge.snapshot.cursor import (
     DONE,
     OVER,
     SNAPSHOT_TEXT_MAX,
-    TABLE_TEXT_MAX,
     KeyRange,
     SnapshotCursor,
     TableCursor,
     name_of_text,
-    name_text,
 )
 from canal_group.merge.snapshot.point import Span, span_of
 from canal_group.merge.snapshot.steps import (
@@ -56,15 +55,10 @@ from canal_group.merge.snapshot.table_rows import Image, placed, touched_by
 from canal_group.merge.snapshot.table_snapshot import TableSnapshot
 from canal_group.merge.snapshot.touched import Touched
 from canal_group.merge.values.chunk import ABSENT, Chunk, TableName
-from canal_group.merge.values.marks.snapshot_mark import SnapshotMark
 from canal_group.merge.values.position import Position
 
-#: tables that are read at a time
-TABLES_AT_ONCE: Final = 3
 #: how often a table is begun
 BEGINS_MAX: Final = 20
-#: tables that the mark at the end names because they failed, and characters of why
-NAMED_MAX, WHY_MAX = 100, 300
 _BEGINS: Final = (
     f"its snapshot was begun {BEGINS_MAX} times, and statements or changes of its keys ended each"
 )
@@ -93,29 +87,6 @@ class Store(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Table:
-    """A table that is read."""
-
-    #: what is known to be read; None: nothing
-    cursor: TableCursor | None
-    attempt: int = 0
-    version: int = 0
-    #: how it is read; None: that is not known
-    plan: TablePlan | None = None
-    #: None: it waits for a plan, or for a boundary at which it is followed; or it has ended
-    followed: TableSnapshot[Image] | None = None
-    #: pages that wait for their boundary
-    pages: dict[int, SelectedPage] = field(default_factory=dict)
-    #: why it cannot be read; empty: it can
-    failure: str = ""
-
-    @property
-    def ended(self) -> bool:
-        """Whether it was read, or cannot be."""
-        return bool(self.failure) or (self.cursor is not None and self.cursor.done)
-
-
 class ShardSnapshot:
     """Decides when pages enter a shard's stream; see the module. Safe to use from several threads.
 
@@ -139,16 +110,10 @@ class ShardSnapshot:
         store: Store,
         host: Host = OS_HOST,
     ) -> None:
-        self._begun = cursor
         self._shard, self._server, self._pages_max, self._store = shard, server, pages_max, store
+        self.tables = SnapshotTables(cursor)
         self._lock = host.lock()
         self._came = host.condition(self._lock)
-        #: replaced as a whole
-        self._tables = {name_of_text(name): _Table(table) for name, table in cursor.tables.items()}
-        #: whether it is known which tables there are
-        self._listed = False
-        #: those that are begun when others have ended
-        self._waiting: deque[TableName] = deque()
         self._todo: deque[Work] = deque()
         #: None: the stream is inside a transaction, or not open
         self._at: PageAt | None = None
@@ -161,9 +126,8 @@ class ShardSnapshot:
         self._closed = False
         with self._lock:
             # Those that were begun come first: what happens to them since counts.
-            for name, table in self._tables.items():
-                if not table.ended:
-                    self._ask_for_plan(name, table)
+            for name, table in self.tables.open():
+                self._ask_for_plan(name, table)
         if cursor.wanted is not None:
             self.listed(map(name_of_text, cursor.wanted))
 
@@ -183,10 +147,9 @@ class ShardSnapshot:
             # Before the chunk is stored: whoever has acknowledged an event has what is to be read for it.
             moved = [
                 self._streamed(name, table, chunk, span, change_of(name, changes))
-                for name, table in self._tables.items()
-                if not table.ended
+                for name, table in self.tables.open()
             ]
-            self._store.put(replace(stored, snapshot=self._text()) if any(moved) else stored)
+            self._store.put(replace(stored, snapshot=self.tables.text) if any(moved) else stored)
             self._go_on()
 
     def reached(self, position: Position) -> None:
@@ -197,7 +160,7 @@ class ShardSnapshot:
             at = self._at
             if at is None or (at.boundary.file, at.boundary.offset) != (position.file, position.offset):
                 self._at = PageAt(position, self._commit_us or position.commit_us)
-            for name, table in self._tables.items():
+            for name, table in self.tables.open():
                 self._follow(name, table)
                 if table.followed is not None:
                     event: StreamRead[Image] = StreamRead(None, Touched(), position)
@@ -215,12 +178,7 @@ class ShardSnapshot:
     def listed(self, names: Iterable[TableName]) -> None:
         """Note which tables there are to read."""
         with self._lock:
-            if self._listed:
-                return
-            new = dict.fromkeys(name for name in names if name not in self._tables)
-            self._tables = {**self._tables, **{name: _Table(None) for name in new}}
-            self._waiting.extend(new)
-            self._listed = True
+            self.tables.complete(names)
             self._go_on()
 
     def planned(self, work: Work, plan: TablePlan) -> None:
@@ -275,41 +233,20 @@ class ShardSnapshot:
             self._closed = True
             self._came.notify_all()
 
-    @property
-    def names(self) -> list[TableName]:
-        """The names of its tables, as far as they are known."""
-        return list(self._tables)
-
     def signature(self, work: Work) -> str | None:
         """Return the meaning of the keys by which the table of some work is read; None: it is not read."""
-        plan = self._tables[work.name].plan
+        plan = self.tables[work.name].plan
         return None if plan is None else plan.signature
-
-    @property
-    def failures(self) -> dict[TableName, str]:
-        """Why tables cannot be read, by name."""
-        return {name: table.failure for name, table in self._tables.items() if table.failure}
-
-    @property
-    def ended(self) -> bool:
-        """Whether every table was read, or cannot be."""
-        return self._listed and all(table.ended for table in self._tables.values())
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """How many tables there are, and how many were read; as far as it is known."""
-        tables = self._tables.values()
-        return len(tables), sum(table.cursor is not None and table.cursor.done for table in tables)
 
     # ---- inside --------------------------------------------------------------------------------------------
 
-    def _current(self, work: Work) -> _Table | None:
+    def _current(self, work: Work) -> Table | None:
         """Return the table of some work; None: it is no longer asked for."""
-        table = self._tables[work.name]
+        table = self.tables[work.name]
         return None if table.ended or work.attempt != table.attempt else table
 
     def _streamed(
-        self, name: TableName, table: _Table, chunk: Chunk, span: Span | None, change: TableChange | None
+        self, name: TableName, table: Table, chunk: Chunk, span: Span | None, change: TableChange | None
     ) -> bool:
         """Note what a chunk did to a table; return whether more is to be read than before."""
         if change is not None:
@@ -341,7 +278,7 @@ class ShardSnapshot:
                 self._begin_anew(name, table)
         return bool(touched.moved) or change in (TableChange.REPLACED, TableChange.DROPPED)
 
-    def _follow(self, name: TableName, table: _Table) -> None:
+    def _follow(self, name: TableName, table: Table) -> None:
         """Follow a table that was planned, if the stream is at a boundary."""
         plan, at = table.plan, self._at
         if plan is None or at is None or table.followed is not None or table.ended:
@@ -356,7 +293,7 @@ class ShardSnapshot:
         table.cursor = cursor
         self._do(name, table, table.followed.begin())
 
-    def _do(self, name: TableName, table: _Table, instructions: Iterable[Instruction]) -> None:
+    def _do(self, name: TableName, table: Table, instructions: Iterable[Instruction]) -> None:
         steps = deque(instructions)
         while steps:
             match steps.popleft():
@@ -373,7 +310,7 @@ class ShardSnapshot:
             awaited = filter(table.followed.awaits, table.pages)
             table.pages = {number: table.pages[number] for number in awaited}
 
-    def _emit(self, name: TableName, table: _Table, step: EmitPage[Image]) -> list[Instruction]:
+    def _emit(self, name: TableName, table: Table, step: EmitPage[Image]) -> list[Instruction]:
         """Put a page into the stream; return the steps that follow."""
         assert self._at is not None, "the stream is at a boundary"
         assert table.plan is not None, "a table that is followed has a plan"
@@ -388,7 +325,7 @@ class ShardSnapshot:
             return [PlanTable() if after.again else EndTable(_NO_ROOM)]
         try:
             chunk = self._store.keep(
-                replace(page_chunk(page.table, left.rows, self._at), snapshot=self._text())
+                replace(page_chunk(page.table, left.rows, self._at), snapshot=self.tables.text)
             )
         except DataError as error:
             return [EndTable(str(error))]
@@ -402,32 +339,18 @@ class ShardSnapshot:
         self._store.put(chunk)
         return steps
 
-    def _text(self) -> str:
-        """Return the cursor."""
-        known = {name_text(name): table.cursor for name, table in self._tables.items()}
-        tables = {name: cursor for name, cursor in known.items() if cursor is not None}
-        return replace(self._begun, tables=tables).to_json()
-
     def _go_on(self) -> None:
         """Begin tables while few are being read; when there is none left, put the mark."""
-        reading = sum(bool(table.attempt) and not table.ended for table in self._tables.values())
-        while self._waiting and reading < TABLES_AT_ONCE:
-            name = self._waiting.popleft()
-            table = self._tables[name]
-            longest = len(self._text()) + TABLES_AT_ONCE * TABLE_TEXT_MAX + 2 * len(name_text(name))
-            if longest > SNAPSHOT_TEXT_MAX:
-                self._end(name, table, _NO_ROOM)
-                continue
-            self._ask_for_plan(name, table)
-            reading += 1
-        if self.ended and not self.over and self._at is not None:
+        while (following := self.tables.next()) is not None:
+            if self.tables.has_room(following[0]):
+                self._ask_for_plan(*following)
+            else:
+                self._end(*following, _NO_ROOM)
+        if not self.over and self._at is not None and self.tables.ended:
             self._put_mark(self._at)
 
     def _put_mark(self, at: PageAt) -> None:
-        failed = sorted((name_text(name), why) for name, why in self.failures.items())
-        named = {name: why[:WHY_MAX] for name, why in failed[:NAMED_MAX]}
-        position, client = replace(at.boundary, snapshot=None), self._begun.id.rsplit("-", 2)[0]
-        mark = SnapshotMark(self._shard, client, "", position, named, len(failed))
+        mark = self.tables.mark(self._shard, at.boundary)
         try:
             chunk = self._store.keep(replace(mark_chunk(mark.to_sql(), at), snapshot=OVER))
         except OSError as error:
@@ -437,7 +360,7 @@ class ShardSnapshot:
         self._at, self.over = at.after(1), True
         self._store.put(chunk)
 
-    def _begin_anew(self, name: TableName, table: _Table) -> None:
+    def _begin_anew(self, name: TableName, table: Table) -> None:
         """Forget what was read of a table: it says nothing about what is there now."""
         table.cursor = None
         if table.attempt >= BEGINS_MAX:
@@ -445,14 +368,14 @@ class ShardSnapshot:
         elif table.attempt:
             self._ask_for_plan(name, table)
 
-    def _ask_for_plan(self, name: TableName, table: _Table) -> None:
+    def _ask_for_plan(self, name: TableName, table: Table) -> None:
         """Let a table be planned; what was asked for it before is forgotten."""
         self._forget(name, table)
         table.attempt += 1
         table.plan = None
         self._add(Work(name, table.attempt, table.version, PlanTable()))
 
-    def _end(self, name: TableName, table: _Table, failure: str) -> None:
+    def _end(self, name: TableName, table: Table, failure: str) -> None:
         self._forget(name, table)
         if failure:
             # Nothing follows it from here on.
@@ -460,7 +383,7 @@ class ShardSnapshot:
             _log.warning("snapshot of %s fails: %s", name, failure, extra={"shard": self._shard})
         table.failure = failure
 
-    def _forget(self, name: TableName, table: _Table) -> None:
+    def _forget(self, name: TableName, table: Table) -> None:
         table.followed = None
         table.pages.clear()
         self._todo = deque(work for work in self._todo if work.name != name)

@@ -198,7 +198,7 @@ class Run:
         if self.at < len(self.server.log):
             chunk = self.server.chunk(self.at)
             # A stream brings no rows of a table that takes the place of another one.
-            self.swapped |= self.server.log[self.at] == "swap" and self.snapshot.ended
+            self.swapped |= self.server.log[self.at] == "swap" and self.snapshot.tables.ended
             self.snapshot.chunk_read(chunk, chunk)
             self.at += 1
             if self.chance.random() < 0.8:
@@ -234,12 +234,12 @@ class Run:
             self.snapshot.reached(self.position)
             self.work()
             self.enter()
-            if self.snapshot.ended and self.at == len(self.server.log):
+            if self.snapshot.tables.ended and self.at == len(self.server.log):
                 return
         raise AssertionError("it ends")
 
     def check(self):
-        assert not self.snapshot.failures
+        assert not self.snapshot.tables.failures
         now = self.server.states[-1]
         if self.swapped:
             return

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from canal_group.actors.shard.shard import Shard
-from canal_group.merge.values.chunk import Op
+from canal_group.merge.snapshot.cursor import SnapshotCursor
+from canal_group.merge.values.chunk import ABSENT, Op
 from canal_group.merge.values.header import Flag
 from canal_group.merge.values.lane import before_first
 from canal_group.merge.values.marks.snapshot_mark import SnapshotMark
 from canal_group.merge.values.position import GroupPosition, Position
 from canal_group.merge.values.progress import Progress
 
-EPOCH, GENERATION = 1, before_first(1) + 1
+EPOCH = 1
 
 
 @dataclass
@@ -45,12 +46,20 @@ class SnapshotClient:
         self.added = added or {}
         #: the sequence that was handed out last
         self.sequence = -1
-        shard.open(EPOCH, GENERATION, copy.position, copy.history)
+        self.generation = before_first(1) + 1
+        shard.open(EPOCH, self.generation, copy.position, copy.history)
+
+    def reopen(self, **changes: Any) -> None:
+        """Go on at its position under a new generation, with another cursor of the snapshot."""
+        cursor = replace(SnapshotCursor.from_json(self.copy.position.snapshot or ""), **changes)
+        self.copy.position = replace(self.copy.position, snapshot=cursor.to_json())
+        self.generation, self.sequence = self.generation + 1, -1
+        self.shard.open(EPOCH, self.generation, self.copy.position, self.copy.history)
 
     @property
     def lane(self) -> Any:
         """The lane that it reads."""
-        return self.shard._lane(EPOCH, GENERATION)
+        return self.shard._lane(EPOCH, self.generation)
 
     def saved(self) -> Copy:
         """Return a copy of what it has."""
@@ -59,7 +68,7 @@ class SnapshotClient:
     def read(self, wait_s: float = 0.05, items_max: int = 100_000, free: bool = True) -> int:
         """Read what there is; return how many headers."""
         done = self.sequence if free else -1
-        run = self.shard.poll(EPOCH, GENERATION, items_max, wait_s, done).run
+        run = self.shard.poll(EPOCH, self.generation, items_max, wait_s, done).run
         news = self.lane.source.news()
         if news is not None:
             self.copy.history = news.text if news.whole else (self.copy.history or "") + news.text
@@ -97,10 +106,9 @@ class SnapshotClient:
             for row in table.rows.to_pylist():
                 if row["_header"] != index:
                     continue
-                if row["_op"] in (Op.UPDATE, Op.DELETE):
-                    rows.pop(row["before"]["id"], None)
+                old = rows.pop(row["before"]["id"], None) if row["before"] is not None else None
                 if row["_op"] != Op.DELETE:
-                    rows[row["after"]["id"]] = row["after"]
+                    rows[row["after"]["id"]] = laid(old, row)
                 ids.append((row["after"] or row["before"])["id"])
         if header["flags"] & Flag.PAGE:
             where = chunk.names[header["file"]], int(header["end_offset"]), int(header["row_begin"])
@@ -114,3 +122,11 @@ class SnapshotClient:
             for row in self.copy.rows.get(said["table"], {}).values():
                 for name, value in self.added.items():
                     row.setdefault(name, value)
+
+
+def laid(old: dict[str, Any] | None, row: dict[str, Any]) -> dict[str, Any]:
+    """Return an image after, laid over what it lacks; columns of these tests are never null."""
+    after = row["after"]
+    if old is None or ABSENT["after"] not in row:
+        return after
+    return {name: old.get(name) if value is None else value for name, value in after.items()}

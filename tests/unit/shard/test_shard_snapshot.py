@@ -137,7 +137,7 @@ def test_pages_have_the_time_of_the_transaction_before_them():
     # The last one is the mark at the end.
     positions = [(h["end_offset"], h["row_begin"], h["row_end"], h["commit_us"]) for h in headers]
     assert positions == [(100, 0, 1, 7), (100, 1, 3, 7), (200, 0, 1, 200), (200, 1, 2, 200)]
-    assert stream.snapshot.ended
+    assert stream.snapshot.tables.ended
     assert stream.cursors[-2].tables == {str(NAME): DONE}
 
 
@@ -216,7 +216,7 @@ def test_a_table_that_is_another_one_is_planned_again(how):
     stream.snapshot.page_read(work, page(200, 1))
     stream.snapshot.failed(work, "late")
     assert stream.pages == []
-    assert not stream.snapshot.failures
+    assert not stream.snapshot.tables.failures
 
 
 @pytest.mark.parametrize("how", ["dropped", "an image without the key", "failed"])
@@ -229,9 +229,9 @@ def test_a_table_that_cannot_be_read_says_why(how):
         stream.snapshot.failed(work, "why")
     else:
         stream.read(200, rows_of((Op.UPDATE, {"id": 1, "v": 0}, {"id": None, "v": 1}), lacks=b"\1"))
-    (why,) = stream.snapshot.failures.values()
+    (why,) = stream.snapshot.tables.failures.values()
     assert why in ("the table was dropped", "why") or "lacks a column of the key" in why
-    assert stream.snapshot.ended
+    assert stream.snapshot.tables.ended
     stream.snapshot.page_read(work, page(200, 1))
     assert stream.pages == []
 
@@ -289,7 +289,7 @@ def test_some_tables_are_read_at_a_time_and_one_without_room_fails():
     failures = []
     for number in range(5):
         stream.snapshot.failed(Work(TableName("app", f"t{number}"), 1, 0, PlanTable()), "why")
-        failures = [str(name)[:1] for name, why in stream.snapshot.failures.items() if why != "why"]
+        failures = [str(name)[:1] for name, why in stream.snapshot.tables.failures.items() if why != "why"]
     assert failures == ["x", "x", "x"]
 
 
@@ -312,7 +312,7 @@ def test_telling_of_a_snapshot_waits_for_no_room():
     thread = threading.Thread(target=stream.snapshot.page_read, args=(work, page(100, 1)))
     thread.start()
     assert entered.wait(20)
-    assert (stream.snapshot.counts, stream.snapshot.rows, stream.snapshot.failures) == ((1, 1), 1, {})
+    assert (stream.snapshot.tables.done, stream.snapshot.rows, stream.snapshot.tables.failures) == (1, 1, {})
     room.set()
     thread.join()
 

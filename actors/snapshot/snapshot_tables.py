@@ -1,0 +1,136 @@
+"""The tables of a shard's snapshot: which are read now, which wait, and what has become of the others.
+
+Some are read at a time, so that the text of the cursor is short: of those that wait it says nothing, of those
+that were read their names.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from canal_group.actors.snapshot.work import SelectedPage, TablePlan
+from canal_group.merge.snapshot.cursor import (
+    SNAPSHOT_TEXT_MAX,
+    TABLE_TEXT_MAX,
+    SnapshotCursor,
+    TableCursor,
+    name_of_text,
+    name_text,
+)
+from canal_group.merge.snapshot.table_rows import Image
+from canal_group.merge.snapshot.table_snapshot import TableSnapshot
+from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.marks.snapshot_mark import SnapshotMark
+from canal_group.merge.values.position import Position
+
+#: tables that are read at a time
+TABLES_AT_ONCE: Final = 3
+#: tables that the mark at the end names because they failed, and characters of why
+NAMED_MAX, WHY_MAX = 100, 300
+
+
+@dataclass(slots=True)
+class Table:
+    """A table of a snapshot."""
+
+    #: what is known to be read; None: nothing
+    cursor: TableCursor | None
+    #: how often it was begun
+    attempt: int = 0
+    version: int = 0
+    #: how it is read; None: that is not known
+    plan: TablePlan | None = None
+    #: None: it waits for a plan, or for a boundary at which it is followed; or it has ended
+    followed: TableSnapshot[Image] | None = None
+    #: pages that wait for their boundary
+    pages: dict[int, SelectedPage] = field(default_factory=dict)
+    #: why it cannot be read; empty: it can
+    failure: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was read, or cannot be."""
+        return bool(self.failure) or (self.cursor is not None and self.cursor.done)
+
+
+class SnapshotTables:
+    """The tables; changed by one thread at a time, while others may ask for the properties.
+
+    Args:
+        cursor: which tables are read, and what is known to be read.
+    """
+
+    def __init__(self, cursor: SnapshotCursor) -> None:
+        self._begun = cursor
+        #: replaced as a whole
+        self._all = {name_of_text(name): Table(table) for name, table in cursor.tables.items()}
+        #: whether it is known which tables there are
+        self._complete = False
+        #: those that are begun when others have ended
+        self._waiting: deque[TableName] = deque()
+
+    def complete(self, names: Iterable[TableName]) -> None:
+        """Add the tables that there are; does nothing the second time."""
+        if self._complete:
+            return
+        new = dict.fromkeys(name for name in names if name not in self._all)
+        self._all = {**self._all, **{name: Table(None) for name in new}}
+        self._waiting.extend(new)
+        self._complete = True
+
+    def __getitem__(self, name: TableName) -> Table:
+        return self._all[name]
+
+    def open(self) -> Iterator[tuple[TableName, Table]]:
+        """Yield the tables that have not ended, also those that wait."""
+        return ((name, table) for name, table in self._all.items() if not table.ended)
+
+    def next(self) -> tuple[TableName, Table] | None:
+        """Return a table to begin; None: none waits, or so many are being read."""
+        if not self._waiting or sum(bool(table.attempt) for _, table in self.open()) >= TABLES_AT_ONCE:
+            return None
+        name = self._waiting.popleft()
+        return name, self._all[name]
+
+    def has_room(self, name: TableName) -> bool:
+        """Return whether the cursor has room for one more table, also when that was read."""
+        longest = len(self.text) + TABLES_AT_ONCE * TABLE_TEXT_MAX + 2 * len(name_text(name))
+        return longest <= SNAPSHOT_TEXT_MAX
+
+    @property
+    def text(self) -> str:
+        """The cursor."""
+        known = {name_text(name): table.cursor for name, table in self._all.items()}
+        tables = {name: cursor for name, cursor in known.items() if cursor is not None}
+        return replace(self._begun, tables=tables).to_json()
+
+    def mark(self, shard: str, position: Position) -> SnapshotMark:
+        """Return the mark at the end."""
+        failed = sorted((name_text(name), why) for name, why in self.failures.items())
+        named = {name: why[:WHY_MAX] for name, why in failed[:NAMED_MAX]}
+        client = self._begun.id.rsplit("-", 2)[0]
+        return SnapshotMark(shard, client, "", replace(position, snapshot=None), named, len(failed))
+
+    @property
+    def names(self) -> list[TableName]:
+        """The names of the tables, as far as they are known."""
+        return list(self._all)
+
+    @property
+    def failures(self) -> dict[TableName, str]:
+        """Why tables cannot be read, by name."""
+        return {name: table.failure for name, table in self._all.items() if table.failure}
+
+    @property
+    def done(self) -> int:
+        """How many were read."""
+        cursors = [table.cursor for table in self._all.values()]
+        return sum(cursor is not None and cursor.done for cursor in cursors)
+
+    @property
+    def ended(self) -> bool:
+        """Whether every table was read, or cannot be."""
+        return self._complete and all(table.ended for table in self._all.values())
