@@ -188,7 +188,7 @@ def test_tables_that_cannot_be_read_fail_by_name(server, address):
     assert status["rows"] == 6
 
 
-def test_a_full_ring_holds_nobody_back_but_readers(server, address):
+def test_a_full_ring_holds_back_readers_of_pages_only(server, address):
     """Whoever asks how far the snapshot is, or closes the lane, does not wait for room."""
     filled(server, "t")
     with running(address, store=ring_of("items", 2)) as shard:

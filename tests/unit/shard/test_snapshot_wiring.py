@@ -62,7 +62,7 @@ def test_a_shard_without_an_archive_has_no_snapshot():
     source.remove_unused_pages()
 
 
-def test_a_text_that_is_no_cursor_makes_no_folder(source, tmp_path):
+def test_a_malformed_cursor_makes_no_folder(source, tmp_path):
     with pytest.raises(UsageError, match="not a cursor of a snapshot"):
         source.snapshot(replace(AT, snapshot='{"id": "../../up"}'), OS_HOST)
     assert not list(tmp_path.iterdir())
