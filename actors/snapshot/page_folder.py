@@ -6,11 +6,15 @@ stream that is read again from an earlier position has the same pages at the sam
 One file a page, an Arrow IPC stream, named by its position: binlog file, offset, and the ordinal of its first
 row. It has the page as the shard stores it, after the rules: what they leave out is in no file. It is
 encrypted if the archive is, with the id of the key before it.
+
+Whoever opens a folder owns it from then on: a process that was cut off, and does not know yet that another
+one has taken its place, adds nothing any more.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import threading
 from bisect import insort
 from collections.abc import Iterator
@@ -23,12 +27,14 @@ import pyarrow as pa
 from canal_group.actors.process.durable import make_folder, replace_file
 from canal_group.actors.snapshot.page_chunk import PageAt, mark_chunk
 from canal_group.binlog.archive.forms.key import NO_KEYS, Keys
-from canal_group.merge.errors import DataError
+from canal_group.merge.errors import DataError, ShardUnavailable
 from canal_group.merge.values.chunk import Chunk, TableName, TableRows
 from canal_group.merge.values.header import HEADER
 from canal_group.merge.values.position import Position, file_order
 
 _SUFFIX: Final = ".page"
+#: has the token of whoever opened the folder last
+_OWNER: Final = "owner"
 #: keys of the metadata of a file's schema
 _HEADER, _FACTS = b"header", b"facts"
 #: how an Arrow IPC stream begins, and no id of a key
@@ -50,7 +56,7 @@ class PageFolder:
     """The pages of one shard and server. One thread at a time adds and reads; another one may remove.
 
     Args:
-        folder: is made if it is not there; nothing else writes into it.
+        folder: is made if it is not there.
         keys: encrypt the pages.
 
     Raises:
@@ -59,7 +65,8 @@ class PageFolder:
 
     def __init__(self, folder: Path, keys: Keys = NO_KEYS) -> None:
         make_folder(folder)
-        self._folder, self._keys = folder, keys
+        self._folder, self._keys, self._token = folder, keys, secrets.token_hex(8)
+        replace_file(folder / _OWNER, self._token)
         self._lock = threading.Lock()
         self._files = sorted(map(_page_file, folder.glob(f"*{_SUFFIX}")))
 
@@ -71,7 +78,10 @@ class PageFolder:
 
         Raises:
             OSError: it could not be written.
+            ShardUnavailable: another one has opened the folder since.
         """
+        if (self._folder / _OWNER).read_text() != self._token:
+            raise ShardUnavailable(f"The pages in {self._folder} are another lane's by now.")
         header = page.headers[0]
         file, offset, row_begin = page.names[header["file"]], header["begin_offset"], header["row_begin"]
         table = page.tables[0] if page.tables else None

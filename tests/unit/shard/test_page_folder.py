@@ -8,10 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from canal_group.actors.snapshot.page_chunk import PageAt, page_chunk
+from canal_group.actors.snapshot.page_chunk import PageAt, mark_chunk, page_chunk
 from canal_group.actors.snapshot.page_folder import PageFolder
-from canal_group.merge.errors import DataError
+from canal_group.binlog.archive.forms.key import Key, Keys
+from canal_group.merge.errors import DataError, ShardUnavailable
 from canal_group.merge.values.chunk import MYSQL_TYPE, TableName, TableRows, rows_schema
+from canal_group.merge.values.marks.snapshot_mark import SnapshotMark
 from canal_group.merge.values.position import Position
 
 NAME = TableName("app", "t")
@@ -79,7 +81,43 @@ def test_a_position_says_which_pages_follow(pages, position, after):
 
 
 def test_a_damaged_page_is_named(pages, tmp_path):
-    file = min((tmp_path / "pages").iterdir())
+    file = min((tmp_path / "pages").glob("*.page"))
     file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(DataError, match=r"bin\.000009-.*cannot be read"):
         list(pages[1].after(Position("bin.000009", 4)))
+
+
+def test_whoever_opened_a_folder_last_owns_it(tmp_path):
+    at = PageAt(Position("bin.000001", 4), 7)
+    old, new = PageFolder(tmp_path), PageFolder(tmp_path)
+    with pytest.raises(ShardUnavailable, match="another lane's by now"):
+        old.add(page(at, 1)[0])
+    new.add(page(at, 2)[0])
+    assert ids(PageFolder(tmp_path).after(at.boundary)) == [[2]]
+
+
+def test_pages_are_encrypted_if_the_archive_is(tmp_path):
+    at, keys = PageAt(Position("bin.000001", 4), 7), [Key(bytes([number] * 32)) for number in (1, 2)]
+    for number, each in enumerate((keys[0], keys[1], None)):
+        chunk, at = page(at, number)
+        PageFolder(tmp_path, Keys() if each is None else Keys((each,))).add(chunk)
+    both = PageFolder(tmp_path, Keys((keys[1], keys[0])))
+    assert ids(both.after(Position("bin.000001", 4))) == [[0], [1], [2]]
+    contents = [each.read_bytes() for each in sorted(tmp_path.glob("*.page"))]
+    assert [b"state" in each for each in contents] == [False, False, True]
+    first = min(tmp_path.glob("*.page"))
+    first.write_bytes(contents[0][:-1] + bytes([contents[0][-1] ^ 1]))
+    with pytest.raises(DataError, match="cannot be read"):
+        list(both.after(Position("bin.000001", 4)))
+
+
+def test_a_mark_is_read_as_it_was_written(tmp_path):
+    at = PageAt(Position("bin.000001", 4, page_rows=7), 9)
+    mark = SnapshotMark("s0", "app", "", at.boundary, {"app.t": "why"}, 1)
+    written = replace(mark_chunk(mark.to_sql(), at), snapshot="")
+    PageFolder(tmp_path).add(written)
+    (read,) = PageFolder(tmp_path).after(at.boundary)
+    assert np.array_equal(read.headers, written.headers)
+    assert (read.names, read.snapshot, read.tables) == (written.names, "", ())
+    assert read.statements.equals(written.statements)
+    assert read.statement_sources == written.statement_sources
