@@ -89,6 +89,8 @@ class PageWorkers:
         #: about how many rows tables have; replaced as a whole
         self._estimates: dict[TableName, int] = {}
         self._began_s = host.clock_s()
+        #: what was read before is not read again
+        self._done_before = {name for name, table in cursor.tables.items() if table.done}
         #: what a worker waits for, by its number; None: nothing
         self._waits: dict[int, str | None] = dict.fromkeys(range(count))
         for number in range(count):
@@ -105,7 +107,7 @@ class PageWorkers:
     def describe(self) -> dict[str, Any]:
         """Return how far they are as a JSON object; waits for no other thread."""
         rows, estimates = self._snapshot.rows, self._estimates
-        names = self._snapshot.tables.names
+        names = [name for name in self._snapshot.tables.names if name_text(name) not in self._done_before]
         estimated = sum(estimates.get(name, 0) for name in names) if estimates else None
         took_s = max(self._host.clock_s() - self._began_s, 1e-3)
         left_s = None
