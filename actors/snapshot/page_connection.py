@@ -50,10 +50,6 @@ _PASSING: Final = {
     3024,
 }
 _DRIVERS: Final = range(2000, 3000)
-_ESTIMATES: Final = (
-    "SELECT TABLE_SCHEMA AS sch, TABLE_NAME AS tab, TABLE_ROWS AS estimate FROM information_schema.TABLES"
-    " WHERE TABLE_ROWS IS NOT NULL"
-)
 
 
 class TableRefused(Exception):  # noqa: N818  it is what an operator is told of one table
@@ -137,8 +133,7 @@ class PageConnection:
 
     def estimates(self) -> dict[TableName, int]:
         """Return about how many rows tables have."""
-        rows = query(self._address, self._connection, _ESTIMATES)
-        return {TableName(str(row["sch"]), str(row["tab"])): row.number("estimate") for row in rows}
+        return {TableName(*name): count for name, count in self._dictionary.estimates().items()}
 
     def running(self) -> int:
         """Return how many threads the server runs, this one too."""

@@ -39,6 +39,10 @@ _NAMES = (
     "SELECT TABLE_SCHEMA AS sch, TABLE_NAME AS tab, TABLE_TYPE AS kind FROM information_schema.TABLES WHERE"
     " TABLE_SCHEMA NOT IN ('information_schema', 'mysql', 'performance_schema', 'sys')"
 )
+_ESTIMATES = (
+    "SELECT TABLE_SCHEMA AS sch, TABLE_NAME AS tab, TABLE_ROWS AS estimate FROM information_schema.TABLES"
+    " WHERE TABLE_ROWS IS NOT NULL"
+)
 _SOME_COLUMN = (
     "SELECT 1 FROM information_schema.COLUMNS WHERE"
     " TABLE_SCHEMA NOT IN ('information_schema', 'mysql', 'performance_schema', 'sys') LIMIT 1"
@@ -118,6 +122,11 @@ class Dictionary:
             else:
                 found.tables.append(name)
         return found
+
+    def estimates(self) -> dict[SourceName, int]:
+        """Return about how many rows tables have, by the server's statistics."""
+        rows = query(self._address, self._connection, _ESTIMATES)
+        return {SourceName(str(row["sch"]), str(row["tab"])): row.number("estimate") for row in rows}
 
     def show(self, name: SourceName) -> ShownTable | None:
         """Return a table as the server shows it; None if it shows no such table.

@@ -5,29 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from support.sources.pages import page
 
-from canal_group.actors.snapshot.page_chunk import PageAt, mark_chunk, page_chunk
+from canal_group.actors.snapshot.page_chunk import PageAt, mark_chunk
 from canal_group.actors.snapshot.page_folder import PageFolder
 from canal_group.binlog.archive.forms.key import Key, Keys
 from canal_group.merge.errors import DataError, ShardUnavailable
-from canal_group.merge.values.chunk import MYSQL_TYPE, TableName, TableRows, rows_schema
 from canal_group.merge.values.marks.snapshot_mark import SnapshotMark
 from canal_group.merge.values.position import Position
-
-NAME = TableName("app", "t")
-STATE = pa.dictionary(pa.int32(), pa.utf8())
-FIELDS = [pa.field("id", pa.int64(), metadata={MYSQL_TYPE: b"bigint"}), pa.field("state", STATE)]
-SCHEMA = rows_schema(FIELDS, b'["id"]')
-
-
-def page(at, *ids):
-    """Return a page with these rows, and where the next one enters."""
-    states = pa.array(["new"] * len(ids), pa.utf8()).dictionary_encode().cast(STATE)
-    rows = pa.RecordBatch.from_arrays([pa.array(ids, pa.int64()), states], schema=pa.schema(FIELDS))
-    table = TableRows(NAME, pa.RecordBatch.from_pylist([], SCHEMA), NAME)
-    return replace(page_chunk(table, rows, at), snapshot=f'{{"app.t":{list(ids)}}}'), at.after(len(ids))
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.defaults import ring_of
 from support.group.builders import Tx, chunk_of
-from unit.shard.test_page_folder import page
+from support.sources.pages import page
 
 from canal_group.actors.snapshot.page_chunk import PageAt
 from canal_group.actors.snapshot.page_folder import PageFolder
