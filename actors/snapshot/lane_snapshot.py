@@ -87,6 +87,8 @@ class LaneSnapshot:
     def __init__(self, parts: SnapshotParts, intake: Intake) -> None:
         self._parts, self._intake = parts, intake
         self._cursor = parts.cursor
+        #: the last cursor that is in the stream
+        self._text = parts.cursor.to_json()
         self._pages: PageFolder | None = None
         self._server = ""
         #: pages that are still to enter again; None: none are
@@ -120,8 +122,11 @@ class LaneSnapshot:
         same = start.server == server
         try:
             pages = PageFolder(folder, self._parts.keys)
-            # Nobody knows where in another server's binlog the position is: its pages are read anew.
-            pages.remove_before(start if same else None)
+            # Nobody knows where in another server's binlog the position is, nor what pages are worth if the
+            # cursor was changed since: what was not handed out is read anew.
+            follows = pages.follows(start) if same else None
+            kept = same and follows in (None, _lineage(self._text))
+            pages.remove_before(start if kept else None)
         except OSError as error:
             raise DataError(
                 f"The folder {folder} of a snapshot's pages cannot be used: {error.strerror or error}.",
@@ -222,11 +227,13 @@ class LaneSnapshot:
         """Write a page durably, and return it as it is stored; see `Store`."""
         assert self._pages is not None, "the server is known"
         kept = replace(self._intake.processed(page), snapshot=page.snapshot)
-        self._pages.add(kept)
+        self._pages.add(kept, _lineage(self._text))
         return kept
 
     def put(self, chunk: Chunk) -> None:
         """Put a page, or a chunk of the stream; see `Store`."""
+        if chunk.snapshot is not None:
+            self._text = chunk.snapshot
         if _is_page(chunk):
             self._intake.store_page(chunk)
         else:
@@ -254,7 +261,8 @@ class LaneSnapshot:
         elif text is not None:
             # Who steers the snapshot does it by the position; how far it is, the page says.
             self._cursor = replace(self._cursor, tables=SnapshotCursor.from_json(text).tables)
-            page = replace(page, snapshot=self._cursor.to_json())
+            self._text = self._cursor.to_json()
+            page = replace(page, snapshot=self._text)
         self._intake.store_page(page)
 
     def _with_moved(self, chunk: Chunk, stored: Chunk) -> Chunk:
@@ -274,8 +282,14 @@ class LaneSnapshot:
             return stored
         tables = {text: cursor for text, cursor in self._cursor.tables.items() if text not in moved}
         self._cursor = replace(self._cursor, tables=tables)
-        return replace(stored, snapshot=self._cursor.to_json())
+        self._text = self._cursor.to_json()
+        return replace(stored, snapshot=self._text)
 
 
 def _is_page(chunk: Chunk) -> bool:
     return bool(len(chunk.headers)) and bool(chunk.headers["flags"][0] & Flag.PAGE)
+
+
+def _lineage(text: str) -> str:
+    """Return a cursor as pages that follow it name it: a pause does not change what they are worth."""
+    return replace(SnapshotCursor.from_json(text), paused=False).to_json()

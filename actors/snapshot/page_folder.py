@@ -70,11 +70,12 @@ class PageFolder:
         self._lock = threading.Lock()
         self._files = sorted(map(_page_file, folder.glob(f"*{_SUFFIX}")))
 
-    def add(self, page: Chunk) -> None:
+    def add(self, page: Chunk, follows: str) -> None:
         """Write a page durably.
 
         Args:
             page: see `page_chunk` and `mark_chunk`; with the cursor that counts from it on.
+            follows: the cursor that counts before it.
 
         Raises:
             OSError: it could not be written.
@@ -88,6 +89,7 @@ class PageFolder:
         facts = {
             "names": page.names,
             "snapshot": page.snapshot,
+            "follows": follows,
             "name": None if table is None else table.name,
             "source": None if table is None else table.source,
             "mark": None if page.statements is None else page.statements.column("sql")[0].as_py(),
@@ -109,9 +111,20 @@ class PageFolder:
         Raises:
             DataError: a file cannot be read.
         """
+        return (self._read(each.path)[0] for each in self._after(position))
+
+    def follows(self, position: Position) -> str | None:
+        """Return the cursor that counts before the first page after a position; None: there is no page.
+
+        Raises:
+            DataError: its file cannot be read.
+        """
+        files = self._after(position)
+        return self._read(files[0].path)[1] if files else None
+
+    def _after(self, position: Position) -> list[_PageFile]:
         with self._lock:
-            files = [each for each in self._files if each[:4] >= _passed(position)]
-        return (self._read(each.path) for each in files)
+            return [each for each in self._files if each[:4] >= _passed(position)]
 
     def remove_before(self, position: Position | None) -> None:
         """Remove the pages that every cursor has passed; None: all.
@@ -142,7 +155,8 @@ class PageFolder:
             raise ValueError("it is not what was encrypted")
         return opened
 
-    def _read(self, path: Path) -> Chunk:
+    def _read(self, path: Path) -> tuple[Chunk, str]:
+        """Return a page, and the cursor that counts before it."""
         try:
             with pa.ipc.open_stream(pa.py_buffer(self._opened(path.read_bytes(), path))) as stream:
                 rows = stream.read_next_batch()
@@ -159,11 +173,12 @@ class PageFolder:
         if facts["mark"] is not None:
             at = PageAt(Position(names[0], 0, page_rows=int(headers["row_begin"][0])), 0)
             mark = mark_chunk(facts["mark"], at)
-            return Chunk(headers, names, (), mark.statements, mark.statement_sources, snapshot=text)
+            found = Chunk(headers, names, (), mark.statements, mark.statement_sources, snapshot=text)
+            return found, facts["follows"]
         tables: tuple[TableRows, ...] = ()
         if facts["name"] is not None:
             tables = (TableRows(TableName(*facts["name"]), rows, TableName(*facts["source"])),)
-        return Chunk(headers, names, tables, snapshot=text)
+        return Chunk(headers, names, tables, snapshot=text), facts["follows"]
 
 
 def _page_file(path: Path) -> _PageFile:

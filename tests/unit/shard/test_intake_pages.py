@@ -264,6 +264,27 @@ def test_pages_of_another_server_are_read_anew(tmp_path, begun):
     lane.intake.close()
 
 
+@pytest.mark.parametrize("steered", ["a table was added", "the table is read again"])
+def test_pages_from_before_another_cursor_are_read_anew(tmp_path, steered):
+    """They say of tables what an operator has changed since."""
+    lane = Opened(tmp_path)
+    lane.read((1, "a"), at=100, last=("1",))
+    lane.read((2, "b"), at=100)
+    assert lane.entered() == [(100, 0, ["app.t"]), (100, 1, ["app.t"]), (100, 2, OVER)]
+    text = lane.ring.fetch(0, 1)[0].chunk.snapshot
+    lane.intake.close()
+    at, cursor = replace(START, page_rows=1), SnapshotCursor.from_json(text)
+    changed = {"a table was added": {"wanted": ("app.t", "app.u")}, "the table is read again": {"tables": {}}}
+    lane = Opened(tmp_path, at, replace(cursor, **changed[steered]))
+    assert lane.entered() == []
+    expected = KeyRange(("1",), None) if "added" in steered else KeyRange()
+    works = [lane.snapshot.take(0), lane.snapshot.take(0)]
+    assert expected in [getattr(work.step, "rows", None) for work in works if work is not None]
+    lane.intake.close()
+    # As it was it would have had them all.
+    assert not list(tmp_path.rglob("*.page"))
+
+
 def test_pages_are_removed_when_the_ring_is_freed_of_them(tmp_path, begun):
     lane = Opened(tmp_path)
     lane.stream(100, 150, (2, "new"))

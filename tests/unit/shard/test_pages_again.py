@@ -23,8 +23,8 @@ def folder(tmp_path):
     made, at = PageFolder(tmp_path), PageAt(Position(FILE, 104), 1)
     for ids in ((1,), (2, 3)):
         chunk, at = page(at, *ids)
-        made.add(chunk)
-    made.add(page(PageAt(Position("bin.000002", 4), 3), 4)[0])
+        made.add(chunk, "")
+    made.add(page(PageAt(Position("bin.000002", 4), 3), 4)[0], "")
     return made
 
 
