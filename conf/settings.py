@@ -148,6 +148,16 @@ class InstanceSettings(Settings):
         return self.store.kind or ("memory" if self.archive is None else "mixed")
 
     @model_validator(mode="after")
+    def _snapshots_have_replays(self) -> InstanceSettings:
+        if self.consumer.snapshot == "initial" and self.store_kind == "memory":
+            raise unfit(
+                "be 'never', or `archive` be given: pages of a snapshot are kept beside it",
+                key="consumer.snapshot",
+                found="it is 'initial'",
+            )
+        return self
+
+    @model_validator(mode="after")
     def _one_dump_is_archived(self) -> InstanceSettings:
         semi_sync = self.reader.semi_sync
         if self.archive is not None and semi_sync in ("ring", "cursor"):

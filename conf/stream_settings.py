@@ -301,6 +301,8 @@ class ConsumerSettings(Settings):
     quiet_s: Seconds = 5.0
     #: clients at once that are replayed from an archive; each has a ring in every shard, as large as `store`
     replays_max: Annotated[int, Field(ge=1, le=REPLAYS_MAX)] = 2
+    #: whether a client id that begins without saying where gets the rows that there are, beside all changes
+    snapshot: Literal["never", "initial"] = "never"
     #: client ids that a destination may have
     client_ids_max: Count = 256
 

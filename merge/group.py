@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from canal_group.merge.calls.consumers import GetRange, Release, SubscribeAt, Unsubscribe
-from canal_group.merge.calls.operators import GivePolicy, RemoveShard
+from canal_group.merge.calls.operators import GivePolicy, RemoveShard, Steering
 from canal_group.merge.delivery.batch_limits import BatchLimits
 from canal_group.merge.delivery.consumers import Consumers
 from canal_group.merge.delivery.full_rings import full_rings
@@ -182,7 +182,7 @@ class Group:
                 return self._removed(event)
             case Asked(call=call):
                 instructions = self._consumers.answer(event)
-                if isinstance(call, GetRange | Release | Unsubscribe):
+                if isinstance(call, GetRange | Release | Unsubscribe | Steering):
                     instructions += self._rewind_if_sought(event.at_us)
                 return instructions
             case ShardOpened():

@@ -286,6 +286,7 @@ class GatewayProcess:
             destination=settings.destination,
             grants=wiring.grants(settings, self._address.operator_token),
             lease_s=settings.consumer.lease_s,
+            snapshot=settings.consumer.snapshot == "initial",
             canal=self._canal_wiring(settings),
             actors=actors,
         )

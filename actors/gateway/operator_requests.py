@@ -15,6 +15,7 @@ from canal_group.actors.gateway.shard_actors import ShardActors
 from canal_group.actors.gateway.shard_questions import ShardQuestions
 from canal_group.merge.calls.call import Call
 from canal_group.merge.calls.consumers import (
+    SNAPSHOT,
     Locate,
     Outstanding,
     Release,
@@ -38,6 +39,7 @@ from canal_group.merge.calls.operators import (
     ShowJoined,
     ShowSchema,
     SkipEvent,
+    Steering,
     Trace,
     TraceKey,
     TraceRead,
@@ -105,7 +107,7 @@ class OperatorRequests:
                 return {"client_id": client_id, "batches": batches}
             case RemoveClient(client_id=client_id):
                 return self._remove(client_id)
-            case SetClientAside(client_id=client_id):
+            case SetClientAside(client_id=client_id) | Steering(client_id=client_id):
                 self._client(client_id)
                 return self._group.ask(call)
             case ListClients():
@@ -200,9 +202,10 @@ class OperatorRequests:
     def _rewind(self, call: Rewind) -> dict[str, Any]:
         unknown = {"client_id": call.client_id, "cursor": None, "filter": ""}
         client = (self.client(call.client_id) or unknown) if call.new else self._client(call.client_id)
-        start = self.questions.position(call.to)
+        snapshot = call.to == SNAPSHOT
+        start = self.questions.position("latest" if snapshot else call.to)
         before = None if client["cursor"] is None else GroupPosition.from_json(client["cursor"])
-        epoch, after = self._take(client, start=start, move=True)
+        epoch, after = self._take(client, start=start, move=True, snapshot=snapshot)
         self._group.ask(Release(call.client_id, epoch))
         return {"from": None if before is None else before.to_json(), "to": after.to_json()}
 

@@ -17,6 +17,7 @@ from canal_group.actors.gateway.operator_requests import OperatorRequests
 from canal_group.merge.calls.batch import Batch
 from canal_group.merge.calls.call import Call
 from canal_group.merge.calls.consumers import (
+    SNAPSHOT,
     Ack,
     AckAndGet,
     Describe,
@@ -48,6 +49,7 @@ class Requests:
         group: whom to ask.
         operator: answers operators' calls.
         rows: told of the batches that are delivered, and of those that are done with.
+        snapshot: whether a client id that begins without saying where gets the rows that there are.
     """
 
     def __init__(
@@ -57,6 +59,8 @@ class Requests:
         group: GroupHandle,
         operator: OperatorRequests,
         rows: BatchReader,
+        *,
+        snapshot: bool,
     ) -> None:
         self._destination = destination
         self._lease_s = lease_s
@@ -64,6 +68,7 @@ class Requests:
         self._operator = operator
         self._questions = operator.questions
         self._rows = rows
+        self._snapshot = snapshot
         #: (client_id, epoch) -> the subscription's filter
         self._filters: dict[tuple[str, int], str] = {}
         self._lock = threading.Lock()
@@ -119,7 +124,7 @@ class Requests:
             finds_session: whether it may keep its running node itself and not tell its session.
         """
         TableFilter.of_reader(call.filter)
-        start, ends = self._start_of(call)
+        start, ends, snapshot = self._start_of(call)
         at = SubscribeAt(
             call.client_id,
             call.holder,
@@ -132,6 +137,7 @@ class Requests:
             finds_session=finds_session,
             keep=call.keep,
             look=call.look,
+            snapshot=snapshot,
         )
         try:
             epoch, cursor = self._group.ask(at)
@@ -183,16 +189,17 @@ class Requests:
             "end": batch.end.to_json(),
         }
 
-    def _start_of(self, call: Subscribe) -> tuple[GroupPosition | None, dict[str, Position] | None]:
-        """Return `start` and `ends` of a `SubscribeAt`; (None, None) for a client id with a cursor."""
+    def _start_of(self, call: Subscribe) -> tuple[GroupPosition | None, dict[str, Position] | None, bool]:
+        """Return `start`, `ends` and `snapshot` of a `SubscribeAt`; of a client id with a cursor nothing."""
         client = self._operator.client(call.client_id)
         if client is not None and client["cursor"] is not None:
-            return None, None
-        if call.start not in (None, "latest"):
-            return self._questions.position(str(call.start)), None
+            return None, None, False
+        snapshot = call.start == SNAPSHOT or (call.start is None and self._snapshot and not call.look)
+        if call.start not in (None, "latest", SNAPSHOT):
+            return self._questions.position(str(call.start)), None, False
         if not self._group.status().get("had_clients", True):
-            return None, {}
-        return self._questions.beginning(latest=call.start is not None)
+            return None, {}, snapshot
+        return *self._questions.beginning(latest=snapshot or call.start is not None), snapshot
 
 
 def seen_by(grant: Grant, status: dict[str, Any]) -> dict[str, Any]:

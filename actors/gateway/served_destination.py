@@ -57,7 +57,9 @@ class ServedDestination:
         operator = OperatorRequests(self.name, group, shards, partial(describe, counters))
         joined = JoinedSchemas(operator.questions.chosen_types, operator.questions.definitions)
         self.rows = BatchReader(shards.rows_at, lambda *key: group.ask(Plan(*key)), joined)
-        self.requests = Requests(self.name, wiring.lease_s, group, operator, self.rows)
+        self.requests = Requests(
+            self.name, wiring.lease_s, group, operator, self.rows, snapshot=wiring.snapshot
+        )
         #: questions to its sources and shards that are being answered
         self.questions = Calls(QUESTIONS_MAX, ALL_QUESTIONS_MAX)
         #: None: it is not served by canal's protocol

@@ -46,6 +46,8 @@ class DestinationWiring:
     grants: Grants
     #: how long a consumer may be silent, seconds
     lease_s: float
+    #: whether a client id that begins without saying where has a snapshot
+    snapshot: bool
     #: None: it is not served by canal's protocol
     canal: CanalWiring | None
     #: None: it is absent, about to start or stopped. Its clients are let in, and told to ask again

@@ -38,6 +38,7 @@ from canal_group.merge.calls.operators import (
     RemoveShard,
     SetClientAside,
     SkipEvent,
+    Steering,
     TraceRead,
 )
 from canal_group.merge.errors import UsageError
@@ -81,7 +82,7 @@ class GroupCalls:
         match call:
             case SubscribeAt():
                 answer = await self._subscribe(call)
-            case Ack() | Rollback() | Unsubscribe() | Release() | SetClientAside():
+            case Ack() | Rollback() | Unsubscribe() | Release() | SetClientAside() | Steering():
                 async with self._locks[call.client_id]:
                     answer = await self._candidate.serving().ask(call)
             case LeaseState():

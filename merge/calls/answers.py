@@ -45,6 +45,14 @@ class ClientRemoved(TypedDict):
     cursor: str | None
 
 
+class SnapshotSteered(TypedDict):
+    """A client id whose snapshot was changed."""
+
+    client_id: str
+    #: the shards on which it is not over
+    shards: list[str]
+
+
 class ShardNamed(TypedDict):
     """A shard."""
 

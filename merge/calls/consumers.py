@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, Final
 
 from canal_group.merge.calls.batch import Batch
 from canal_group.merge.calls.call import Call, R_co, inside, read
@@ -24,6 +24,9 @@ from canal_group.merge.calls.values import (
     Whole,
 )
 from canal_group.merge.values.position import GroupPosition, Position
+
+#: a start: now, with the rows that there are
+SNAPSHOT: Final = "snapshot"
 
 
 @inside
@@ -56,7 +59,7 @@ class Subscribe(Call[dict[str, Any]]):
     @property
     def searches(self) -> bool:
         """Whether the sources search their binlogs for its start."""
-        return self.start not in {None, "latest"}
+        return self.start not in {None, "latest", SNAPSHOT}
 
 
 @inside
@@ -90,6 +93,8 @@ class SubscribeAt(Call[tuple[int, GroupPosition]]):
     #: as in `Subscribe`
     keep: Flag = False
     look: Flag = False
+    #: whether one that begins somewhere gets the rows that there are, beside what changes from there on
+    snapshot: Flag = False
 
 
 @read("touch")

@@ -17,6 +17,7 @@ from canal_group.merge.calls.answers import (
     ShardNamed,
     ShardRemoved,
     ShardState,
+    SnapshotSteered,
     TransactionTrace,
 )
 from canal_group.merge.calls.call import Call, OperatorCall, R_co, inside, operate
@@ -24,6 +25,7 @@ from canal_group.merge.calls.values import (
     AdmittedUs,
     By,
     ClientId,
+    Condition,
     Entry,
     Flag,
     Gtid,
@@ -178,6 +180,93 @@ class RemoveClient(Operation[ClientRemoved]):
     """
 
     client_id: ClientId
+
+
+@inside
+class Steering(Operation[SnapshotSteered]):
+    """What changes the snapshot of a client id: its outstanding batches are rolled back."""
+
+    client_id: ClientId
+
+
+@operate(
+    "snapshot_add",
+    "POST /clients/{client_id}/snapshot/{table}",
+    audited=("client_id", "table", "where"),
+)
+class AddToSnapshot(Steering):
+    """Read the rows that a table has, on every shard, for a client id, beside what changes meanwhile.
+
+    That is for a table that begins to be kept. A client id that has no snapshot gets one of this table.
+
+    Args:
+        client_id: The client id.
+        table: The table, as the sources have it: `schema.table`.
+        where: Only the rows for which this condition holds, in the sources' SQL; otherwise all.
+
+    Raises:
+        UsageError: there is no such client id, or the table is in its snapshot already.
+    """
+
+    table: Named
+    where: Condition | None = None
+
+
+@operate(
+    "snapshot_again",
+    "POST /clients/{client_id}/snapshot/{table}/again",
+    audited=("client_id", "table", "where"),
+)
+class ReadAgain(Steering):
+    """Read the rows of a table anew for a client id, or a part of them; what it has of them comes again.
+
+    Args:
+        client_id: The client id.
+        table: The table, as the sources have it: `schema.table`.
+        where: Only the rows for which this condition holds, in the sources' SQL; otherwise all.
+
+    Raises:
+        UsageError: there is no such client id.
+    """
+
+    table: Named
+    where: Condition | None = None
+
+
+@operate("snapshot_pause", "POST /clients/{client_id}/snapshot-pause", audited=("client_id",))
+class PauseSnapshot(Steering):
+    """Read no more rows of tables for a client id until it is resumed; changes go on.
+
+    Args:
+        client_id: The client id.
+
+    Raises:
+        UsageError: there is no such client id, or it has no snapshot.
+    """
+
+
+@operate("snapshot_resume", "POST /clients/{client_id}/snapshot-resume", audited=("client_id",))
+class ResumeSnapshot(Steering):
+    """Go on with the snapshot of a client id that was paused.
+
+    Args:
+        client_id: The client id.
+
+    Raises:
+        UsageError: there is no such client id, or it has no snapshot.
+    """
+
+
+@operate("snapshot_stop", "DELETE /clients/{client_id}/snapshot", audited=("client_id",))
+class StopSnapshot(Steering):
+    """End the snapshot of a client id: rows that were not read yet do not come, and no mark says so.
+
+    Args:
+        client_id: The client id.
+
+    Raises:
+        UsageError: there is no such client id, or it has no snapshot.
+    """
 
 
 @operate("shard_policy", "POST /shards/{shard}/{policy}", audited=("shard", "policy"))

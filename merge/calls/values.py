@@ -34,6 +34,8 @@ HOLDER_MAX: Final = 256
 NAMED_MAX: Final = 300
 #: the name of a table and a primary key, characters
 KEY_MAX: Final = 4_000
+#: a condition on the rows of a table, characters
+CONDITION_MAX: Final = 1_000
 #: ZooKeeper's sessions are numbers of 64 bits, with a sign in Python's clients
 _SESSION = re.compile(r"(-?(0x)?[0-9a-fA-F]{1,16})?")
 #: what a refusal shows of a value, characters
@@ -169,6 +171,17 @@ def row_key(name: str, value: Any) -> str:
     return value
 
 
+def condition(name: str, value: Any) -> str:
+    """Return a condition on rows in a source's SQL.
+
+    Raises:
+        UsageError: it is not a text, or too long.
+    """
+    if not isinstance(value, str) or not 0 < len(value) <= CONDITION_MAX:
+        raise _unfit(name, value, f"a text of 1 to {CONDITION_MAX} characters")
+    return value
+
+
 def search_bytes(name: str, value: Any) -> int:
     """Return how much of a binlog is searched, bytes.
 
@@ -268,6 +281,7 @@ Named: TypeAlias = Annotated[str, named, Bounds(0, NAMED_MAX)]
 ShardName: TypeAlias = Annotated[str, shard, Bounds(0, NAMED_MAX)]
 Gtid: TypeAlias = Annotated[str, gtid, Bounds(0, NAMED_MAX)]
 RowNamed: TypeAlias = Annotated[str, row_key, Bounds(0, KEY_MAX)]
+Condition: TypeAlias = Annotated[str, condition, Bounds(1, CONDITION_MAX)]
 SearchBytes: TypeAlias = Annotated[int, search_bytes, Bounds(1, SEARCH_BYTES_MAX)]
 Flag: TypeAlias = Annotated[bool, flag]
 GroupStart: TypeAlias = Annotated[GroupPosition, group_position]

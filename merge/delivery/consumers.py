@@ -26,7 +26,7 @@ from canal_group.merge.calls.consumers import (
     Touch,
     Unsubscribe,
 )
-from canal_group.merge.calls.operators import SetClientAside
+from canal_group.merge.calls.operators import SetClientAside, Steering
 from canal_group.merge.calls.resume import Resume
 from canal_group.merge.delivery.cursor_writes import OWN_CALL
 from canal_group.merge.delivery.phase import Phase
@@ -46,6 +46,8 @@ from canal_group.merge.events import (
 )
 from canal_group.merge.instructions import Instruction, LeaseConsumer, Refuse, ReleaseConsumer, Reply
 from canal_group.merge.order.stream import Stream
+from canal_group.merge.snapshot.cursor import SnapshotCursor
+from canal_group.merge.snapshot.steering import steered
 from canal_group.merge.values.offset_range import OffsetRange
 from canal_group.merge.values.position import GroupPosition
 
@@ -89,6 +91,8 @@ class Consumers:
             return self._unsubscribe(asked)
         if isinstance(asked.call, SetClientAside):
             return self._set_aside(asked)
+        if isinstance(asked.call, Steering):
+            return self._steer(asked)
         return self._answer_holder(asked)
 
     def _answer_holder(self, asked: Asked[Any]) -> list[Instruction]:  # noqa: PLR0911 - one case a call
@@ -151,6 +155,8 @@ class Consumers:
             subscriber.writes.check_not_forgetting()
             subscriber.lease.check_free(call.holder, self._lease_us, at_us)
             subscriber.check_same_kind(call)
+        if call.snapshot:
+            self._check_snapshot(call.look)
         start = self._start(call, subscriber)
         if start is not None:
             self._subscribers.check_apart(call.client_id, start)
@@ -163,16 +169,36 @@ class Consumers:
         self._leasing[asked.number] = call
         return [LeaseConsumer(asked.number, call.client_id, call.holder)]
 
+    def _check_snapshot(self, look: bool) -> None:
+        """Return if a client id can have a snapshot.
+
+        Raises:
+            UsageError: there is no archive, or it is a look.
+        """
+        if look:
+            raise UsageError(
+                "A look cannot have a snapshot: what it has read is stored nowhere.",
+                hint="Acknowledge what is read (consume --ack), or have it kept (--keep).",
+            )
+        if not self._subscribers.has_replays:
+            raise UsageError(
+                f"{self._destination} has no archive, so no client id can have a snapshot.",
+                hint="Give the instance file an `archive`: pages of a snapshot are kept beside it.",
+            )
+
     def _start(self, call: SubscribeAt, subscriber: Subscriber | None) -> GroupPosition | None:
         """Return the position at which a subscription begins.
 
         None: it continues at its cursor, or begins where the merged log does.
 
         Raises:
-            RetryableError: the cursor is to be moved while it is being written.
+            RetryableError: the cursor is to be moved while it is being written; or it is not known yet where the
+                stream is, at which a snapshot begins.
             UsageError: the position names a shard that the group never had.
         """
         known = subscriber is not None and subscriber.cursor is not None and not call.move
+        if not known and call.snapshot and not self._stream.merging:
+            raise RetryableError("The shards are being opened.", retry_after_s=0.5)
         if known or (call.start is None and call.ends is None):
             return None
         if subscriber is not None:
@@ -180,7 +206,8 @@ class Consumers:
         if call.ends is not None:
             return self._subscribers.first_position(call.client_id, call.start, call.ends)
         assert call.start is not None, "a start is given, or ends"
-        return self._stream.membership.said(call.start)
+        # Where somebody else's snapshot was says nothing about this client id's.
+        return self._stream.membership.said(call.start.with_snapshots(dict.fromkeys(call.start.snapshots)))
 
     def _check_undisturbed(self, call: SubscribeAt, subscriber: Subscriber | None) -> None:
         """Return if a subscription does not roll back another client.
@@ -222,6 +249,8 @@ class Consumers:
                 found.writes.check_not_forgetting()
                 found.check_same_kind(request)
             start = self._start(request, found)
+            if request.snapshot:
+                self._check_snapshot(request.look)
             if not request.may_disturb:
                 self._check_undisturbed(request, found)
         except CanalGroupError as error:
@@ -229,7 +258,11 @@ class Consumers:
         subscriber = self._subscribers.find_or_make(event.client_id, look=request.look)
         refusals = subscriber.take_over(request, event)
         base = self._stream.base
-        if start is not None:
+        if request.snapshot and (subscriber.cursor is None or request.move):
+            begin = self._stream.reconciled(base.ack if start is None else start)
+            text = SnapshotCursor(f"{event.client_id}-{event.epoch}-{event.at_us}").to_json()
+            subscriber.continuation.begin_snapshot(begin.with_snapshots(dict.fromkeys(begin.shards, text)))
+        elif start is not None:
             subscriber.continuation.begin_at(start, self._stream)
         elif subscriber.cursor is None and self._stream.merging and not base.inside:
             subscriber.continuation.stand_at(base.ack, self._stream)
@@ -252,6 +285,23 @@ class Consumers:
         written = subscriber.save_subscription(self._stream)
         return [*released, *written, said, *self._subscribers.free()]
 
+    def _steer(self, asked: Asked[Steering]) -> list[Instruction]:
+        """Give a client id another snapshot; it is as if its consumer had asked for another position."""
+        call = asked.call
+        subscriber = self._existing(call.client_id)
+        self._check_snapshot(subscriber.look)
+        self._check_not_leasing(call.client_id)
+        subscriber.writes.check_not_forgetting()
+        subscriber.writes.check_none()
+        if subscriber.cursor is None or not subscriber.kept:
+            raise UsageError(f"Nothing is kept for client {call.client_id}: it has to subscribe first.")
+        # No two snapshots of a client have one id: pages of an earlier one are of no use.
+        new_id = f"{call.client_id}-{subscriber.lease.epoch}-{asked.at_us}"
+        cursor = steered(subscriber.cursor, call, new_id)
+        subscriber.continuation.begin_snapshot(cursor)
+        said = Reply(asked.number, {"client_id": call.client_id, "shards": sorted(cursor.snapshots)})
+        return [*subscriber.save_subscription(self._stream), said]
+
     # ---- getting ---------------------------------------------------------------------------------------
 
     def _get_range(self, asked: Asked[GetRange], subscriber: Subscriber) -> list[Instruction]:
@@ -263,6 +313,8 @@ class Consumers:
                 hint="Give the range a position as its end, or bounds of rows and bytes. In Spark, use a"
                 " trigger other than availableNow, and no times.",
             )
+        for position in (call.offset_range.start, call.offset_range.until):
+            subscriber.continuation.check_snapshots(position)
         call = replace(call, offset_range=subscriber.continuation.from_cursor(self._said(call.offset_range)))
         if call.may_rewind:
             self._subscribers.check_apart(call.client_id, call.offset_range.start)

@@ -21,10 +21,11 @@ from canal_group.merge.calls.resume import Resume
 from canal_group.merge.delivery.cursor_writes import CursorWrites
 from canal_group.merge.delivery.delivery import Delivery
 from canal_group.merge.delivery.phase import KEPT, Phase, Step, after
-from canal_group.merge.errors import DataError, RolledBack
+from canal_group.merge.errors import DataError, RolledBack, UsageError
 from canal_group.merge.events import ConsumerState
 from canal_group.merge.instructions import Instruction
 from canal_group.merge.order.stream import Stream
+from canal_group.merge.snapshot.cursor import SnapshotCursor
 from canal_group.merge.values.loss import Loss, with_loss
 from canal_group.merge.values.offset_range import OffsetRange, reaches_back, same_positions
 from canal_group.merge.values.position import GroupPosition, Position
@@ -186,6 +187,32 @@ class Continuation:
             self.stand_at(self.cursor, stream)
         elif self.phase is Phase.READING:
             self._go(Step.SEEK)
+
+    def check_snapshots(self, position: GroupPosition | None) -> None:
+        """Return if a position that a consumer kept asks no source for more than its cursor does.
+
+        Raises:
+            UsageError: a snapshot of it has conditions, and is not that of the cursor.
+        """
+        mine = {} if self.cursor is None else self.cursor.snapshots
+        for shard, text in ({} if position is None else position.snapshots).items():
+            asked = SnapshotCursor.from_json(text)
+            own = SnapshotCursor.from_json(mine[shard]) if shard in mine else None
+            if asked.where and (own is None or (own.id, own.where) != (asked.id, asked.where)):
+                raise UsageError(
+                    f"A position of client {self._client_id} is of a snapshot that it no longer has.",
+                    hint="Start again from its cursor.",
+                )
+
+    def begin_snapshot(self, cursor: GroupPosition) -> None:
+        """Make a cursor with another snapshot the cursor; all shards have to be opened at it."""
+        if self._writes.durable:
+            self._writes.changed()
+        if not self.kept:
+            self._go(Step.RESUME)
+        self.purged = self._came_from = None
+        self.new, self.cursor = False, cursor
+        self._go(Step.SEEK)
 
     def stand_at(self, cursor: GroupPosition, stream: Stream) -> None:
         """Make `cursor` the cursor, read from the log's base, and skip what is at or before the cursor.

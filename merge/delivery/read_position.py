@@ -115,7 +115,7 @@ class ReadPosition:
         headers = window[:stop][fresh[:stop]]
         self._raise_keys(headers)
         before = self._reconciled(stream)
-        self._progress = before.past(headers, stream.names, stream.shards, stream.servers, stream.created)
+        self._progress = stream.past(before, headers)
         self.read += stop
         self._no_longer_compared(headers, stream)
         return stop == HEADERS_MAX
@@ -149,7 +149,7 @@ class ReadPosition:
             return None
         self._raise_keys(headers)
         before = self._reconciled(stream)
-        after = before.past(headers, stream.names, stream.shards, stream.servers, stream.created)
+        after = stream.past(before, headers)
         batch = self._batch(batch_id, stream, headers, stop, before, after)
         self.go_past(batch)
         return batch
@@ -248,7 +248,7 @@ class ReadPosition:
                 hint="Start again from another position.",
             )
         before = Progress.at(start)
-        after = before.past(headers, stream.names, stream.shards, stream.servers, stream.created)
+        after = stream.past(before, headers)
         if offset_range.until is not None:
             check_same(offset_range.until, after)
             after = Progress.at(replace(after.end, shards={**after.end.shards, **offset_range.until.shards}))

@@ -94,6 +94,11 @@ class Subscribers:
         return self._by_id.get(client_id)
 
     @property
+    def has_replays(self) -> bool:
+        """Whether a client can be served by a replay."""
+        return self._apart
+
+    @property
     def all(self) -> list[Subscriber]:
         """Every subscriber."""
         return list(self._by_id.values())

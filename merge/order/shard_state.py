@@ -48,6 +48,8 @@ class ShardState:
     server: str = ""
     #: when the binlog files that its headers name were created, seconds since 1970, by file name
     created: dict[str, int] = field(default_factory=dict)
+    #: see `HeaderRun.snapshots`, of headers that are not freed, and the last one before
+    snapshots: dict[int, str] = field(default_factory=dict)
     #: where it was asked to open; None: where its settings say
     asked_at: Position | None = None
     #: up to where client ids have read, which was compared as well
@@ -68,6 +70,14 @@ class ShardState:
         """The position that the error is about: its detail `refused`, else where it was asked to open."""
         refused = None if self.error is None else self.error.details.get("refused")
         return next((each for each in self.read_to if each.to_json() == refused), self.asked_at)
+
+    def forget_snapshots(self, sequence: int) -> None:
+        """Forget the texts that other ones follow up to a header.
+
+        The last one stays: its transaction may not have ended there.
+        """
+        for passed in sorted(each for each in self.snapshots if each <= sequence)[:-1]:
+            del self.snapshots[passed]
 
     def read_clock(self, source_us: int, at_us: int) -> None:
         """Take a reading of the source's clock, made at `at_us` by the shell's clock or later."""

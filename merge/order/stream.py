@@ -64,6 +64,7 @@ class Stream:
         self.order = order
         #: grows with each rewind
         self.generation = before_first(lane)
+        self._live = lane == LIVE
         #: headers that went out of the timeline and that some subscriber has not acknowledged
         self.log = MergedLog()
         #: where the log begins; it has the positions of the members
@@ -137,6 +138,11 @@ class Stream:
     def created(self) -> tuple[Mapping[str, int], ...]:
         """When the binlog files of the log's headers were created, by shard_index and file name."""
         return tuple(state.created for state in self.states)
+
+    @property
+    def snapshots(self) -> tuple[Mapping[int, str], ...]:
+        """Texts of snapshots that count from headers of the log on, by shard_index and sequence."""
+        return tuple(state.snapshots for state in self.states)
 
     @property
     def draining(self) -> bool:
@@ -284,8 +290,13 @@ class Stream:
     # ---- members ---------------------------------------------------------------------------------------
 
     def holds(self, sought: GroupPosition) -> bool:
-        """Return whether the log has everything that follows a position, so that no rewind is needed."""
+        """Return whether the log has everything that follows a position, so that no rewind is needed.
+
+        The live log has no pages of snapshots: only a replay has those of its client.
+        """
         base = self.base
+        if self._live and sought.snapshots:
+            return False
         return self.merging and base.ack == base.end and reaches_back(base.ack.shards, sought.shards)
 
     def holds_after(self, shard: str, position: Position) -> bool:
@@ -308,6 +319,10 @@ class Stream:
         reconciled = replace(cursor, shards=shards, joined={**joined, **cursor.joined})
         return self.membership.without_retired(reconciled)
 
+    def past(self, progress: Progress, headers: Headers) -> Progress:
+        """Return the progress after headers of the log, see `Progress.past`."""
+        return progress.past(headers, self.names, self.shards, self.servers, self.created, self.snapshots)
+
     def known_end(self) -> GroupPosition:
         """Return the position after the whole transactions that came in, whether they went out or not."""
         assert self._timeline is not None, "a stream that merges knows what came in"
@@ -316,7 +331,7 @@ class Stream:
         by_shard = by_shard[np.lexsort((by_shard["sequence"], by_shard["shard"]))]
         members = [index for index, name in enumerate(self.shards) if name in self.base.ack.shards]
         by_shard = by_shard[np.isin(by_shard["shard"], members)]
-        return self.base.past(by_shard, self.names, self.shards, self.servers, self.created).ack
+        return self.past(self.base, by_shard).ack
 
     def add(self, name: str, start: Position | None) -> int:
         """Add a shard, see `Membership.add`; a rewind, or `open_new`, has to follow."""
@@ -538,6 +553,7 @@ class Stream:
             timeline.append(event.shard, run)
             self.ddl.came_in(event.shard, run)
             state.taken = int(run.headers["sequence"][-1])
+            state.snapshots |= run.snapshots
             moved = True
         if event.shard in self._drained:
             timeline.exclude(event.shard)
@@ -621,7 +637,7 @@ class Stream:
         @cache
         def after() -> Mapping[str, Position]:
             out = [self.log.slice(self.log.base, self.log.tip), *self.ddl.waiting, headers]
-            end = self.base.past(np.concatenate(out), self.names, self.shards, self.servers, self.created)
+            end = self.past(self.base, np.concatenate(out))
             return end.ack.shards
 
         return lambda shard: self.base.ack.shards[shard], lambda shard: after()[shard]
@@ -633,10 +649,11 @@ class Stream:
         gone = self.log.truncate(done)
         if not len(gone):
             return []
-        self.base = self.base.past(gone, self.names, self.shards, self.servers, self.created)
+        self.base = self.past(self.base, gone)
         freed: list[FreeRing] = []
         for shard in np.unique(gone["shard"]).tolist():
             sequence = self.states[shard].freed = int(gone["sequence"][gone["shard"] == shard][-1])
+            self.states[shard].forget_snapshots(sequence)
             self.states[shard].full_since_us = None
             freed.append(FreeRing(shard, self.generation, sequence))
         return freed

@@ -12,6 +12,7 @@ Rules:
 4. At most `replays_max` replays have rings. The others wait for them, in order, and for their consumers.
 5. A replay begins anew when shards join or leave. No shard leaves while there are replays.
 6. A client for which nothing is kept has no replay.
+7. A client whose snapshot is not over has a replay until it is: the live log has no pages.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class ReplayingGroup(Group):
         return [*moved, *self._subscribers.serve()]
 
     def _rewind(self, at_us: int) -> list[Instruction]:
-        moved = self._set_apart()
+        moved = [*self._move_snapshots(), *self._set_apart()]
         self._subscribers.pin = None
         return [*moved, *super()._rewind(at_us)]
 
@@ -133,6 +134,16 @@ class ReplayingGroup(Group):
             )
         ]
         return [instruction for each in behind for instruction in self._move(each)]
+
+    def _move_snapshots(self) -> list[Instruction]:
+        """Take out the clients whose snapshots are not over."""
+        kept = [each for each in self._subscribers.all if each.kept]
+        reading = [each for each in kept if each.cursor is not None and each.cursor.snapshots]
+        return [instruction for each in reading for instruction in self._move(each)]
+
+    def _went_on(self, was_merging: bool) -> list[Instruction]:
+        begins = self._stream.merging and not was_merging
+        return [*(self._move_snapshots() if begins else ()), *super()._went_on(was_merging)]
 
     def _relieve(self, at_us: int) -> list[Instruction]:
         """Take out the clients for which the others wait, if they have done so for long enough."""

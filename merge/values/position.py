@@ -323,6 +323,17 @@ class GroupPosition:
         """Greatest timeline key before this position."""
         return max([self.retired_key_us, *(position.key_us for position in self.shards.values())])
 
+    @property
+    def snapshots(self) -> dict[str, str]:
+        """Texts of the snapshots that are not over, by shard."""
+        known = ((name, position.snapshot) for name, position in self.shards.items())
+        return {name: text for name, text in known if text is not None}
+
+    def with_snapshots(self, texts: Mapping[str, str | None]) -> GroupPosition:
+        """Return a copy in which shards have other snapshots, or none."""
+        shards = {name: replace(self.shards[name], snapshot=text) for name, text in texts.items()}
+        return replace(self, shards={**self.shards, **shards})
+
     def without(self, names: AbstractSet[str]) -> GroupPosition:
         """Return a copy in which these shards have left."""
         gone = [position.key_us for name, position in self.shards.items() if name in names]

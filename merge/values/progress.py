@@ -37,6 +37,7 @@ class Progress:
         shards: tuple[str, ...],
         servers: tuple[str, ...] = (),
         created: tuple[Mapping[str, int], ...] = (),
+        snapshots: tuple[Mapping[int, str], ...] = (),
     ) -> Progress:
         """Return the progress after `headers`, which follow this point in merged order.
 
@@ -46,6 +47,7 @@ class Progress:
             shards: names of the shards by shard_index.
             servers: identities of the servers of the headers, by shard_index; empty: the same as before.
             created: when their binlog files were created, by shard_index; empty: as before, or unknown.
+            snapshots: see `HeaderRun.snapshots`, by shard_index; empty: of no shard.
         """
         rows_up_to = np.cumsum(headers["row_end"] - headers["row_begin"])
         shard_of, ended = headers["shard"], (headers["flags"] & Flag.END) != 0
@@ -57,6 +59,11 @@ class Progress:
             if len(ends):
                 server = servers[index] if servers else ack[shard].server
                 at_end = _at_end(ack[shard], headers, ends, names, server)
+                if snapshots and snapshots[index]:
+                    last_sequence = int(headers["sequence"][ends[-1]])
+                    at_end = replace(
+                        at_end, snapshot=_snapshot_at(last_sequence, snapshots[index], at_end.snapshot)
+                    )
                 ack[shard] = end[shard] = _stamped(at_end, ack[shard], created[index] if created else {})
             if not ended[mine[-1]]:
                 last = headers[mine[-1]]
@@ -105,6 +112,12 @@ def _stamped(position: Position, before: Position, created: Mapping[str, int]) -
     return replace(position, created_s=created.get(position.file, before.created_s if same_file else 0))
 
 
+def _snapshot_at(sequence: int, snapshots: Mapping[int, str], before: str | None) -> str | None:
+    """Return the text of a shard's snapshot after a header; None: it is over, or there is none."""
+    known = max((each for each in snapshots if each <= sequence), default=None)
+    return before if known is None else snapshots[known] or None
+
+
 def _at_end(
     before: Position, headers: Headers, ends: NDArray[np.intp], names: tuple[str, ...], server: str
 ) -> Position:
@@ -123,6 +136,7 @@ def _at_end(
             server=server,
             origin_id=origin_of(names[last["gtid_source"]], int(last["gtid_number"])),
             last=LastTransaction.of(last, names, server),
+            snapshot=before.snapshot,
         )
     if not pages[-1]:
         return position

@@ -49,6 +49,8 @@ class Tx:
     mark: DdlMark | None = None
     #: it is a page of a snapshot instead, after the transaction before it
     page: bool = False
+    #: how far the shard's snapshot is from it on; None: as before
+    snapshot: str | None = None
 
 
 class Source:
@@ -72,8 +74,11 @@ class Source:
         self.ends: list[Position] = []
         #: by index of the header
         self.marks: dict[int, DdlMark] = {}
+        self.snapshots: dict[int, str] = {}
         number = -1
         for tx in transactions:
+            if tx.snapshot is not None:
+                self.snapshots[len(found)] = tx.snapshot
             if tx.page:
                 self._add_page(tx, found)
                 continue
@@ -137,7 +142,10 @@ class Source:
         headers = self.headers[begin:end].copy()
         headers["sequence"] = np.arange(first_sequence, first_sequence + len(headers))
         marks = {first_sequence + at - begin: mark for at, mark in self.marks.items() if begin <= at < end}
-        return HeaderRun(headers, self.names, marks)
+        texts = {
+            at + first_sequence - begin: text for at, text in self.snapshots.items() if begin <= at < end
+        }
+        return HeaderRun(headers, self.names, marks, texts)
 
     def latest_low_watermark(self, index: int) -> int:
         """Return the greatest valid low watermark after `index` headers; in a transaction, its time."""
@@ -227,6 +235,8 @@ class World:
     epochs: dict[str, int] = field(default_factory=dict)
     #: shards that were ended
     closed: list[int] = field(default_factory=list)
+    #: what a replay's shards bring instead of `sources`, by shard: with pages
+    paged: dict[int, Source] = field(default_factory=dict)
     calls: int = 0
 
     def __post_init__(self) -> None:
@@ -361,7 +371,7 @@ class World:
     def replay(self) -> None:
         """Open what replays asked for, and make it report everything, as `open` and `report_all` do."""
         for (lane, shard), asked in sorted(self.replay_opening.items()):
-            source = self.sources[shard]
+            source = self.paged.get(shard, self.sources[shard])
             assert asked.position is not None, "a replay begins at a cursor"
             begin = source.index_after(asked.position)
             self.replay_rings[lane, shard] = FakeRing(source, asked.generation, begin, begin, begin)
@@ -493,8 +503,7 @@ class World:
         move: bool = False,
         table_filter: str = "",
         ends: Mapping[str, Position] | None = None,
-        keep: bool = False,
-        look: bool = False,
+        **how: bool,
     ) -> int:
         """Ask for a subscription; return the call."""
         call = self.call()
@@ -510,8 +519,7 @@ class World:
                     start=start,
                     move=move,
                     ends=ends,
-                    keep=keep,
-                    look=look,
+                    **how,
                 ),
                 self.now_us,
             )

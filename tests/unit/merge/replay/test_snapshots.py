@@ -1,0 +1,208 @@
+"""Clients that get the rows that there are: each reads pages in a replay, and then joins the others."""
+
+import pytest
+from support.group.builders import Source, Tx, World, batch_idents
+
+from canal_group.merge import events as ev
+from canal_group.merge.calls.consumers import GetRange
+from canal_group.merge.calls.operators import (
+    AddToSnapshot,
+    PauseSnapshot,
+    ReadAgain,
+    ResumeSnapshot,
+    StopSnapshot,
+)
+from canal_group.merge.errors import RetryableError, RolledBack, UsageError
+from canal_group.merge.snapshot.cursor import OVER, SnapshotCursor
+from canal_group.merge.values.lane import LIVE, lane_of
+from canal_group.merge.values.offset_range import OffsetRange
+
+COUNT = 6
+TIMES = [[100 * n + shard for n in range(1, COUNT + 1)] for shard in (0, 1)]
+
+
+def shop(*, replays_max=2, **settings):
+    """Return a world of two shards whose first four transactions have come in, and that one client reads."""
+    world = World.of(*(Source(*map(Tx, times)) for times in TIMES), replays_max=replays_max, **settings)
+    world.subscribe("app")
+    for shard in (0, 1):
+        world.report(shard, 4, 450)
+    return world
+
+
+def text(number=0, **more):
+    return SnapshotCursor(f"copy-{number}", **more).to_json()
+
+
+def with_pages(world, *, over=True):
+    """Have replays bring two pages after each shard's fifth transaction, with the mark of the end."""
+    for shard, times in enumerate(TIMES):
+        mark = [Tx(times[4], (0,), page=True, snapshot=OVER)] if over else []
+        pages = [Tx(times[4], (3,), page=True, snapshot=text(n)) for n in (1, 2)]
+        world.paged[shard] = Source(*map(Tx, times[:5]), *pages, *mark, *map(Tx, times[5:]))
+
+
+def drain(world, client, rows_max=10_000):
+    found = []
+    while (batch := world.get(client, rows_max)) is not None:
+        found += batch_idents(batch)
+        world.ack(batch.batch_id, client)
+    return found
+
+
+def described(world, client):
+    return next(each for each in world.group.describe(world.now_us)["clients"] if each["client_id"] == client)
+
+
+def steer(world, call):
+    number = world.call()
+    world.tell(ev.Asked(number, call, world.now_us))
+    if world.saving:
+        world.save()
+    return world.result(number)
+
+
+def test_a_client_with_a_snapshot_reads_alone_until_it_is_over():
+    """1. One reads; 2. another begins with a snapshot: the shards are opened for it alone, at positions that
+    say so; 3. it gets all that is after them, with the pages, once; 4. it joins when the marks are acknowledged.
+    """
+    world = shop()
+    drain(world, "app")
+    world.subscribe("copy", snapshot=True)
+    opened = list(world.replay_opening.values())
+    assert {lane_of(asked.generation) for asked in opened} == {LIVE + 1}
+    texts = [SnapshotCursor.from_json(asked.position.snapshot) for asked in opened]
+    assert texts == [SnapshotCursor(texts[0].id)] * 2
+    assert texts[0].id.startswith("copy-")
+    with_pages(world)
+    world.report_all()
+    rest = drain(world, "app")
+    world.replay()
+    assert described(world, "copy")["replay"]["state"] == "running"
+    found = drain(world, "copy", rows_max=2)
+    assert len(found) == len(set(found)) == 2 * (2 + 2 + 1)
+    assert set(rest) < set(found)
+    assert described(world, "copy")["replay"] is None
+    assert not world.replay_rings
+    assert world.stored["copy"].cursor.snapshots == {}
+
+
+def test_a_cursor_inside_a_snapshot_says_how_far_it_is():
+    """1. A client has acknowledged one shard's snapshot, and of the other's the first page; 2. a restart: it is
+    replayed from there.
+    """
+    world = shop()
+    drain(world, "app")
+    world.subscribe("copy", snapshot=True)
+    with_pages(world)
+    world.replay()
+    while world.stored["copy"].cursor.snapshots != {"s1": text(1)}:
+        world.ack(world.get("copy", 1).batch_id, "copy")
+    world.epoch += 1
+    world.restart()
+    world.start()
+    world.open_all()
+    world.subscribe("copy")
+    asked = [(each.position.snapshot, each.position.page_rows) for each in world.replay_opening.values()]
+    assert asked == [(None, 7), (text(1), 3)]
+    world.replay()
+    assert len(drain(world, "copy")) == (1) + (1 + 1 + 1)
+
+
+def test_what_an_event_makes_read_again_counts_with_its_acknowledgement():
+    world = shop()
+    drain(world, "app")
+    world.subscribe("copy", snapshot=True)
+    for shard, times in enumerate(TIMES):
+        world.paged[shard] = Source(*map(Tx, times[:4]), Tx(times[4], (1, 1), snapshot=text(7)), Tx(times[5]))
+    world.replay()
+    first = world.get("copy", 1)
+    world.ack(first.batch_id, "copy")
+    assert world.stored["copy"].cursor.snapshots["s0"] != text(7)
+    world.ack(world.get("copy", 1).batch_id, "copy")
+    assert world.stored["copy"].cursor.snapshots["s0"] == text(7)
+
+
+def test_a_client_with_a_cursor_keeps_it():
+    world = shop()
+    drain(world, "app")
+    world.subscribe("app", snapshot=True)
+    assert not world.replay_opening
+    assert world.stored["app"].cursor.snapshots == {}
+
+
+@pytest.mark.parametrize(("how", "said"), [({"look": True}, "look"), ({}, "archive")])
+def test_what_cannot_have_a_snapshot_is_refused(how, said):
+    world = shop(replays_max=2 if how else 0)
+    with pytest.raises(UsageError, match=said):
+        world.subscribe("copy", snapshot=True, **how)
+
+
+def test_a_snapshot_waits_until_the_shards_are_open():
+    world = World.of(*(Source(*map(Tx, times)) for times in TIMES), replays_max=1, start=False)
+    world.start()
+    with pytest.raises(RetryableError, match="opened"):
+        world.subscribe("copy", snapshot=True)
+
+
+def test_a_snapshot_is_paused_resumed_and_stopped_at_its_cursor():
+    world = shop()
+    drain(world, "app")
+    world.subscribe("copy", snapshot=True)
+    with_pages(world, over=False)
+    world.replay()
+    batch = world.get("copy", 1)
+    assert steer(world, PauseSnapshot("copy"))["shards"] == ["s0", "s1"]
+    with pytest.raises(RolledBack):
+        world.ack(batch.batch_id, "copy")
+    assert all(
+        SnapshotCursor.from_json(each.position.snapshot).paused for each in world.replay_opening.values()
+    )
+    steer(world, ResumeSnapshot("copy"))
+    asked = [SnapshotCursor.from_json(each.position.snapshot) for each in world.replay_opening.values()]
+    assert not any(each.paused for each in asked)
+    assert steer(world, StopSnapshot("copy")) == {"client_id": "copy", "shards": []}
+    with pytest.raises(UsageError, match="no snapshot"):
+        steer(world, StopSnapshot("copy"))
+    assert world.stored["copy"].cursor.snapshots == {}
+    with pytest.raises(RolledBack):
+        world.get("copy")
+    world.report_all()
+    assert len(drain(world, "copy")) == len(drain(world, "app")) > 0
+
+
+def test_a_table_is_added_and_read_again():
+    """1. A client without a snapshot gets one of a table; 2. the same table again, in part, is read anew."""
+    world = shop()
+    drain(world, "app")
+    assert steer(world, AddToSnapshot("app", "shop.a"))["shards"] == ["s0", "s1"]
+    asked = next(iter(world.replay_opening.values())).position.snapshot
+    assert SnapshotCursor.from_json(asked).wanted == ("shop.a",)
+    with pytest.raises(UsageError, match="has shop.a already"):
+        steer(world, AddToSnapshot("app", "shop.a"))
+    steer(world, ReadAgain("app", "shop.b", "k > 3"))
+    steer(world, ReadAgain("app", "shop.a"))
+    asked = next(iter(world.replay_opening.values())).position.snapshot
+    cursor = SnapshotCursor.from_json(asked)
+    assert (cursor.wanted, cursor.where) == (("shop.a", "shop.b"), {"shop.b": "k > 3"})
+    with pytest.raises(UsageError, match="schema.table"):
+        steer(world, AddToSnapshot("app", "nothing"))
+
+
+def test_a_consumer_brings_no_condition_of_its_own():
+    """A kept position that has conditions which the cursor does not have is refused: they would be run."""
+    world = shop()
+    drain(world, "app")
+    begin = world.stored["app"].cursor
+    asked = text(1, where={"shop.a": "SLEEP(9)"})
+    for chosen in (asked, text(2)):
+        start = begin.with_snapshots(dict.fromkeys(begin.shards, chosen))
+        call = world.call()
+        world.tell(
+            ev.Asked(call, GetRange("app", world.epochs["app"], OffsetRange(start), 1.0), world.now_us)
+        )
+        if chosen == asked:
+            with pytest.raises(UsageError, match="no longer has"):
+                world.result(call)
+    moved = world.subscribe("other", start=begin.with_snapshots(dict.fromkeys(begin.shards, asked)))
+    assert moved.snapshots == {}
