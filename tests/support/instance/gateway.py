@@ -20,7 +20,7 @@ def destination(
 ) -> DestinationWiring:
     """Return the wiring of a destination; without a group it is absent."""
     actors = None if group is None else DestinationActors(group, "shard/", ())
-    return DestinationWiring(name, grants, lease_s, None, actors)
+    return DestinationWiring(name, grants, lease_s, snapshot=False, canal=None, actors=actors)
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def request(name: str, **changed: Any) -> Group:
     body |= {"start": offset_range["start"], "timeout_s": 0, "rows_max": 1, "batch_id": 1, **changed}
     group = Group()
     operator = OperatorRequests("shop", group, None, dict)
-    requests = Requests("shop", 10.0, group, operator, None)  # type: ignore[arg-type]
+    requests = Requests("shop", 10.0, group, operator, None, snapshot=False)  # type: ignore[arg-type]
     call = call_of(CALLS[name], json.loads(json.dumps(body)))
     with pytest.raises(RetryableError):
         requests.get(call) if isinstance(call, Get | AckAndGet) else requests.answer(call, may_disturb=True)

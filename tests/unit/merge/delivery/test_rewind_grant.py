@@ -287,7 +287,7 @@ class Group:
 def test_a_grant_decides_and_the_request_does_not(grant, may):
     group = Group()
     operator = OperatorRequests("shop", group, None, dict)
-    requests = Requests("shop", 10.0, group, operator, None)
+    requests = Requests("shop", 10.0, group, operator, None, snapshot=False)
     wanted = {"start": GroupPosition({}, 0).to_json(), "rows_max": 1, "bytes_max": 1}
     body = {"client_id": "a", "epoch": 1, "holder": "h", "offset_range": wanted}
     body |= {"start": wanted["start"], "timeout_s": 0, "may_rewind": True, "may_disturb": True}
