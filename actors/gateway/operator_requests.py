@@ -15,7 +15,6 @@ from canal_group.actors.gateway.shard_actors import ShardActors
 from canal_group.actors.gateway.shard_questions import ShardQuestions
 from canal_group.merge.calls.call import Call
 from canal_group.merge.calls.consumers import (
-    SNAPSHOT,
     Locate,
     Outstanding,
     Release,
@@ -202,10 +201,9 @@ class OperatorRequests:
     def _rewind(self, call: Rewind) -> dict[str, Any]:
         unknown = {"client_id": call.client_id, "cursor": None, "filter": ""}
         client = (self.client(call.client_id) or unknown) if call.new else self._client(call.client_id)
-        snapshot = call.to == SNAPSHOT
-        start = self.questions.position("latest" if snapshot else call.to)
+        start = self.questions.position(call.to)
         before = None if client["cursor"] is None else GroupPosition.from_json(client["cursor"])
-        epoch, after = self._take(client, start=start, move=True, snapshot=snapshot)
+        epoch, after = self._take(client, start=start, move=True, snapshot=call.snapshot)
         self._group.ask(Release(call.client_id, epoch))
         return {"from": None if before is None else before.to_json(), "to": after.to_json()}
 

@@ -17,7 +17,6 @@ from canal_group.actors.gateway.operator_requests import OperatorRequests
 from canal_group.merge.calls.batch import Batch
 from canal_group.merge.calls.call import Call
 from canal_group.merge.calls.consumers import (
-    SNAPSHOT,
     Ack,
     AckAndGet,
     Describe,
@@ -194,9 +193,11 @@ class Requests:
         client = self._operator.client(call.client_id)
         if client is not None and client["cursor"] is not None:
             return None, None, False
-        snapshot = call.start == SNAPSHOT or (call.start is None and self._snapshot and not call.look)
-        if call.start not in (None, "latest", SNAPSHOT):
-            return self._questions.position(str(call.start)), None, False
+        snapshot = self._snapshot and call.start is None and not call.look
+        if call.snapshot is not None:
+            snapshot = call.snapshot
+        if call.start not in (None, "latest"):
+            return self._questions.position(str(call.start)), None, snapshot
         if not self._group.status().get("had_clients", True):
             return None, {}, snapshot
         return *self._questions.beginning(latest=snapshot or call.start is not None), snapshot

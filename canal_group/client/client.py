@@ -29,6 +29,7 @@ def connect(
     start: str | GroupPosition | None = None,
     keep: bool = False,
     look: bool = False,
+    snapshot: Literal["never", "initial", "only"] | None = None,
     retry_s: float | None = None,
     zookeeper: str | None = None,
     zookeeper_auth: str | None = None,
@@ -64,6 +65,9 @@ def connect(
             consumer. Otherwise it is dropped after `consumer.unacknowledged_s`.
         look: whether a client id that is new is only a look: nothing of it is stored, it needs no
             acknowledgements, and it ends with this consumer, or when another server is elected.
+        snapshot: whether a client id without a cursor gets the rows that there are, too. "initial": yes, in
+            one order with every change; "only": yes, and iterating ends when it has all of them; "never": no;
+            None: as the instance file says. It needs an archive at the server.
         retry_s: seconds for which a later call is retried while the server is unavailable or fails over, with
             warnings in the log; None: without limit.
         zookeeper: "host:port,host:port". With it the consumer keeps its running node itself: when its
@@ -86,10 +90,12 @@ def connect(
         PositionPurged: a source no longer has changes from `start`.
         AccessDenied: the token is missing, wrong, or for something else.
         ConfigError: an address, a certificate or `start` is wrong, or neither `uri` nor `zookeeper` is given.
-        UsageError: `keep` and `look` are both true.
+        UsageError: `keep` and `look` are both true; or a snapshot is for a look, or there is no archive.
     """
     if keep and look:
         raise UsageError("A look is not kept.", hint="Pass `keep` or `look`, not both.")
+    if snapshot not in (None, "never", "initial", "only"):
+        raise UsageError(f"snapshot is {snapshot!r}.", hint="Pass 'initial', 'only' or 'never'.")
     directory = None
     if zookeeper is not None:
         # kazoo is needed only with `zookeeper`.
@@ -105,7 +111,15 @@ def connect(
     tls = Tls(*(None if file is None else Path(file) for file in (tls_ca, tls_cert, tls_key)))
     gateway_client = GatewayClient(where, destination, token, tls, shared_memory=shared_memory)
     consumer = Consumer(
-        gateway_client, client_id, filter, wait_s, retry_s=retry_s, node=directory, keep=keep, look=look
+        gateway_client,
+        client_id,
+        filter,
+        wait_s,
+        retry_s=retry_s,
+        node=directory,
+        keep=keep,
+        look=look,
+        snapshot=snapshot,
     )
     try:
         consumer.subscribe(resume=resume, start=start)

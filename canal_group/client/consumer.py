@@ -77,9 +77,13 @@ class Consumer:
         node: NodeKeeper | None = None,
         keep: bool = False,
         look: bool = False,
+        snapshot: str | None = None,
     ) -> None:
         self._gateway_client = gateway_client
-        self._lease = Lease(gateway_client, client_id, node, keep=keep, look=look)
+        wanted = None if snapshot is None else snapshot != "never"
+        self._lease = Lease(gateway_client, client_id, node, keep=keep, look=look, snapshot=wanted)
+        #: whether iterating ends with the snapshot
+        self._snapshot_only = snapshot == "only"
         self._retry_s = retry_s
         self._filter = table_filter
         self._wait_s = wait_s
@@ -490,7 +494,8 @@ class Consumer:
     def __iter__(self) -> Iterator[Batch]:
         """Yield batches without end, each outstanding until it is acknowledged.
 
-        Continues by itself after a rollback, and after the server was unavailable.
+        Continues by itself after a rollback, and after the server was unavailable. With `snapshot="only"` it
+        ends after the batch that completes the snapshot.
 
         Raises:
             RetryableError: the server was unavailable for longer than `retry_s`; iterate again.
@@ -521,7 +526,9 @@ class Consumer:
                 yield batch
                 is_processed = True
             finally:
-                if is_processed:
+                if is_processed and self._ends(batch):
+                    self.ack(batch.batch_id)
+                elif is_processed:
                     self._processed = batch.batch_id
                 else:
                     self._take_back(batch.batch_id)
@@ -534,6 +541,8 @@ class Consumer:
 
     def _iterate(self, get: Callable[[], Batch | None]) -> Iterator[Batch | None]:
         """Yield what `get` returns, also after a rollback and after the server was unavailable."""
+        if self._snapshot_only and not self.cursor.snapshots:
+            return
         while not self._lease.closed.is_set():
             try:
                 batch = get()
@@ -548,6 +557,12 @@ class Consumer:
                 self.subscribe()
                 continue
             yield batch
+            if batch is not None and self._ends(batch):
+                return
+
+    def _ends(self, batch: Batch) -> bool:
+        """Return whether iterating ends with a batch: the snapshot is over, and nothing else is wanted."""
+        return self._snapshot_only and not batch.ack_position.snapshots
 
     def prefetch(
         self,

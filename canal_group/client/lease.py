@@ -91,8 +91,9 @@ class Lease:
         *,
         keep: bool = False,
         look: bool = False,
+        snapshot: bool | None = None,
     ) -> None:
-        self._keep, self._look = keep, look
+        self._keep, self._look, self._snapshot = keep, look, snapshot
         self._gateway_client = gateway_client
         self._node = node
         self.client_id = client_id
@@ -110,7 +111,15 @@ class Lease:
         session = "" if self._node is None else self._node.take(self.client_id, self.holder)
         where = None if resume is None else resume_of("resume", resume)
         call = Subscribe(
-            self.client_id, self.holder, table_filter, session, where, start, self._keep, self._look
+            self.client_id,
+            self.holder,
+            table_filter,
+            session,
+            where,
+            start,
+            self._keep,
+            self._look,
+            self._snapshot,
         )
         taken = self._gateway_client.ask_for(call, _Taken.read)
         self.epoch = taken.epoch

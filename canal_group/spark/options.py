@@ -24,6 +24,8 @@ EVOLVE: Final = "evolve"
 NEW_COLUMNS = ("fail", "ignore", EVOLVE)
 #: types for unsigned 64-bit integers; "bigint" fails at a number that does not fit
 UNSIGNED_BIGINT = ("decimal", "bigint", "string")
+#: whether a client id without a cursor gets the rows that there are
+SNAPSHOT = ("never", "initial")
 #: words for a position: the client's cursor, and where the sources' binlogs begin and end
 CURSOR: Final = "cursor"
 EARLIEST: Final = "earliest"
@@ -65,6 +67,8 @@ class Options:
     #: start of a bounded read, or of a query without a checkpoint: `cursor`, `earliest`, `latest`, a time, or
     #: a group position's JSON; empty: `cursor` for a query, `earliest` for a bounded read
     starting_position: str = ""
+    #: whether a client id without a cursor gets the rows that there are; empty: as the instance file says
+    snapshot: str = ""
     #: end of a bounded read: `latest`, a time, or a group position's JSON
     ending_position: str = LATEST
     #: whether the typed format has a row for the before image of an update
@@ -158,7 +162,14 @@ class Options:
 
     def consumer(self) -> Consumer:
         """Return this query's consumer, not subscribed yet."""
-        return Consumer(self.gateway_client(), self.client, self.filter, self.wait_s, retry_s=self.retry_s)
+        return Consumer(
+            self.gateway_client(),
+            self.client,
+            self.filter,
+            self.wait_s,
+            retry_s=self.retry_s,
+            snapshot=self.snapshot or None,
+        )
 
 
 def _text(_option: str, text: str) -> str:
@@ -255,6 +266,7 @@ _READ: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "max_delay_s": ("maxDelaySeconds", _seconds),
     "quiet_s": ("quietSeconds", _seconds),
     "starting_position": ("startingPosition", _position(CURSOR, EARLIEST, LATEST)),
+    "snapshot": ("snapshot", _one_of(*SNAPSHOT)),
     "ending_position": ("endingPosition", _position(LATEST)),
     "preimages": ("preimages", _flag),
     "new_columns": ("newColumns", _one_of(*NEW_COLUMNS)),

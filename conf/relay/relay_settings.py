@@ -56,6 +56,8 @@ class ReadSettings(Settings):
     filter: RegexList = ""
     #: where a client id without a cursor begins, if the output has no position either
     start: Text | None = None
+    #: whether a client id without a cursor gets the rows that there are, too; None: as the instance file says
+    snapshot: Literal["never", "initial"] | None = None
     #: where to go on after the client id was dropped, or its position was purged: `cursor` or `now`
     resume: Literal["cursor", "now"] | None = None
     #: environment variable or file that holds the gateway's token

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Final
+from typing import Any
 
 from canal_group.merge.calls.batch import Batch
 from canal_group.merge.calls.call import Call, R_co, inside, read
@@ -24,9 +24,6 @@ from canal_group.merge.calls.values import (
     Whole,
 )
 from canal_group.merge.values.position import GroupPosition, Position
-
-#: a start: now, with the rows that there are
-SNAPSHOT: Final = "snapshot"
 
 
 @inside
@@ -55,11 +52,13 @@ class Subscribe(Call[dict[str, Any]]):
     keep: Flag = False
     #: whether a client id that is new is a look: nothing of it is stored, and it ends with its consumer
     look: Flag = False
+    #: whether a client id without a cursor gets the rows that there are, too; None: as the instance file says
+    snapshot: Flag | None = None
 
     @property
     def searches(self) -> bool:
         """Whether the sources search their binlogs for its start."""
-        return self.start not in {None, "latest", SNAPSHOT}
+        return self.start not in {None, "latest"}
 
 
 @inside

@@ -103,7 +103,12 @@ class TraceKey(OperatorCall[RowTrace]):
     shard: ShardName | None = None
 
 
-@operate("rewind", "POST /clients/{client_id}/rewind", audited=("client_id", "to", "new"), searches=True)
+@operate(
+    "rewind",
+    "POST /clients/{client_id}/rewind",
+    audited=("client_id", "to", "new", "snapshot"),
+    searches=True,
+)
 class Rewind(Operation[Moved]):
     """Move the cursor of a client id that has no consumer, or make one; return the cursor `from` and `to`.
 
@@ -117,6 +122,7 @@ class Rewind(Operation[Moved]):
         client_id: The client id.
         to: A start: earliest, latest, a time with its zone, a time before now such as -2h, or a position.
         new: Whether it may be unknown: then it is made, and its first consumer begins there.
+        snapshot: Whether it gets the rows that there are, too, in the order of what changes meanwhile.
 
     Raises:
         ConsumerActive: it has a consumer; nothing was changed.
@@ -128,6 +134,7 @@ class Rewind(Operation[Moved]):
     client_id: ClientId
     to: Text
     new: Flag = False
+    snapshot: Flag = False
 
 
 @operate("client_rollback", "POST /clients/{client_id}/rollback", audited=("client_id",))

@@ -192,8 +192,8 @@ class Consumers:
         None: it continues at its cursor, or begins where the merged log does.
 
         Raises:
-            RetryableError: the cursor is to be moved while it is being written; or it is to have a snapshot while
-                the shards are being opened.
+            RetryableError: the cursor is to be moved while it is being written; or it is to have a snapshot
+                while the shards are being opened.
             UsageError: the position names a shard that the group never had.
         """
         known = subscriber is not None and subscriber.cursor is not None and not call.move

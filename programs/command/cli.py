@@ -208,6 +208,13 @@ def consume(
     keep: Annotated[
         bool, typer.Option("--keep", help="Hold rows for a new client id that acknowledges nothing.")
     ] = False,
+    snapshot: Annotated[
+        str | None,
+        typer.Option(
+            help="Whether a new client id gets the rows that there are, too: initial, never, or only, which "
+            "ends with them. With --ack or --keep. Default: as the instance file says.",
+        ),
+    ] = None,
     as_table: Annotated[bool, typer.Option("--table", help="Print a table instead of JSON lines.")] = False,
     rows_max: Annotated[int, typer.Option("--rows", min=0, help="Stop after this many rows; 0: never.")] = 0,
     timeout_s: Annotated[
@@ -258,6 +265,7 @@ def consume(
             shared_memory=shared_memory,
             keep=keep,
             look=not (ack or keep),
+            snapshot=snapshot,  # type: ignore[arg-type]  # it is checked there
         ) as consumer,
     ):
         while not rows_max or printed < rows_max:
@@ -288,6 +296,8 @@ def consume(
             printed += rows.num_rows
             if ack:
                 consumer.ack(batch.batch_id)
+            if snapshot == "only" and not batch.ack_position.snapshots:
+                break
 
 
 @app.command()

@@ -26,6 +26,9 @@ def rewind(
     new: Annotated[
         bool, typer.Option("--new", help="The client id may be unknown: it is made, and begins there.")
     ] = False,
+    snapshot: Annotated[
+        bool, typer.Option("--snapshot", help="It gets the rows that there are, too, beside all changes.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Move the cursor of a client id that has no consumer.
@@ -39,7 +42,7 @@ def rewind(
             abort=True,
             err=True,
         )
-    moved = operator.ask(calls.Rewind(client_id, to, new))
+    moved = operator.ask(calls.Rewind(client_id, to, new, snapshot))
     for word, cursor in (("from", moved["from"]), ("to", moved["to"])):
         echo(f"{word}:")
         for line in _lines(cursor):

@@ -242,6 +242,7 @@ def _connect(settings: RelaySettings) -> Consumer:
             "client_id",
             "filter",
             "start",
+            "snapshot",
             "resume",
             "token",
             "zookeeper_auth",
