@@ -1,0 +1,172 @@
+"""Clients that begin with the rows that there are: a copy made of the stream equals what SELECT shows."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.shop import DEADLINE_S, Reading, Shop, in_background, kill
+from integration.zookeeper_fixtures import eventually
+from support.soak import patient
+
+import canal_group
+from canal_group.actors.driver.instance import Instance
+from canal_group.gateway.gateway_client import GatewayClient
+from canal_group.merge.calls.consumers import Status
+
+
+class Copy:
+    """Rows by shard and id, as a consumer has made them of the stream, and what it was told of snapshots."""
+
+    def __init__(self, consumer: canal_group.Consumer) -> None:
+        self.consumer = consumer
+        self.rows: dict[tuple[str, int], dict[str, str | None]] = {}
+        self.reads = 0
+        self.marks: list[canal_group.SnapshotMark] = []
+        self.rollbacks = 0
+
+    def read(self, timeout_s: float = 1.0) -> canal_group.Batch | None:
+        """Apply and acknowledge a batch."""
+        try:
+            batch = self.consumer.get_without_ack(500, timeout=timeout_s)
+            if batch is None:
+                return None
+            changes = batch.envelope().to_pylist()
+            self.consumer.ack(batch.batch_id)
+        except (canal_group.RolledBack, canal_group.UnknownBatch):
+            self.rollbacks += 1
+            return self.read(timeout_s)
+        for change in changes:
+            self._apply(change)
+        return batch
+
+    def _apply(self, change: dict[str, Any]) -> None:
+        before, after = (dict(change[image]) if change[image] is not None else None for image in ("before", "after"))
+        if change["op"] == "QUERY":
+            mark = canal_group.SnapshotMark.of_sql(change["sql"])
+            self.marks += [] if mark is None else [mark]
+        elif change["table"] == "orders":
+            self.reads += change["op"] == "READ"
+            if before is not None:
+                self.rows.pop((change["shard"], int(before["id"])), None)
+            if after is not None:
+                self.rows[change["shard"], int(after["id"])] = after
+
+    def until(self, wanted: Callable[[], bool]) -> None:
+        """Read until something holds and nothing more comes."""
+        deadline_s = time.monotonic() + DEADLINE_S
+        while self.read() is not None or not wanted():
+            assert time.monotonic() < deadline_s, "it did not come"
+
+    def complete(self, shop: Shop) -> None:
+        """Read until all shards have said that their snapshot is over."""
+        self.until(lambda: len({mark.shard for mark in self.marks}) == len(shop.servers))
+
+    def check(self, shop: Shop) -> None:
+        """It equals what the servers show."""
+        found = {(shard, number): row for (shard, number), row in self.rows.items()}
+        shown = {}
+        for index, server in enumerate(shop.servers):
+            for number, note, price in server.query(f"SELECT id, note, price FROM shop_{index}.orders"):
+                shown[f"s{index}", int(number)] = {"id": str(number), "note": note, "price": str(price)}
+        assert found.keys() == shown.keys()
+        assert found == shown
+
+
+@contextlib.contextmanager
+def changing(shop: Shop, seed: int) -> Iterator[None]:
+    """Change, add and delete rows on all shards until the body ends."""
+    stop = threading.Event()
+
+    def change(index: int) -> None:
+        rng, connection = random.Random(f"{seed}-{index}"), shop.servers[index].connect(f"shop_{index}")
+        with contextlib.closing(connection), connection.cursor() as cursor:
+            number = 1_000_000 * (index + 1)
+            while not stop.is_set():
+                row = rng.randrange(shop.rows)
+                cursor.execute("BEGIN")
+                cursor.execute("UPDATE orders SET note = CONCAT('changed ', %s) WHERE id = %s", (number, row))
+                cursor.execute("DELETE FROM orders WHERE id = %s", (rng.randrange(shop.rows),))
+                cursor.execute("INSERT INTO orders VALUES (%s, 'new', 1.5)", (number,))
+                cursor.execute("UPDATE orders SET id = id + 500000 WHERE id = %s", (rng.randrange(shop.rows),))
+                cursor.execute("COMMIT")
+                number += 1
+
+    threads = [in_background(lambda index=index: change(index)) for index in range(len(shop.servers))]
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def options(tmp_path: Path, **more: Any) -> dict[str, Any]:
+    return {"archive": {"folder": str(tmp_path / "archive")}, **more}
+
+
+def snapshots_of(instance: Instance, shop: Shop) -> dict[str, Any]:
+    with contextlib.closing(GatewayClient(instance.uri, shop.destination)) as gateway:
+        status = gateway.ask(Status())
+    return {each["client_id"]: each for each in status["group"]["clients"]}
+
+
+@pytest.mark.parametrize(
+    ("transactions", "seed"),
+    [(40, 1), *(pytest.param(400, seed, marks=pytest.mark.soak) for seed in range(2, 6))],
+)
+def test_a_copy_of_full_tables_equals_what_select_shows(shop: Shop, tmp_path: Path, transactions: int, seed: int) -> None:
+    """1. Tables are full; 2. a client begins with a snapshot while rows are changed, and another one reads the
+    changes; 3. both have the end of the stream; 4. its copy equals SELECT, and it has joined the other.
+    """
+    shop.write_everywhere(transactions, 50)
+    with contextlib.ExitStack() as open_, shop.serve(**options(tmp_path)) as instance:
+        other = Reading(open_.enter_context(shop.connect(instance, client_id="other")))
+        copy = Copy(open_.enter_context(shop.connect(instance, client_id="copy", snapshot="initial")))
+        with changing(shop, seed):
+            for _ in range(patient(5)):
+                copy.read(0.2)
+            copy.complete(shop)
+        copy.until(lambda: True)
+        copy.check(shop)
+        assert copy.reads > 0
+        assert not any(mark.failed for mark in copy.marks)
+        eventually(lambda: snapshots_of(instance, shop)["copy"]["replay"] is None, "it has joined")
+        assert not other.rollbacks
+        shop.write_everywhere(2)
+        copy.until(lambda: True)
+        copy.check(shop)
+
+
+def test_a_snapshot_goes_on_after_kills(shop: Shop, tmp_path: Path) -> None:
+    """1. Of full tables a part is read and acknowledged; 2. a shard's, and the group's process are killed; 3. the
+    rest comes, and nothing that was acknowledged comes again as a read row.
+    """
+    shop.write_everywhere(60, 50)
+    slow = {"snapshot": {"rows_per_s": 3_000}}
+    with contextlib.ExitStack() as open_, shop.serve(**options(tmp_path, **slow)) as instance:
+        copy = Copy(open_.enter_context(shop.connect(instance, client_id="copy", snapshot="initial")))
+        with changing(shop, 7):
+            copy.until(lambda: copy.reads > 500)
+            kill(instance.shard_pids()["s0"])
+            copy.until(lambda: copy.reads > 1_000)
+            kill(instance.group_pid())
+            copy.complete(shop)
+        copy.until(lambda: True)
+        copy.check(shop)
+
+
+def test_only_the_rows_that_there_are(shop: Shop, tmp_path: Path) -> None:
+    shop.write_everywhere(10, 10)
+    with shop.serve(**options(tmp_path)) as instance:
+        with shop.connect(instance, client_id="once", snapshot="only") as consumer:
+            rows = sum(batch.envelope().num_rows for batch in consumer.batches())
+        assert rows == shop.rows + len(shop.servers)
+        with shop.connect(instance, client_id="once", snapshot="only") as consumer:
+            assert list(consumer.batches()) == []
