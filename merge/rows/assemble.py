@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,8 @@ from canal_group.merge.rows.ranges import Int64s, ascending, repeated
 from canal_group.merge.values.chunk import Op, TableName
 from canal_group.merge.values.header import UUID_CHARS, Flag, Headers
 
+#: what is taken from the ordinal of a row of a page: no two rows of a shard have one file, offset and ordinal
+PAGE_ROWS: Final = 1 << 40
 #: the columns of a row that headers have
 HEADER_COLUMNS = ("shard", "seq", "commit_us", "key_us", "late", "gtid", "file", "pos", "row")
 _NONE = np.empty(0, np.bool_)
@@ -183,9 +185,13 @@ class RowNumbers:
         return {name: column() for name, column in make.items() if name in names}
 
     def ordinals(self, seq: Int64s, rank: Int64s) -> Int64s:
-        """Return the ordinals of row changes in their transactions, given their numbers and headers."""
+        """Return the ordinals of row changes in their transactions, given their numbers and headers.
+
+        Those of pages are below 0: pages come before the transaction at their offset.
+        """
         ordinals: Int64s = seq - self._seq_of_row_zero[rank]
-        return ordinals
+        pages = (self.batch.order["flags"][rank] & Flag.PAGE) != 0
+        return np.where(pages, ordinals - PAGE_ROWS, ordinals)
 
     @property
     def bounds(self) -> Int64s:

@@ -50,7 +50,10 @@ ENVELOPE = pa.schema(
         ("gtid", pa.utf8()),  # empty if the transaction has none
         ("file", pa.utf8()),
         ("pos", pa.int64()),  # where the transaction begins in the file
-        ("row", pa.int64()),  # ordinal in the transaction
+        (
+            "row",
+            pa.int64(),
+        ),  # ordinal in the transaction; below 0: of a page of a snapshot, which precedes it
         ("key", MAP),  # empty: no primary key, or a statement
         ("before", MAP),  # null: no such image
         ("after", MAP),

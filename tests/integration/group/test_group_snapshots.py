@@ -28,6 +28,8 @@ class Copy:
         self.consumer = consumer
         self.rows: dict[tuple[str, int], dict[str, str | None]] = {}
         self.reads = 0
+        #: (shard, file, pos, row) of all rows and statements since the last rollback
+        self.identities: set[tuple[str, str, int, int]] = set()
         self.marks: list[canal_group.SnapshotMark] = []
         self.rollbacks = 0
 
@@ -41,6 +43,7 @@ class Copy:
             self.consumer.ack(batch.batch_id)
         except (canal_group.RolledBack, canal_group.UnknownBatch):
             self.rollbacks += 1
+            self.identities.clear()
             return self.read(timeout_s)
         except canal_group.RetryableError:
             return None
@@ -49,6 +52,9 @@ class Copy:
         return batch
 
     def _apply(self, change: dict[str, Any]) -> None:
+        identity = change["shard"], change["file"], change["pos"], change["row"]
+        assert identity not in self.identities, "no two rows have one identity"
+        self.identities.add(identity)
         before, after = (
             dict(change[image]) if change[image] is not None else None for image in ("before", "after")
         )
