@@ -134,11 +134,19 @@ def _print_client(out: Console, client: dict[str, Any]) -> None:
     out.print(Text.assemble("client ", (client["client_id"], "bold"), said))
     if client.get("replay"):
         out.print(Text(f"{' ' * _INDENT}{_replay(client['replay'])}"))
+    if client.get("snapshot"):
+        _print_snapshot(out, client["snapshot"])
     if client["error"]:
         out.print(Text(f"{' ' * _INDENT}error: {client['error']}", "red"))
     for loss in map(Loss.from_dict, client.get("losses", ())):
         when = datetime.fromtimestamp(loss.found_us / 1e6, UTC).isoformat(" ", "seconds")
         out.print(Text(f"{' ' * _INDENT}lost {loss}, at {when}", "red"))
+
+
+def _print_snapshot(out: Console, snapshot: dict[str, Any]) -> None:
+    out.print(Text(f"{' ' * _INDENT}{snapshot['words']}"))
+    for table, why in snapshot["failed"].items():
+        out.print(Text(f"{' ' * _INDENT}cannot be read: {table}: {why}", "red"))
 
 
 def _replay(replay: dict[str, Any]) -> str:

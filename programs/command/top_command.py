@@ -125,6 +125,8 @@ def _clients(state: dict[str, Any], before: dict[str, Any] | None) -> Table:
             _number(_rate(state, before, acked, then["totals"]["acked_rows"] if then else None)),
             clock(client["cursor_commit_us"]),
         )
+        if client.get("snapshot"):
+            table.add_row("", client["snapshot"]["words"])
         if client["error"]:
             table.add_row("", Text(client["error"], "red"))
     return table

@@ -241,6 +241,12 @@ function replayed(replay) {
   return `replay: ${replay.state} for ${seconds(replay.since_s)}${behind}${left}`;
 }
 
+// How far a snapshot is, as `status` says it, and which tables cannot be read.
+function snapshotOf(snapshot) {
+  const failed = Object.entries(snapshot.failed).map(([table, why]) => `${table}: ${why}`);
+  return [snapshot.words, ...failed].join("; ");
+}
+
 function showClients(state) {
   const keepers = new Set((state.group.full_rings ?? []).flatMap((full) => full.clients));
   const clients = [...(state.group.clients ?? [])].sort((one, other) => keepers.has(other.client_id) - keepers.has(one.client_id));
@@ -257,7 +263,9 @@ function showClients(state) {
         short(client.totals.acked_rows),
         clock(client.cursor_commit_us),
       ],
-      note: client.error ?? (client.replay ? replayed(client.replay) : ""),
+      note:
+        client.error ??
+        [client.replay ? replayed(client.replay) : "", client.snapshot ? snapshotOf(client.snapshot) : ""].filter(Boolean).join("; "),
       actions: [
         [
           "roll back",

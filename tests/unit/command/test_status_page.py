@@ -182,6 +182,17 @@ def test_the_archive_of_a_shard_is_shown_or_why_nothing_is_written(capsys, monke
         assert [line for line in printed(capsys, monkeypatch, told, 80) if "archive" in line] == below
 
 
+def test_a_snapshot_is_said_below_its_client(capsys, monkeypatch):
+    snapshot = {"words": "snapshot: 3 of 4 tables", "failed": {"s0 shop_0.[red]": "SELECT command denied"}}
+    told = state(shard("s0", "mysql-bin.000002:4711"), clients=({**CLIENT, "snapshot": snapshot},))
+    lines = printed(capsys, monkeypatch, told, 80)
+    client = next(index for index, line in enumerate(lines) if line.startswith("client "))
+    assert lines[client:][-2:] == [
+        "  snapshot: 3 of 4 tables",
+        "  cannot be read: s0 shop_0.[red]: SELECT command denied",
+    ]
+
+
 def test_a_refused_instance_file_is_named(capsys, monkeypatch):
     told = state(shard("s0", "mysql-bin.000002:4711"), file_error="[red] shop.yaml: `hots` is not a key.")
     lines = printed(capsys, monkeypatch, told, 80)

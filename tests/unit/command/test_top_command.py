@@ -93,6 +93,12 @@ def test_the_first_look_knows_no_rates():
     assert "Shard s1 has no actor." in text
 
 
+def test_a_snapshot_is_said_below_its_client():
+    state = copy.deepcopy(STATE)
+    state["group"]["clients"][0]["snapshot"] = {"words": "snapshot: 3 of 4 tables"}
+    assert "snapshot: 3 of 4 tables" in shown(state)
+
+
 def test_rates_are_what_came_between_two_looks():
     later = copy.deepcopy(STATE)
     later["now_us"] += 2_000_000

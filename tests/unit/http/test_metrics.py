@@ -63,6 +63,12 @@ def whole_state(destination="shop"):
         "losses": [{"shard": "s0", "number": 2}, {"shard": "s0", "number": 3}, {"shard": "s1", "number": 1}],
         "outstanding": [{"batch_id": 1, "rows": 5, "age_s": 2.5}],
         "cursor_commit_us": 500_000,
+        "snapshot": {
+            "shards": [
+                {"shard": "s0", "tables": 9, "done": 4, "rows": 77, "failed_tables": 2},
+                {"shard": "s1", "tables": None, "done": 4, "rows": 0, "failed_tables": 0},
+            ]
+        },
         "totals": {
             "delivered_batches": 3,
             "delivered_rows": 9,
@@ -128,6 +134,14 @@ def test_definitions_of_a_shard():
     )
     for kind, number in {"tables": 9, "unread": 4, "followed": 2}.items():
         assert value(families, "shard_definitions", kind=kind) == number
+
+
+def test_a_snapshot_is_told_of_by_shard_and_client():
+    families = exposed(whole_state())
+    for name, number in {"rows": 77, "tables_left": 3, "failed_tables": 2}.items():
+        assert value(families, f"client_snapshot_{name}", client_id="1001", shard="s0") == number
+    left = families[f"{PREFIX}_client_snapshot_tables_left"].samples
+    assert [each.labels["shard"] for each in left] == ["s0"], "of s1 it is not known how many there are"
 
 
 @pytest.mark.parametrize(("pid", "there"), [(None, 0), (4711, 1)])
