@@ -11,7 +11,9 @@ from canal_group.actors.snapshot.page_chunk import read_rows
 from canal_group.actors.snapshot.work import SelectedPage, TablePlan
 from canal_group.binlog.columns.columns import Losses
 from canal_group.binlog.schema.definition import Generated, SourceName
+from canal_group.binlog.server.access_hint import SELECT_DENIED
 from canal_group.binlog.server.definitions.dictionary import Dictionary
+from canal_group.binlog.server.preflight.preflight import account_of
 from canal_group.binlog.server.source import SourceAddress, connect, query, server_facts
 from canal_group.binlog.snapshot.page_reader import PageReader
 from canal_group.binlog.snapshot.page_size import PageSize
@@ -155,7 +157,7 @@ class PageConnection:
 
         Raises:
             TableRefused: it cannot be read.
-            SourceUnavailable: the server does not answer.
+            SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
         """
         if not self._points.exact and not self._facts.gtids:
             raise TableRefused(
@@ -163,14 +165,14 @@ class PageConnection:
             )
         definition = self._dictionary.definition(SourceName(*name))
         if definition is None:
-            self._try(f"SELECT 1 FROM {'.'.join(map(quoted, name))} LIMIT 0")  # noqa: S608 - they are quoted
+            query(self._address, self._connection, f"SELECT 1 FROM {'.'.join(map(quoted, name))} LIMIT 0")  # noqa: S608 - they are quoted
             raise TableRefused("its definition is not understood, or the account does not see it")
         try:
             selected = SelectedTable.of(definition, consumers, origins)
         except DataError as error:
             raise TableRefused(error.message) from error
         condition = f" WHERE ({where})" if where else ""
-        self._try(f"{selected.select}{condition} LIMIT 0")
+        query(self._address, self._connection, f"{selected.select}{condition} LIMIT 0")
         computed = frozenset(
             column.name for column in definition.logged if column.generated is not Generated.NO
         )
@@ -202,18 +204,20 @@ class PageConnection:
             page.point, TableRows(schema.name, rows, source, schema.special, schema.lineage), page.last
         )
 
-    def _try(self, sql: str) -> None:
-        """Run a statement that must succeed.
+    def why(self, name: TableName, error: CanalGroupError) -> str:
+        """Return why the server refuses a table, and the statement that lets the account select its rows.
+
+        Args:
+            name: in the source.
+            error: one that does not pass.
 
         Raises:
-            TableRefused: the server does not do it.
+            SourceUnavailable: the server does not answer.
         """
-        try:
-            query(self._address, self._connection, sql)
-        except CanalGroupError as error:
-            if passes(error):
-                raise
-            raise TableRefused(str(error)) from error
+        if error.details.get("code") not in SELECT_DENIED:
+            return str(error)
+        account = account_of(self._address, self._connection)
+        return f"{error.message} GRANT SELECT ON {quoted(name.schema)}.* TO {account};"
 
 
 def passes(error: CanalGroupError) -> bool:

@@ -167,7 +167,7 @@ class PageWorkers:
         except CanalGroupError as error:
             if self._stopped.is_set() or passes(error):
                 raise
-            self._snapshot.failed(work, str(error))
+            self._snapshot.failed(work, connection.why(work.name, error))
         except Exception as error:  # noqa: BLE001  a thread's end must not be silent, whatever ended it
             # The text of an error that nobody foresaw may hold a value of the source.
             where = "".join(traceback.format_tb(error.__traceback__)[-_FRAMES_MAX:])

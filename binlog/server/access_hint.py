@@ -24,16 +24,21 @@ _HOST: Final = re.compile(r"Host '(?P<host>[^']*)'")
 #: any of the privileges that it lists will do; the last one is the least
 _NEEDED: Final = re.compile(r"(?P<privilege>[A-Z_ ]+) privilege\(s\)")
 
+#: codes with which a server refuses to select rows of a table, or some of its columns
+SELECT_DENIED: Final = {1142, 1143}
 #: codes with which a server or the driver refuses an account
-ACCESS_CODES: Final = _AUTH_PLUGIN | {
-    1044,
-    _REFUSED_LOGIN,
-    1142,
-    1227,
-    _NO_PASSWORD,
-    _TOO_MANY_ERRORS,
-    _NO_HOST,
-}
+ACCESS_CODES: Final = (
+    _AUTH_PLUGIN
+    | SELECT_DENIED
+    | {
+        1044,
+        _REFUSED_LOGIN,
+        1227,
+        _NO_PASSWORD,
+        _TOO_MANY_ERRORS,
+        _NO_HOST,
+    }
+)
 
 
 def access_hint(user: str, code: int, text: str) -> str:

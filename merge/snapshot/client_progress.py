@@ -49,7 +49,7 @@ def without_lanes(shard: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_cursor(cursor: SnapshotCursor) -> dict[str, Any]:
-    """Return what a cursor says, as a lane would tell it."""
+    """Return the state of a cursor, as a lane would tell it."""
     return {
         "tables": None if cursor.wanted is None else len(cursor.wanted),
         "done": sum(table.done for table in cursor.tables.values()),

@@ -123,6 +123,7 @@ def check(
     from canal_group.conf.load import load_instance
     from canal_group.programs.command.check.decode_check import check_decoding
     from canal_group.programs.command.check.filter_check import check_filter
+    from canal_group.programs.command.check.select_check import check_select
     from canal_group.programs.command.options.byte_size import parse_size
 
     if decode is None and (files or as_json):
@@ -150,6 +151,7 @@ def check(
             checks = [
                 *preflight(source, gtids=shard.start_by == "gtid"),
                 *check_filter(settings.filter, source),
+                *check_select(settings, source),
             ]
         except CanalGroupError as error:
             failed = True
@@ -239,7 +241,8 @@ def consume(
     stays when the command ends, and it ends where it keeps a ring full and its output is not read.
     """
     import canal_group
-    from canal_group.programs.command.show import print_lines, print_table
+    from canal_group.programs.command.consuming.show import print_lines, print_table
+    from canal_group.programs.command.consuming.snapshot_bar import SnapshotBar
 
     show = print_table if as_table else print_lines
     printed = 0
@@ -267,6 +270,7 @@ def consume(
             look=not (ack or keep),
             snapshot=snapshot,  # type: ignore[arg-type]  # it is checked there
         ) as consumer,
+        SnapshotBar(client_id, consumer.status, has_snapshot=snapshot in ("initial", "only")) as bar,
     ):
         while not rows_max or printed < rows_max:
             try:
@@ -288,11 +292,13 @@ def consume(
             rows = batch.envelope()
             if rows.num_rows > left and rows_max:
                 # It is one transaction: a batch has at least a whole one.
-                show(rows.slice(0, left))
+                with bar.hidden():
+                    show(rows.slice(0, left))
                 if ack:
                     note(f"Not acknowledged: a transaction of {rows.num_rows} rows, printed in part.")
                 break
-            show(rows)
+            with bar.hidden():
+                show(rows)
             printed += rows.num_rows
             if ack:
                 consumer.ack(batch.batch_id)

@@ -106,7 +106,7 @@ def preflight(address: SourceAddress, allow: Collection[str] = (), *, gtids: boo
         checks += [Check("binlog_format of sessions", True, *formats)] if formats is not None else []
         checks += [_gtids(facts)] if gtids else []
         checks += [Check("semi_sync", *found_at(facts.variables))] if address.semi_sync != "off" else []
-        times = times_found(address, connection, facts, lambda: _account(address, connection))
+        times = times_found(address, connection, facts, lambda: account_of(address, connection))
         checks += [Check("reader.commit_time", True, *times)] if times is not None else []
         checks += _privileges(address, connection, facts)
         checks += [_knows_tables(address, connection, facts)]
@@ -166,7 +166,7 @@ def _gtids(facts: ServerFacts) -> Check:
 def _privileges(
     address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts
 ) -> list[Check]:
-    account = _account(address, connection)
+    account = account_of(address, connection)
     granted = _granted(address, connection, facts)
     monitor = (
         "BINLOG MONITOR" if facts.mariadb and facts.number >= _MARIADB_MONITOR_SINCE else "REPLICATION CLIENT"
@@ -213,11 +213,12 @@ def _knows_tables(address: SourceAddress, connection: pymysql.Connection[Any], f
         name,
         ok=full,
         found=f"not granted: {without}",
-        fix=f"GRANT REFERENCES ON *.* TO {_account(address, connection)};",
+        fix=f"GRANT REFERENCES ON *.* TO {account_of(address, connection)};",
     )
 
 
-def _account(address: SourceAddress, connection: pymysql.Connection[Any]) -> str:
+def account_of(address: SourceAddress, connection: pymysql.Connection[Any]) -> str:
+    """Return the account that a connection has, as statements name it."""
     row = query_one(address, connection, "SELECT CURRENT_USER() AS account")
     user, _, host = str(row["account"]).rpartition("@")
     return f"`{user}`@`{host}`"

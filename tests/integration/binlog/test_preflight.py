@@ -20,7 +20,9 @@ from support.deadline import await_true
 from canal_group.binlog.server.clock import SourceClock
 from canal_group.binlog.server.preflight.preflight import preflight, register, require
 from canal_group.binlog.server.source import connect, server_facts
+from canal_group.conf.load import build_instance
 from canal_group.merge.errors import SourceUnavailable, SourceUnfit
+from canal_group.programs.command.check.select_check import check_select
 from playground.database import mariadb as mariadb_programs
 from playground.database.child_process import free_port
 from playground.database.mariadb import MariaDbServer
@@ -149,6 +151,25 @@ def test_an_account_that_sees_no_table_is_told_of_the_grant(mariadb, source_addr
     assert (found().found, found().fix) == ("granted on some tables", "")
     mariadb.execute(check.fix)
     assert (found().found, found().fix) == ("granted", "")
+
+
+def test_schemas_that_snapshots_may_not_select_are_named(mariadb, source_address, tmp_path):
+    mariadb.execute(
+        "CREATE OR REPLACE USER 'half'@'127.0.0.1' IDENTIFIED BY 'x'",
+        "GRANT REPLICATION SLAVE, BINLOG MONITOR, REFERENCES ON *.* TO 'half'@'127.0.0.1'",
+        "CREATE TABLE app.t (id INT PRIMARY KEY)",
+    )
+    address = source_address(mariadb, user="half", password="x")
+    shard = {"name": "s1", "host": "h", "user": "half"}
+    value = {"preset": "memory", "destination": "d", "shards": [shard], "filter": {"white": r"app\..*"}}
+    assert check_select(build_instance(value), address) == []
+    archive = {"folder": str(tmp_path)}
+    settings = build_instance({**value, "archive": archive, "consumer": {"snapshot": "initial"}})
+    (check,) = check_select(settings, address)
+    assert (check.ok, check.fix) == (False, "GRANT SELECT ON `app`.* TO `half`@`127.0.0.1`;")
+    mariadb.execute(check.fix)
+    (check,) = check_select(settings, address)
+    assert (check.ok, check.found) == (True, "granted on 1 schemas")
 
 
 def test_server_id_of_the_source_itself(mariadb, source_address):

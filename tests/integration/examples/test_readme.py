@@ -95,6 +95,7 @@ def test_readme_works_as_printed(stranger: Stranger):
     assert all(line.startswith("ok") for line in stranger.run(check).splitlines())
     with stranger.running(serve) as served:
         look(stranger, served.says(": serving"), consume, status)
+        copy(stranger)
         assert "stopped by" in stranger.run(stop)
         assert "may be served again" in stranger.run(stop.replace("stop", "start", 1))
         consumer(stranger)
@@ -152,6 +153,19 @@ def look(stranger: Stranger, served: str, consume: str, status: str) -> None:
     (page,) = re.findall(r"http://[\d.]+:\d+", served)
     for path in ("/", "/metrics", "/api/instances"):
         assert requests.get(page + path, timeout=DEADLINE_S).ok
+
+
+def copy(stranger: Stranger) -> None:
+    """Begin with the rows that there are, by the grant and the command that stand in the text."""
+    text = README.read_text()
+    (grant,) = re.findall(r"`(GRANT SELECT .*?)`", text)
+    (command,) = re.findall(r"`(consume .* --snapshot .*?)`", text)
+    for index, server in enumerate(stranger.servers):
+        server.execute(grant.replace("shop_0", f"shop_{index}"))
+    with stranger.running(f"{COMMAND} {command}", status=130) as rows:
+        lines = [json.loads(line) for line in rows.says('"READ"', times=4).splitlines()]
+    read = [(each["shard"], each["after"]["id"]) for each in lines if each["op"] == "READ"]
+    assert sorted(read) == [(f"shard{shard}", str(number)) for shard in (1, 2) for number in (1, 2)]
 
 
 def consumer(stranger: Stranger) -> None:

@@ -182,6 +182,43 @@ def test_a_snapshot_goes_on_after_kills(readable: Shop, tmp_path: Path) -> None:
         copy.check(readable)
 
 
+def test_status_tells_of_a_snapshot_and_of_a_table_that_may_not_be_read(shop: Shop, tmp_path: Path) -> None:
+    """1. One shard's rows may be selected; 2. `status` says how far it is, and which statement lets it read
+    the other's; 3. so does the mark.
+    """
+    shop.write_everywhere(20, 20)
+    account = f"`{shop.servers[0].address().user}`@`127.0.0.1`"
+    shop.servers[0].execute(f"GRANT SELECT ON shop_0.* TO {account}")
+    shop.servers[1].execute(
+        f"GRANT SELECT ON shop_1.* TO {account}", f"REVOKE SELECT ON shop_1.* FROM {account}"
+    )
+    slow = {"snapshot": {"rows_per_s": 100}}
+    with (
+        shop.serve(**options(tmp_path, **slow)) as instance,
+        shop.connect(instance, client_id="copy", snapshot="initial") as consumer,
+    ):
+        copy, said = Copy(consumer), {}
+
+        def told() -> bool:
+            said.update(snapshots_of(instance, shop)["copy"]["snapshot"] or {})
+            return bool(said.get("failed")) and copy.reads > 0
+
+        copy.until(told)
+        (why,) = said["failed"].values()
+        assert list(said["failed"]) == ["s1 shop_1.orders"]
+        assert "SELECT command denied" in why
+        assert why.endswith(f"GRANT SELECT ON `shop_1`.* TO {account};")
+        assert said["words"].startswith("snapshot: tables read: 0 of 2, rows: ")
+        assert said["words"].endswith("tables that cannot be read: 1")
+        assert [part["shard"] for part in said["shards"]] == ["s0", "s1"]
+        copy.complete(shop)
+        assert {mark.shard: dict(mark.failed) for mark in copy.marks} == {
+            "s0": {},
+            "s1": {"shop_1.orders": why},
+        }
+        eventually(lambda: snapshots_of(instance, shop)["copy"]["snapshot"] is None, "it is over")
+
+
 def test_only_the_rows_that_there_are(readable: Shop, tmp_path: Path) -> None:
     readable.write_everywhere(10, 10)
     with readable.serve(**options(tmp_path)) as instance:

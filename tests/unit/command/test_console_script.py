@@ -34,7 +34,7 @@ PRESS_IN_A_CLASS = (
         ("canal_group.programs.quick_exit", "Interrupted.\n"),
         ("canal_group.extras", "Interrupted: nothing was started yet.\n"),
         ("pyarrow", "Interrupted: nothing was started yet.\n"),
-        ("canal_group.programs.command.show", "Interrupted.\n"),
+        ("canal_group.programs.command.consuming.show", "Interrupted.\n"),
     ],
 )
 def test_ctrl_c_while_modules_are_imported_prints_a_line(module: str, said: str, act: str):

@@ -8,8 +8,8 @@ import pyarrow as pa
 from support.rows.partial_batch import BATCH
 
 from canal_group.merge.rows.envelope import envelope
+from canal_group.programs.command.consuming.show import print_lines, print_table
 from canal_group.programs.command.json_line import json_line
-from canal_group.programs.command.show import print_lines, print_table
 
 
 def test_an_update_shows_what_changed_and_no_null_where_nothing_is_known(capsys):

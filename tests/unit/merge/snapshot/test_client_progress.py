@@ -66,5 +66,5 @@ def test_of_many_failed_tables_some_are_named():
     assert progress["failed_tables"] == 3 * FAILED_MAX
 
 
-def test_a_shards_own_state_tells_of_no_client():
+def test_a_shards_own_state_does_not_name_clients():
     assert without_lanes(shard("s0")) == {"shard": "s0", "replays": [{"state": "streaming"}]}

@@ -1,0 +1,1 @@
+"""What `canal-group consume` prints: rows, and how far a snapshot is."""
