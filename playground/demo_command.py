@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from canal_group.actors.process.log import LogFormat, LogLevel
+from canal_group.merge.errors import UsageError
 from canal_group.programs.command.options import log_options
 from canal_group.programs.command.options.exit_code import ExitCode
 from canal_group.programs.demo.run import run_recorded
 from playground.database.engine import Engine
-from playground.options import DemoOptions
+from playground.options import SNAPSHOT_ROWS, DemoOptions
 from playground.run import RECORDED, run_servers
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -29,6 +30,9 @@ def demo(
     files: Annotated[
         bool, typer.Option("--files", help="Read recorded binlogs: no server is started or needed.")
     ] = False,
+    snapshot: Annotated[
+        bool, typer.Option("--snapshot", help="Tables are full: the consumer begins with a snapshot of them.")
+    ] = False,
     zookeeper: Annotated[
         bool, typer.Option("--zookeeper", help="With an embedded ZooKeeper, which needs Java and pyspark.")
     ] = False,
@@ -41,6 +45,11 @@ def demo(
 
     With --files the demo reads the recorded binlogs of four servers, as `canal-group demo --files` does.
     """
+    if files and snapshot:
+        raise UsageError(
+            "Shards of files have no snapshot.",
+            hint="Leave --files away: it starts servers with full tables.",
+        )
     standard = DemoOptions()
     options = DemoOptions(
         shards=shards,
@@ -48,6 +57,7 @@ def demo(
         transactions=standard.transactions if transactions is None else transactions,
         seconds=standard.seconds if seconds is None else seconds,
         seed=seed,
+        snapshot_rows=SNAPSHOT_ROWS if snapshot else 0,
         zookeeper=zookeeper,
         json=as_json,
         stay=stay,

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from canal_group.actors.process.log import LogLevel
 from playground.database.engine import Engine
+
+#: rows of each shard that a demo of snapshots begins with
+SNAPSHOT_ROWS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,8 @@ class DemoOptions:
     seed: int = 1
     #: whether an embedded ZooKeeper elects the server and keeps the cursors
     zookeeper: bool = False
+    #: rows of each shard before the consumer begins, with a snapshot of them; 0: tables are empty
+    snapshot_rows: int = 0
     #: whether the result is one JSON line on stdout, and nothing else is
     json: bool = False
     #: whether it stops at a signal only

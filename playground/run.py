@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,15 +10,19 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Final
 
-from canal_group.merge.errors import CanalGroupError, ConfigError
-from canal_group.programs.demo.instance import running, shard_name
+from canal_group.gateway.gateway_client import GatewayClient
+from canal_group.merge.calls.consumers import Status
+from canal_group.merge.errors import CanalGroupError, ConfigError, RetryableError
+from canal_group.programs.demo.instance import DESTINATION, running, shard_name
 from canal_group.programs.demo.interrupts import Interrupts
 from canal_group.programs.demo.page import page_of
 from canal_group.programs.demo.proof import prove
+from canal_group.programs.demo.reading import Reading
 from canal_group.programs.demo.report import DemoReport
 from canal_group.programs.demo.run import read, reading_of, report_of, run, state_of
 from canal_group.programs.demo.show.progress import Progress
 from canal_group.programs.demo.show.summary import NextSteps, Outcome
+from canal_group.programs.demo.written import Record
 from playground.database.engine import Engine
 from playground.database.mysql import is_fetched
 from playground.database.server_process import DatabaseServer, ServerFailedError, ServerMissingError
@@ -34,6 +39,7 @@ SERVERS: Final = NextSteps(
     staying="make demo ARGS=--stay",
     others=(
         ('make demo ARGS="--engine mixed"', "MariaDB and MySQL together"),
+        ("make demo ARGS=--snapshot", "with tables that are full before"),
         (f"{_PROGRAM} --help", "the commands; README.md: your own servers"),
     ),
 )
@@ -70,6 +76,9 @@ def _servers(options: DemoOptions, progress: Progress, interrupts: Interrupts, s
     for server in servers:
         stack.callback(server.close)
     start_all(servers)
+    snapshot = options.snapshot_rows > 0
+    if snapshot:
+        progress.phase(f"filling their tables with {options.snapshot_rows:,} rows each")
     writers = _writers(options, servers)
 
     progress.phase(
@@ -77,9 +86,12 @@ def _servers(options: DemoOptions, progress: Progress, interrupts: Interrupts, s
     )
     with interrupts.deferred():  # A Ray that is interrupted while it starts crashes the process.
         instance = stack.enter_context(
-            running(partial(settings_for, servers, zookeeper=options.zookeeper), options.log_level)
+            running(
+                partial(settings_for, servers, zookeeper=options.zookeeper, snapshot=snapshot),
+                options.log_level,
+            )
         )
-    reading = reading_of(instance, options.seed, progress.rows, stack)
+    reading = reading_of(instance, options.seed, progress.rows, stack, snapshot=snapshot)
     page = stack.enter_context(page_of(instance))
     progress.phase(f"writing and reading; the page is {page.url}")
     progress.phase("these are some of the rows, in the order of the stream")
@@ -87,24 +99,23 @@ def _servers(options: DemoOptions, progress: Progress, interrupts: Interrupts, s
         stack.callback(writer.stop)
         writer.start()
     records = [writer.record for writer in writers]
-    progress.watch(partial(state_of, reading, records))
+    gateway = stack.enter_context(contextlib.closing(GatewayClient(instance.uri, DESTINATION)))
+    progress.watch(partial(_state, gateway, reading, records))
     read(reading, records, partial(_writing, writers))
     progress.unwatch()
 
     progress.phase("verifying the stream")
-    findings = prove(reading.delivered, records, read_tables(servers, [record.shard for record in records]))
+    held = read_tables(servers, [record.shard for record in records])
+    findings = prove(reading.delivered, records, held, snapshot=snapshot)
     gentle_until_us = min(writer.gentle_until_us for writer in writers)
     report = report_of(reading, findings, len(servers), gentle_until_us, gentle_until_us)
-    return Outcome(report, findings, reading.rows, reading.rollbacks, page.url, instance.uri)
+    return Outcome(report, findings, reading.rollbacks, page.url, instance.uri)
 
 
 def _writers(options: DemoOptions, servers: Sequence[DatabaseServer]) -> list[Writer]:
     """Prepare the shards and return their writers; the first one has the large transaction."""
-    with ThreadPoolExecutor(len(servers)) as pool:
-        names = [shard_name(shard) for shard in range(len(servers))]
-        records = list(pool.map(prepare, servers, range(len(servers)), names))
-    writers = []
-    for shard, (server, record) in enumerate(zip(servers, records, strict=True)):
+    workloads = []
+    for shard in range(len(servers)):
         share = options.transactions // options.shards + (shard < options.transactions % options.shards)
         workload = Workload(
             shard=shard,
@@ -114,17 +125,32 @@ def _writers(options: DemoOptions, servers: Sequence[DatabaseServer]) -> list[Wr
             gentle=min(int(options.gentle_s * options.gentle_rate), share // 2),
             big_rows=options.big_transaction_rows if shard == 0 else 0,
         )
-        writers.append(
-            Writer(
-                server,
-                shard,
-                workload,
-                record,
-                gentle_rate=options.gentle_rate,
-                seconds=options.seconds,
-            )
-        )
-    return writers
+        workloads.append(workload)
+    shards, rows = range(len(servers)), options.snapshot_rows
+    fills = [workload.fill(rows) if rows else None for workload in workloads]
+    with ThreadPoolExecutor(len(servers)) as pool:
+        records = list(pool.map(prepare, servers, shards, map(shard_name, shards), fills))
+    pace = {"gentle_rate": options.gentle_rate, "seconds": options.seconds}
+    return [
+        Writer(server, shard, workload, record, **pace)
+        for shard, (server, workload, record) in enumerate(zip(servers, workloads, records, strict=True))
+    ]
+
+
+def _state(gateway: GatewayClient, reading: Reading, records: Sequence[Record]) -> str:
+    """Return in words how far the consumer's snapshot is; after it, how far it is with what was written."""
+    snapshot = None
+    if not reading.complete:
+        with contextlib.suppress(RetryableError):
+            (client,) = gateway.ask(Status())["group"]["clients"]
+            snapshot = client["snapshot"]
+    if snapshot is None:
+        return state_of(reading, records)
+    tables, estimate = snapshot["tables"] or 0, snapshot["rows_estimated"] or 0
+    return (
+        f"read: {snapshot['done']} of {tables} tables, {snapshot['rows']:,} of ~{estimate:,} rows; "
+        f"{reading.delivered.arrived():,} changes have come"
+    )
 
 
 def _writing(writers: Sequence[Writer]) -> bool:

@@ -12,6 +12,7 @@ import logging
 import selectors
 import socket
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -33,6 +34,8 @@ READERS_MAX = 1024
 UNUSED_S = 10.0
 #: likewise with an archive, whose instance may be starting again
 ARCHIVE_UNUSED_S = 60.0
+#: likewise with an archive whose folder was removed: nothing can go on with it
+REMOVED_UNUSED_S = 2.0
 #: between two reports of the archive's state, seconds
 REPORT_EVERY_S = 1.0
 #: between two signs of life while the source sends an event that is not whole yet, seconds
@@ -56,7 +59,6 @@ class DumpServer:
     ) -> None:
         self._listener = listener
         self._dumping = Dumping(address, server, file, offset, self._kept)
-        self._unused_s = UNUSED_S if address.archive is None else ARCHIVE_UNUSED_S
         #: the dump that is served, and its readers; None: there is no dump now
         self._dump: SourceDump | None = None
         self._readers: Readers | None = None
@@ -77,7 +79,7 @@ class DumpServer:
         Raises:
             CanalGroupError: the source ended the dump, or cannot serve it, and there is no archive.
         """
-        while time.monotonic() - self._used_s < self._unused_s:
+        while time.monotonic() - self._used_s < self._unused_max_s:
             try:
                 self._turn()
             except CanalGroupError as error:
@@ -85,7 +87,14 @@ class DumpServer:
             self._report()
             if any(served.attached or served.kept is not None for served in self._served.values()):
                 self._used_s = time.monotonic()
-        _log.info("dump server of %s ends: nobody has used it for %g s", self._location, self._unused_s)
+        _log.info("dump server of %s ends: nobody has used it for %g s", self._location, self._unused_max_s)
+
+    @property
+    def _unused_max_s(self) -> float:
+        archive = self._dumping.address.archive
+        if archive is None:
+            return UNUSED_S
+        return ARCHIVE_UNUSED_S if Path(archive.folder).exists() else REMOVED_UNUSED_S
 
     @property
     def _location(self) -> str:

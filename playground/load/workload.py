@@ -30,6 +30,8 @@ NOW_US: Final = _Now()
 
 #: rows of one INSERT of the large transaction
 BIG_INSERT_ROWS: Final = 500
+#: orders, and items, of one INSERT into tables that are to be full
+FILL_INSERT_ROWS: Final = 250
 _EPOCH = datetime(2024, 2, 28, 12)  # noqa: DTZ001 - DATETIME has no zone
 _NAMES = ("Ada", "Grace", "Łukasz", "Zoë", "李雷", "O'Neill", "Ünal", "नेहा", "🦆 Donald", 'Back\\slash "Q"')
 _PRODUCTS = ("tea", "chêne", "мёд", "寿司", "nut & bolt", "100% wool", "semi;colon", "tab\there")
@@ -62,7 +64,7 @@ class Transaction:
 
 
 class Workload:
-    """One shard's transactions; iterate it once.
+    """One shard's transactions; iterate it once, after `fill` if its tables are to be full.
 
     In the middle it adds a column, at two thirds it runs the large transaction.
 
@@ -95,6 +97,18 @@ class Workload:
             (7, self._delete_with_items),
             (4, self._many_orders),
         ]
+
+    def fill(self, rows: int) -> Iterator[Transaction]:
+        """Yield transactions that insert so many rows, or some more, before all others."""
+        while rows > 0:
+            statements = [self._insert_orders(FILL_INSERT_ROWS)]
+            items = []
+            for order_id in self._ids[-FILL_INSERT_ROWS:]:
+                self._items[order_id] = 1
+                items.append(self._item(order_id, 1))
+            statements.append(self._insert(ITEMS, items))
+            rows -= 2 * FILL_INSERT_ROWS
+            yield Transaction(tuple(statements))
 
     def __iter__(self) -> Iterator[Transaction]:
         alter_at, big_at = self._transactions // 2, self._transactions * 2 // 3

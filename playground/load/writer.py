@@ -16,14 +16,30 @@ import pymysql
 
 from canal_group.programs.demo.tables import TABLES, schema_name
 from canal_group.programs.demo.written import Record
-from playground.database.server_process import DatabaseServer
+from playground.database.server_process import CANAL_USER, DatabaseServer
 from playground.load.workload import NOW_US, Statement, Transaction, Workload
 
 
-def prepare(server: DatabaseServer, shard: int, name: str) -> Record:
-    """Make a shard's schema and its empty tables, and return the record that begins after them."""
-    server.execute(f"CREATE DATABASE {schema_name(shard)} CHARACTER SET utf8mb4")
-    server.execute(*(table.create(shard) for table in TABLES), database=schema_name(shard))
+def prepare(
+    server: DatabaseServer, shard: int, name: str, fill: Iterable[Transaction] | None = None
+) -> Record:
+    """Make a shard's schema and its tables, and return the record that begins after that.
+
+    Args:
+        server: the shard.
+        shard: shard_index.
+        name: of the shard.
+        fill: makes the rows that its tables have already, and that the instance's account may select; None:
+            they are empty.
+    """
+    schema = schema_name(shard)
+    server.execute(f"CREATE DATABASE {schema} CHARACTER SET utf8mb4")
+    server.execute(*(table.create(shard) for table in TABLES), database=schema)
+    if fill is not None:
+        server.execute(f"GRANT SELECT ON {schema}.* TO {CANAL_USER}@127.0.0.1")
+        with contextlib.closing(server.connect(schema)) as connection:
+            for transaction in fill:
+                _run(connection, transaction)
     source, number = server.last_gtid()
     return Record(name, source, number + 1)
 

@@ -4,6 +4,8 @@ An image, a map from column to text, becomes one string: `column=value` cells in
 by `CELL_END`. A NULL is `NULL`, a character that no value of the demo has. A row's identity is `(shard, file,
 pos, row)`; a row that is delivered again has the same identity.
 
+Rows of pages of a snapshot, and the mark at its end, have a `row` below 0: they are of no transaction.
+
 A *run* is what was delivered between two rollbacks: within a run the stream only goes forward.
 """
 
@@ -49,6 +51,8 @@ DELIVERED = pa.schema(
 class _Delivery:
     batch_id: int
     rows: pa.Table
+    #: rows that are not of pages
+    changes: int
     taken_back: bool = False
     acked: bool = False
 
@@ -78,7 +82,8 @@ class Delivered:
             columns[name] = pa.repeat(pa.scalar(value, pa.int64()), count)
         rows = pa.table([columns[name] for name in DELIVERED.names], schema=DELIVERED)
         # A copy: it lets go of the message it came in, whose buffers Arrow's engine finds badly aligned.
-        self._deliveries.append(_Delivery(batch_id, rows.take(pa.array(np.arange(count)))))
+        rows = rows.take(pa.array(np.arange(count)))
+        self._deliveries.append(_Delivery(batch_id, rows, len(of_transactions(rows))))
 
     def acked(self, batch_id: int) -> None:
         """Record that a batch was acknowledged."""
@@ -106,16 +111,22 @@ class Delivered:
 
     def arrived(self) -> int:
         """Return how many rows arrived and were not given back, or were acknowledged before: quickly."""
-        return sum(len(each.rows) for each in self._deliveries if each.acked or not each.taken_back)
+        return sum(each.changes for each in self._deliveries if each.acked or not each.taken_back)
 
     def distinct(self) -> int:
         """Return how many different rows were delivered."""
-        return len(self.table().group_by(list(IDENTITY)).aggregate([]))
+        changes = of_transactions(self.table())
+        return len(changes.group_by(list(IDENTITY)).aggregate([]))
 
     def kept(self) -> Any:
         """Return for each row of `table()` whether its batch was not given back: (n,) bool."""
         flags = [np.full(len(each.rows), not each.taken_back) for each in self._deliveries]
         return np.concatenate([np.empty(0, np.bool_), *flags])
+
+
+def of_transactions(stream: pa.Table) -> pa.Table:
+    """Return the rows of `DELIVERED` that are not of pages of a snapshot."""
+    return stream.filter(pc.greater_equal(stream.column("row"), 0))
 
 
 def cell(column: str, value: str | None) -> str:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from canal_group.programs.demo.delivered import IDENTITY, Delivered
+from canal_group.programs.demo.delivered import IDENTITY, Delivered, of_transactions
 from canal_group.programs.demo.replica import Replica, Rows, compare
 from canal_group.programs.demo.written import Record
 
@@ -34,6 +34,9 @@ SHOWN_MAX = 4
 class Findings:
     """What is wrong with a stream; see `DemoReport` for what each count means."""
 
+    #: distinct rows that a snapshot has read, and rows that came again
+    snapshot_rows: int
+    again: int
     #: distinct row changes and statements, and transactions
     rows: int
     transactions: int
@@ -46,30 +49,36 @@ class Findings:
     words: tuple[str, ...]
 
 
-def prove(delivered: Delivered, records: Sequence[Record], servers: Rows) -> Findings:
+def prove(
+    delivered: Delivered, records: Sequence[Record], servers: Rows, *, snapshot: bool = False
+) -> Findings:
     """Judge what was delivered.
 
     Args:
         delivered: everything the consumer got.
         records: what the writers committed.
         servers: what the servers hold now, see `replica.read_tables`.
+        snapshot: whether it began with a snapshot of each shard.
     """
     stream = delivered.table()
     codes, first = _codes(stream, IDENTITY)
     accepted = stream.take(pa.array(np.sort(first)))
+    changes = of_transactions(accepted)
 
     backwards = [*_backwards(stream), *_backwards_of_shards(accepted)]
     split = {*_split(stream, _ints(stream, "run")), *_split(accepted, np.zeros(len(accepted), np.int64))}
     twice = _repeated(stream, codes, first, delivered.kept())
-    written, came = _written(records), _came(accepted)
+    written, came = _written(records), _came(changes)
     missing, unwritten = written - came, came - written
-    replica = Replica()
+    replica = Replica((record.shard for record in records) if snapshot else ())
     replica.apply(accepted)
     differences = [*replica.differences, *compare(replica.rows, servers)]
 
     return Findings(
-        rows=len(accepted),
-        transactions=len(_codes(accepted, ("shard", "gtid"))[1]),
+        snapshot_rows=pc.sum(pc.equal(accepted.column("op"), "READ")).as_py() or 0,
+        again=len(stream) - len(accepted),
+        rows=len(changes),
+        transactions=len(_codes(changes, ("shard", "gtid"))[1]),
         order_violations=len(backwards),
         split_transactions=len(split),
         missing=missing.total(),
@@ -111,14 +120,18 @@ def _backwards_of_shards(accepted: pa.Table) -> Iterator[str]:
 
 
 def _split(stream: pa.Table, run: _Ints) -> set[str]:
-    """Return the transactions whose rows do not follow each other within one run."""
+    """Return the transactions whose rows do not follow each other within one run; a page is of none."""
     codes, first = _codes(stream, ("shard", "gtid"))
     if not len(codes):
         return set()
+    codes = np.where(_ints(stream, "row") < 0, -1, codes)
     # Where a block of rows of one transaction and run begins; one such block a transaction and run is right.
     begins = np.flatnonzero(np.concatenate(([True], (np.diff(codes) != 0) | (np.diff(run) != 0))))
     blocks, counts = np.unique(np.stack([codes[begins], run[begins]]), axis=1, return_counts=True)
-    return {_transaction(stream, int(first[code])) for code in np.unique(blocks[0][counts > 1])}
+    return {
+        _transaction(stream, int(first[code]))
+        for code in np.unique(blocks[0][(counts > 1) & (blocks[0] >= 0)])
+    }
 
 
 def _repeated(stream: pa.Table, codes: _Ints, first: _Ints, keep: Any) -> list[str]:

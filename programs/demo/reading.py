@@ -42,10 +42,10 @@ class Reading:
     seed: int
     #: is shown each batch's rows
     show: Callable[[pa.Table], None]
+    #: whether no snapshot is going on, where it has read to
+    complete: bool = True
     delivered: Delivered = field(default_factory=Delivered)
     batches: int = 0
-    #: rows in all deliveries, repetitions included
-    rows: int = 0
     #: times something was given back
     rollbacks: int = 0
     _outstanding: list[Batch] = field(default_factory=list)
@@ -96,8 +96,8 @@ class Reading:
     def _take(self, batch: Batch) -> None:
         rows = self._patiently(batch.envelope)
         self.delivered.add(batch.batch_id, rows, time.time_ns() // 1000)
+        self.complete = not batch.ack_position.snapshots
         self.batches += 1
-        self.rows += len(rows)
         self.show(rows)
 
     def _patiently(self, call: Callable[[], _T]) -> _T:

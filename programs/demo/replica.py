@@ -1,5 +1,8 @@
 """The replica: empty tables that the consumed stream is applied to, and what the servers hold to compare.
 
+While a snapshot of a shard is going on, changes of rows come that were not read yet, and rows are read that
+changes brought before: they must be the same.
+
 The replica is strict: an INSERT of a row that exists, a change of one that does not, and a before image that
 is not what stands there are differences of their own. Values are compared as text: the envelope's on one
 side, what the server itself prints on the other.
@@ -7,7 +10,7 @@ side, what the server itself prints on the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -22,9 +25,14 @@ _APPLIED = ("shard", "table", "op", "key", "before", "after")
 
 
 class Replica:
-    """Tables that began empty."""
+    """Tables that began empty.
 
-    def __init__(self) -> None:
+    Args:
+        lacking: the shards whose snapshot is going on.
+    """
+
+    def __init__(self, lacking: Iterable[str] = ()) -> None:
+        self._lacking = set(lacking)
         self.rows: Rows = {}
         #: what could not be applied, in words
         self.differences: list[str] = []
@@ -38,8 +46,10 @@ class Replica:
         self, shard: str, table: str, op: str, key: str, before: str | None, after: str | None
     ) -> None:
         match op:
-            case "INSERT" | "READ":
+            case "INSERT":
                 self._put(shard, table, key, after)
+            case "READ":
+                self._read(shard, table, key, after)
             case "UPDATE":
                 self._remove(shard, table, _key_in(before, key), before, op)
                 self._put(shard, table, key, after)
@@ -47,6 +57,18 @@ class Replica:
                 self._remove(shard, table, key, before, op)
             case "ALTER":
                 self._add_column(shard, table)
+            case "QUERY":
+                # The mark at the end of its snapshot: the writers send no such statement.
+                self._lacking.discard(shard)
+
+    def _read(self, shard: str, table: str, key: str, after: str | None) -> None:
+        if shard not in self._lacking:
+            self.differences.append(f"{table} {_words(key)}: {shard} reads a row after its snapshot.")
+        known = self.rows.setdefault((table, key), (shard, after or ""))
+        if known != (shard, after):
+            self.differences.append(
+                f"{table} {_words(key)}: {shard} reads another row: {_was(known, shard, after)}."
+            )
 
     def _put(self, shard: str, table: str, key: str, after: str | None) -> None:
         if (table, key) in self.rows:
@@ -56,13 +78,12 @@ class Replica:
     def _remove(self, shard: str, table: str, key: str, before: str | None, op: str) -> None:
         removed = self.rows.pop((table, key), None)
         if removed is None:
-            self.differences.append(f"{table} {_words(key)}: {op} by {shard} of a row that does not exist.")
+            if shard not in self._lacking:
+                self.differences.append(
+                    f"{table} {_words(key)}: {op} by {shard} of a row that does not exist."
+                )
         elif removed != (shard, before):
-            was = (
-                _first_difference(removed[1], before or "")
-                if removed[0] == shard
-                else f"it is of {removed[0]}"
-            )
+            was = _was(removed, shard, before)
             self.differences.append(f"{table} {_words(key)}: {op} by {shard} of another row: {was}.")
 
     def _add_column(self, shard: str, table: str) -> None:
@@ -90,6 +111,12 @@ def _key_in(image: str | None, like: str) -> str:
     """Return the key in an image: the primary key's columns stand first in each table of the demo."""
     parts = like.count(CELL_END) + 1
     return CELL_END.join((image or "").split(CELL_END, parts)[:parts])
+
+
+def _was(row: tuple[str, str], shard: str, image: str | None) -> str:
+    """Return in words how a row of the replica differs from an image of a shard."""
+    owner, mine = row
+    return _first_difference(mine, image or "") if owner == shard else f"it is of {owner}"
 
 
 def _first_difference(mine: str, other: str) -> str:

@@ -31,6 +31,8 @@ class DemoReport:
     duplicates: int
     #: whether the stream, applied to empty tables, gave what the servers hold
     tables_equal: bool
+    #: distinct rows that were there before, and that a snapshot has read
+    snapshot_rows: int
 
     @property
     def ok(self) -> bool:

@@ -119,13 +119,26 @@ def _recorded(
     rows = {name: row for each in recorded for name, row in each.rows.items()}
     findings = prove(reading.delivered, records, rows)
     report = report_of(reading, findings, len(recorded), began_us, 0)
-    return Outcome(report, findings, reading.rows, reading.rollbacks, page.url, instance.uri)
+    return Outcome(report, findings, reading.rollbacks, page.url, instance.uri)
 
 
-def reading_of(instance: Instance, seed: int, show: Callable[[pa.Table], None], stack: ExitStack) -> Reading:
-    """Connect to an instance."""
-    consumer = connect(instance.uri, destination=DESTINATION, client_id=CLIENT_ID, wait_s=_SERVING_S)
-    return Reading(stack.enter_context(consumer), seed, show)
+def reading_of(
+    instance: Instance,
+    seed: int,
+    show: Callable[[pa.Table], None],
+    stack: ExitStack,
+    *,
+    snapshot: bool = False,
+) -> Reading:
+    """Connect to an instance; `snapshot`: to get the rows that there are, too."""
+    consumer = connect(
+        instance.uri,
+        destination=DESTINATION,
+        client_id=CLIENT_ID,
+        wait_s=_SERVING_S,
+        snapshot="initial" if snapshot else "never",
+    )
+    return Reading(stack.enter_context(consumer), seed, show, complete=not snapshot)
 
 
 def state_of(reading: Reading, records: Sequence[Record]) -> str:
@@ -150,7 +163,9 @@ def read(reading: Reading, records: Sequence[Record], writing: Callable[[], bool
             continue
         quiet_s = time.monotonic() - quiet_since_s
         written = sum(record.rows for record in records)
-        if quiet_s > _TIMEOUT_S or (quiet_s > _QUIET_S and reading.delivered.distinct() >= written):
+        if quiet_s > _TIMEOUT_S:
+            return
+        if quiet_s > _QUIET_S and reading.complete and reading.delivered.distinct() >= written:
             return
 
 
@@ -180,6 +195,7 @@ def report_of(
         missing=findings.missing,
         duplicates=findings.duplicates,
         tables_equal=findings.tables_equal,
+        snapshot_rows=findings.snapshot_rows,
     )
 
 

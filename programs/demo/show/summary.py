@@ -17,8 +17,7 @@ class Outcome:
 
     report: DemoReport
     findings: Findings
-    #: rows in all deliveries, repetitions included, and how often the consumer rolled back
-    delivered: int
+    #: how often the consumer rolled back
     rollbacks: int
     #: the addresses of its page and gateway
     page: str
@@ -51,10 +50,12 @@ def summary(outcome: Outcome) -> Iterator[str]:
     yield "The stream is right:" if report.ok else "The stream is wrong, see the lines with !:"
     size = f"{_count(report.transactions, 'transaction')}, {_rows(report.rows)}"
     yield f"  {report.shards} shards became one stream: {size}."
+    if report.snapshot_rows:
+        yield f"  {_rows(report.snapshot_rows)} were there, {_count(report.rows, 'change')} followed."
     yield _judged(report.missing, "Every row that was written arrived.", "Written, but did not arrive: {}.")
     yield _judged(
         report.duplicates,
-        _repeated(outcome.delivered - report.rows, outcome.rollbacks),
+        _repeated(outcome.findings.again, outcome.rollbacks),
         "Came again without a rollback, or was never written: {}.",
     )
     yield _judged(

@@ -51,6 +51,7 @@ KEYS = [
     "missing",
     "duplicates",
     "tables_equal",
+    "snapshot_rows",
 ]
 
 
@@ -230,11 +231,13 @@ def test_a_late_writer_still_adds_the_column_and_the_large_transaction(server):
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("snapshot", [(), ("--snapshot",)], ids=["empty", "full"])
 @pytest.mark.parametrize("engine", list(Engine))
-def test_the_demo_proves_its_stream_and_leaves_nothing_behind(demo, folder, tmp_path, engine):
+def test_the_demo_proves_its_stream_and_leaves_nothing_behind(demo, folder, tmp_path, engine, snapshot):
+    """With full tables the stream begins with their rows, and an archive is written, which goes as well."""
     require(engine)
     sizes = ("--shards", "2", "--transactions", "300", "--seconds", "60", "--seed", "5")
-    process = demo("--json", "--engine", engine, *sizes)
+    process = demo("--json", "--engine", engine, *sizes, *snapshot)
     watch = Watch(process)
     output, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0, (tmp_path / "stderr").read_text()
@@ -246,6 +249,7 @@ def test_the_demo_proves_its_stream_and_leaves_nothing_behind(demo, folder, tmp_
     assert report["latency_ms_p50"] <= report["latency_ms_p99"]
     assert report["tables_equal"] is True
     assert not sum(report[name] for name in KEYS[6:10])
+    assert (report["snapshot_rows"] > 20_000) == bool(snapshot)
     assert watch.seen
     assert not watch.left()
     assert not list(folder.iterdir())

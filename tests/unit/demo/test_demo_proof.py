@@ -296,6 +296,73 @@ def test_a_key_that_an_update_changes_moves_the_row():
     assert prove(delivered([*story(), moved]), written, held).words == ()
 
 
+def page(shard, pos, row, image, *, time):
+    """Return a row that a snapshot has read, or without an image the mark at its end."""
+    op = "QUERY" if image is None else "READ"
+    return change(shard, 0, row - 100, "orders" if image else "", op, None, image, time=time) | {
+        "gtid": "",
+        "pos": pos,
+    }
+
+
+#: what was there before: the stream brings order 13's update before it is read, so it never is
+THERE = {11: order(11, "old"), 13: order(13, "old")}
+
+
+def full_story():
+    """The story on tables that had rows: pages at boundaries of a, and marks of both shards."""
+    a1, b1, *others = story()
+    moved = change(A, 5, 0, "orders", "UPDATE", THERE[13], order(13, "paid"), time=70)
+    return [
+        a1,
+        page(A, 200, 0, THERE[11], time=10),
+        page(A, 200, 1, order(1, "new"), time=10),
+        b1,
+        page(B, 200, 0, None, time=10),
+        *others,
+        moved,
+        page(A, 600, 0, None, time=70),
+    ]
+
+
+def full_faults(rows):
+    written, held = records(), servers()
+    written[0].add((Change("orders", "UPDATE", 1),))
+    for number, state in ((11, "old"), (13, "paid")):
+        image = order(number, state).items()
+        cells = (f"{name}={chr(0) if value is None else value}" for name, value in image)
+        held["orders", f"id={number}"] = A, CELL_END.join(cells)
+    found = prove(delivered(rows), written, held, snapshot=True)
+    counts = (found.order_violations, found.split_transactions, found.missing, found.duplicates)
+    return found, (*counts, not found.tables_equal)
+
+
+def test_rows_that_a_snapshot_reads_are_not_changes():
+    found, faults = full_faults(full_story())
+    assert not any(faults), found.words
+    assert (found.snapshot_rows, found.rows, found.transactions) == (2, 14, 9)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "faults"),
+    [
+        # a row that was read is lost, is another one than the stream brought, or comes after the mark
+        (lambda rows: rows.pop(1), (0, 0, 0, 0, True)),
+        (lambda rows: rows[2].update(after=list(order(1, "lost").items())), (0, 0, 0, 0, True)),
+        (lambda rows: rows.append(page(A, 700, 0, THERE[11], time=70)), (0, 0, 0, 0, True)),
+        # what was not read is changed after the mark
+        (lambda rows: rows.insert(3, page(A, 200, 2, None, time=10)), (0, 0, 0, 0, True)),
+        # it comes twice, or inside of a transaction
+        (lambda rows: rows.insert(2, rows[1]), (0, 0, 0, 1, False)),
+        (lambda rows: rows.insert(6, page(A, 200, 2, THERE[11], time=20)), (1, 1, 0, 0, False)),
+    ],
+)
+def test_faults_of_a_snapshot_are_found(wrong, faults):
+    rows = full_story()
+    wrong(rows)
+    assert full_faults(rows)[1] == faults
+
+
 def test_nothing_delivered_is_everything_missing():
     report = prove(Delivered(), records(), servers())
     assert (report.rows, report.missing, report.tables_equal) == (0, 13, False)
@@ -331,6 +398,7 @@ FINE = {
     "missing": 0,
     "duplicates": 0,
     "tables_equal": True,
+    "snapshot_rows": 0,
 }
 
 

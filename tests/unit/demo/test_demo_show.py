@@ -43,8 +43,11 @@ REPORT = DemoReport(
     missing=0,
     duplicates=0,
     tables_equal=True,
+    snapshot_rows=0,
 )
 FINDINGS = Findings(
+    snapshot_rows=0,
+    again=12_345,
     rows=REPORT.rows,
     transactions=REPORT.transactions,
     order_violations=0,
@@ -57,7 +60,6 @@ FINDINGS = Findings(
 OUTCOME = Outcome(
     REPORT,
     FINDINGS,
-    delivered=273_579,
     rollbacks=12,
     page="http://127.0.0.1:11112",
     gateway="grpc://127.0.0.1:45311",
@@ -143,9 +145,14 @@ def test_a_result_in_words_adds_up_and_fits():
 
 def test_a_result_without_measures_and_repetitions_has_no_line_of_them():
     report = replace(REPORT, latency_ms_p50=None, latency_ms_p99=None)
-    lines = list(summary(replace(OUTCOME, report=report, delivered=report.rows, rollbacks=0)))
+    lines = list(summary(replace(OUTCOME, report=report, findings=replace(FINDINGS, again=0), rollbacks=0)))
     assert "  Each row came once." in lines
     assert len(lines) == 7
+
+
+def test_a_result_with_a_snapshot_says_how_many_rows_were_there():
+    lines = list(summary(replace(OUTCOME, report=replace(REPORT, snapshot_rows=80_001))))
+    assert lines[2] == "  80,001 rows were there, 261,234 changes followed."
 
 
 def test_a_wrong_result_says_what_is_wrong():
