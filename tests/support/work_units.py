@@ -66,6 +66,7 @@ TOGETHER = {
         "spark/test_spark_faults",
         "spark/test_spark_formats",
         "spark/test_spark_ranges",
+        "spark/test_spark_snapshots",
     ),
     "brokers": (
         "output/test_closed_brokers",
