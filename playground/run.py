@@ -142,8 +142,8 @@ def _state(gateway: GatewayClient, reading: Reading, records: Sequence[Record]) 
     snapshot = None
     if not reading.complete:
         with contextlib.suppress(RetryableError):
-            (client,) = gateway.ask(Status())["group"]["clients"]
-            snapshot = client["snapshot"]
+            clients = gateway.ask(Status())["group"].get("clients", ())
+            snapshot = next((each["snapshot"] for each in clients), None)
     if snapshot is None:
         return state_of(reading, records)
     tables, estimate = snapshot["tables"] or 0, snapshot["rows_estimated"] or 0
