@@ -31,19 +31,20 @@ def test_a_line_stays_one_line_and_steers_no_terminal(capsys: pytest.CaptureFixt
 
 
 def test_no_command_prints_by_itself():
-    """`import` prints a file; `status`, `top` and `consume --table` print tables of escaped texts."""
+    """`import` prints a file; `status`, `top` and `consume` print tables and a bar of escaped texts."""
     found = {file.relative_to(COMMANDS).as_posix() for file in COMMANDS.rglob("*.py") if _prints(file)}
     assert found == {
         "output.py",
         "migrating/import_command.py",
-        "show.py",
+        "consuming/show.py",
+        "consuming/snapshot_bar.py",
         "status_page.py",
         "top_command.py",
     }
 
 
 def _prints(file: Path) -> bool:
-    return re.search(r"typer\.echo\(|\bprint\(|stdout\.write\(", file.read_text()) is not None
+    return re.search(r"typer\.echo\(|\bprint\(|std(out|err)\.write\(", file.read_text()) is not None
 
 
 def test_an_error_of_a_server_forges_no_line(
