@@ -30,6 +30,7 @@ from canal_group.merge.calls.operators import SetClientAside, Steering
 from canal_group.merge.calls.resume import Resume
 from canal_group.merge.delivery.cursor_writes import OWN_CALL
 from canal_group.merge.delivery.phase import Phase
+from canal_group.merge.delivery.snapshot_steering import steered
 from canal_group.merge.delivery.subscriber import Subscriber
 from canal_group.merge.delivery.subscribers import Subscribers
 from canal_group.merge.errors import CanalGroupError, NotSubscribed, RetryableError, UsageError
@@ -47,7 +48,6 @@ from canal_group.merge.events import (
 from canal_group.merge.instructions import Instruction, LeaseConsumer, Refuse, ReleaseConsumer, Reply
 from canal_group.merge.order.stream import Stream
 from canal_group.merge.snapshot.cursor import SnapshotCursor
-from canal_group.merge.snapshot.steering import steered
 from canal_group.merge.values.offset_range import OffsetRange
 from canal_group.merge.values.position import GroupPosition
 
