@@ -62,7 +62,7 @@ def measure(size: float, engine: Engine = Engine.MARIADB) -> dict[str, Any]:
         rounds = [
             (
                 _speed(lambda: _ours(address, query), rows),
-                _speed(lambda: _raw(server), rows),
+                _speed(lambda: raw(server), rows),
                 _speed(lambda: _pymysql(server, rows // _PART), rows // _PART),
             )
             for _ in range(_ROUNDS)
@@ -102,7 +102,7 @@ def _ours(address: SourceAddress, query: PageQuery) -> int:
         return sum(page.rows.rows.num_rows for page in reader.pages(query))
 
 
-def _raw(server: DatabaseServer) -> int:
+def raw(server: DatabaseServer) -> int:
     """Read the bytes of a result up to its end; return 0, because rows are not counted."""
     with closing(server.connect(SCHEMA)) as connection:
         driver: Any = connection

@@ -31,7 +31,7 @@ SNAPSHOTS: Final = "snapshots"
 #: how long pages are kept of a snapshot that nobody reads, seconds
 UNUSED_S: Final = 7 * 86_400
 #: pages of one table that wait for the stream, for each connection that reads them
-_AHEAD: Final = 2
+_AHEAD: Final = 6
 
 _log = logging.getLogger(__name__)
 

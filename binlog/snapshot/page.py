@@ -8,7 +8,7 @@ from canal_group.binlog.snapshot.selected_table import SelectedTable, quoted
 from canal_group.merge.values.chunk import TableRows
 
 #: bytes of rows, as they are sent, after which a page ends; its last row may be of up to 1 GiB
-PAGE_BYTES = 4 << 20
+PAGE_BYTES = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,9 @@ from canal_group.binlog.snapshot.page import PAGE_BYTES
 LEAST_S, MOST_S = 0.02, 0.05
 _TARGET_S: Final = (LEAST_S + MOST_S) / 2
 FIRST_ROWS: Final = 500
+#: no page is made smaller because it took long: what a page costs beside its rows, and what a busy machine
+#: adds, would count for them
+ROWS_MIN: Final = 2_000
 ROWS_MAX: Final = 1 << 16
 #: by how much it may change from one page to the next
 _FACTOR: Final = 2.0
@@ -48,4 +51,5 @@ class PageSize:
             factor = min(max(_TARGET_S / max(took_s, 1e-6), 1 / _FACTOR), _FACTOR)
         # A page that ended before its limit says little about a larger one.
         grown = int(min(rows, self._rows) * factor) if factor < 1 or rows >= self._rows else self._rows
+        grown = max(grown, min(self._rows, ROWS_MIN))
         self._rows = max(min(grown, PAGE_BYTES * rows // max(size, 1), ROWS_MAX), 1)
