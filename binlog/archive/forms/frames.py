@@ -21,8 +21,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
-
 from canal_group.binlog.archive.forms.key import Key
 from canal_group.binlog.archive.forms.readable import Readable, damaged_bytes
 
@@ -50,7 +48,9 @@ class FrameCodec:
 
     def __init__(self, name: str, key: Key | None) -> None:
         self._name, self._key = name, key
-        self._zstd = pa.Codec("zstd", compression_level=LEVEL)
+        from pyarrow import Codec  # noqa: PLC0415 - it takes time, which a writer needs to begin
+
+        self._zstd = Codec("zstd", compression_level=LEVEL)
 
     def pack(self, data: bytes, number: int) -> bytes:
         """Return a stored frame of bytes."""

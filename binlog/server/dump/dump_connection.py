@@ -10,8 +10,8 @@ import pymysql
 
 from canal_group.binlog.formats.events import CHECKSUM_CRC32, CHECKSUM_NONE
 from canal_group.binlog.server.dump.dump_request import DumpRequest, session
+from canal_group.binlog.server.dump.registration import register
 from canal_group.binlog.server.packets import PacketReader
-from canal_group.binlog.server.preflight.preflight import register
 from canal_group.binlog.server.semi_sync.source_side import SESSION
 from canal_group.binlog.server.semi_sync.wake import Wake
 from canal_group.binlog.server.source import (

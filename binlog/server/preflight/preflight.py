@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pymysql
-from pymysql.constants import COMMAND
 
 from canal_group.binlog.schema.statement import ServerVersion
 from canal_group.binlog.server.definitions.dictionary import Dictionary
+from canal_group.binlog.server.dump.registration import register
 from canal_group.binlog.server.preflight.grants import Grant, read_grant
 from canal_group.binlog.server.preflight.session_formats import formats_found
 from canal_group.binlog.server.replication import times_found
@@ -247,28 +247,6 @@ def _may_register(address: SourceAddress, connection: pymysql.Connection[Any]) -
     except pymysql.MySQLError:
         return False
     return True
-
-
-def register(connection: pymysql.Connection[Any], address: SourceAddress) -> None:
-    """Send COM_REGISTER_SLAVE: from now on the source lists this connection among its replicas.
-
-    Layout: "COM_REGISTER_SLAVE" in MySQL's client/server protocol.
-    """
-    name = address.host_name.encode()
-    payload = b"".join(
-        (
-            address.server_id.to_bytes(4, "little"),
-            bytes([len(name)]),
-            name,
-            b"\0\0",  # user and password: only shown in the list of replicas, not needed
-            b"\0\0",  # port
-            b"\0\0\0\0",  # rank, unused
-            b"\0\0\0\0",  # master id, filled in by the server
-        )
-    )
-    driver: Any = connection
-    driver._execute_command(COMMAND.COM_REGISTER_SLAVE, payload)  # noqa: SLF001 - the driver has no public way
-    driver._read_packet()  # noqa: SLF001
 
 
 def _may_look(address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts) -> bool:

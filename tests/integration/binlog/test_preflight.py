@@ -18,7 +18,8 @@ import pytest
 from support.deadline import await_true
 
 from canal_group.binlog.server.clock import SourceClock
-from canal_group.binlog.server.preflight.preflight import preflight, register, require
+from canal_group.binlog.server.dump.registration import register
+from canal_group.binlog.server.preflight.preflight import preflight, require
 from canal_group.binlog.server.source import connect, server_facts
 from canal_group.conf.load import build_instance
 from canal_group.merge.errors import SourceUnavailable, SourceUnfit

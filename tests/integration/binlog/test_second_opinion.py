@@ -14,7 +14,7 @@ from support.rows.random_table import Table
 
 from canal_group.binlog.second_opinion.tail import tail_of_server
 from canal_group.binlog.server.dump.dump_request import dump_from
-from canal_group.binlog.server.preflight.preflight import register
+from canal_group.binlog.server.dump.registration import register
 from canal_group.binlog.server.source import connect
 from playground.database.secret_file import secret_file
 
