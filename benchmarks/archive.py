@@ -8,7 +8,8 @@ with one:
   first write to the last row;
 - again: its client id is rewound to the earliest position. With an archive, a replay reads closed files.
 
-`sent` is how many times its bytes a source has sent before that.
+`sent` is how many times its bytes a source has sent before that. `processor_s` is the processor time of each
+kind of process meanwhile, seconds.
 """
 
 from __future__ import annotations
@@ -23,12 +24,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks._load import BULK_ROWS, SHARDS, await_until, cpus, fill, paused, servers
-from benchmarks._pipeline import DESTINATION, Passage, await_followed, consumer, instance, read_all
+from benchmarks._load import BULK_ROWS, SHARDS, await_until, cpu_s, cpus, fill, paused, servers
+from benchmarks._pipeline import (
+    DESTINATION,
+    Passage,
+    await_followed,
+    consumer,
+    instance,
+    processes,
+    read_all,
+    spent_s,
+)
 from canal_group.actors.driver.instance import Instance
 from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.disk import Disk
 from canal_group.binlog.archive.manifest import FileEntry, Form
+from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.operator import Operator, calls
 from playground.database.engine import Engine
 from playground.database.server_process import DatabaseServer
@@ -61,6 +72,8 @@ def _measured(made: Sequence[DatabaseServer], procedure: str, times: int) -> dic
         "sent": round(live.sent, 2),
         "archived_sent": round(kept.sent, 2),
         "stored_of_binlog": round(kept.stored, 3),
+        "processor_s": live.processors,
+        "archived_processor_s": kept.processors,
     }
 
 
@@ -75,6 +88,8 @@ class _Read:
     sent: float
     #: bytes of closed files on the disk, of their binlogs'; 1: there is no archive
     stored: float
+    #: processor time by what was read, and by kind of process
+    processors: dict[str, dict[str, float]]
 
     def shown(self) -> dict[str, int]:
         """Return the rows per second by what was read."""
@@ -91,10 +106,12 @@ def _read(made: Sequence[DatabaseServer], procedure: str, times: int, *, archive
         pause.enter_context(paused(made))
         running = stack.enter_context(instance(made, **overrides))
         await_followed(running)
+        spent = _Spent(made, running, Path(overrides["archive"]["folder"]) if archives else None)
         pause.close()
         since_s = time.monotonic()
         with consumer(running) as reader:
             first = read_all(reader, backlogs[0].rows, since_s)
+            spent.note("first")
             following = Passage()
             for _ in range(_FOLLOWED):
                 since_s = time.monotonic()
@@ -102,13 +119,42 @@ def _read(made: Sequence[DatabaseServer], procedure: str, times: int, *, archive
                 passage = read_all(reader, backlogs[-1].rows, since_s)
                 following.rows += passage.rows
                 following.took_s += passage.took_s
+            spent.note("following")
         for server in made:
             server.execute("FLUSH BINARY LOGS")
         stored = _packed(Path(overrides["archive"]["folder"]), len(made)) if archives else 1.0
         sent = _sent(made) - before
+        spent.note("")
         again = _again(running, reader.client_id, sum(each.rows for each in backlogs))
+        spent.note("again")
     written = sum(each.bytes for each in backlogs)
-    return _Read(_rate(first), _rate(following), _rate(again), sent / written, stored)
+    return _Read(_rate(first), _rate(following), _rate(again), sent / written, stored, spent.by_part)
+
+
+class _Spent:
+    """Processor time of all processes, by what was read."""
+
+    def __init__(self, made: Sequence[DatabaseServer], running: Instance, folder: Path | None) -> None:
+        self._made, self._folder = made, folder
+        with closing(GatewayClient(running.uri, DESTINATION)) as client:
+            self._processes = processes(client)
+        self.by_part: dict[str, dict[str, float]] = {}
+        self._before = self._now()
+
+    def note(self, part: str) -> None:
+        """Note what was spent since the last call; empty: it does not count."""
+        now = self._now()
+        if part:
+            self.by_part[part] = {name: round(now[name] - self._before[name], 2) for name in now}
+        self._before = now
+
+    def _now(self) -> dict[str, float]:
+        locks = [] if self._folder is None else list(self._folder.glob("*.lock"))
+        return {
+            "servers": sum(cpu_s(server.pid) for server in self._made if server.pid is not None),
+            "dump_servers": sum(cpu_s(int(lock.read_text())) for lock in locks),
+            **spent_s(self._processes),
+        }
 
 
 def _rate(passage: Passage) -> float:
