@@ -35,7 +35,9 @@ from canal_group.actors.transport.row_server import RowAddress, RowServer
 from canal_group.actors.transport.row_ticket import RowTicket
 from canal_group.actors.transport.rpc_server import RpcServer
 from canal_group.actors.transport.rpc_wire import RpcAddress
+from canal_group.binlog.server.dump_server.spare import SPARE
 from canal_group.binlog.server.listener import Reader
+from canal_group.binlog.server.source import SourceAddress
 from canal_group.conf.stream_settings import REPLAYS_MAX
 from canal_group.merge.errors import FencedError
 from canal_group.merge.rows.row_key import RowKey
@@ -269,6 +271,8 @@ class ShardActor(Shard):
         freeze_imports()
         log.set_up()
         self._log = log
+        if isinstance(wiring.source, SourceAddress) and wiring.source.dump_window_bytes_max:
+            SPARE.prepare()
         super().__init__(wiring)
 
     def __repr__(self) -> str:

@@ -26,6 +26,10 @@ _log = logging.getLogger(__name__)
 
 #: bytes that wait to be written, at most; one more event may come
 QUEUE_BYTES_MAX: Final = 32 << 20
+#: how long little that arrives is gathered before it is appended, seconds, and what is not little, bytes: to
+#: wake up for each commit costs more than to write it; with `sync_s: always` a sync gathers
+GATHER_S: Final = 0.02
+GATHER_BYTES: Final = 1 << 18
 #: between two looks at what is due while nothing arrives, at the disk, and at the limits, seconds
 _TICK_S: Final = 0.25
 _LOOK_EVERY_S: Final = 0.5
@@ -66,6 +70,9 @@ class ArchiveIntake:
         self._changed = threading.Condition()
         self._queue: list[bytes] = []
         self._queued_bytes = 0
+        #: bytes for which the thread is woken, and since when it has appended nothing
+        self._awaited_bytes = 0
+        self._appended_s = 0.0
         self._closing = False
         self._error: Exception | None = None
         #: set when there is room again, when more is durable, and when writing has failed
@@ -107,7 +114,8 @@ class ArchiveIntake:
         with self._changed:
             self._queue.append(events)
             self._queued_bytes += len(events)
-            self._changed.notify()
+            if self._queued_bytes >= self._awaited_bytes:
+                self._changed.notify()
 
     @property
     def full(self) -> bool:
@@ -189,15 +197,24 @@ class ArchiveIntake:
     def _next(self) -> bytes | None:
         """Return the events that were put, b"" if there were none for a while, None at the end."""
         with self._changed:
-            if not self._queue and not self._closing and not self._upkeep.packing:
-                self._changed.wait(_TICK_S)
+            if not self._upkeep.packing:
+                self._await(1, _TICK_S)
+                if self._queue and self._options.sync_s:
+                    self._await(GATHER_BYTES, self._appended_s + GATHER_S - time.monotonic())
             if not self._queue:
                 return None if self._closing else b""
             queue, self._queue = self._queue, []
             full, self._queued_bytes = self.full, 0
         if full:
             self.wake.set()
+        self._appended_s = time.monotonic()
         return queue[0] if len(queue) == 1 else b"".join(queue)
+
+    def _await(self, size: int, wait_s: float) -> None:
+        """Wait until so many bytes were put, or for a time, or until the end; the caller holds the lock."""
+        self._awaited_bytes = size
+        if wait_s > 0:
+            self._changed.wait_for(lambda: self._queued_bytes >= size or self._closing, wait_s)
 
     def _described(self) -> dict[str, Any]:
         durable, history = self._writer.durable, self._writer.history

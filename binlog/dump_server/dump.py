@@ -81,13 +81,13 @@ class SourceDump:
         server_id = _server_id(socket_name(address, server))
         self.address = replace(address, name="", destination="dump-server", server_id=server_id)
         #: whether the source waits for what becomes durable, and what it was told last
-        self._replies = address.semi_sync == "archive" and intake_of is not None
+        self.replies = address.semi_sync == "archive" and intake_of is not None
         self._told: ArchiveEnd | None = None
         #: writes what arrives; None: nothing does
         self.intake: ArchiveIntake | None = None
         #: events up to this offset of the first file are in the archive
         self._skip_to = 0
-        self._connection = DumpConnection(self.address, replies=self._replies)
+        self._connection = DumpConnection(self.address, replies=self.replies)
         try:
             self._require(server)
             files = self._files()
@@ -164,7 +164,7 @@ class SourceDump:
         Raises:
             SourceUnavailable: the reply cannot be sent.
         """
-        if self._replies and self._told != end and self.packets.buffer.reply_awaited:
+        if self.replies and self._told != end and self.packets.buffer.reply_awaited:
             self._told = end
             self.packets.reply(reply_of(end.file, end.offset))
 

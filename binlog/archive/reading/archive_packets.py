@@ -33,7 +33,9 @@ from canal_group.binlog.native.file_events import FileBuffer
 from canal_group.merge.errors import CorruptEvent, SourceUnavailable, UnsupportedEvent
 from canal_group.merge.values.position import Position
 
-#: interval at which a reader that follows looks for more, seconds
+#: how often a reader that follows looks for more, seconds: at first, and then half as often each time, down to
+#: the last
+_FIRST_LOOK_S: Final = 0.005
 LOOK_EVERY_S: Final = 0.05
 #: looks for more of a file between two at the manifest
 _LOOKS_PER_REFRESH: Final = 10
@@ -149,7 +151,7 @@ class ArchivePackets:
             return
         self._make_room()
         at_rest, self._at_rest = self._at_rest, False
-        began_s = time.monotonic()
+        began_s, look_s = time.monotonic(), _FIRST_LOOK_S
         while not self._interrupted.is_set():
             with memoryview(self.buffer) as room:
                 data = self._source.read_at(self._at, room.nbytes)
@@ -165,7 +167,8 @@ class ArchivePackets:
                 raise SourceUnavailable(
                     f"The archive of {self.history.name} ends at {self._file}:{self._at:,}."
                 )
-            self._interrupted.wait(LOOK_EVERY_S)
+            self._interrupted.wait(look_s)
+            look_s = min(2 * look_s, LOOK_EVERY_S)
         raise SourceUnavailable("The reading of the archive was interrupted.")
 
     def note_empty(self) -> None:

@@ -33,7 +33,9 @@ _log = logging.getLogger(__name__)
 
 #: how often a dump server is told that its archive is read, seconds: it ends if nobody needs it
 _KNOCK_EVERY_S: Final = 2.0
-#: how often it is looked whether a dump server has archived where a search begins, seconds
+#: how often it is looked whether a dump server has archived where a search begins, seconds: at first, and then
+#: half as often each time, down to the last
+_FIRST_WAIT_S: Final = 0.005
 _WAIT_S: Final = 0.05
 
 
@@ -227,11 +229,12 @@ def search_packets(
 
 def _await(archived: Archived, begin: tuple[str, int]) -> None:
     """Wait for a dump server that archives what is before an offset."""
-    stalled_s = time.monotonic() + STALLED_S
+    stalled_s, wait_s = time.monotonic() + STALLED_S, _FIRST_WAIT_S
     while (
         time.monotonic() < stalled_s and _lacks(archived, begin) and knock(archived.address, archived.server)
     ):
-        time.sleep(_WAIT_S)
+        time.sleep(wait_s)
+        wait_s = min(2 * wait_s, _WAIT_S)
 
 
 def _lacks(archived: Archived, begin: tuple[str, int]) -> bool:

@@ -11,10 +11,7 @@ import contextlib
 import errno
 import json
 import logging
-import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -23,6 +20,7 @@ from canal_group.binlog.dump_window.attempts import Attempts
 from canal_group.binlog.server.dump_server.archive_keeper import ArchiveKeeper
 from canal_group.binlog.server.dump_server.attachment import Attachment, NotAttached
 from canal_group.binlog.server.dump_server.durable_files import DurableFiles
+from canal_group.binlog.server.dump_server.spare import SPARE
 from canal_group.binlog.server.dump_server.wire import address_fields, packets_of, socket_name
 from canal_group.binlog.server.semi_sync.replies import Ring
 from canal_group.binlog.server.source import SourceAddress
@@ -36,8 +34,6 @@ _BEGIN_WAIT_S = 3.0
 _MOVE_WAIT_S = 0.5
 #: readers that wait for a dump server which starts
 _BACKLOG = 1024
-#: how long the process may take to detach itself, seconds
-_DETACH_S = 30.0
 
 
 def knock(address: SourceAddress, server: str) -> bool:
@@ -199,6 +195,7 @@ def connected(address: SourceAddress, position: Position, server: str, wait_s: f
                 raise NotAttached(f"its socket cannot be reached: {error}") from error
             _start(address, name, position, server)
         else:
+            SPARE.drop()
             return sock
     raise NotAttached("it ended while it started")
 
@@ -219,16 +216,7 @@ def _start(address: SourceAddress, name: str, position: Position, server: str) -
             "file": position.file,
             "offset": position.offset,
         }
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            # The process detaches itself: it serves other readers when this one has ended.
-            subprocess.run(  # noqa: S603 - our own interpreter and module
-                # -P: what lies in the working folder is not a module of ours.
-                [sys.executable, "-P", "-m", "canal_group.binlog.dump_server", str(listener.fileno())],
-                input=json.dumps(order).encode(),
-                stdout=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                pass_fds=(listener.fileno(),),
-                start_new_session=True,
-                timeout=_DETACH_S,
-                check=False,
-            )
+        try:
+            SPARE.take().serve(listener, json.dumps(order).encode())
+        except OSError as error:
+            raise NotAttached(f"it cannot be started: {error}") from error

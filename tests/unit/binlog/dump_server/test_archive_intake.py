@@ -14,11 +14,13 @@ from support.binlog.archived import SERVER, content, dump, options_of, recorded,
 from support.deadline import await_true
 
 from canal_group.binlog.archive.archive import Archive
-from canal_group.binlog.archive.disk import Disk
+from canal_group.binlog.archive.disk import Disk, OpenFile
 from canal_group.binlog.archive.manifest import Form, State
 from canal_group.binlog.archive.object_store import ObjectStore
 from canal_group.binlog.archive.operating.retention import DiskMarks, KeptPosition
+from canal_group.binlog.dump_server import archive_intake
 from canal_group.binlog.dump_server.archive_intake import ArchiveIntake
+from canal_group.binlog.formats.events import MAGIC
 from canal_group.merge.errors import CorruptEvent, RetryableError
 from canal_group.merge.values.position import Position
 
@@ -33,6 +35,25 @@ class FullDisk(Disk):
 
     def free(self, folder: Path) -> tuple[int, int]:  # noqa: ARG002 - as `FileLayer` has it
         return int(self.free_part * 1000), 1000
+
+
+class CountingDisk(Disk):
+    """A disk that counts what is appended to binlog files."""
+
+    def __init__(self) -> None:
+        self.appended = 0
+
+    def create(self, file: Path) -> OpenFile:
+        made = super().create(file)
+        if file.suffix[1:].isdigit():
+            append = made.append
+
+            def counted(data: bytes | memoryview) -> None:
+                append(data)
+                self.appended += len(data)
+
+            made.append = counted  # type: ignore[method-assign]
+        return made
 
 
 @contextlib.contextmanager
@@ -90,6 +111,34 @@ def test_closed_files_are_compressed_meanwhile(tmp_path: Path) -> None:
             )
 
         await_true(packed, "closed files are packed")
+
+
+@pytest.mark.parametrize("sync_s", [0.0, 60.0])
+def test_little_that_arrives_is_gathered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync_s: float
+) -> None:
+    """1. An event is written at once. 2. Little more waits for much, or the end, unless each is synced."""
+    monkeypatch.setattr(archive_intake, "GATHER_S", 60.0)
+    monkeypatch.setattr(archive_intake, "GATHER_BYTES", 10_000)
+    disk, name = CountingDisk(), next(iter(FILES))
+    archive, events = Archive(disk, tmp_path), dump({name: FILES[name]})
+    with intake(archive, sync_s=sync_s) as opened:
+        opened.start()
+        opened.put(b"".join(events[:3]))
+        await_true(lambda: disk.appended > len(MAGIC), "it is written")
+        written_to = put_to = disk.appended
+        for event in events[3:]:
+            opened.put(event)
+            put_to += len(event)
+            if not sync_s or put_to - written_to >= 10_000:
+                written_to = put_to
+                await_true(lambda end=put_to: disk.appended == end, "it is written")
+        if sync_s:
+            assert put_to > written_to, "there is some that waits for the end"
+            with pytest.raises(AssertionError, match="written"):
+                await_true(lambda: disk.appended > written_to, "written before", deadline_s=0.2)
+    (history,) = archive.histories()
+    assert content(history, name) == FILES[name]
 
 
 def test_what_does_not_follow_is_raised_where_the_source_is_read(tmp_path: Path) -> None:
