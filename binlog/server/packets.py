@@ -93,7 +93,7 @@ class PacketReader:
 
         Args:
             spool: holds what the other reader has read. While it is full, `fill` of that one raises
-                `SpoolFullError`.
+                `AheadEndsError`.
         """
         ahead = PacketReader(self._sock, self._timeout_s)
         ahead.buffer, ahead._copied_to, self._spooled = self.buffer.copy(), spool, spool
@@ -125,7 +125,7 @@ class PacketReader:
         Raises:
             SourceUnavailable: no bytes arrived in time, or the connection has ended.
             UnsupportedEvent: an event is larger than 1 GiB.
-            SpoolFullError: see `ahead`.
+            AheadEndsError: see `ahead`.
         """
         if self._wake is not None and not self._arrives(self._wake):
             return

@@ -33,8 +33,8 @@ from canal_group.binlog.native.file_events import FileBuffer
 from canal_group.merge.errors import CorruptEvent, SourceUnavailable, UnsupportedEvent
 from canal_group.merge.values.position import Position
 
-#: how often a reader that follows looks for more, seconds: at first, and then half as often each time, down to
-#: the last
+#: how often a reader that follows looks for more, seconds: at first, and then half as often each time, down
+#: to the last
 _FIRST_LOOK_S: Final = 0.005
 LOOK_EVERY_S: Final = 0.05
 #: looks for more of a file between two at the manifest

@@ -21,7 +21,7 @@ from canal_group.binlog.server.definitions.dictionary import ANSWER_S, Dictionar
 from canal_group.binlog.server.definitions.lost import lost
 from canal_group.binlog.server.definitions.scope import Scope
 from canal_group.binlog.server.dump.packet_source import PacketSource
-from canal_group.binlog.server.dump.spool import SpoolFullError
+from canal_group.binlog.server.dump.spool import AheadEndsError
 from canal_group.binlog.server.low_watermarks import CaughtUp, LowWatermarks
 from canal_group.binlog.server.source import (
     ServerFacts,
@@ -122,13 +122,14 @@ class PresentReader:
 
             if ahead is not None:
                 stream = BinlogStream(self.address.name, ahead, decoding, LowWatermarks(measure, margin_us=0))
-                try:
-                    return recorder.changes if _reaches(stream, until) else None
-                except SpoolFullError as full:
-                    file, begun_at, offset = stream.reading_at
-                    self._note_full(full, file, offset)
-                    begin = Position(file, begun_at, created_s=stream.created.get(file, 0))
-                    recorder.go_on_after(LogPosition(self.facts.identity, file, offset))
+                with contextlib.closing(stream):
+                    try:
+                        return recorder.changes if _reaches(stream, until) else None
+                    except AheadEndsError as ends:
+                        file, begun_at, offset = stream.reading_at
+                        self._note_end(ends, file, offset)
+                        begin = Position(file, begun_at, created_s=stream.created.get(file, 0))
+                        recorder.go_on_after(LogPosition(self.facts.identity, file, offset))
             stream = stream_of(
                 self.address.scanner("definitions"),
                 AfterGtids(begin) if by_gtid else FromOffset(begin),
@@ -140,14 +141,24 @@ class PresentReader:
             with contextlib.closing(stream):
                 return recorder.changes if _reaches(stream, until) else None
 
-    def _note_full(self, full: SpoolFullError, file: str, offset: int) -> None:
+    def _note_end(self, ends: AheadEndsError, file: str, offset: int) -> None:
+        shard = {"shard": self.address.name}
+        if self.address.archive is not None:
+            _log.info(
+                "the archive is searched for statements from %s:%d on, because %s",
+                file,
+                offset,
+                ends,
+                extra=shard,
+            )
+            return
         _log.warning(
             "what is searched for statements before the first row is not kept beyond %s:%d, because %s: the "
             "source sends what follows twice",
             file,
             offset,
-            full,
-            extra={"shard": self.address.name},
+            ends,
+            extra=shard,
         )
 
 

@@ -33,8 +33,8 @@ _log = logging.getLogger(__name__)
 
 #: how often a dump server is told that its archive is read, seconds: it ends if nobody needs it
 _KNOCK_EVERY_S: Final = 2.0
-#: how often it is looked whether a dump server has archived where a search begins, seconds: at first, and then
-#: half as often each time, down to the last
+#: how often it is looked whether a dump server has archived where a search begins, seconds: at first, and
+#: then half as often each time, down to the last
 _FIRST_WAIT_S: Final = 0.005
 _WAIT_S: Final = 0.05
 

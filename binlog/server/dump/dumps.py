@@ -14,6 +14,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from canal_group.binlog.archive.reading.archive_packets import ArchivePackets
@@ -314,7 +315,8 @@ class DumpServer(Archives):
         self._access.keep(start.position, server)
         if served is None or attachment is None:
             return super().open(start, log)
-        return SharedDump(self._address.name, attachment), served, NO_REPLIES
+        another = partial(self._access.another, attachment.position, server)
+        return SharedDump(self._address.name, attachment, another), served, NO_REPLIES
 
     def better(self, start: FromOffset, log: ServerLog, *, caught_up: bool, prepared: int) -> bool:
         """Return whether the dump server covers the start, and does not send the stream already."""

@@ -84,7 +84,7 @@ class PacketSource(Protocol):
     def ahead(self, opening: Sequence[bytes]) -> PacketSource | None:
         """Return a source of the same events, which is read first; None: that would need another dump.
 
-        Its `fill` raises `SpoolFullError` when no more can be kept for this one, which then goes on as if
+        Its `take` and `fill` raise `AheadEndsError` when no more can be read ahead; this one goes on as if
         nothing had been read.
 
         Args:

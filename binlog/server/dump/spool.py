@@ -20,8 +20,8 @@ FREE_MIN: Final = 0.1
 MEMORY_BYTES: Final = 1 << 20
 
 
-class SpoolFullError(Exception):
-    """A spool takes no more; it holds everything that was put into it. Its text says why."""
+class AheadEndsError(Exception):
+    """Nothing more can be read ahead of a stream, which lacks nothing. Its text says why."""
 
 
 class Spool:
@@ -47,7 +47,7 @@ class Spool:
         """Append bytes.
 
         Raises:
-            SpoolFullError: they are appended, and no more should be.
+            AheadEndsError: they are appended, and no more should be.
         """
         with memoryview(data) as view:
             held = self._held + view.nbytes
@@ -59,7 +59,7 @@ class Spool:
             try:
                 self._store()
             except OSError as error:
-                raise SpoolFullError(f"no temporary file takes more ({error.strerror})") from error
+                raise AheadEndsError(f"no temporary file takes more ({error.strerror})") from error
 
     @property
     def unread(self) -> bool:
@@ -99,17 +99,17 @@ class Spool:
 
         Raises:
             OSError: it cannot be written; what the file holds of it does not count.
-            SpoolFullError: a limit is reached.
+            AheadEndsError: a limit is reached.
         """
         size = self._held
         if self._stored + size > self._bytes_max:
-            raise SpoolFullError(f"{self._bytes_max:,} bytes are the limit")
+            raise AheadEndsError(f"{self._bytes_max:,} bytes are the limit")
         if self._file is None:
             with tempfile.TemporaryFile(buffering=0) as made:
                 self._file = os.dup(made.fileno())
         disk = os.fstatvfs(self._file)
         if disk.f_bavail * disk.f_frsize - size < disk.f_blocks * disk.f_frsize * self._free_min:
-            raise SpoolFullError(f"{self._free_min:.0%} of the disk of temporary files stays free")
+            raise AheadEndsError(f"{self._free_min:.0%} of the disk of temporary files stays free")
         with memoryview(self._memory) as view:
             written = 0
             while written < size:

@@ -85,6 +85,14 @@ class DumpServerAccess:
         attachment = self._attach(position, server, _BEGIN_WAIT_S)
         return None if attachment is None else self._taken(attachment)
 
+    def another(self, position: Position, server: str) -> Attachment | None:
+        """Return one more attachment, which its reader reads beside its stream; None: there is none."""
+        try:
+            sock = connected(self._address, position, server, _MOVE_WAIT_S)
+            return Attachment(sock, position, _MOVE_WAIT_S, self._address.read_timeout_s)
+        except NotAttached:
+            return None
+
     def move(self, position: Position, server: str) -> bool:
         """Return whether a dump server can send the next stream, from `position`; ask at intervals only."""
         if not self._attempts.due(time.monotonic()):

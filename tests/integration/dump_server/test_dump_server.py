@@ -8,11 +8,14 @@ import signal
 from dataclasses import replace
 
 import pytest
+from support.ddl.backlog import PREPARE, backlog_bytes, sent_bytes, written
 from support.deadline import await_true
 from support.soak import first_quick
-from support.sources.dumped_source import Source, ids, only
+from support.sources.dumped_source import Source, dump_server_pids, ids, only
 from support.sources.recorder import await_rows, reading
 
+from canal_group.binlog.server.source import connect, server_facts
+from canal_group.binlog.server.starts.start import latest_position
 from canal_group.merge.errors import DataError
 
 TABLES = "abc"
@@ -57,6 +60,25 @@ def test_a_reader_begins_with_a_file(source: Source) -> None:
             assert ids(second, "a") == list(range(10))
             await_true(lambda: len(source.dumps) == 1, "one dump")
             assert len(second.of("connected")) == 1, "it has read from the dump server from the beginning"
+
+
+def test_a_first_start_has_its_backlog_sent_once(source: Source) -> None:
+    """1. A backlog with statements. 2. A reader that knows nothing searches and reads what the window has."""
+    source.server.execute(*PREPARE)
+    address = source.reader(dump_window_bytes_max=64 << 20)
+    with contextlib.closing(connect(address)) as connection:
+        start = latest_position(address, connection, server_facts(address, connection))
+    rows = written(source.server)
+    before = sent_bytes(source.server)
+    with reading(address, start=start) as recorder:
+        await_true(lambda: recorder.of("caught_up") or recorder.error, "the end of the binlog")
+        sent = sent_bytes(source.server) - before
+        assert len(source.dumps) == 1
+    for table, expected in rows.items():
+        assert [row["after"] for row in recorder.rows(table)] == expected, table
+    assert sent < 1.15 * backlog_bytes(source.server, start)
+    for pid in dump_server_pids(address):
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_a_late_joiner_moves_over(source: Source) -> None:

@@ -139,7 +139,7 @@ def test_readers_read_on_while_nothing_can_be_archived(archived: Archived) -> No
 def test_a_first_start_with_an_empty_archive_has_each_byte_sent_once(archived: Archived) -> None:
     """1. A backlog with statements in it. 2. A reader begins at the first file, and an archive."""
     archived.server.execute(*PREPARE)
-    written(archived.server)
+    rows = written(archived.server)
     begin = Position(archived.files[0].name, 4, server=server_of(archived))
     backlog = backlog_bytes(archived.server, begin)
     before = sent_bytes(archived.server)
@@ -148,6 +148,8 @@ def test_a_first_start_with_an_empty_archive_has_each_byte_sent_once(archived: A
         archived.await_whole()
     sent = sent_bytes(archived.server) - before
     assert backlog < sent < backlog + LOOKS_BYTES
+    for table, expected in rows.items():
+        assert [row["after"] for row in recorder.rows(table)] == expected, table
 
 
 def test_a_purge_while_the_archive_goes_on(archived: Archived) -> None:

@@ -125,7 +125,7 @@ def items_of(source, *, by_gtid=False, withheld_us=0, shares_dump=False, linger_
     position = Position(FILE, 4)
     if shares_dump:
         attachment = SimpleNamespace(packets=Packets(source), position=position)
-        dump = SharedDump("s1", attachment, lambda: source.now_us)
+        dump = SharedDump("s1", attachment, clock_us=lambda: source.now_us)
         dump.checksum = CHECKSUM_CRC32
     else:
         start = AfterGtids(position) if by_gtid else FromOffset(position)

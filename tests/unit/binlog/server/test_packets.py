@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from canal_group.binlog.native.packets import PacketBuffer, events_of
-from canal_group.binlog.server.dump.spool import Spool, SpoolFullError
+from canal_group.binlog.server.dump.spool import AheadEndsError, Spool
 from canal_group.binlog.server.packets import PacketReader
 from canal_group.merge.errors import SourceUnavailable
 
@@ -65,7 +65,7 @@ def test_packets_that_were_read_ahead_are_read_again(pair, bytes_max):
                     ahead.fill()
                 else:
                     found.append(taken)
-        except SpoolFullError:
+        except AheadEndsError:
             assert bytes_max < len(data)
         assert found == payloads[1 : 1 + len(found)]
         again = [first]

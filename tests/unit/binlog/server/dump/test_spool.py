@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from canal_group.binlog.server.dump.spool import MEMORY_BYTES, Spool, SpoolFullError
+from canal_group.binlog.server.dump.spool import MEMORY_BYTES, AheadEndsError, Spool
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def put_all(spool, data):
     for count, each in enumerate(data, start=1):
         try:
             spool.put(each)
-        except SpoolFullError as full:
+        except AheadEndsError as full:
             return count, str(full)
     raise AssertionError("it takes all")
 
