@@ -80,7 +80,7 @@ class SourceDump:
     ) -> None:
         server_id = _server_id(socket_name(address, server))
         self.address = replace(address, name="", destination="dump-server", server_id=server_id)
-        #: whether the source waits for what becomes durable, and what it was told last
+        #: whether COMMITs of the source wait for what becomes durable, and what it was told last
         self.replies = address.semi_sync == "archive" and intake_of is not None
         self._told: ArchiveEnd | None = None
         #: writes what arrives; None: nothing does

@@ -20,6 +20,7 @@ from canal_group.binlog.archive.operating.retention import KeptPosition
 from canal_group.binlog.dump_server.dump import SourceDump
 from canal_group.binlog.dump_server.dumping import Dumping
 from canal_group.binlog.dump_server.served_reader import Kept, ServedReader
+from canal_group.binlog.dump_window.read_pace import ReadPace
 from canal_group.binlog.dump_window.readers import Readers
 from canal_group.binlog.dump_window.window import Uncovered
 from canal_group.binlog.server.dump_server.wire import ERROR, answer, durable, notice, packets_of
@@ -40,10 +41,6 @@ REMOVED_UNUSED_S = 2.0
 REPORT_EVERY_S = 1.0
 #: between two signs of life while the source sends an event that is not whole yet, seconds
 SIGN_OF_LIFE_S = 1.0
-#: shortest time between two reads of a source that sends little, seconds; what is little, bytes: to wake up
-#: for each commit costs more than to send it on, and readers gather for longer
-PAUSE_S = 0.004
-_LITTLE_BYTES = 1 << 16
 _TICK_S = 1.0
 
 
@@ -72,7 +69,8 @@ class DumpServer:
         self._numbers = 0
         self._used_s = self._heard_s = self._signed_s = time.monotonic()
         self._reported_s = 0.0
-        self._reads = self._little = False
+        self._reads = False
+        self._read_pace = ReadPace()
         listener.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
@@ -183,7 +181,8 @@ class DumpServer:
             if time.monotonic() - self._heard_s > dump.address.read_timeout_s:
                 raise SourceUnavailable("Nothing arrived from the source, not even a heartbeat.")
             return
-        self._let_arrive(dump)
+        if not dump.replies:
+            dump.packets.let_arrive(self._read_pace.pause_s(time.monotonic()))
         now_s = self._heard_s = time.monotonic()
         before, read_bytes = dump.window.end, dump.packets.read_bytes
         for moment_us in dump.read():
@@ -191,15 +190,9 @@ class DumpServer:
             self._tell(notice(moment_us))
         self._send()
         dump.note_empty()
-        self._little = dump.packets.read_bytes - read_bytes < _LITTLE_BYTES
+        self._read_pace.read(dump.packets.read_bytes - read_bytes, now_s)
         if dump.window.end == before and now_s - self._signed_s > SIGN_OF_LIFE_S:
             self._tell(notice(None))
-
-    def _let_arrive(self, dump: SourceDump) -> None:
-        """Wait for what follows what was just read, if that was little, and no COMMIT waits for a reply."""
-        pause_s = self._heard_s + PAUSE_S - time.monotonic()
-        if self._little and pause_s > 0 and not dump.replies:
-            dump.packets.let_arrive(pause_s)
 
     def _report(self) -> None:
         """Tell keepers the state of the archive, if that is due."""

@@ -1,0 +1,35 @@
+"""Read pace: when a dump server reads its source again.
+
+To wake up for each commit costs more than to send it on, and readers gather for longer. So a source that
+sends little is read at intervals. What comes after a pause is read at once, and so is a source that sends
+much: it must not wait for room in a socket.
+"""
+
+from __future__ import annotations
+
+#: shortest time between two reads of a source that sends little, seconds
+INTERVAL_S = 0.005
+#: what arrives in that time at least if it is not little, bytes: less than half of what any socket holds
+MUCH_BYTES = 1 << 15
+
+
+class ReadPace:
+    """The pace of one source. Times are seconds of any clock that never steps back."""
+
+    def __init__(self) -> None:
+        #: when the interval ends that the last read has begun, or that it is in
+        self._ends_s = 0.0
+        #: bytes that were read in it, without those of the read that has begun it: they had arrived before
+        self._arrived = 0
+        self._little = True
+
+    def pause_s(self, now_s: float) -> float:
+        """Return how long what has arrived has to wait."""
+        return max(0.0, self._ends_s - now_s) if self._little else 0.0
+
+    def read(self, size: int, now_s: float) -> None:
+        """Note how many bytes were read."""
+        self._arrived += size
+        if now_s >= self._ends_s:
+            self._little = self._arrived < MUCH_BYTES
+            self._ends_s, self._arrived = now_s + INTERVAL_S, 0
