@@ -112,13 +112,17 @@ class ArchiveWriter:
         self.history, self._next, self._durable = None, "", None
 
     def append(self, events: Buffer, now_s: float) -> None:
-        """Take events, whole ones, in the order and as the source sends them, and sync if that is due.
+        """Take events, and sync if that is due; see `take` and `sync_if_due`."""
+        self.take(events)
+        self.sync_if_due(now_s)
+
+    def take(self, events: Buffer) -> None:
+        """Take events, whole ones, in the order and as the source sends them; call `sync_if_due` then.
 
         Heartbeats and other events that are made for a stream are read and not written.
 
         Args:
             events: one after the other, without packets' heads.
-            now_s: the time of any clock that never steps back, seconds.
 
         Raises:
             CorruptEvent, UnsupportedEvent: an event is damaged, incomplete, or does not follow. Those
@@ -135,13 +139,12 @@ class ArchiveWriter:
                     if at == len(view):
                         break
                 at += self._take_sent(view[at:])
-        self.sync_if_due(now_s)
 
     def sync_if_due(self, now_s: float) -> None:
         """Make durable what was taken, if the last sync is so long ago; call it also while nothing arrives.
 
         Args:
-            now_s: the time, see `append`.
+            now_s: the time of any clock that never steps back, seconds.
 
         Raises:
             RetryableError: see `sync`.

@@ -30,6 +30,9 @@ QUEUE_BYTES_MAX: Final = 32 << 20
 #: wake up for each commit costs more than to write it; with `sync_s: always` a sync gathers
 GATHER_S: Final = 0.02
 GATHER_BYTES: Final = 1 << 18
+#: what was put is written piece by piece if the pieces are so large on average, bytes: to copy them into one
+#: takes longer than to write them
+PIECE_BYTES: Final = 1 << 16
 #: between two looks at what is due while nothing arrives, at the disk, and at the limits, seconds
 _TICK_S: Final = 0.25
 _LOOK_EVERY_S: Final = 0.5
@@ -149,12 +152,11 @@ class ArchiveIntake:
     def _run(self) -> None:
         """Write until `close`."""
         try:
-            while (events := self._next()) is not None:
+            while (pieces := self._next()) is not None:
                 now_s = time.monotonic()
-                if events:
-                    self._writer.append(events, now_s)
-                else:
-                    self._writer.sync_if_due(now_s)
+                for piece in pieces:
+                    self._writer.take(piece)
+                self._writer.sync_if_due(now_s)
                 self._note_end()
                 self._look(now_s)
                 self._upkeep.pack()
@@ -194,21 +196,22 @@ class ArchiveIntake:
             self._upkeep.retain(self._kept(), time.time_ns() // 1000)
         self._state = self._described()
 
-    def _next(self) -> bytes | None:
-        """Return the events that were put, b"" if there were none for a while, None at the end."""
+    def _next(self) -> list[bytes] | None:
+        """Return the events that were put, none if there were none for a while, None at the end."""
         with self._changed:
             if not self._upkeep.packing:
                 self._await(1, _TICK_S)
                 if self._queue and self._options.sync_s:
                     self._await(GATHER_BYTES, self._appended_s + GATHER_S - time.monotonic())
             if not self._queue:
-                return None if self._closing else b""
+                return None if self._closing else []
             queue, self._queue = self._queue, []
-            full, self._queued_bytes = self.full, 0
+            large, full = self._queued_bytes >= len(queue) * PIECE_BYTES, self.full
+            self._queued_bytes = 0
         if full:
             self.wake.set()
         self._appended_s = time.monotonic()
-        return queue[0] if len(queue) == 1 else b"".join(queue)
+        return queue if large else [b"".join(queue)]
 
     def _await(self, size: int, wait_s: float) -> None:
         """Wait until so many bytes were put, or for a time, or until the end; the caller holds the lock."""
