@@ -74,7 +74,7 @@ class SharedDump(OverPackets):
         return self._moment_us
 
     def ahead(self, opening: Sequence[bytes]) -> PacketSource | None:  # noqa: ARG002 - others need it
-        """Return what the dump server sends on one more connection, if that begins where this one did."""
+        """Return the same on one more connection, if the dump server still begins there."""
         attachment = self._another()
         return None if attachment is None else _Ahead(self._shard, attachment, clock_us=self._clock_us)
 
