@@ -168,11 +168,14 @@ class SourceDump:
             self._told = end
             self.packets.reply(reply_of(end.file, end.offset))
 
-    def note_empty(self) -> None:
-        """Note that nothing has arrived, if that is so; call it when `read` has returned."""
+    def note_empty(self) -> bool:
+        """Return whether nothing has arrived, and note it; call it when `read` has returned."""
         moment_us = steady_us()
-        if self.packets.empty and not self.packets.readable():
+        if self.packets.readable():
+            return False
+        if self.packets.empty:
             self._idle.found_empty(moment_us)
+        return True
 
     def read(self) -> Iterator[int | None]:
         """Append what has arrived to the window; yield the moment that each heartbeat proves, see `Idle`.

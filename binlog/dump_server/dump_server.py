@@ -189,8 +189,8 @@ class DumpServer:
             self._send()
             self._tell(notice(moment_us))
         self._send()
-        dump.note_empty()
-        self._read_pace.read(dump.packets.read_bytes - read_bytes, now_s)
+        size, emptied = dump.packets.read_bytes - read_bytes, dump.note_empty()
+        self._read_pace.read(size, now_s, emptied=emptied)
         if dump.window.end == before and now_s - self._signed_s > SIGN_OF_LIFE_S:
             self._tell(notice(None))
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 #: shortest time between two reads of a source that sends little, seconds
 INTERVAL_S = 0.005
-#: what arrives in that time at least if it is not little, bytes: less than half of what any socket holds
-MUCH_BYTES = 1 << 15
+#: what arrives in that time at least if it is not little, bytes
+MUCH_BYTES = 1 << 17
 
 
 class ReadPace:
@@ -21,15 +21,15 @@ class ReadPace:
         self._ends_s = 0.0
         #: bytes that were read in it, without those of the read that has begun it: they had arrived before
         self._arrived = 0
-        self._little = True
+        self._little = self._emptied = True
 
     def pause_s(self, now_s: float) -> float:
         """Return how long what has arrived has to wait."""
-        return max(0.0, self._ends_s - now_s) if self._little else 0.0
+        return max(0.0, self._ends_s - now_s) if self._little and self._emptied else 0.0
 
-    def read(self, size: int, now_s: float) -> None:
-        """Note how many bytes were read."""
-        self._arrived += size
+    def read(self, size: int, now_s: float, *, emptied: bool) -> None:
+        """Note how many bytes were read, and whether that was all: TLS gives them in small parts."""
+        self._arrived, self._emptied = self._arrived + size, emptied
         if now_s >= self._ends_s:
             self._little = self._arrived < MUCH_BYTES
             self._ends_s, self._arrived = now_s + INTERVAL_S, 0
