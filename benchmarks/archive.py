@@ -9,7 +9,7 @@ with one:
 - again: its client id is rewound to the earliest position. With an archive, a replay reads closed files.
 
 `sent` is how many times its bytes a source has sent before that. `processor_s` is the processor time of each
-kind of process meanwhile, seconds.
+kind of process meanwhile, seconds; of dump servers, which start before that, in all of the first part.
 """
 
 from __future__ import annotations

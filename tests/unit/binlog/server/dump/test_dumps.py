@@ -40,6 +40,10 @@ class Access:
         self.attached = True
         return SimpleNamespace(packets=SimpleNamespace(buffer=None), position=position)
 
+    def another(self, position, server):
+        self.asked.append((position, server))
+        return SimpleNamespace(packets=SimpleNamespace(buffer=None), position=position)
+
     def move(self, position, server):
         self.asked.append((position, server))
         return True
@@ -80,6 +84,9 @@ def test_a_dump_server_sends_what_follows_an_offset(served):
     )
     assert served.shared
     assert served._access.asked == [(AT, "1")]
+    ahead = packets.ahead([])
+    assert (ahead.start, ahead.file_offset) == (AT, ("bin.000003", 700)), "it is searched from there, too"
+    assert served._access.asked == [(AT, "1"), (AT, "1")]
 
 
 @pytest.mark.parametrize(
