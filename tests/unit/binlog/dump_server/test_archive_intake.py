@@ -79,7 +79,12 @@ def states(archive: Archive) -> dict[str, State]:
     return {entry.name: entry.state for entry in history.manifest.files}
 
 
-def test_what_was_put_is_durable_and_goes_on_where_it_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("piece_bytes", [1, 1 << 30])
+def test_what_was_put_is_durable_and_goes_on_where_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    """Whether it is written as it was put, or in one piece."""
+    monkeypatch.setattr(archive_intake, "PIECE_BYTES", piece_bytes)
     archive, names = Archive(Disk(), tmp_path), list(FILES)
     with intake(archive) as opened:
         assert opened.position is None
