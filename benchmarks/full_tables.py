@@ -3,7 +3,7 @@
 - idle: nobody writes meanwhile; from the subscription to the last row, typed and acknowledged;
 - busy: the same while the servers commit one-row transactions.
 
-`raw` is the bytes of the same rows in the text protocol, read from all servers at once and dropped, in one run;
+`raw` is the bytes of the same rows in the text protocol, read from all servers at once and dropped;
 `busy_ratio` is the busy one's rows a second of tables, of the idle one's. Peaks are the kernel's (VmHWM).
 """
 
