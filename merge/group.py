@@ -94,6 +94,8 @@ class GroupSettings:
     ddl: DdlRule
     #: clients that are served by replays at once; 0: a client that is behind has all read again with it
     replays_max: int
+    #: how long a replay may have rings while another one waits for them
+    replay_turn_us: int
 
 
 class Group:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.values.kept_position import KeptPosition
 from canal_group.merge.values.loss import Loss
 from canal_group.merge.values.position import GroupPosition, Position
 
@@ -31,6 +32,14 @@ class FreeRing:
     shard: int
     generation: int
     sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeepArchived:
+    """Let the archive of the shard keep what follows these positions: client ids read on there."""
+
+    shard: int
+    needed: tuple[KeptPosition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +122,7 @@ class Refuse:
 Instruction: TypeAlias = (
     OpenShard
     | FreeRing
+    | KeepArchived
     | CloseShard
     | CloseLane
     | LeaseConsumer

@@ -239,7 +239,7 @@ class ActiveGroup:
             for instruction in self.machine.handle(event):
                 self._do(instruction)
 
-    def _do(self, instruction: do.Instruction) -> None:  # noqa: C901 - one case an instruction
+    def _do(self, instruction: do.Instruction) -> None:  # noqa: C901, PLR0912 - one case an instruction
         match instruction:
             case do.Reply(call, value):
                 self._reply(call, value)
@@ -249,6 +249,8 @@ class ActiveGroup:
                 self._shards.follow(shard, generation, position, read_to)
             case do.FreeRing(shard, generation, sequence):
                 self._shards.free(shard, generation, sequence)
+            case do.KeepArchived(shard, needed):
+                self._shards.keep(shard, needed)
             case do.CloseLane(lane):
                 self._shards.close_lane(lane)
             case do.CloseShard(shard):

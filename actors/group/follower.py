@@ -23,6 +23,7 @@ from canal_group.merge.errors import (
     ServerUnavailable,
     ShardUnavailable,
 )
+from canal_group.merge.values.kept_position import KeptPosition
 from canal_group.merge.values.position import Position
 from canal_group.merge.values.skips.skipped_event import SkippedEvent
 
@@ -110,6 +111,9 @@ class Follower:
         self._skips = skips
         #: what the shard was told of what is left out
         self._skips_told: tuple[SkippedEvent, ...] = ()
+        #: from where on client ids read the shard, and what it was told of that
+        self.needed: tuple[KeptPosition, ...] = ()
+        self._needed_told: tuple[KeptPosition, ...] = ()
         self._now_us = host.now_us
         self._losses = losses
         self._pace_us = int(pace_s * 1e6)
@@ -183,14 +187,22 @@ class Follower:
         self._skips_told = skips
         return skips
 
+    def _newly_needed(self) -> tuple[KeptPosition, ...] | None:
+        """Return from where on client ids read, if the shard has to be told."""
+        if self.needed == self._needed_told:
+            return None
+        self._needed_told = self.needed
+        return self.needed
+
     async def _open(self, position: Position | None, read_to: tuple[Position, ...]) -> Position:
         back_off, told = BackOff(REOPEN_MAX_S), ""
         while True:
             try:
                 history = await self._histories.load(self._name)
                 skips = self._skips_told = await self._skips.of(self._name)
+                needed = self._needed_told = self.needed
                 opened = await self._channel.open(
-                    self._epoch, self._generation, position, history, skips, read_to
+                    self._epoch, self._generation, position, history, skips, read_to, needed
                 )
             except FencedError:
                 raise
@@ -217,10 +229,12 @@ class Follower:
         wait_s = POLL_WAIT_S
         while True:
             asked_us = self._now_us()
-            done, skips = self._to_tell(), self._new_skips()
+            done, skips, needed = self._to_tell(), self._new_skips(), self._newly_needed()
             self._expect(self._silent_s)
             try:
-                report = await rpc.poll(self._epoch, self._generation, POLL_HEADERS_MAX, wait_s, done, skips)
+                report = await rpc.poll(
+                    self._epoch, self._generation, POLL_HEADERS_MAX, wait_s, done, skips, needed
+                )
             finally:
                 self._silence.cancel()
             self.answered_us, self.reading = self._now_us(), report.reading

@@ -13,6 +13,7 @@ from canal_group.actors.group.stored.skips import StoredSkips
 from canal_group.actors.ports import EpochStore, Host
 from canal_group.actors.shard.ports import ShardChannel
 from canal_group.merge import events as ev
+from canal_group.merge.values.kept_position import KeptPosition
 from canal_group.merge.values.lane import LIVE, lane_of
 from canal_group.merge.values.position import Position
 
@@ -59,6 +60,8 @@ class GroupShards:
         self._following: dict[Key, asyncio.Task[None]] = {}
         #: the same, under all generations
         self._losses: defaultdict[Key, Losses] = defaultdict(Losses)
+        #: from where on client ids read, by shard_index
+        self._needed: dict[int, tuple[KeptPosition, ...]] = {}
 
     def append(self, name: str, channel: ShardChannel) -> None:
         """Give one more shard the next index."""
@@ -88,6 +91,7 @@ class GroupShards:
             losses=self._losses[key],
             pace_s=self._pace_s,
         )
+        follower.needed = self._needed.get(shard, ())
         self._followers[key] = follower
         self._following[key] = self._start(follower.follow(position, read_to))
 
@@ -102,6 +106,13 @@ class GroupShards:
     def free(self, shard: int, generation: int, sequence: int) -> None:
         """Let a shard's ring drop everything up to and including `sequence`, soon."""
         self._followers[lane_of(generation), shard].free(sequence)
+
+    def keep(self, shard: int, needed: tuple[KeptPosition, ...]) -> None:
+        """Let the archive of a shard keep what client ids read, soon."""
+        self._needed[shard] = needed
+        for (_, index), follower in self._followers.items():
+            if index == shard:
+                follower.needed = needed
 
     def close_lane(self, lane: int) -> None:
         """Let every shard forget the ring of a replay."""

@@ -36,6 +36,9 @@ from canal_group.merge.order.ddl.rule import DdlRule
 from canal_group.merge.values.loss import Purged
 from canal_group.zookeeper.login import ZooKeeperLogin
 
+#: how long a replay may have rings while another one waits for them, microseconds; a batch that takes longer
+#: to be acknowledged is rolled back then
+REPLAY_TURN_US = 300_000_000
 #: headers without rows that may accumulate before a consumer has to move past them
 EMPTY_HEADERS_MAX = 1_024
 
@@ -222,6 +225,7 @@ def group_settings(settings: InstanceSettings) -> GroupSettings:
         purged=Purged(merge.purged),
         client_ids_max=consumer.client_ids_max,
         ddl=DdlRule(merge.ddl),
+        replay_turn_us=REPLAY_TURN_US,
         replays_max=0 if settings.store_kind == "memory" else consumer.replays_max,
         ahead_max_us=merge.ahead_max_us,
         ids_within_us=merge.ids_within_us,

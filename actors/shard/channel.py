@@ -15,6 +15,7 @@ from canal_group.actors.transport.ray_errors import translated
 from canal_group.actors.transport.rpc_client import RpcClient
 from canal_group.actors.transport.rpc_wire import RpcAddress
 from canal_group.merge.errors import ShardUnavailable
+from canal_group.merge.values.kept_position import KeptPosition
 from canal_group.merge.values.lane import LIVE, lane_of
 from canal_group.merge.values.position import Position
 from canal_group.merge.values.skips.skipped_event import SkippedEvent
@@ -69,6 +70,7 @@ class RayShard:
         history: str | None,
         skips: Sequence[SkippedEvent] = (),
         read_to: Sequence[Position] = (),
+        needed: Sequence[KeptPosition] = (),
     ) -> Position:
         """Let the shard read from `position`; return where its stream begins."""
         with translated(self._whom):
@@ -77,7 +79,7 @@ class RayShard:
             # An opening may wait for long, and the live stream does not wait for replays.
             live = lane_of(generation) == LIVE
             call = self._handle.open if live else self._handle.open.options(concurrency_group=REPLAYS)
-            opened: Position = await call.remote(epoch, generation, position, history, skips, read_to)
+            opened: Position = await call.remote(epoch, generation, position, history, skips, read_to, needed)
         return opened
 
     async def rpc(self) -> ShardRpc:
@@ -134,9 +136,10 @@ class RayShardRpc:
         wait_s: float,
         done: int,
         skips: Sequence[SkippedEvent] | None = None,
+        needed: Sequence[KeptPosition] | None = None,
     ) -> asyncio.Future[ShardReport]:
         """Return a future of the shard's report."""
-        return self._rpc.ask("poll", epoch, generation, items_max, wait_s, done, skips)
+        return self._rpc.ask("poll", epoch, generation, items_max, wait_s, done, skips, needed)
 
     def free(self, epoch: int, generation: int, sequence: int) -> None:
         """Let the ring drop everything up to and including `sequence`."""

@@ -23,6 +23,7 @@ from canal_group.actors.store.rows import Payload, gather
 from canal_group.actors.transport.row_ticket import RowTicket
 from canal_group.binlog.server.listener import Reader
 from canal_group.merge.errors import FencedError, ShardUnavailable
+from canal_group.merge.values.kept_position import KeptPosition
 from canal_group.merge.values.position import Position
 from canal_group.merge.values.skips.skipped_event import SkippedEvent
 
@@ -107,6 +108,7 @@ class Lane:
         history: str | None = None,
         skips: Sequence[SkippedEvent] = (),
         read_to: Sequence[Position] = (),
+        needed: Sequence[KeptPosition] = (),
     ) -> Position:
         """Hand out what follows `position` (None: the source's current position) under a new generation.
 
@@ -120,6 +122,7 @@ class Lane:
             history: the schema history as reports have had it last, and as it was stored; None: none was.
             skips: the events that operators have left out.
             read_to: up to where client ids have read: what is before these positions is compared as well.
+            needed: from where on client ids read: an archive keeps that.
 
         Returns:
             Where the stream begins.
@@ -154,6 +157,7 @@ class Lane:
             self.source.restore(history, anew=anew)
             self.source.skip(skips)
             self.source.read_to = tuple(read_to)
+            self.source.needed = needed
             if held is not None and held.term == term and held.intake.ended is not None:
                 # It ended before it was known where its stream begins.
                 self._leave()
@@ -250,6 +254,7 @@ class Lane:
         wait_s: float,
         done: int = NOTHING,
         skips: Sequence[SkippedEvent] | None = None,
+        needed: Sequence[KeptPosition] | None = None,
     ) -> ShardReport:
         """Return new headers or a new low watermark, waiting `wait_s` for either; first `free` up to `done`.
 
@@ -260,6 +265,7 @@ class Lane:
             wait_s: how long to wait, seconds.
             done: the last sequence that the ring may drop.
             skips: the events that operators have left out; None: as before.
+            needed: from where on client ids read; None: as before.
 
         Raises:
             ShardUnavailable: this shard is not open under that generation.
@@ -271,6 +277,8 @@ class Lane:
         if skips is not None:
             self.source.skip(skips)
             held.intake.retry()
+        if needed is not None:
+            self.source.needed = needed
         with held.polling:
             return self._report(held, items_max, wait_s)
 

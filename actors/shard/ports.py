@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from canal_group.actors.shard.report import ShardReport
+from canal_group.merge.values.kept_position import KeptPosition
 from canal_group.merge.values.position import Position
 from canal_group.merge.values.skips.skipped_event import SkippedEvent
 
@@ -24,6 +25,7 @@ class ShardRpc(Protocol):
         wait_s: float,
         done: int,
         skips: Sequence[SkippedEvent] | None = None,
+        needed: Sequence[KeptPosition] | None = None,
     ) -> Awaitable[ShardReport]:
         """Return the shard's report, see `canal_group.actors.shard.shard.Shard.poll`.
 
@@ -49,6 +51,7 @@ class ShardChannel(Protocol):
         history: str | None,
         skips: Sequence[SkippedEvent] = (),
         read_to: Sequence[Position] = (),
+        needed: Sequence[KeptPosition] = (),
     ) -> Position:
         """Let it read from `position`; return where the stream begins.
 

@@ -42,6 +42,7 @@ from canal_group.conf.stream_settings import REPLAYS_MAX
 from canal_group.merge.errors import FencedError
 from canal_group.merge.rows.row_key import RowKey
 from canal_group.merge.values.chunk import TableName
+from canal_group.merge.values.kept_position import KeptPosition
 from canal_group.merge.values.lane import LIVE, lane_of
 from canal_group.merge.values.position import Position
 from canal_group.merge.values.skips.skipped_event import SkippedEvent
@@ -101,6 +102,7 @@ class Shard:
         history: str | None = None,
         skips: Sequence[SkippedEvent] = (),
         read_to: Sequence[Position] = (),
+        needed: Sequence[KeptPosition] = (),
     ) -> Position:
         """Hand out what follows a position under a new generation, in its lane; see `Lane.open`."""
         number, older = lane_of(generation), list[Lane]()
@@ -118,7 +120,7 @@ class Shard:
                 lane = self._replays.get(number) or self._made(self._wiring.replaying(number), live=False)
                 self._replays[number] = lane
         self._end(older)
-        return lane.open(epoch, generation, position, history, skips, read_to)
+        return lane.open(epoch, generation, position, history, skips, read_to, needed)
 
     def close_lane(self, epoch: int, number: int) -> None:
         """Forget the ring of a replay, unless a group with a newer epoch opened the shard."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -38,6 +38,7 @@ from canal_group.merge.errors import CanalGroupError, SourceUnfit, UsageError
 from canal_group.merge.rows.row_key import RowKey
 from canal_group.merge.values.chunk import Chunk, TableName
 from canal_group.merge.values.history_text import HistoryText
+from canal_group.merge.values.kept_position import KeptPosition
 from canal_group.merge.values.position import Position
 from canal_group.merge.values.skips.skipped_event import SkippedEvent
 from canal_group.merge.values.start import ShardStart, parse_shard_start
@@ -74,6 +75,8 @@ class ShardSource:
         self._skipped: tuple[SkippedEvent, ...] = ()
         #: up to where client ids have read, for the next reader
         self.read_to: tuple[Position, ...] = ()
+        #: from where on client ids read, as the group has said it: an archive keeps that
+        self.needed: Sequence[KeptPosition] = ()
         if not isinstance(wiring.source, FilesSource):
             self._hosts = SourceHosts([wiring.source, *wiring.replicas], wiring.reader.detecting)
             self._definitions = SourceDefinitions(
@@ -119,6 +122,7 @@ class ShardSource:
             ring=intake.ring,
             skips=self._skips,
             pace_s=wiring.merge.pace_s,
+            needed=lambda: self.needed,
         )
 
     def skip(self, events: Iterable[SkippedEvent]) -> None:

@@ -199,7 +199,7 @@ class History:
         )
 
     def _opened(self, entry: FileEntry) -> Readable:
-        if entry.state is State.MOVED:
+        if entry.remote:
             if self._store is None:
                 raise SourceUnfit(
                     f"{self.where(entry)} was moved to an object store.", hint="Say which one: `--store`."

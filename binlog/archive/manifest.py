@@ -95,7 +95,7 @@ class FileEntry:
     @property
     def here(self) -> bool:
         """Whether its bytes are on this disk."""
-        return self.state in (State.OPEN, State.CLOSED, State.QUARANTINED)
+        return not self.remote and self.state in (State.OPEN, State.CLOSED, State.QUARANTINED)
 
     def gtids_at_end(self) -> GtidSet:
         """Return the transactions before its end."""

@@ -13,6 +13,8 @@ from canal_group.merge.errors import ConfigError, CorruptEvent, RetryableError, 
 
 #: bytes that are uploaded at a time
 _PART_BYTES: Final = 8 << 20
+#: what a file's name ends in while it is not whole
+_PART: Final = ".part"
 
 
 class ObjectStore:
@@ -47,7 +49,7 @@ class ObjectStore:
             if self._files.type_name == "local":
                 self._files.create_dir(path.rpartition("/")[0], recursive=True)
             # Under its own name only when it is whole: a store of objects shows none before it is closed.
-            written = f"{path}.part" if self._files.type_name == "local" else path
+            written = f"{path}{_PART}" if self._files.type_name == "local" else path
             with file.open("rb") as source, self._files.open_output_stream(written) as target:
                 while data := source.read(_PART_BYTES):
                     target.write(data)
@@ -67,6 +69,16 @@ class ObjectStore:
             return _StoredFile(self._files.open_input_file(path))
         except OSError as error:
             raise self._failed(name, error) from error
+
+    def names(self, begin: str) -> list[str]:
+        """Return the names of kept files that begin so, sorted."""
+        folder, _, file = begin.rpartition("/")
+        try:
+            there = self._files.get_file_info(fs.FileSelector(self._path(folder), allow_not_found=True))
+        except OSError as error:
+            raise self._failed(folder, error) from error
+        names = sorted(each.base_name for each in there if each.is_file)
+        return [f"{folder}/{name}" for name in names if name.startswith(file) and not name.endswith(_PART)]
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is kept."""

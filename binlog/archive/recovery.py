@@ -105,7 +105,8 @@ class Recovery:
             self._history.put(replace(entry, state=State.QUARANTINED, damaged=((begin, entry.size),)))
             self._say(
                 f"{self._history.where(entry)} has {stored:,} of its {entry.stored:,} bytes: it is "
-                "quarantined. Copy it from its server, and take it over with `canal-group archive adopt`."
+                "quarantined, and copied anew while its source is archived, or by `canal-group archive "
+                "adopt`."
             )
 
     def _open(self, entry: FileEntry) -> OpenBinlog | None:

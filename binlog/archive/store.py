@@ -27,5 +27,12 @@ class Store(Protocol):
             RetryableError: the store does not answer.
         """
 
+    def names(self, begin: str) -> list[str]:
+        """Return the names of kept files that begin so, sorted; it ends in the middle of a file's name.
+
+        Raises:
+            RetryableError: the store does not answer.
+        """
+
     def remove(self, name: str) -> None:
         """Remove a file, if it is kept."""

@@ -163,7 +163,8 @@ class Upkeep:
         entry = self.history.manifest.entry(name)
         assert entry is not None, "the file is named"
         ranges = tuple(sorted({*entry.damaged, (begin, end)}))
-        self.history.put(replace(entry, state=State.QUARANTINED, damaged=ranges))
+        with disk_errors(self.history.folder):
+            self.history.put(replace(entry, state=State.QUARANTINED, damaged=ranges))
 
     def repair(self, name: str, source: Readable) -> Path:
         """Replace a damaged file by a copy that is whole; return where the damaged one is.
@@ -175,10 +176,22 @@ class Upkeep:
         Raises:
             UsageError: the copy is not the file that was written; nothing was changed.
         """
-        with disk_errors(self.history.folder):
-            return self._repaired(name, source)
+        return self.repaired(self.copy(name, source))
 
-    def _repaired(self, name: str, source: Readable) -> Path:
+    def copy(self, name: str, source: Readable) -> FileEntry:
+        """Write a copy of a damaged file beside it; return its entry for `repaired`. Any thread may do that.
+
+        Args:
+            name: of a file that was closed.
+            source: the copy's bytes; they are read once from the beginning on.
+
+        Raises:
+            UsageError: the copy is not the file that was written.
+        """
+        with disk_errors(self.history.folder):
+            return self._copy(name, source)
+
+    def _copy(self, name: str, source: Readable) -> FileEntry:
         entry = self.history.manifest.entry(name)
         assert entry is not None and entry.sha256, "the file was closed"  # noqa: PT018
         key = self._keys.first
@@ -190,23 +203,35 @@ class Upkeep:
             remote="",
             key=key.id if key else "",
         )
-        temporary = self.history.folder / f"{made.stored_name}.tmp"
-        stored = create_anew(self._disk, temporary)
-        with contextlib.closing(stored):
+        temporary = self._temporary(made)
+        with contextlib.closing(create_anew(self._disk, temporary)) as stored:
             if not self._copied(source, stored, made):
                 self._disk.remove(temporary)
                 raise UsageError(
                     f"The copy of {name} is not the file that the archive had: its SHA-256 is another one.",
                     hint=f"Expected {entry.size:,} bytes with {entry.sha256}.",
                 )
-            size = stored.size
-        damaged = aside(self._disk, self.history.path(entry), "quarantined")
-        if entry.stored_name in self._disk.names(self.history.folder):
-            self._disk.rename(self.history.path(entry), damaged)
-        self._disk.rename(temporary, self.history.path(made))
-        self._disk.sync_folder(self.history.folder)
-        self.history.put(replace(made, stored=size))
-        return damaged
+            return replace(made, stored=stored.size)
+
+    def repaired(self, made: FileEntry) -> Path:
+        """Put a copy in the place of a damaged file; return where the damaged one is.
+
+        Args:
+            made: what `copy` has returned.
+        """
+        entry = self.history.manifest.entry(made.name)
+        assert entry is not None, "the file is named"
+        with disk_errors(self.history.folder):
+            damaged = aside(self._disk, self.history.path(entry), "quarantined")
+            if entry.stored_name in self._disk.names(self.history.folder):
+                self._disk.rename(self.history.path(entry), damaged)
+            self._disk.rename(self._temporary(made), self.history.path(made))
+            self._disk.sync_folder(self.history.folder)
+            self.history.put(made)
+        return Path(entry.remote) if entry.remote else damaged
+
+    def _temporary(self, made: FileEntry) -> Path:
+        return self.history.folder / f"{made.stored_name}.tmp"
 
     def _copied(self, source: Readable, stored: OpenFile, entry: FileEntry) -> bool:
         """Write a copy of a file; return whether it is that file."""

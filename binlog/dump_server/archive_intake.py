@@ -13,13 +13,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from canal_group.binlog.archive.archive import Archive
-from canal_group.binlog.archive.operating.retention import DiskMarks, KeptPosition
+from canal_group.binlog.archive.operating.retention import DiskMarks
 from canal_group.binlog.archive.options import ArchiveOptions
 from canal_group.binlog.archive.writer import ArchiveWriter
+from canal_group.binlog.dump_server.archive_repair import ArchiveRepair, Sent
 from canal_group.binlog.dump_server.archive_upkeep import ArchiveUpkeep
 from canal_group.binlog.server.dump_server.wire import ArchiveEnd
 from canal_group.binlog.server.semi_sync.wake import Wake
 from canal_group.merge.errors import CanalGroupError, RetryableError
+from canal_group.merge.values.kept_position import KeptPosition
 from canal_group.merge.values.position import Position
 
 _log = logging.getLogger(__name__)
@@ -50,6 +52,7 @@ class ArchiveIntake:
         kept: returns the positions that somebody reads from later; None: they are not known yet. The intake's
             thread calls it.
         anew: whether to begin a history.
+        sent: see `ArchiveRepair`.
 
     Raises:
         CorruptEvent, UnsupportedEvent, SourceUnfit, RetryableError: see `ArchiveWriter`; or the disk is too
@@ -65,10 +68,12 @@ class ArchiveIntake:
         kept: Callable[[], Sequence[KeptPosition] | None],
         *,
         anew: bool = False,
+        sent: Sent | None = None,
     ) -> None:
         self._archive, self._options, self._marks, self._kept = archive, options, marks, kept
         self._writer = ArchiveWriter(archive, server, sync_s=options.sync_s, say=_log.warning, anew=anew)
-        self._upkeep = ArchiveUpkeep(archive, options, self._writer, server)
+        self._repair = ArchiveRepair(archive, sent)
+        self._upkeep = ArchiveUpkeep(archive, options, self._writer, server, self._repair)
         self._looked_s = self._retained_s = 0.0
         self._changed = threading.Condition()
         self._queue: list[bytes] = []
@@ -134,6 +139,10 @@ class ArchiveIntake:
         if self._error is not None:
             raise self._error
 
+    def suspect(self, where: str) -> None:
+        """Note that a reader found a closed file damaged, see `ArchiveRepair.suspect`."""
+        self._repair.suspect(where)
+
     def describe(self) -> dict[str, Any]:
         """Return the durable position, and how much there is, as a JSON object."""
         return self._state
@@ -191,6 +200,7 @@ class ArchiveIntake:
             return
         self._looked_s = now_s
         _require_disk(self._archive, self._marks)
+        self._upkeep.repair(now_s)
         if self._upkeep.changed or now_s - self._retained_s >= _RETAIN_EVERY_S:
             self._retained_s = now_s
             self._upkeep.retain(self._kept(), time.time_ns() // 1000)

@@ -17,7 +17,6 @@ from canal_group.binlog.archive.history import History
 from canal_group.binlog.archive.manifest import State
 from canal_group.binlog.archive.operating.retention import (
     ArchivedHistory,
-    KeptPosition,
     Limits,
     Removal,
     removals,
@@ -25,7 +24,9 @@ from canal_group.binlog.archive.operating.retention import (
 from canal_group.binlog.archive.options import ArchiveOptions
 from canal_group.binlog.archive.upkeep import AS_WRITTEN, Upkeep
 from canal_group.binlog.archive.writer import ArchiveWriter
+from canal_group.binlog.dump_server.archive_repair import ArchiveRepair
 from canal_group.merge.errors import CanalGroupError, CorruptEvent, UsageError
+from canal_group.merge.values.kept_position import KeptPosition
 
 _log = logging.getLogger(__name__)
 
@@ -41,9 +42,18 @@ class ArchiveUpkeep:
         options: what may stay.
         writer: of the newest history.
         server: identity of the server, whose lock is held.
+        repair: replaces damaged files; closed with this object.
     """
 
-    def __init__(self, archive: Archive, options: ArchiveOptions, writer: ArchiveWriter, server: str) -> None:
+    def __init__(
+        self,
+        archive: Archive,
+        options: ArchiveOptions,
+        writer: ArchiveWriter,
+        server: str,
+        repair: ArchiveRepair,
+    ) -> None:
+        self._repair = repair
         self._archive, self._options, self._writer, self._server = archive, options, writer, server
         #: of the server's histories before the one that is written
         self._older = [Upkeep(archive, each) for each in archive.histories(server) if not self._written(each)]
@@ -78,7 +88,7 @@ class ArchiveUpkeep:
                 upkeep.pack(1)
                 self._changed |= upkeep.unpacked is not before
             except CorruptEvent as error:
-                _log.warning("%s It is quarantined: `canal-group archive verify` lists it.", error)
+                _log.warning("%s It is quarantined, and copied anew.", error)
 
     def retain(self, kept: Sequence[KeptPosition] | None, now_us: int) -> None:
         """Move or remove the files beyond the limits, and say who loses what.
@@ -101,6 +111,14 @@ class ArchiveUpkeep:
             for removal in self._beyond(Limits(None, self._options.hours), kept, now_us):
                 self._remove(removal)
 
+    def repair(self, now_s: float) -> None:
+        """Go on with the repair of damaged files, see `ArchiveRepair`.
+
+        Raises:
+            RetryableError: the disk fails.
+        """
+        self._changed |= self._repair.step(self._upkeeps(), now_s)
+
     def describe(self) -> dict[str, Any]:
         """Return how much there is of the server, as a part of a JSON object."""
         files = [each for upkeep in self._upkeeps() for each in upkeep.history.manifest.files]
@@ -118,6 +136,7 @@ class ArchiveUpkeep:
 
     def close(self) -> None:
         """Wait for an upload that has begun, and note it: else nothing removes the file from the store."""
+        self._repair.close()
         if self._uploads is not None:
             self._uploads.shutdown()
             self._finish_upload()

@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 _OK, _ERROR = 0x00, 0xFF
 _WRAP = 1 << 32
-_HEARTBEATS = (EventType.HEARTBEAT, EventType.HEARTBEAT_V2)
+HEARTBEATS = (EventType.HEARTBEAT, EventType.HEARTBEAT_V2)
 _MACHINE, _NETWORK = Path("/etc/machine-id"), Path("/proc/self/ns/net")
 
 
@@ -198,7 +198,7 @@ class SourceDump:
                 return
             event = self._event(payload)
             header = parse_header(event)
-            if header.event_type in _HEARTBEATS:
+            if header.event_type in HEARTBEATS:
                 self.idle_us = self._idle.heartbeat()
                 yield self.idle_us
             else:

@@ -12,20 +12,21 @@ import logging
 import selectors
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from canal_group.binlog.archive.operating.retention import KeptPosition
 from canal_group.binlog.dump_server.dump import SourceDump
 from canal_group.binlog.dump_server.dumping import Dumping
-from canal_group.binlog.dump_server.served_reader import Kept, ServedReader
+from canal_group.binlog.dump_server.served_reader import Damaged, Kept, ServedReader
 from canal_group.binlog.dump_window.read_pace import ReadPace
 from canal_group.binlog.dump_window.readers import Readers
 from canal_group.binlog.dump_window.window import Uncovered
 from canal_group.binlog.server.dump_server.wire import ERROR, answer, durable, notice, packets_of
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.merge.errors import CanalGroupError, SourceUnavailable
+from canal_group.merge.values.kept_position import KeptPosition
 
 _log = logging.getLogger(__name__)
 
@@ -104,10 +105,12 @@ class DumpServer:
 
     def _kept(self) -> list[KeptPosition] | None:
         """Return the positions of keepers; None: none has come yet."""
-        kept = list(self._keepers.values())
-        if not kept:
+        keepers = list(self._keepers.values())
+        if not keepers:
             return None
-        return [KeptPosition(each.name, each.position) for each in kept if each.position is not None]
+        return [
+            replace(each, owner=f"{each.owner} of {kept.name}") for kept in keepers for each in kept.positions
+        ]
 
     def _turn(self) -> None:
         """Wait for something, and do what is to be done."""
@@ -300,6 +303,11 @@ class DumpServer:
         self._used_s = time.monotonic()
         if isinstance(request, Kept):
             self._keepers[request.name] = request
+            return
+        if isinstance(request, Damaged):
+            if self._dump is not None and self._dump.intake is not None:
+                self._dump.intake.suspect(request.where)
+            self._end(number, "it has said what is damaged")
             return
         if self._dump is None or self._readers is None:
             served.send_packet(answer(attached=False, why=f"the source is not dumped: {self._dumping.why}"))

@@ -9,17 +9,20 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from canal_group.binlog.archive.archive import Archive
-from canal_group.binlog.archive.operating.retention import DiskMarks, KeptPosition
+from canal_group.binlog.archive.operating.retention import DiskMarks
 from canal_group.binlog.archive.options import ArchiveOptions
 from canal_group.binlog.dump_server.archive_intake import ArchiveIntake
 from canal_group.binlog.dump_server.dump import SourceDump
+from canal_group.binlog.dump_server.sent_file import SentFile
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.binlog.steady_clock import steady_us
 from canal_group.merge.back_off import BackOff
 from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.values.kept_position import KeptPosition
 from canal_group.merge.values.resets.reset import tells_reset
 
 _log = logging.getLogger(__name__)
@@ -118,7 +121,15 @@ class Dumping:
 
         def intake_of(anew: bool) -> ArchiveIntake:
             options = opened.options
-            return ArchiveIntake(archive, options, self._server, opened.marks, self._kept, anew=anew)
+            return ArchiveIntake(
+                archive,
+                options,
+                self._server,
+                opened.marks,
+                self._kept,
+                anew=anew,
+                sent=partial(SentFile, self.address, self._server),
+            )
 
         return SourceDump(self.address, self._server, self._file, self._offset, intake_of, anew=self._anew)
 

@@ -10,6 +10,7 @@ from itertools import islice
 
 from canal_group.binlog.dump_window.block import Block
 from canal_group.binlog.server.dump_server.wire import REQUEST_BYTES_MAX, ArchiveEnd, own_user
+from canal_group.merge.values.kept_position import KeptPosition
 from canal_group.merge.values.position import Position
 
 _HEAD = 4
@@ -27,12 +28,20 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Damaged:
+    """What a reader says of a file of the archive that it could not read."""
+
+    #: name of the history, a slash, and the file's name
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
 class Kept:
     """What a keeper says, again and again: it needs the archive, and from where on."""
 
     name: str
-    #: the position up to which all of its clients have acknowledged; None: that is not known
-    position: Position | None
+    #: where its clients read on; none: it needs nothing
+    positions: tuple[KeptPosition, ...]
 
 
 class ServedReader:
@@ -66,7 +75,7 @@ class ServedReader:
         """Whether a part of a packet has to be sent."""
         return bool(self._owed)
 
-    def receive(self) -> Request | Kept | None:
+    def receive(self) -> Request | Kept | Damaged | None:
         """Return a request if all of it has come; of a keeper that was faster than the dump server, the last.
 
         Raises:
@@ -94,10 +103,14 @@ class ServedReader:
         if fields is None:
             return None
         if "keeps" in fields:
-            position = fields["position"]
-            name = str(fields["keeps"])
-            self.kept = Kept(name, None if position is None else Position.from_dict(position))
+            positions = tuple(
+                KeptPosition(str(owner), Position.from_dict(position))
+                for owner, position in fields["positions"]
+            )
+            self.kept = Kept(str(fields["keeps"]), positions)
             return self.kept
+        if "damaged" in fields:
+            return Damaged(str(fields["damaged"]))
         return Request(str(fields["file"]), int(fields["offset"]), int(fields["created_s"]))
 
     def send(self, skip: int, blocks: Iterable[Block]) -> int:

@@ -36,6 +36,7 @@ from canal_group.binlog.server.clock import SourceClock, clock_of
 from canal_group.binlog.server.definitions.definition_lookup import DefinitionLookup
 from canal_group.binlog.server.definitions.source_definitions import SourceDefinitions
 from canal_group.binlog.server.dump.dumps import dumps_of
+from canal_group.binlog.server.dump_server.access import NeededBy, not_told
 from canal_group.binlog.server.hosts import SourceHosts
 from canal_group.binlog.server.listener import Listener
 from canal_group.binlog.server.low_watermarks import CaughtUp, LowWatermarks
@@ -80,6 +81,7 @@ class SourceReader:
             when that is freed.
         skips: what is left out of a server's binlog; asked for each stream.
         pace_s: shortest time between two chunks of a source that writes steadily, see `LINGER_S`.
+        needed: returns from where on clients read the source, see `DumpServerAccess`.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class SourceReader:
         ring: Ring | None = None,
         skips: SkipsOf = no_skips,
         pace_s: float = LINGER_S,
+        needed: NeededBy = not_told,
     ) -> None:
         self._hosts = hosts
         self._pace_s = pace_s
@@ -111,7 +114,7 @@ class SourceReader:
         self._progress = ReadProgress(address, hosts, choice)
         self._read_to = choice.read_to
         self._semi_sync = semi_sync_of(address, ring)
-        self._dumps = dumps_of(address, self._semi_sync, self._stopped, ring)
+        self._dumps = dumps_of(address, self._semi_sync, self._stopped, ring, needed)
         self._opened: Position | None = None
         #: the last measurement; None before the first
         self._clock: SourceClock | None = None

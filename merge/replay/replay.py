@@ -75,6 +75,9 @@ class Replay(Group):
         self._since_us = at_us
         #: time that its client had acknowledged when its state began, microseconds since 1970 UTC
         self._began_at_us: int | None = None
+        #: how many row changes its client had passed when its turn began, and when that was
+        self._turn_at = 0
+        self._turn_since_us = at_us
         self._stream.begin_as(live)
         if settings.ddl is not DdlRule.EVERY:
             self._stream.ddl = DecidedDdl(live)
@@ -89,6 +92,7 @@ class Replay(Group):
         """Have the shards read from the client's cursor on."""
         assert self.state is ReplayState.WAITING, "a replay is begun once"
         self._go(ReplayState.RUNNING, at_us)
+        self._turn_since_us, self._turn_at = at_us, self._passed
         return self._rewind(at_us)
 
     def end(self) -> list[Instruction]:
@@ -104,6 +108,18 @@ class Replay(Group):
         if isinstance(event, GetTimedOut) and self.waits_for is not None and event.number in waiting:
             return [self.subscriber.delivery.timed_out(event.number, self.waits_for)]
         return super()._on(event)
+
+    def turn_us(self, at_us: int) -> int:
+        """Return for how long it has had rings, or has waited for them."""
+        return at_us - self._turn_since_us
+
+    @property
+    def _passed(self) -> int:
+        return 0 if self.subscriber.cursor is None else self.subscriber.cursor.sequence
+
+    def pace(self, at_us: int) -> float:
+        """Return how many row changes its client has acknowledged in its turn, for each microsecond of it."""
+        return (self._passed - self._turn_at) / self.turn_us(at_us)
 
     def approach(self, at_us: int) -> tuple[bool, list[Instruction]]:
         """Return whether the client joins the live stream now, and what has to be done if it does not."""

@@ -10,9 +10,12 @@ Rules:
    For this the live stream keeps more than its clients need, up to half of a ring. It is opened again if it
    begins inside a transaction and no consumer reads it.
 4. At most `replays_max` replays have rings. The others wait for them, in order, and for their consumers.
+   After `replay_turn_us` the one that has read least gives its rings to one that has waited so long, and is
+   the last to wait: so a client that acknowledges nothing, or never catches up, stops nobody.
 5. A replay begins anew when shards join or leave. No shard leaves while there are replays.
 6. A client for which nothing is kept has no replay.
 7. A client whose snapshot is not over has a replay until it is: the live log has no pages.
+8. The archives keep what the clients read that are kept, wherever these are served.
 """
 
 from __future__ import annotations
@@ -26,9 +29,10 @@ from canal_group.merge.errors import RetryableError
 from canal_group.merge.event_skips import Stop
 from canal_group.merge.events import Asked, Event, ShardReported, Ticked
 from canal_group.merge.group import Group, GroupSettings
-from canal_group.merge.instructions import Instruction
+from canal_group.merge.instructions import Instruction, KeepArchived, OpenShard
 from canal_group.merge.replay.replay import Replay, ReplayState
 from canal_group.merge.state_words import client_words
+from canal_group.merge.values.kept_position import RINGS, KeptPosition, kept_files
 from canal_group.merge.values.lane import LIVE, lane_of
 
 #: how long clients wait for the slowest before it is taken out, microseconds
@@ -62,6 +66,8 @@ class ReplayingGroup(Group):
         self._arranged_at = self._stream.base
         self._now_us = 0
         self._ticked_us = 0
+        #: by shard_index: what its archive was told to keep
+        self._archived: dict[int, tuple[KeptPosition, ...]] = {}
         #: for how long others have waited for the slowest client, less what they did not
         self._slow_us = 0
 
@@ -81,10 +87,30 @@ class ReplayingGroup(Group):
             for each in self._replays.values():
                 instructions += each.handle(event)
             instructions += [*self._relieve(event.at_us), *self._begin_between(event.at_us)]
+            instructions += self._take_turns(event.at_us)
         # Most events are reports. One that leaves the live log's base as it is begins and ends no replay.
         if not isinstance(event, ShardReported) or self._stream.base is not self._arranged_at:
             instructions += self._arrange()
-        return [*instructions, *self._keep(look=isinstance(event, Ticked))]
+        instructions += self._keep(look=isinstance(event, Ticked))
+        # Before shards are opened: their archives remove what nobody is known to need.
+        opens = any(isinstance(each, OpenShard) for each in instructions)
+        return [*self._keep_archived(), *instructions] if opens or isinstance(event, Ticked) else instructions
+
+    def _keep_archived(self) -> list[Instruction]:
+        """Tell the archives from where on clients read, if that is new."""
+        clients = [(each.client_id, each.cursor) for each in self._subscribers.everybody if each.kept]
+        if self._stream.merging:
+            clients.append((RINGS, self._stream.base.ack))
+        told = list[Instruction]()
+        for shard, name in enumerate(self._stream.shards):
+            positions = [
+                (owner, cursor.shards[name]) for owner, cursor in clients if cursor and name in cursor.shards
+            ]
+            needed = kept_files(positions)
+            if needed != self._archived.get(shard, ()):
+                self._archived[shard] = needed
+                told.append(KeepArchived(shard, needed))
+        return told
 
     # ---- from the live stream to a replay ----------------------------------------------------------------
 
@@ -234,12 +260,26 @@ class ReplayingGroup(Group):
             instructions += replay.begin(self._now_us)
         return instructions
 
+    def _take_turns(self, at_us: int) -> list[Instruction]:
+        """Take the rings of the replay that has read least, if another one has waited for its turn."""
+        turn_us = self.settings.replay_turn_us
+        over = [each for each in self._replays.values() if each.turn_us(at_us) >= turn_us]
+        waiting = [each for each in over if each.waits_for is not None and each.subscriber.lease.holder]
+        running = [each for each in over if each.state is ReplayState.RUNNING]
+        if not waiting or not running:
+            return []
+        slowest = min(running, key=lambda each: each.pace(at_us))
+        ended = self._end(slowest)
+        self._make(slowest.subscriber)
+        return ended
+
     def _queued(self, replay: Replay) -> RetryableError:
         running = self.settings.replays_max
         return RetryableError(
             f"Client {replay.subscriber.client_id} waits for a replay: its position is further back than the "
             f"rings, and {running} other clients are being replayed.",
-            hint="It goes on when one of them has caught up; consumer.replays_max says how many may be.",
+            hint="It goes on when one of them has caught up, or has had its turn; consumer.replays_max says "
+            "how many may be.",
             retry_after_s=1.0,
         )
 

@@ -279,6 +279,7 @@ class _Parts:
             drop_after_us=around.drop_after_us,
             unacknowledged_us=around.unacknowledged_us,
             replays_max=around.replays_max,
+            replay_turn_us=around.replay_turn_us,
         )
 
 
@@ -307,11 +308,10 @@ class _Channel:
         generation: int,
         position: Position | None,
         history: str | None,
-        skips: Any = (),
-        read_to: Any = (),
+        *more: Any,
     ) -> Position:
         """Let it read on from `position`."""
-        opened: Position = await self._call("open", epoch, generation, position, history, skips, read_to)
+        opened: Position = await self._call("open", epoch, generation, position, history, *more)
         return opened
 
     async def rpc(self) -> _Line:
@@ -334,10 +334,10 @@ class _Line:
         self._call = partial(call, line=Line())
 
     def poll(
-        self, epoch: int, generation: int, items_max: int, wait_s: float, done: int, skips: Any = None
+        self, epoch: int, generation: int, items_max: int, wait_s: float, done: int, *more: Any
     ) -> asyncio.Future[ShardReport]:
         """Return the shard's report."""
-        return self._call("poll", epoch, generation, items_max, wait_s, done, skips)
+        return self._call("poll", epoch, generation, items_max, wait_s, done, *more)
 
     def free(self, epoch: int, generation: int, sequence: int) -> None:
         """Free the ring up to and including `sequence`."""

@@ -89,12 +89,11 @@ class Shard(Process):
         generation: int,
         position: Position | None,
         history: str | None,
-        skips: Any,
-        read_to: Any,
+        *more: Any,
     ) -> Position:
         """Open the stream after `position`."""
         self.note("is to read from {} for {}", position, (epoch, generation))
-        return self.shard.open(epoch, generation, position, history, skips, read_to)
+        return self.shard.open(epoch, generation, position, history, *more)
 
     def poll(self, *arguments: Any) -> Any:
         """Return new headers or a new low watermark."""

@@ -43,6 +43,8 @@ OUTSTANDING_MAX = 3
 LEASE_US = 3 * S
 #: how often cursors pass what nothing is kept of
 QUIET_US = 400 * MS
+#: how long a replay has rings while another client waits for them
+REPLAY_TURN_US = 1_500 * MS
 #: commits of a busy table of which nothing is kept
 BUSY_COMMITS = 12
 #: how often the bounds of servers are checked
@@ -214,6 +216,7 @@ class World:
             unacknowledged_us=schedule.unacknowledged_us,
             quiet_us=QUIET_US,
             replays_max=schedule.replays_max,
+            replay_turn_us=REPLAY_TURN_US,
         )
 
     @property

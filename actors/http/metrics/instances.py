@@ -161,6 +161,7 @@ class InstanceFamilies(Families):
         gauge("ring_bytes", "Bytes of rows in the ring.", ring["bytes"])
         gauge("ring_bytes_max", "Bytes at which the ring is full.", ring["bytes_max"])
         gauge("ring_full", "Whether reading waits for room.", ring["full"])
+        gauge("ring_held_back", "Transactions that wait for the archive's disk.", ring["held"])
         gauge("ring_put_sequence", "Sequence of the last transaction stored.", ring["put"])
         gauge("ring_get_sequence", "Sequence of the last transaction handed to the group.", ring["get"])
         gauge("ring_ack_sequence", "Sequence of the last transaction freed.", ring["ack"])

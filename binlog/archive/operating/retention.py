@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from canal_group.binlog.archive.manifest import FileEntry, Manifest, State
 from canal_group.merge.errors import UsageError
-from canal_group.merge.values.position import Position, file_order
+from canal_group.merge.values.kept_position import KeptPosition
+from canal_group.merge.values.position import file_order
 from canal_group.merge.values.resets.reset import created_again
 
 _HOUR_US = 3_600_000_000
@@ -39,15 +40,6 @@ class ArchivedHistory:
     #: name of its folder
     name: str
     manifest: Manifest
-
-
-@dataclass(frozen=True, slots=True)
-class KeptPosition:
-    """A position that somebody will read from."""
-
-    #: such as a client id, for messages
-    owner: str
-    position: Position
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,11 +31,18 @@ def verify(history: History) -> Iterator[Finding]:
     for entry in history.manifest.files:
         if entry.state is State.PRUNED:
             continue
-        yield _checked(history, entry, before)
+        yield check(history, entry, before)
         before = entry
 
 
-def _checked(history: History, entry: FileEntry, before: FileEntry | None) -> Finding:
+def check(history: History, entry: FileEntry, before: FileEntry | None = None) -> Finding:
+    """Read all of a file, and return a finding.
+
+    Args:
+        history: whose file it is.
+        entry: the file.
+        before: the file before it; None: it is not compared.
+    """
     where = history.where(entry)
     try:
         scan = history.scan(entry)

@@ -21,7 +21,13 @@ from canal_group.binlog.archive.reading.archive_packets import ArchivePackets
 from canal_group.binlog.server.dump.archived import STALLED_S, Archived, is_before
 from canal_group.binlog.server.dump.own_dump import open_dump
 from canal_group.binlog.server.dump.packet_source import PacketSource
-from canal_group.binlog.server.dump_server.access import DumpServerAccess, knock
+from canal_group.binlog.server.dump_server.access import (
+    DumpServerAccess,
+    NeededBy,
+    knock,
+    not_told,
+    report_damage,
+)
 from canal_group.binlog.server.dump_server.shared_dump import SharedDump
 from canal_group.binlog.server.semi_sync.modes import SemiSync
 from canal_group.binlog.server.semi_sync.replies import NO_REPLIES, NoReplies, Ring
@@ -31,6 +37,7 @@ from canal_group.binlog.server.starts.server_log import ArchivedLog, ServerLog
 from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.merge.errors import (
     CanalGroupError,
+    CorruptEvent,
     DataError,
     PositionPurged,
     PositionRefused,
@@ -181,6 +188,10 @@ class Archives(OwnDumps):
             return False
         if isinstance(error, DataError):
             self._fails(error, packets.file)
+            if isinstance(error, CorruptEvent):
+                history = packets.history
+                where = f"{history.name}/{packets.file}"
+                report_damage(self._address, history.manifest.server, where)
         return True
 
     def told(self, error: SourceUnavailable | DataError) -> SourceUnavailable | DataError:
@@ -221,6 +232,8 @@ class Archives(OwnDumps):
             return None  # a file has just been begun, or the source does not answer, which a dump says
         except (DataError, RetryableError) as error:
             self._fails(error, position.file)
+            if isinstance(error, CorruptEvent):
+                report_damage(self._address, log.facts.identity, str(error.details.get("file", "")))
             return None
         if packets.has_more:
             return packets
@@ -284,13 +297,19 @@ class DumpServer(Archives):
         semi_sync: what it is told.
         stopped: is set when the reader is to end.
         ring: where what is read is stored: an archive keeps what it has not freed; None: nowhere.
+        needed: see `DumpServerAccess`.
     """
 
     def __init__(
-        self, address: SourceAddress, semi_sync: SemiSync, stopped: threading.Event, ring: Ring | None
+        self,
+        address: SourceAddress,
+        semi_sync: SemiSync,
+        stopped: threading.Event,
+        ring: Ring | None,
+        needed: NeededBy = not_told,
     ) -> None:
         super().__init__(address, semi_sync, stopped)
-        self._access = DumpServerAccess(address, ring)
+        self._access = DumpServerAccess(address, ring, needed)
         #: whether a stream by GTID has reached the end that the server's binlog had when it began: from there
         #: on, nothing in the binlog is in the position's GTID set
         self._met_end = False
@@ -362,7 +381,11 @@ class DumpServer(Archives):
 
 
 def dumps_of(
-    address: SourceAddress, semi_sync: SemiSync, stopped: threading.Event, ring: Ring | None
+    address: SourceAddress,
+    semi_sync: SemiSync,
+    stopped: threading.Event,
+    ring: Ring | None,
+    needed: NeededBy = not_told,
 ) -> OwnDumps:
     """Return where the packets of a reader of a source come from.
 
@@ -371,11 +394,12 @@ def dumps_of(
         semi_sync: what it is told.
         stopped: is set when the reader is to end.
         ring: see `DumpServer`.
+        needed: likewise.
     """
     if address.replies:
         return OwnDumps(address, semi_sync, stopped)
     if address.dump_window_bytes_max:
-        return DumpServer(address, semi_sync, stopped, ring)
+        return DumpServer(address, semi_sync, stopped, ring, needed)
     return Archives(address, semi_sync, stopped)
 
 

@@ -13,8 +13,9 @@ import json
 import logging
 import socket
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 from canal_group.binlog.dump_window.attempts import Attempts
 from canal_group.binlog.server.dump_server.archive_keeper import ArchiveKeeper
@@ -24,9 +25,13 @@ from canal_group.binlog.server.dump_server.spare import SPARE
 from canal_group.binlog.server.dump_server.wire import address_fields, packets_of, socket_name
 from canal_group.binlog.server.semi_sync.replies import Ring
 from canal_group.binlog.server.source import SourceAddress
+from canal_group.merge.values.kept_position import RINGS, KeptPosition, kept_files
 from canal_group.merge.values.position import Position
 
 _log = logging.getLogger(__name__)
+
+#: returns the positions from which clients of a group read on; none: the group has not said them
+NeededBy: TypeAlias = Callable[[], Sequence[KeptPosition]]
 
 #: how long a reader without a stream waits for the answer of a dump server, which may have to start, seconds
 _BEGIN_WAIT_S = 3.0
@@ -36,14 +41,34 @@ _MOVE_WAIT_S = 0.5
 _BACKLOG = 1024
 
 
+def not_told() -> Sequence[KeptPosition]:
+    """Return no positions: no group says them."""
+    return ()
+
+
 def knock(address: SourceAddress, server: str) -> bool:
     """Return whether a source has a dump server now, which then goes on for a while, as for any request."""
-    nowhere = json.dumps({"file": "", "offset": 0, "created_s": 0}).encode()
+    return _say(address, server, file="", offset=0, created_s=0)
+
+
+def report_damage(address: SourceAddress, server: str, where: str) -> None:
+    """Let the dump server of a source, if there is one, look at a file of its archive that cannot be read.
+
+    Args:
+        address: the source.
+        server: its identity.
+        where: name of the history, a slash, and the file's name.
+    """
+    _say(address, server, damaged=where)
+
+
+def _say(address: SourceAddress, server: str, **request: Any) -> bool:
+    """Send a request whose answer is not waited for; return whether there is a dump server."""
     with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as sock:
         sock.settimeout(_MOVE_WAIT_S)
         try:
             sock.connect(socket_name(address, server))
-            sock.sendall(packets_of(nowhere))
+            sock.sendall(packets_of(json.dumps(request).encode()))
         except OSError:
             return False
     return True
@@ -55,10 +80,12 @@ class DumpServerAccess:
     Args:
         address: the source.
         ring: where what is read is stored; None: nowhere.
+        needed: returns from where on clients read, if the group says it; the ring does not know of those that
+            are further back.
     """
 
-    def __init__(self, address: SourceAddress, ring: Ring | None = None) -> None:
-        self._address, self._ring = address, ring
+    def __init__(self, address: SourceAddress, ring: Ring | None = None, needed: NeededBy = not_told) -> None:
+        self._address, self._ring, self._needed = address, ring, needed
         self._attempts = Attempts()
         self._keeper: ArchiveKeeper | None = None
         #: what lets the ring hand out what is durable; None: the ring waits for nothing
@@ -144,14 +171,22 @@ class DumpServerAccess:
             return
         if self._keeper is not None:
             self._keeper.close()
-        address, ring, durable = self._address, self._ring, self._durable
+        address, durable = self._address, self._durable
         self._keeper = ArchiveKeeper(
             f"{address.destination}/{address.name}",
             server,
             lambda: connected(address, position, server, _BEGIN_WAIT_S),
-            lambda: None if ring is None else _needed(ring.first_position() or position, server),
+            lambda: self._kept(position, server),
             lambda end: None if durable is None else durable.reached(server, end),
         )
+
+    def _kept(self, opened: Position, server: str) -> tuple[KeptPosition, ...]:
+        """Return where clients read on; by the ring alone, it is where the last header ends that it freed."""
+        told = tuple(self._needed())
+        if told or self._ring is None:
+            return told
+        at = self._ring.first_position() or opened
+        return kept_files([(RINGS, replace(at, server=at.server or server))])
 
     def _taken(self, attachment: Attachment) -> Attachment:
         self.attached = True
@@ -170,13 +205,6 @@ class DumpServerAccess:
             self._attempts.refused(time.monotonic(), answered=why.answered)
             _log.debug("is not served by a dump server: %s", why, extra={"shard": self._address.name})
             return None
-
-
-def _needed(position: Position, server: str) -> Position:
-    """Return which file of an archive a position needs, without its GTID set, which may be large."""
-    return Position(
-        position.file, position.offset, server=position.server or server, created_s=position.created_s
-    )
 
 
 def connected(address: SourceAddress, position: Position, server: str, wait_s: float) -> socket.socket:

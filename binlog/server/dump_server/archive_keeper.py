@@ -13,7 +13,7 @@ import logging
 import random
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from canal_group.binlog.server.dump_server.attachment import NotAttached
@@ -22,13 +22,14 @@ from canal_group.binlog.server.dump_server.wire import (
     DURABLE,
     ArchiveEnd,
     end_from,
+    keeps,
     own_user,
     packets_of,
 )
 from canal_group.binlog.server.packets import PacketReader
 from canal_group.merge.back_off import BackOff
 from canal_group.merge.errors import SourceUnavailable
-from canal_group.merge.values.position import Position
+from canal_group.merge.values.kept_position import KeptPosition
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class ArchiveKeeper:
         server: identity of the source.
         connect: returns a connection to the dump server, which it starts if there is none, or raises
             NotAttached.
-        kept: returns up to where all clients have acknowledged: what follows is needed; None: nothing is.
+        kept: returns the positions from which clients read on; none: nothing is needed.
         reached: takes the durable end of the archive as it grows, in the keeper's thread.
     """
 
@@ -56,7 +57,7 @@ class ArchiveKeeper:
         name: str,
         server: str,
         connect: Callable[[], socket.socket],
-        kept: Callable[[], Position | None],
+        kept: Callable[[], Sequence[KeptPosition]],
         reached: Callable[[ArchiveEnd], None],
     ) -> None:
         self._name, self.server, self._connect, self._kept = name, server, connect, kept
@@ -103,14 +104,12 @@ class ArchiveKeeper:
         if not own_user(sock):
             raise NotAttached("another user's process has the name of its socket")
         packets = PacketReader(sock, _SILENCE_MAX_S, numbered=False)
-        told: Position | None = None
-        first = True
+        told: Sequence[KeptPosition] | None = None
         while not self._closed.is_set():
-            position = self._kept()
-            if first or position != told:
-                fields = {"keeps": self._name, "position": None if position is None else position.to_dict()}
-                sock.sendall(packets_of(json.dumps(fields).encode()))
-                told, first = position, False
+            kept = self._kept()
+            if kept != told:
+                sock.sendall(packets_of(keeps(self._name, kept)))
+                told = kept
             packets.fill()
             while (payload := packets.take()) is not None:
                 if payload[:1] == bytes([ANSWER]):

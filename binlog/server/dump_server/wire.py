@@ -21,7 +21,7 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -29,10 +29,11 @@ from canal_group.binlog.archive.options import ArchiveOptions
 from canal_group.binlog.server.password import RenewedPassword
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.merge.values.commit_time import OF_THE_SERVER_READ
+from canal_group.merge.values.kept_position import KeptPosition
 
 NOTICE, ANSWER, DURABLE, ERROR = 0x01, 0x02, 0x03, 0xFF
-#: the longest request, bytes
-REQUEST_BYTES_MAX = 16_384
+#: the longest request, bytes: what a keeper says of as many clients as it may
+REQUEST_BYTES_MAX = 65_536
 _FULL = 0xFFFFFF
 _NOTICE = struct.Struct("<Bq")
 #: struct ucred: process id, user id and group id
@@ -118,6 +119,12 @@ def idle_moment_us(payload: bytes) -> int | None:
 def answer(**fields: Any) -> bytes:
     """Return the packet that answers a request."""
     return packets_of(bytes([ANSWER]) + json.dumps(fields).encode())
+
+
+def keeps(name: str, kept: Sequence[KeptPosition]) -> bytes:
+    """Return the request by which a keeper says what it needs, see `Kept` of the dump server."""
+    positions = [(each.owner, each.position.to_dict()) for each in kept]
+    return json.dumps({"keeps": name, "positions": positions}).encode()
 
 
 def durable(end: ArchiveEnd) -> bytes:

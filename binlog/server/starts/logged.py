@@ -151,7 +151,7 @@ def logged_at_source(
         checksum = connection.register()
         packets = connection.request(dump_from(file, offset, address.server_id))
         close = resources.pop_all().close
-    return LoggedTransactions(file, lambda: _event(address, packets), close, checksum)
+    return LoggedTransactions(file, lambda: next_event(address, packets), close, checksum)
 
 
 def logged_in_archive(history: History, file: str, offset: int) -> LoggedTransactions:
@@ -173,7 +173,13 @@ def logged_in_archive(history: History, file: str, offset: int) -> LoggedTransac
     return LoggedTransactions(file, event, packets.close, packets.checksum)
 
 
-def _event(address: SourceAddress, packets: PacketReader) -> bytes:
+def next_event(address: SourceAddress, packets: PacketReader) -> bytes:
+    """Return the next event of a dump, as soon as all of it has arrived.
+
+    Raises:
+        SourceUnavailable: the source has ended the dump.
+        DataError: it cannot serve it.
+    """
     while (packet := packets.take()) is None:
         packets.fill()
     if packet[:1] == bytes([_OK]):

@@ -205,6 +205,26 @@ def test_a_second_dump_server_of_a_folder_names_the_first(archived: Archived) ->
     assert not [each.wrong for each in verify(history) if each.wrong]
 
 
+def test_a_damaged_file_is_read_again_from_the_source(archived: Archived) -> None:
+    """1. A bit of a closed file flips. 2. A reader that begins in it misses nothing. 3. The file is whole."""
+    archived.create("a")
+    begin = Position(archived.files[0].name, 4, server=server_of(archived))
+    with reading(archived.reader(), start=begin, select=only("a")):
+        await_true(archived.archive.histories, "a history")
+        write_files(archived, 2)
+        archived.await_whole()
+        (history,) = archived.archive.histories()
+        await_true(lambda: history.refresh().files[0].form is Form.ZSTD, "it is packed")
+        stored = history.path(history.manifest.files[0])
+        whole = stored.read_bytes()
+        stored.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
+        with reading(archived.reader(1), start=begin, select=only("a")) as recorder:
+            await_rows(recorder, "a", 20)
+            assert ids(recorder, "a") == list(range(20))
+        await_true(lambda: list(history.folder.glob("*.quarantined")), "it is replaced")
+        archived.await_whole()
+
+
 def run(*arguments: object) -> str:
     """Run `canal-group archive ...`, which succeeds; return its output."""
     result = CliRunner().invoke(app, ["archive", *map(str, arguments)])

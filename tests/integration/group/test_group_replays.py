@@ -10,7 +10,11 @@ import pyarrow as pa
 import pytest
 from integration.shop import Reading, Shop
 from integration.zookeeper_fixtures import eventually
+from support.sources.purged_logs import rotate_and_purge
 
+from canal_group.binlog.archive.archive import Archive
+from canal_group.binlog.archive.disk import Disk
+from canal_group.binlog.archive.manifest import State
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.merge.calls.consumers import Status
 
@@ -31,13 +35,14 @@ def test_stopped_consumers_read_alone_and_join(
 ) -> None:
     """Rings of 64 transactions; `slow` clients subscribe and stop.
 
-    1. another reads far more than the rings hold, without waiting for them; 2. they come back, and read the
-    same in the same order; 3. they join it: what is written then reaches all of them from one log.
+    1. another reads far more than the rings hold, without waiting for them; 2. the sources purge it; it is
+    too old for the archives, which keep it for those; 3. they come back, and read the same in the same order;
+    4. they join it: what is written then reaches all of them from one log, and the archives let go.
     """
     names = [f"slow-{number}" for number in range(slow)]
     options: dict[str, Any] = {
         "store": {"size": 64, "mode": "items"},
-        "archive": {"folder": str(tmp_path / "archive")},
+        "archive": {"folder": str(tmp_path / "archive"), "hours": 1e-9},
         "consumer": {"lease_s": 300, "replays_max": slow},
     }
     with contextlib.ExitStack() as open_, shop.serve(**options) as instance:
@@ -54,6 +59,14 @@ def test_stopped_consumers_read_alone_and_join(
         app.consumer.subscribe()
         shop.write_everywhere(transactions, rows)
         app.until(shop.rows, batch_size=1_000)
+        archive = Archive(Disk(), tmp_path / "archive")
+
+        def archived() -> list[list[State]]:
+            return [[each.state for each in history.manifest.files] for history in archive.histories()]
+
+        for server in shop.servers:
+            rotate_and_purge(server)
+        eventually(lambda: all(len(states) > 3 for states in archived()), "the archives follow")
         generation = gateway.ask(Status())["group"]["generation"]
         assert sorted(replayed()) == names
         readings = [Reading(open_.enter_context(shop.connect(instance, client_id=name))) for name in names]
@@ -69,3 +82,4 @@ def test_stopped_consumers_read_alone_and_join(
             assert not reading.rollbacks
             assert of_shards(reading) == of_shards(app)
         assert gateway.ask(Status())["group"]["generation"] == generation, "nobody was rolled back for them"
+        eventually(lambda: all(len(states) == 1 for states in archived()), "the archives let go")

@@ -25,6 +25,7 @@ from canal_group.merge.replay.replaying_group import ReplayingGroup
 from canal_group.merge.values.chunk import Chunk
 from canal_group.merge.values.ddl_mark import DdlMark
 from canal_group.merge.values.header import HEADER, Flag, HeaderRun, Headers
+from canal_group.merge.values.kept_position import KeptPosition
 from canal_group.merge.values.lane import LIVE, lane_of
 from canal_group.merge.values.member import Policy
 from canal_group.merge.values.offset_range import OffsetRange
@@ -218,6 +219,8 @@ class World:
     opening: dict[int, do.OpenShard] = field(default_factory=dict)
     #: the same, and the rings, of replays, by lane and shard
     replay_opening: dict[tuple[int, int], do.OpenShard] = field(default_factory=dict)
+    #: by shard_index, what its archive was told to keep
+    archived: dict[int, tuple[KeptPosition, ...]] = field(default_factory=dict)
     replay_rings: dict[tuple[int, int], FakeRing] = field(default_factory=dict)
     leasing: list[do.LeaseConsumer] = field(default_factory=list)
     saving: list[do.SaveCursor] = field(default_factory=list)
@@ -299,6 +302,8 @@ class World:
                 for shard in range(len(self.sources)):
                     self.replay_opening.pop((lane, shard), None)
                     self.replay_rings.pop((lane, shard), None)
+            case do.KeepArchived(shard, needed):
+                self.archived[shard] = needed
             case do.FreeRing(shard, generation, sequence):
                 self.free(shard, generation, sequence)
             case do.LeaseConsumer():

@@ -33,7 +33,7 @@ def whole_state(destination="shop"):
         "error": None,
         "skew_us": -250_000,
         "counters": counters.describe(ReadCounts(7, 1, 2, {"unknown type 99": 3}, {"QUERY (2)": 5})),
-        "ring": RingStore(StoreSettings()).describe(),
+        "ring": {**RingStore(StoreSettings()).describe(), "held": 7},
         "failover": {"switches": 2},
         "shares_dump": True,
         "archive": {
@@ -176,6 +176,7 @@ def test_values_are_in_base_units():
     assert value(families, "client_cursor_timestamp_seconds", client_id="1001") == 0.5
     assert value(families, "client_full_ring_seconds", client_id="1001") == 12
     assert value(families, "shard_ring_full_seconds", shard="s0") == 12
+    assert value(families, "shard_ring_held_back", shard="s0") == 7
     assert value(families, "shard_lossy_values", "shard_lossy_values_total", kind="invalid_text") == 2
     for name, kind, count in (
         ("ignored", "unknown type 99", 3),

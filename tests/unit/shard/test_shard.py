@@ -297,7 +297,8 @@ def test_a_shard_that_holds_back_reports_what_is_released(make):
         await_true(lambda ring=ring: ring.first_held, "it is read")
         assert headers(shard, term, 0.0) is None
         assert "wait until the archive has mysql-bin.0" in shard.status()["held_back"]
-        _, file, end = ring.first_held
+        held, file, end = ring.first_held
+        assert shard._lane(*term).describe()["ring"]["held"] == held
         ring.release({file: end})
         assert headers(shard, term).headers["end_offset"].tolist() == [end]
 

@@ -10,10 +10,10 @@ from canal_group.binlog.archive.manifest import FileEntry, Form, Manifest, State
 from canal_group.binlog.archive.operating.retention import (
     ArchivedHistory,
     DiskMarks,
-    KeptPosition,
     Limits,
     removals,
 )
+from canal_group.merge.values.kept_position import KeptPosition
 from canal_group.merge.values.position import Position
 
 HOUR_S = 3600

@@ -17,11 +17,12 @@ from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.disk import Disk, OpenFile
 from canal_group.binlog.archive.manifest import Form, State
 from canal_group.binlog.archive.object_store import ObjectStore
-from canal_group.binlog.archive.operating.retention import DiskMarks, KeptPosition
+from canal_group.binlog.archive.operating.retention import DiskMarks
 from canal_group.binlog.dump_server import archive_intake
 from canal_group.binlog.dump_server.archive_intake import ArchiveIntake
 from canal_group.binlog.formats.events import MAGIC
 from canal_group.merge.errors import CorruptEvent, RetryableError
+from canal_group.merge.values.kept_position import KeptPosition
 from canal_group.merge.values.position import Position
 
 FILES = recorded()

@@ -13,10 +13,13 @@ from canal_group.merge.replay.replay import JOIN_WITHIN_US
 from canal_group.merge.replay.replaying_group import APART_US, CONSUMER_GONE_US, SLOW_US
 from canal_group.merge.values.ddl_mark import DdlMark
 from canal_group.merge.values.header import Flag
+from canal_group.merge.values.kept_position import RINGS
 from canal_group.merge.values.lane import LIVE, lane_of
 from canal_group.merge.values.member import Policy
 
 COUNT = 8
+#: how long a replay has rings while another one waits, shorter than a lease
+TURN_US = 4_000_000
 
 
 def shop(*clients, replays_max=1, count=COUNT, reported=4, **settings):
@@ -225,6 +228,113 @@ def test_half_of_a_ring_is_kept_for_a_replay():
     assert {ring.freed for ring in world.rings} == {4}
     world.tick(1)
     assert {ring.freed for ring in world.rings} == {8}
+
+
+def states(world, *clients):
+    return [state_of(world, client) for client in clients]
+
+
+def test_an_idle_client_gives_its_turn_to_one_that_waits():
+    """1. One is replayed and does not acknowledge; 2. another one has waited for a turn: it is replayed, and
+    the first waits; 3. it has caught up, and the first goes on.
+    """
+    world, begin = shop("app", "idle", "b", reported=COUNT, replay_turn_us=TURN_US)
+    first = drain(world, "app")
+    drain(world, "idle")
+    drain(world, "b")
+    rewound(world, begin, "idle")
+    world.replay()
+    assert world.get("idle") is not None
+    rewound(world, begin, "b")
+    with pytest.raises(RetryableError, match="Client b waits for a replay"):
+        world.get("b")
+    for _ in range(2):
+        world.tick(TURN_US // 2 - 1)
+        assert states(world, "idle", "b") == ["running", "waiting"]
+    world.tick(2)
+    assert states(world, "idle", "b") == ["waiting", "running"]
+    with pytest.raises(RolledBack):
+        world.get("idle")
+    world.replay()
+    assert drain(world, "b") == first
+    assert states(world, "idle", "b") == ["running", None]
+    world.replay()
+    assert drain(world, "idle") == first
+
+
+def test_the_client_that_reads_more_keeps_its_turn():
+    """Two are replayed: the one that acknowledges less gives way to the first that waits, and then the other
+    one to the second.
+    """
+    world, begin = shop(
+        "app", "fast", "slow", "b", "c", reported=COUNT, replays_max=2, replay_turn_us=TURN_US
+    )
+    for client in ("app", "fast", "slow", "b", "c"):
+        drain(world, client)
+    rewound(world, begin, "fast", "slow")
+    world.replay()
+    for client, rows in (("slow", 1), ("fast", 4)):
+        world.ack(world.get(client, rows).batch_id, client)
+    rewound(world, begin, "b", "c")
+    world.tick(TURN_US)
+    assert states(world, "fast", "slow", "b", "c") == ["running", "waiting", "running", "waiting"]
+    world.tick(1)
+    assert states(world, "fast", "slow", "b", "c") == ["waiting", "waiting", "running", "running"]
+    world.tick(TURN_US - 2)
+    assert states(world, "fast", "slow", "b", "c") == ["waiting", "waiting", "running", "running"]
+
+
+def test_a_replay_keeps_its_rings_while_no_other_one_waits():
+    world, begin = shop("app", "idle", "b", reported=COUNT, replay_turn_us=TURN_US)
+    for client in ("app", "idle", "b"):
+        drain(world, client)
+    rewound(world, begin, "idle")
+    world.replay()
+    assert world.get("idle") is not None
+    world.tick(2 * TURN_US)
+    assert state_of(world, "idle") == "running"
+
+
+def needed(world):
+    """Return the oldest file that the archive of the first shard is told to keep, and for whom."""
+    world.tick(1)
+    oldest = world.archived[0][0].position.file
+    return oldest, {each.owner for each in world.archived[0] if each.position.file == oldest}
+
+
+def test_archives_keep_what_clients_of_replays_read():
+    """Files have three transactions. 1. All clients read; 2. two are rewound, of which one waits for the
+    other's replay: both need the first file; 3. they have joined, and nobody needs it.
+    """
+    world, begin = shop("app", "slow", "waits", replays_max=1)
+    for client in ("app", "slow", "waits"):
+        drain(world, client)
+    first, second, third = world.sources[0].names[:3]
+    assert needed(world) == (second, {RINGS, "app", "slow", "waits"})
+    rewound(world, begin, "slow", "waits")
+    assert [state_of(world, client) for client in ("slow", "waits")] == ["running", "waiting"]
+    assert needed(world) == (first, {"slow", "waits"})
+    world.report_all()
+    drain(world, "app")
+    world.replay()
+    drain(world, "slow")
+    assert needed(world) == (first, {"waits"})
+    world.replay()
+    drain(world, "waits")
+    assert needed(world) == (third, {RINGS, "app", "slow", "waits"})
+
+
+def test_what_is_needed_is_said_before_shards_are_opened():
+    """After an election, archives know what clients need before anything is read, and removed, for them."""
+    world, begin = shop("app", "slow")
+    drain(world, "app")
+    rewound(world, begin, "slow")
+    world.restart()
+    world.done.clear()
+    world.start()
+    kinds = [type(each) for each in world.done if isinstance(each, do.KeepArchived | do.OpenShard)]
+    assert kinds == [do.KeepArchived] * 2 + [do.OpenShard] * 2
+    assert {each.owner for each in world.archived[0]} == {"app", "slow"}
 
 
 def fill(world):
