@@ -19,6 +19,7 @@ from canal_group.binlog.archive.disk import FileLayer, disk_errors, replace_whol
 from canal_group.binlog.archive.forms.key import NO_KEYS, Keys
 from canal_group.binlog.archive.history import History
 from canal_group.binlog.archive.manifest import MANIFEST, Manifest, manifest_bytes
+from canal_group.binlog.archive.moved_history import found_moved
 from canal_group.binlog.archive.store import Store
 from canal_group.merge.errors import UsageError
 
@@ -78,6 +79,21 @@ class Archive:
             self.disk.make_folder(self.folder)
         return self.disk.lock(self.folder / f"{server}.lock")
 
+    def begin_moved(self, server: str) -> History | None:
+        """Return a new history with the files that the store has of a server; None: it has none.
+
+        Call it under the lock, if there is no history of the server here.
+
+        Raises:
+            CorruptEvent, UnsupportedEvent: the manifest in the store cannot be read.
+            RetryableError: the store does not answer.
+        """
+        found = None if self.store is None else found_moved(self.store, server)
+        if found is None:
+            return None
+        name, manifest = found
+        return self._made(self.folder / name, manifest)
+
     def begin(self, server: str, created_s: int) -> History:
         """Return a new history, without files. Call it under the lock.
 
@@ -89,8 +105,11 @@ class Archive:
         while MANIFEST in self.disk.names(folder):
             number += 1  # within one second
             folder = self.folder / f"{server}@{created_s}.{number}"
+        return self._made(folder, Manifest(server, created_s))
+
+    def _made(self, folder: Path, manifest: Manifest) -> History:
         self.disk.make_folder(folder)
-        replace_whole(self.disk, folder / MANIFEST, manifest_bytes(Manifest(server, created_s)))
+        replace_whole(self.disk, folder / MANIFEST, manifest_bytes(manifest))
         return History(self.disk, folder, self.keys, self.store)
 
 

@@ -73,12 +73,20 @@ class ObjectStore:
     def names(self, begin: str) -> list[str]:
         """Return the names of kept files that begin so, sorted."""
         folder, _, file = begin.rpartition("/")
-        try:
-            there = self._files.get_file_info(fs.FileSelector(self._path(folder), allow_not_found=True))
-        except OSError as error:
-            raise self._failed(folder, error) from error
-        names = sorted(each.base_name for each in there if each.is_file)
+        names = self._listed(folder, fs.FileType.File)
         return [f"{folder}/{name}" for name in names if name.startswith(file) and not name.endswith(_PART)]
+
+    def folders(self, begin: str) -> list[str]:
+        """Return the folders of kept files whose names begin so, sorted."""
+        return [name for name in self._listed("", fs.FileType.Directory) if name.startswith(begin)]
+
+    def _listed(self, folder: str, kind: fs.FileType) -> list[str]:
+        path = self._path(folder).removesuffix("/")
+        try:
+            there = self._files.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        except OSError as error:
+            raise self._failed(folder or "its folders", error) from error
+        return sorted(each.base_name for each in there if each.type is kind)
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is kept."""

@@ -34,5 +34,12 @@ class Store(Protocol):
             RetryableError: the store does not answer.
         """
 
+    def folders(self, begin: str) -> list[str]:
+        """Return the folders of kept files whose names begin so, sorted.
+
+        Raises:
+            RetryableError: the store does not answer.
+        """
+
     def remove(self, name: str) -> None:
         """Remove a file, if it is kept."""

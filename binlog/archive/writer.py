@@ -71,13 +71,24 @@ class ArchiveWriter:
         self._open: OpenBinlog | None = None
         self._upkeep: Upkeep | None = None
         try:
-            self.history = None if anew else archive.newest(server)
+            self.history = None if anew else archive.newest(server) or self._moved(say)
             if self.history is not None:
                 self._open = Recovery(archive.disk, self.history, archive.keys, say).run()
                 Upkeep(archive, self.history).finish_pruning()
         except OSError as error:
             raise self._failure(error) from error
         self._durable = self._after(whole=True)
+
+    def _moved(self, say: Say) -> History | None:
+        """Return what an archive of another machine has moved to the store, as a history of this one."""
+        found = self._archive.begin_moved(self._server)
+        if found is not None:
+            files = found.manifest.files
+            say(
+                f"{self._archive.folder} has nothing of server {self._server}. Its store has {found.name}: the "
+                f"archive goes on after its files {files[0].name} to {files[-1].name}."
+            )
+        return found
 
     @property
     def position(self) -> Position | None:

@@ -14,7 +14,8 @@ from typing import Any
 
 from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.history import History
-from canal_group.binlog.archive.manifest import State
+from canal_group.binlog.archive.manifest import FileEntry, State
+from canal_group.binlog.archive.moved_history import moved_files, publish
 from canal_group.binlog.archive.operating.retention import (
     ArchivedHistory,
     Limits,
@@ -59,9 +60,13 @@ class ArchiveUpkeep:
         self._older = [Upkeep(archive, each) for each in archive.histories(server) if not self._written(each)]
         #: stored names carry when the process began: who was fenced overwrites nothing
         self._epoch = time.time_ns() // 1000
+        self._number = 0
         self._uploads = ThreadPoolExecutor(1, "archive-upload") if options.store is not None else None
         self._upload: tuple[Upkeep, str, Future[str]] | None = None
         self._upload_after_s = 0.0
+        #: by history: which files its manifest in the store names, or will name
+        self._published: dict[str, tuple[FileEntry, ...]] = {}
+        self._publishing: Future[None] | None = None
         #: whether a file was compressed since the last `retain`
         self._changed = False
 
@@ -102,6 +107,7 @@ class ArchiveUpkeep:
         """
         self._changed = False
         self._finish_upload()
+        self._publish()
         for removal in self._beyond(Limits(self._options.bytes_max, None), kept or (), now_us):
             if self._uploads is None:
                 self._remove(removal)
@@ -138,8 +144,10 @@ class ArchiveUpkeep:
         """Wait for an upload that has begun, and note it: else nothing removes the file from the store."""
         self._repair.close()
         if self._uploads is not None:
-            self._uploads.shutdown()
+            self._uploads.submit(lambda: None).result()
             self._finish_upload()
+            self._publish()
+            self._uploads.shutdown()
 
     def _upkeeps(self) -> list[Upkeep]:
         upkeep = self._writer.upkeep
@@ -178,6 +186,26 @@ class ArchiveUpkeep:
             return
         assert self._uploads is not None, "there is a store"
         self._upload = own, entry.name, self._uploads.submit(own.upload, entry.name, self._epoch)
+
+    def _publish(self) -> None:
+        """Let the store say which files of a history it has, for an archive on another machine."""
+        if self._uploads is None or self._archive.store is None:
+            return
+        if self._publishing is not None:
+            if not self._publishing.done():
+                return
+            error, self._publishing = self._publishing.exception(), None
+            if error is not None:
+                self._published.clear()
+                _log.warning("the store does not say which files it has: %s", error)
+        for upkeep in self._upkeeps():
+            history, files = upkeep.history, moved_files(upkeep.history.manifest)
+            if files != self._published.get(history.name, ()):
+                self._published[history.name] = files
+                self._number += 1
+                args = self._archive.disk, self._archive.store, history, files, self._epoch, self._number
+                self._publishing = self._uploads.submit(publish, *args)
+                return
 
     def _finish_upload(self) -> None:
         if self._upload is None or not self._upload[2].done():

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from canal_group.binlog.dump_server.archive_intake import ArchiveIntake
+from canal_group.binlog.dump_server.reset_watch import ResetWatch
 from canal_group.binlog.dump_window.begin import begin_archived, begin_at
 from canal_group.binlog.dump_window.block import Block, split_at
 from canal_group.binlog.dump_window.idle import Idle
@@ -115,11 +116,14 @@ class SourceDump:
             if self.intake is not None:
                 self.intake.close()
             raise
-        if self.intake is not None:
-            self.intake.start()
         self.window = Window(address.dump_window_bytes_max, self._file, self._offset)
         self._description = b""
         self._idle = Idle()
+        #: notices a RESET that the dump does not show; None: nothing is archived
+        self._resets: ResetWatch | None = None
+        if self.intake is not None:
+            self.intake.start()
+            self._resets = ResetWatch(self.address, server, self._reached)
         #: the last moment that a heartbeat has proved, see `Idle`
         self.idle_us: int | None = None
 
@@ -143,6 +147,8 @@ class SourceDump:
         archived = None if position is None else (position.file, position.offset)
         next_file = oldest if intake.may_follow(oldest) else None
         begin = begin_archived(archived, next_file, oldest if anew else file, files)
+        if archived is None and begin is not None:
+            _log.warning("The archive has nothing of %s: it begins at %s:%d.", self.address.location, *begin)
         if begin is None:
             _log.warning(
                 "The source %s does not have what follows %s in the archive: it was purged, reset or lost "
@@ -260,9 +266,26 @@ class SourceDump:
         self.window.append(Block(self._file, self._offset, end, packets, *needed), created_s)
         self._offset = end
 
+    def require(self) -> None:
+        """Return if the dump may go on.
+
+        Raises:
+            CanalGroupError: the archive cannot take more, or the source has begun its binlog anew.
+        """
+        if self.intake is not None:
+            self.intake.require()
+        if self._resets is not None and self._resets.error is not None:
+            raise self._resets.error
+
+    def _reached(self) -> tuple[str, int, int]:
+        file, offset = self.window.tip
+        return file, offset, self.window.created_s(file)
+
     def close(self) -> None:
         """End the dump; what has arrived becomes durable in the archive."""
         self._connection.close()
+        if self._resets is not None:
+            self._resets.close()
         if self.intake is not None:
             self.intake.close()
 

@@ -167,8 +167,7 @@ class DumpServer:
 
     def _pace(self, dump: SourceDump) -> None:
         """Read the source, or leave it for now: an archive waits for no reader."""
-        if dump.intake is not None:
-            dump.intake.require()
+        dump.require()
         assert self._readers is not None, "a dump has readers"
         if (self._readers.may_read if dump.intake is None else not dump.intake.full) != self._reads:
             self._reads = not self._reads

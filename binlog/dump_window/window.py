@@ -123,6 +123,10 @@ class Window:
             yield self._blocks[index]
             index += 1
 
+    def created_s(self, file: str) -> int:
+        """Return when a file was created, seconds since 1970; 0: not known."""
+        return self._created.get(file, 0)
+
     def find(self, file: str, offset: int, created_s: int = 0) -> WindowPosition | Uncovered:
         """Return where a reader begins that has read everything before a position.
 

@@ -126,7 +126,7 @@ class ArchivePackets:
             raise CorruptEvent(
                 f"{self.history.name}/{self._file} is damaged: there cannot be {error}.",
                 hint="Run `canal-group archive verify`.",
-                file=self._file,
+                file=f"{self.history.name}/{self._file}",
             ) from error
 
     def readable(self, wait_s: float) -> bool:

@@ -20,7 +20,7 @@ from canal_group.binlog.native.receive_buffer import ReceiveBuffer
 from canal_group.binlog.server.dump.archived import STALLED_S, Archived, is_before
 from canal_group.binlog.server.dump.own_dump import open_dump
 from canal_group.binlog.server.dump.packet_source import PacketSource, Reached
-from canal_group.binlog.server.dump_server.access import knock
+from canal_group.binlog.server.dump_server.access import knock, report_damage
 from canal_group.binlog.server.source import SourceAddress, connect
 from canal_group.binlog.server.starts.start import binlog_sizes
 from canal_group.binlog.server.starts.stream_start import FromOffset
@@ -109,7 +109,7 @@ class ArchiveFirst:
         except SourceUnavailable:
             self._go_on()
         except CanalGroupError as error:
-            _say(self._address, error)
+            _say(self._address, self._server, error)
             self._go_on()
 
     def note_empty(self) -> None:
@@ -142,7 +142,7 @@ class ArchiveFirst:
         except CorruptEvent as error:
             if self._packets is not self._archive:
                 raise
-            _say(self._address, error)
+            _say(self._address, self._server, error)
             self._go_on()
             return None
 
@@ -223,7 +223,7 @@ def search_packets(
     except (PositionRefused, SourceUnavailable):
         pass  # it does not hold it, or not yet
     except CanalGroupError as error:
-        _say(address, error)
+        _say(address, server, error)
     return open_dump(address, start, server)
 
 
@@ -251,7 +251,8 @@ def _lacks(archived: Archived, begin: tuple[str, int]) -> bool:
     return end is None or is_before(end, begin) or (end == begin and end[1] == len(MAGIC))
 
 
-def _say(address: SourceAddress, error: CanalGroupError) -> None:
+def _say(address: SourceAddress, server: str, error: CanalGroupError) -> None:
+    report_damage(address, server, error)
     _log.warning(
         "the source is read instead of its archive: %s", error.message, extra={"shard": address.name}
     )

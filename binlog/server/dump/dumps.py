@@ -37,7 +37,6 @@ from canal_group.binlog.server.starts.server_log import ArchivedLog, ServerLog
 from canal_group.binlog.server.starts.stream_start import FromOffset
 from canal_group.merge.errors import (
     CanalGroupError,
-    CorruptEvent,
     DataError,
     PositionPurged,
     PositionRefused,
@@ -188,10 +187,9 @@ class Archives(OwnDumps):
             return False
         if isinstance(error, DataError):
             self._fails(error, packets.file)
-            if isinstance(error, CorruptEvent):
-                history = packets.history
-                where = f"{history.name}/{packets.file}"
-                report_damage(self._address, history.manifest.server, where)
+            history = packets.history
+            where = f"{history.name}/{packets.file}"
+            report_damage(self._address, history.manifest.server, error, where)
         return True
 
     def told(self, error: SourceUnavailable | DataError) -> SourceUnavailable | DataError:
@@ -232,8 +230,7 @@ class Archives(OwnDumps):
             return None  # a file has just been begun, or the source does not answer, which a dump says
         except (DataError, RetryableError) as error:
             self._fails(error, position.file)
-            if isinstance(error, CorruptEvent):
-                report_damage(self._address, log.facts.identity, str(error.details.get("file", "")))
+            report_damage(self._address, log.facts.identity, error)
             return None
         if packets.has_more:
             return packets

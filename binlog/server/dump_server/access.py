@@ -25,6 +25,7 @@ from canal_group.binlog.server.dump_server.spare import SPARE
 from canal_group.binlog.server.dump_server.wire import address_fields, packets_of, socket_name
 from canal_group.binlog.server.semi_sync.replies import Ring
 from canal_group.binlog.server.source import SourceAddress
+from canal_group.merge.errors import CanalGroupError, CorruptEvent
 from canal_group.merge.values.kept_position import RINGS, KeptPosition, kept_files
 from canal_group.merge.values.position import Position
 
@@ -51,15 +52,18 @@ def knock(address: SourceAddress, server: str) -> bool:
     return _say(address, server, file="", offset=0, created_s=0)
 
 
-def report_damage(address: SourceAddress, server: str, where: str) -> None:
-    """Let the dump server of a source, if there is one, look at a file of its archive that cannot be read.
+def report_damage(address: SourceAddress, server: str, error: CanalGroupError, where: str = "") -> None:
+    """Let the dump server of a source, if there is one, look at a file of its archive that is damaged.
 
     Args:
         address: the source.
         server: its identity.
-        where: name of the history, a slash, and the file's name.
+        error: why the file cannot be read; it may say nothing of damage.
+        where: name of the history, a slash, and the file's name; empty: the error has them.
     """
-    _say(address, server, damaged=where)
+    where = where or str(error.details.get("file", ""))
+    if isinstance(error, CorruptEvent) and "/" in where:
+        _say(address, server, damaged=where)
 
 
 def _say(address: SourceAddress, server: str, **request: Any) -> bool:

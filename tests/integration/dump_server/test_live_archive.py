@@ -96,6 +96,33 @@ def test_a_reset_begins_a_history(archived: Archived) -> None:
     assert second.manifest.files[0].name.endswith("000001")
 
 
+def test_a_reset_in_the_first_file_begins_a_history(archived: Archived) -> None:
+    """1. Rows are archived in the first file. 2. RESET: another history begins, before as much is written."""
+    reset(archived.server)
+    archived.create("a")
+
+    def read_over_a_reset() -> None:
+        with reading(archived.reader(), select=only("a")) as recorder:
+            archived.insert("a", range(10))
+            await_rows(recorder, "a", 10)
+            archived.await_whole()
+            before.update({path.name: as_sent(path) for path in archived.files})
+            archived.server.execute("SELECT SLEEP(1)")  # a file is known by the second of its creation
+            reset(archived.server)
+            await_true(lambda: len(archived.archive.histories()) == 2, "another history")
+            archived.insert("a", range(10, 20))
+            archived.await_whole()
+            await_true(lambda: recorder.error, "the reader is refused")
+
+    before: dict[str, bytes] = {}
+    with pytest.raises(DataError):
+        read_over_a_reset()
+    first, second = archived.archive.histories()
+    (name,) = before
+    assert content(first, name) == before[name]
+    assert second.manifest.files[0].name == name
+
+
 def test_an_archive_is_written_without_readers_progress(archived: Archived) -> None:
     """1. A reader stops. 2. More than the window is written. 3. The archive has all of it; the reader too."""
     archived.create("a")

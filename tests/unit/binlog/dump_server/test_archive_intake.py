@@ -242,5 +242,5 @@ def test_an_upload_that_has_begun_is_noted_at_the_end(tmp_path: Path, *, starts:
         threading.Timer(0.3, store.takes.set).start()
     (history,) = archive.histories()
     (moved,) = (entry.remote for entry in history.manifest.files if entry.state is State.MOVED)
-    files = [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
+    files = [path for path in (tmp_path / "store").rglob("*.zst.*") if path.is_file()]
     assert [str(path.relative_to(tmp_path / "store")) for path in files] == [moved]
