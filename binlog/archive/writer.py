@@ -85,8 +85,8 @@ class ArchiveWriter:
         if found is not None:
             files = found.manifest.files
             say(
-                f"{self._archive.folder} has nothing of server {self._server}. Its store has {found.name}: the "
-                f"archive goes on after its files {files[0].name} to {files[-1].name}."
+                f"{self._archive.folder} has nothing of server {self._server}. Its store has {found.name}: "
+                f"the archive goes on after its files {files[0].name} to {files[-1].name}."
             )
         return found
 

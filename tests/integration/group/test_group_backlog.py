@@ -1,0 +1,158 @@
+"""Stopped consumers with a backlog of gibibytes: another one goes on, and no process grows.
+
+`CANAL_GROUP_BACKLOG_GIB` says how large it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from integration.shop import Shop
+from integration.zookeeper_fixtures import eventually
+from support.sources.dumped_source import dump_server_pids
+
+import canal_group
+from canal_group.actors.shard.wiring import shard_source
+from canal_group.binlog.server.source import SourceAddress
+from canal_group.gateway.gateway_client import GatewayClient
+from canal_group.merge.calls.consumers import Status
+
+_log = logging.getLogger(__name__)
+
+#: binlogs that are written while the slow clients are away, of all shards
+BACKLOG_GIB: Final = float(os.environ.get("CANAL_GROUP_BACKLOG_GIB", "2"))
+#: memory of each process that serves
+PROCESS_MIB_MAX = 400
+#: a transaction: its rows, and bytes of each; a MiB in all
+ROWS, ROW_BYTES = 16, 64 << 10
+SLOW = 3
+#: how long each part may take for a GiB, seconds
+PATIENCE_S = 600.0
+
+
+class Hashed:
+    """A consumer that keeps a hash of what it read of each shard, in order, and acknowledges all of it."""
+
+    def __init__(self, consumer: canal_group.Consumer) -> None:
+        self._consumer = consumer
+        self.hashes: dict[str, Any] = defaultdict(hashlib.sha256)
+        self.rows = 0
+
+    def until(self, rows: int) -> None:
+        """Read until so many inserted rows were read."""
+        while self.rows < rows:
+            batch = self._consumer.get_without_ack(256, timeout=10)
+            if batch is not None:
+                self._take(batch.envelope())
+                self._consumer.ack(batch.batch_id)
+
+    def _take(self, table: Any) -> None:
+        for row in table.select(["shard", "gtid", "key_us", "row", "op", "after"]).to_pylist():
+            self.hashes[row["shard"]].update(repr(tuple(row.values())).encode())
+            self.rows += row["op"] == "INSERT"
+
+    def digests(self) -> dict[str, str]:
+        return {shard: each.hexdigest() for shard, each in self.hashes.items()}
+
+
+def write(shop: Shop, shard: int, transactions: int) -> None:
+    """Commit transactions of a MiB: in each, rows whose large value is new."""
+    with shop.servers[shard].connect(f"shop_{shard}") as connection, connection.cursor() as cursor:
+        for number in range(transactions):
+            cursor.execute(
+                "INSERT INTO large SELECT %s + seq, REPEAT(MD5(RAND()), %s) FROM seq_1_to_" + str(ROWS),
+                (number * ROWS, ROW_BYTES // 32),
+            )
+            connection.commit()
+            if number % 64 == 63:  # the tables stay small
+                cursor.execute("TRUNCATE TABLE large")
+
+
+def peaks_mib(status: dict[str, Any], dumps: list[int]) -> dict[str, int]:
+    """Return the peak resident memory of each process that serves, MiB."""
+    pids = {shard["shard"]: shard["pid"] for shard in status["shards"]}
+    pids |= {"group": status["group"]["pid"], "gateway": status["gateway"]["pid"]}
+    pids |= {f"dump server {number}": pid for number, pid in enumerate(dumps)}
+    return {name: _peak_mib(pid) for name, pid in pids.items()}
+
+
+def _peak_mib(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) // 1024
+
+
+def side_by_side(work: Iterable[Callable[[], None]]) -> float:
+    """Run work on threads; return how long all of it took, seconds."""
+    begun_s = time.monotonic()
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(each) for each in work]:
+            done.result()
+    return time.monotonic() - begun_s
+
+
+def dump_servers(shop: Shop, options: dict[str, Any]) -> list[int]:
+    settings = shop.settings(**options)
+    addresses = [shard_source(settings, shard) for shard in settings.shards]
+    return [pid for each in addresses if isinstance(each, SourceAddress) for pid in dump_server_pids(each)]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900 + PATIENCE_S * 2 * BACKLOG_GIB)
+def test_a_backlog_of_gibibytes(shop: Shop, tmp_path: Path) -> None:
+    """1. Three clients subscribe and stop. 2. Another one reads what is written, without a wait. 3. They come
+    back, read all of it alone at the same time, and join; 4. all have the same, and no process has grown.
+    """
+    for index, server in enumerate(shop.servers):
+        columns = "id BIGINT PRIMARY KEY, v MEDIUMTEXT CHARACTER SET latin1"
+        server.execute(f"CREATE TABLE shop_{index}.large ({columns})")
+    shards = range(len(shop.servers))
+    transactions = int(BACKLOG_GIB * 1024 / len(shards))
+    rows = transactions * ROWS * len(shards)
+    options: dict[str, Any] = {
+        "archive": {"folder": str(tmp_path / "archive")},
+        "consumer": {"lease_s": 60, "replays_max": SLOW},
+    }
+    names = [f"slow-{number}" for number in range(SLOW)]
+    with contextlib.ExitStack() as open_, shop.serve(**options) as instance:
+        gateway = open_.enter_context(contextlib.closing(GatewayClient(instance.uri, shop.destination)))
+
+        def group() -> dict[str, Any]:
+            found: dict[str, Any] = gateway.ask(Status())["group"]
+            return found
+
+        def connected(name: str) -> Hashed:
+            consumer = open_.enter_context(shop.connect(instance, client_id=name))
+            consumer.subscribe(r"shop\.large")
+            return Hashed(consumer)
+
+        for name in names:
+            with shop.connect(instance, client_id=name, keep=True) as consumer:
+                consumer.subscribe(r"shop\.large")
+        app = connected("app")
+        writing = [partial(write, shop, shard, transactions) for shard in shards]
+        live_s = side_by_side([*writing, partial(app.until, rows)])
+        generation = group()["generation"]
+        slow = [connected(name) for name in names]
+        replays_s = side_by_side(partial(each.until, rows) for each in slow)
+        eventually(lambda: all(each["replay"] is None for each in group()["clients"]), "they have joined")
+        for shard in shards:
+            shop.servers[shard].execute(f"INSERT INTO shop_{shard}.large VALUES (-1, 'at the end')")
+        for each in (app, *slow):
+            each.until(rows + len(shards))
+            assert each.digests() == app.digests()
+        assert group()["generation"] == generation, "the live client was not rolled back"
+        peaks = peaks_mib(gateway.ask(Status()), dump_servers(shop, options))
+    _log.info("%g GiB: live %.0f s, replays %.0f s, peaks %s MiB", BACKLOG_GIB, live_s, replays_s, peaks)
+    assert len(peaks) == 2 * len(shards) + 2, "shards, their dump servers, the group and the gateway"
+    assert max(peaks.values()) <= PROCESS_MIB_MAX
