@@ -22,7 +22,7 @@ from canal_group.binlog.archive.manifest import SUFFIXES, FileEntry, Form, State
 from canal_group.binlog.archive.operating.verification import check
 from canal_group.binlog.archive.upkeep import Upkeep
 from canal_group.merge.back_off import BackOff
-from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.errors import CanalGroupError, RetryableError
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +52,7 @@ class ArchiveRepair:
         self._stopped = threading.Event()
         #: `HISTORY/FILE` by `suspect`
         self._suspects: dict[str, None] = {}
+        self._lock = threading.Lock()  # guards _suspects
         self._checking: tuple[File, Future[str]] | None = None
         self._copying: tuple[File, Future[FileEntry]] | None = None
         self._back_off, self._due_s = BackOff(_PAUSE_MAX_S), 0.0
@@ -65,8 +66,9 @@ class ArchiveRepair:
         Args:
             where: name of the history, a slash, and the name of the file or of what holds it.
         """
-        if len(self._suspects) < SUSPECTS_MAX:
-            self._suspects[where] = None
+        with self._lock:
+            if len(self._suspects) < SUSPECTS_MAX:
+                self._suspects[where] = None
 
     def step(self, upkeeps: Sequence[Upkeep], now_s: float) -> bool:
         """Take what the thread has found and copied, and give it more to do; return whether a file changed.
@@ -114,9 +116,7 @@ class ArchiveRepair:
         return True
 
     def _begin(self, upkeeps: Sequence[Upkeep], now_s: float) -> None:
-        while self._suspects:
-            where = next(iter(self._suspects))
-            del self._suspects[where]
+        while (where := self._next_suspect()) is not None:
             file = _closed(upkeeps, where)
             if file is not None:
                 self._checking = file, self._pool.submit(self._wrong, file)
@@ -127,6 +127,13 @@ class ArchiveRepair:
             if upkeep.history.where(entry) not in self._tried:
                 self._copying = (upkeep, entry), self._pool.submit(self._copied, (upkeep, entry))
                 return
+
+    def _next_suspect(self) -> str | None:
+        with self._lock:
+            where = next(iter(self._suspects), None)
+            if where is not None:
+                del self._suspects[where]
+            return where
 
     def _wrong(self, file: File) -> str:
         """Return a sentence on the damage of a file; empty: it has none."""
@@ -169,11 +176,21 @@ class ArchiveRepair:
             yield lambda: sent(entry, self._stopped)
 
     def _named(self, begin: str) -> list[str]:
-        return [] if self._archive.store is None else self._archive.store.names(begin)
+        if self._archive.store is None:
+            return []
+        try:
+            return self._archive.store.names(begin)
+        except RetryableError:
+            return []  # the source may have it
 
     def _stored(self, name: str, entry: FileEntry) -> Readable:
         assert self._archive.store is not None, "it names the file"
-        return form_of(self._archive.store.open(name), entry, self._archive.keys, name)
+        stored = self._archive.store.open(name)
+        try:
+            return form_of(stored, entry, self._archive.keys, name)
+        except CanalGroupError:
+            stored.close()
+            raise
 
 
 def _damaged(upkeeps: Sequence[Upkeep]) -> Iterator[File]:

@@ -95,9 +95,10 @@ def address_from(fields: Mapping[str, Any]) -> SourceAddress:
 
 
 def packets_of(payload: bytes) -> bytes:
-    """Return a payload as packets of number 0."""
-    parts = [payload[at : at + _FULL] for at in range(0, len(payload) + 1, _FULL)]
-    return b"".join(len(part).to_bytes(3, "little") + b"\0" + part for part in parts)
+    """Return a payload as packets of number 0; it is copied once, as it may have a GiB."""
+    with memoryview(payload) as view:
+        parts = [view[at : at + _FULL] for at in range(0, len(view) + 1, _FULL)]
+        return b"".join(piece for part in parts for piece in (len(part).to_bytes(3, "little") + b"\0", part))
 
 
 def notice(moment_us: int | None) -> bytes:
