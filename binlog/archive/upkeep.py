@@ -221,13 +221,20 @@ class Upkeep:
         """
         entry = self.history.manifest.entry(made.name)
         assert entry is not None, "the file is named"
-        with disk_errors(self.history.folder):
+        folder = self.history.folder
+        with disk_errors(folder):
             damaged = aside(self._disk, self.history.path(entry), "quarantined")
-            if entry.stored_name in self._disk.names(self.history.folder):
+            there = entry.stored_name in self._disk.names(folder)
+            # A reader finds either of both forms until the manifest says which one holds.
+            first = there and entry.stored_name == made.stored_name
+            if first:
                 self._disk.rename(self.history.path(entry), damaged)
             self._disk.rename(self._temporary(made), self.history.path(made))
-            self._disk.sync_folder(self.history.folder)
+            self._disk.sync_folder(folder)
             self.history.put(made)
+            if there and not first:
+                self._disk.rename(self.history.path(entry), damaged)
+                self._disk.sync_folder(folder)
         return Path(entry.remote) if entry.remote else damaged
 
     def _temporary(self, made: FileEntry) -> Path:
