@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from canal_group.merge.errors import CanalGroupError
-from canal_group.merge.values.kept_position import KeptPosition
+from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.values.loss import Loss
 from canal_group.merge.values.position import GroupPosition, Position
 

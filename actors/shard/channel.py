@@ -15,7 +15,7 @@ from canal_group.actors.transport.ray_errors import translated
 from canal_group.actors.transport.rpc_client import RpcClient
 from canal_group.actors.transport.rpc_wire import RpcAddress
 from canal_group.merge.errors import ShardUnavailable
-from canal_group.merge.values.kept_position import KeptPosition
+from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.values.lane import LIVE, lane_of
 from canal_group.merge.values.position import Position
 from canal_group.merge.values.skips.skipped_event import SkippedEvent

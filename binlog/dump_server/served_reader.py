@@ -10,7 +10,7 @@ from itertools import islice
 
 from canal_group.binlog.dump_window.block import Block
 from canal_group.binlog.server.dump_server.wire import REQUEST_BYTES_MAX, ArchiveEnd, own_user
-from canal_group.merge.values.kept_position import KeptPosition
+from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.values.position import Position
 
 _HEAD = 4

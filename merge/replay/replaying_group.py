@@ -30,9 +30,9 @@ from canal_group.merge.event_skips import Stop
 from canal_group.merge.events import Asked, Event, ShardReported, Ticked
 from canal_group.merge.group import Group, GroupSettings
 from canal_group.merge.instructions import Instruction, KeepArchived, OpenShard
+from canal_group.merge.replay.kept_position import RINGS, KeptPosition, kept_files
 from canal_group.merge.replay.replay import Replay, ReplayState
 from canal_group.merge.state_words import client_words
-from canal_group.merge.values.kept_position import RINGS, KeptPosition, kept_files
 from canal_group.merge.values.lane import LIVE, lane_of
 
 #: how long clients wait for the slowest before it is taken out, microseconds

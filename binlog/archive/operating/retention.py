@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from canal_group.binlog.archive.manifest import FileEntry, Manifest, State
 from canal_group.merge.errors import UsageError
-from canal_group.merge.values.kept_position import KeptPosition
+from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.values.position import file_order
 from canal_group.merge.values.resets.reset import created_again
 

@@ -21,11 +21,11 @@ from canal_group.merge.calls.operators import GivePolicy, RemoveShard
 from canal_group.merge.calls.resume import Resume
 from canal_group.merge.errors import CanalGroupError
 from canal_group.merge.group import Group, GroupSettings
+from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.replay.replaying_group import ReplayingGroup
 from canal_group.merge.values.chunk import Chunk
 from canal_group.merge.values.ddl_mark import DdlMark
 from canal_group.merge.values.header import HEADER, Flag, HeaderRun, Headers
-from canal_group.merge.values.kept_position import KeptPosition
 from canal_group.merge.values.lane import LIVE, lane_of
 from canal_group.merge.values.member import Policy
 from canal_group.merge.values.offset_range import OffsetRange

@@ -13,7 +13,7 @@ from canal_group.binlog.archive.operating.retention import (
     Limits,
     removals,
 )
-from canal_group.merge.values.kept_position import KeptPosition
+from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.values.position import Position
 
 HOUR_S = 3600
