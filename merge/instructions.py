@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from canal_group.merge.errors import CanalGroupError
-from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.values.loss import Loss
 from canal_group.merge.values.position import GroupPosition, Position
+from canal_group.merge.values.retention.kept_position import KeptPosition
 
 
 @dataclass(frozen=True, slots=True)

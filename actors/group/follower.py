@@ -23,8 +23,8 @@ from canal_group.merge.errors import (
     ServerUnavailable,
     ShardUnavailable,
 )
-from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.values.position import Position
+from canal_group.merge.values.retention.kept_position import KeptPosition
 from canal_group.merge.values.skips.skipped_event import SkippedEvent
 
 _log = logging.getLogger(__name__)

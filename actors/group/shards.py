@@ -13,9 +13,9 @@ from canal_group.actors.group.stored.skips import StoredSkips
 from canal_group.actors.ports import EpochStore, Host
 from canal_group.actors.shard.ports import ShardChannel
 from canal_group.merge import events as ev
-from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.values.lane import LIVE, lane_of
 from canal_group.merge.values.position import Position
+from canal_group.merge.values.retention.kept_position import KeptPosition
 
 #: lane and shard_index
 Key: TypeAlias = tuple[int, int]

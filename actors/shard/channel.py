@@ -15,9 +15,9 @@ from canal_group.actors.transport.ray_errors import translated
 from canal_group.actors.transport.rpc_client import RpcClient
 from canal_group.actors.transport.rpc_wire import RpcAddress
 from canal_group.merge.errors import ShardUnavailable
-from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.values.lane import LIVE, lane_of
 from canal_group.merge.values.position import Position
+from canal_group.merge.values.retention.kept_position import KeptPosition
 from canal_group.merge.values.skips.skipped_event import SkippedEvent
 
 #: the threads of a shard's actor that open and close replays

@@ -23,8 +23,8 @@ from canal_group.actors.store.rows import Payload, gather
 from canal_group.actors.transport.row_ticket import RowTicket
 from canal_group.binlog.server.listener import Reader
 from canal_group.merge.errors import FencedError, ShardUnavailable
-from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.values.position import Position
+from canal_group.merge.values.retention.kept_position import KeptPosition
 from canal_group.merge.values.skips.skipped_event import SkippedEvent
 
 #: how long headers are gathered for one report while there are many, seconds

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from canal_group.actors.shard.report import ShardReport
-from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.values.position import Position
+from canal_group.merge.values.retention.kept_position import KeptPosition
 from canal_group.merge.values.skips.skipped_event import SkippedEvent
 
 

@@ -40,11 +40,11 @@ from canal_group.binlog.server.listener import Reader
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.conf.stream_settings import REPLAYS_MAX
 from canal_group.merge.errors import FencedError
-from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.rows.row_key import RowKey
 from canal_group.merge.values.chunk import TableName
 from canal_group.merge.values.lane import LIVE, lane_of
 from canal_group.merge.values.position import Position
+from canal_group.merge.values.retention.kept_position import KeptPosition
 from canal_group.merge.values.skips.skipped_event import SkippedEvent
 from canal_group.merge.values.start import ShardStart
 

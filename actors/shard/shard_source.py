@@ -35,11 +35,11 @@ from canal_group.binlog.server.source import SourceAddress, connect, server_fact
 from canal_group.binlog.server.starts.beginning import beginning
 from canal_group.binlog.server.starts.read_progress import StartChoice
 from canal_group.merge.errors import CanalGroupError, SourceUnfit, UsageError
-from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.rows.row_key import RowKey
 from canal_group.merge.values.chunk import Chunk, TableName
 from canal_group.merge.values.history_text import HistoryText
 from canal_group.merge.values.position import Position
+from canal_group.merge.values.retention.kept_position import KeptPosition
 from canal_group.merge.values.skips.skipped_event import SkippedEvent
 from canal_group.merge.values.start import ShardStart, parse_shard_start
 

@@ -21,8 +21,8 @@ from canal_group.binlog.dump_server.archive_upkeep import ArchiveUpkeep
 from canal_group.binlog.server.dump_server.wire import ArchiveEnd
 from canal_group.binlog.server.semi_sync.wake import Wake
 from canal_group.merge.errors import CanalGroupError, RetryableError
-from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.values.position import Position
+from canal_group.merge.values.retention.kept_position import KeptPosition
 
 _log = logging.getLogger(__name__)
 

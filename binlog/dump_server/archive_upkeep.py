@@ -27,7 +27,7 @@ from canal_group.binlog.archive.upkeep import AS_WRITTEN, Upkeep
 from canal_group.binlog.archive.writer import ArchiveWriter
 from canal_group.binlog.dump_server.archive_repair import ArchiveRepair
 from canal_group.merge.errors import CanalGroupError, CorruptEvent, UsageError
-from canal_group.merge.replay.kept_position import KeptPosition
+from canal_group.merge.values.retention.kept_position import KeptPosition
 
 _log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from canal_group.binlog.dump_window.window import Uncovered
 from canal_group.binlog.server.dump_server.wire import ERROR, answer, durable, notice, packets_of
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.merge.errors import CanalGroupError, SourceUnavailable
-from canal_group.merge.replay.kept_position import KeptPosition
+from canal_group.merge.values.retention.kept_position import KeptPosition
 
 _log = logging.getLogger(__name__)
 

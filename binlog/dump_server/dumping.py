@@ -22,8 +22,8 @@ from canal_group.binlog.server.source import SourceAddress
 from canal_group.binlog.steady_clock import steady_us
 from canal_group.merge.back_off import BackOff
 from canal_group.merge.errors import CanalGroupError
-from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.values.resets.reset import tells_reset
+from canal_group.merge.values.retention.kept_position import KeptPosition
 
 _log = logging.getLogger(__name__)
 

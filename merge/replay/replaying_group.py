@@ -30,10 +30,10 @@ from canal_group.merge.event_skips import Stop
 from canal_group.merge.events import Asked, Event, ShardReported, Ticked
 from canal_group.merge.group import Group, GroupSettings
 from canal_group.merge.instructions import Instruction, KeepArchived, OpenShard
-from canal_group.merge.replay.kept_position import RINGS, KeptPosition, kept_files
 from canal_group.merge.replay.replay import Replay, ReplayState
 from canal_group.merge.state_words import client_words
 from canal_group.merge.values.lane import LIVE, lane_of
+from canal_group.merge.values.retention.kept_position import RINGS, KeptPosition, kept_files
 
 #: how long clients wait for the slowest before it is taken out, microseconds
 SLOW_US: Final = 1_000_000

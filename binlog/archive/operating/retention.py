@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from canal_group.binlog.archive.manifest import FileEntry, Manifest, State
 from canal_group.merge.errors import UsageError
-from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.values.position import file_order
 from canal_group.merge.values.resets.reset import created_again
+from canal_group.merge.values.retention.kept_position import KeptPosition
 
 _HOUR_US = 3_600_000_000
 _SECOND_US = 1_000_000

@@ -26,8 +26,8 @@ from canal_group.binlog.server.dump_server.wire import address_fields, packets_o
 from canal_group.binlog.server.semi_sync.replies import Ring
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.merge.errors import CanalGroupError, CorruptEvent
-from canal_group.merge.replay.kept_position import RINGS, KeptPosition, kept_files
 from canal_group.merge.values.position import Position
+from canal_group.merge.values.retention.kept_position import RINGS, KeptPosition, kept_files
 
 _log = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from canal_group.binlog.server.dump_server.wire import (
 from canal_group.binlog.server.packets import PacketReader
 from canal_group.merge.back_off import BackOff
 from canal_group.merge.errors import SourceUnavailable
-from canal_group.merge.replay.kept_position import KeptPosition
+from canal_group.merge.values.retention.kept_position import KeptPosition
 
 _log = logging.getLogger(__name__)
 

@@ -28,8 +28,8 @@ from typing import Any
 from canal_group.binlog.archive.options import ArchiveOptions
 from canal_group.binlog.server.password import RenewedPassword
 from canal_group.binlog.server.source import SourceAddress
-from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.values.commit_time import OF_THE_SERVER_READ
+from canal_group.merge.values.retention.kept_position import KeptPosition
 
 NOTICE, ANSWER, DURABLE, ERROR = 0x01, 0x02, 0x03, 0xFF
 #: the longest request, bytes: what a keeper says of as many clients as it may

@@ -101,8 +101,8 @@ def prune(
     """
     from canal_group.binlog.archive.operating.retention import ArchivedHistory, Limits, removals
     from canal_group.binlog.archive.upkeep import Upkeep
-    from canal_group.merge.replay.kept_position import KeptPosition
     from canal_group.merge.values.position import Position
+    from canal_group.merge.values.retention.kept_position import KeptPosition
     from canal_group.merge.values.start import InFile, parse_shard_start
 
     if bytes_max is None and hours is None:

@@ -21,7 +21,6 @@ from canal_group.merge.calls.operators import GivePolicy, RemoveShard
 from canal_group.merge.calls.resume import Resume
 from canal_group.merge.errors import CanalGroupError
 from canal_group.merge.group import Group, GroupSettings
-from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.replay.replaying_group import ReplayingGroup
 from canal_group.merge.values.chunk import Chunk
 from canal_group.merge.values.ddl_mark import DdlMark
@@ -30,6 +29,7 @@ from canal_group.merge.values.lane import LIVE, lane_of
 from canal_group.merge.values.member import Policy
 from canal_group.merge.values.offset_range import OffsetRange
 from canal_group.merge.values.position import GroupPosition, Position
+from canal_group.merge.values.retention.kept_position import KeptPosition
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 #: bytes of binlog that each transaction takes, and transactions of one binlog file

@@ -13,8 +13,8 @@ from canal_group.binlog.archive.operating.retention import (
     Limits,
     removals,
 )
-from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.values.position import Position
+from canal_group.merge.values.retention.kept_position import KeptPosition
 
 HOUR_S = 3600
 NOW_US = 100 * HOUR_S * 1_000_000

@@ -22,8 +22,8 @@ from canal_group.binlog.dump_server import archive_intake
 from canal_group.binlog.dump_server.archive_intake import ArchiveIntake
 from canal_group.binlog.formats.events import MAGIC
 from canal_group.merge.errors import CorruptEvent, RetryableError
-from canal_group.merge.replay.kept_position import KeptPosition
 from canal_group.merge.values.position import Position
+from canal_group.merge.values.retention.kept_position import KeptPosition
 
 FILES = recorded()
 

@@ -12,9 +12,9 @@ from canal_group.actors.store.ring import RingStore
 from canal_group.binlog.dump_server.served_reader import Kept, ServedReader
 from canal_group.binlog.server.dump_server.access import DumpServerAccess
 from canal_group.binlog.server.dump_server.wire import REQUEST_BYTES_MAX, keeps, packets_of, socket_name
-from canal_group.merge.replay.kept_position import KEPT_MAX, RINGS, KeptPosition, kept_files
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
 from canal_group.merge.values.position import Position
+from canal_group.merge.values.retention.kept_position import KEPT_MAX, RINGS, KeptPosition, kept_files
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 

@@ -9,13 +9,13 @@ from canal_group.merge import instructions as do
 from canal_group.merge.calls.consumers import Release
 from canal_group.merge.errors import PositionPurged, RetryableError, RolledBack, UsageError
 from canal_group.merge.order.ddl.rule import DdlRule
-from canal_group.merge.replay.kept_position import RINGS
 from canal_group.merge.replay.replay import JOIN_WITHIN_US
 from canal_group.merge.replay.replaying_group import APART_US, CONSUMER_GONE_US, SLOW_US
 from canal_group.merge.values.ddl_mark import DdlMark
 from canal_group.merge.values.header import Flag
 from canal_group.merge.values.lane import LIVE, lane_of
 from canal_group.merge.values.member import Policy
+from canal_group.merge.values.retention.kept_position import RINGS
 
 COUNT = 8
 #: how long a replay has rings while another one waits, shorter than a lease

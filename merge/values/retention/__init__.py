@@ -1,0 +1,1 @@
+"""Retention: what an archive keeps for those who read later."""
