@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 #: size of the largest event of a run, MiB; servers send none of more than 1,024
 EVENT_MIB: Final = int(os.environ.get("CANAL_GROUP_EVENT_MIB", "128"))
 #: memory of a dump server: its own, and how many times it holds an event that comes in many packets
-OWN_MIB, EVENT_TIMES = 200, 6
+OWN_MIB, EVENT_TIMES = 200, 5
 MIB = 1 << 20
 _READ_BYTES = 8 << 20
 
