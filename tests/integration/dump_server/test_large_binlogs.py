@@ -145,8 +145,8 @@ def test_an_event_of_many_packets(archived: Archived) -> None:
 @pytest.mark.parametrize("archived", ["mariadb"], indirect=True)
 def test_a_file_of_more_than_four_gib(archived: Archived) -> None:
     """One transaction of 4.5 GiB, then more; the archive and a reader of it go on beyond 32 bits."""
+    archived.server.execute(f"SET GLOBAL max_allowed_packet = {1 << 30}")
     archived.server.execute(
-        f"SET GLOBAL max_allowed_packet = {1 << 30}",
         "CREATE TABLE app.l (id INT PRIMARY KEY, n INT, v LONGBLOB)",
         *(f"INSERT INTO app.l VALUES ({number}, 0, REPEAT('z', {32 * MIB}))" for number in range(4)),
     )

@@ -38,6 +38,8 @@ PROCESS_MIB_MAX = 400
 #: a transaction: its rows, and bytes of each; a MiB in all
 ROWS, ROW_BYTES = 16, 64 << 10
 SLOW = 3
+#: rows of a batch, 4 MiB: a gateway holds several of each client
+BATCH_ROWS = 64
 #: how long each part may take for a GiB, seconds
 PATIENCE_S = 600.0
 
@@ -58,7 +60,7 @@ class Hashed:
     def until(self, rows: int) -> None:
         """Read until so many inserted rows were read and acknowledged."""
         while self.rows < rows:
-            batch = self._consumer.get_without_ack(256, timeout=10)
+            batch = self._consumer.get_without_ack(BATCH_ROWS, timeout=10)
             if batch is not None:
                 table = batch.envelope()
                 self._consumer.ack(batch.batch_id)
