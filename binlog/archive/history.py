@@ -255,9 +255,10 @@ def scan_to_end(scan: FileScan, source: Readable) -> None:
 
 def scan_rest(scan: FileScan, source: Readable) -> None:
     """Feed a file to a scan from where that is; see `scan_to_end`."""
-    at, held = scan.offset, b""
+    at, held = scan.offset, bytearray()
     # An event that is in no file ends it as a cut does; what follows is not gathered without a bound.
     while len(held) <= EVENT_BYTES_MAX and (data := source.read_at(at, max(_READ_BYTES, len(held)))):
         at += len(data)
-        held = held + data if held else data
-        held = held[scan.feed(held) :]
+        # A frame has a MiB, and an event up to a GiB: what is held is not copied for each frame.
+        held += data
+        del held[: scan.feed(held)]

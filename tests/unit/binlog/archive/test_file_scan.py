@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from random import Random
 
 import pytest
@@ -10,6 +11,7 @@ from support.binlog.binlog_bytes import File, events_of
 from support.binlog.decoding import FIXTURES
 
 from canal_group.binlog.archive.file_scan import FileScan
+from canal_group.binlog.archive.history import scan_to_end
 from canal_group.binlog.files.binlog_files import BinlogFiles
 from canal_group.merge.errors import CorruptEvent, DataError, UnsupportedEvent
 from canal_group.merge.values.gtids.gtid import NO_GTIDS
@@ -115,3 +117,23 @@ def test_what_is_sent_is_what_a_file_holds():
     name, data = next(iter(files.items()))
     assert sent.endswith(data[4:])
     assert len(events_of(data)) > 100, name
+
+
+class Frames:
+    """A file of which each read has no more than some bytes."""
+
+    def __init__(self, data, size):
+        self._data, self._frame, self.size = data, size, len(data)
+
+    def read_at(self, offset, size):
+        return self._data[offset : offset + min(size, self._frame)]
+
+    def close(self):
+        pass
+
+
+def test_events_that_are_larger_than_a_frame_are_read():
+    for data in recorded().values():
+        scan = FileScan("file", "test")
+        scan_to_end(scan, Frames(data, 7))
+        assert (scan.offset, scan.sha256) == (len(data), hashlib.sha256(data).hexdigest())
