@@ -202,7 +202,8 @@ class History:
         if entry.remote:
             if self._store is None:
                 raise SourceUnfit(
-                    f"{self.where(entry)} was moved to an object store.", hint="Say which one: `--store`."
+                    f"{self.where(entry)} was moved to an object store.",
+                    hint="Say which one: `archive.store` of an instance, `--store` of a command.",
                 )
             stored: Readable = self._store.open(entry.remote)
         else:

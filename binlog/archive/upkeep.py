@@ -116,11 +116,10 @@ class Upkeep:
             self._disk.sync_folder(self.history.folder)
 
     def prune(self, name: str) -> None:
-        """Remove the oldest file of the history, and what an earlier call has left.
+        """Remove the oldest file of the history, and what an earlier call has left; see `finish_pruning`.
 
         Raises:
-            UsageError: it is not the oldest one, or the newest one of its server; or it was moved to a
-                store, and none is given.
+            UsageError: it is not the oldest one, or the newest one of its server.
         """
         with disk_errors(self.history.folder):
             self.finish_pruning()
@@ -131,11 +130,6 @@ class Upkeep:
             if entry is None or files[:1] != [entry] or last:
                 which = "the newest file of its server" if last else "not the oldest file"
                 raise UsageError(f"{name} is {which} in {self.history.name}.")
-            if entry.remote and self._store is None:
-                raise UsageError(
-                    f"{name} of {self.history.name} was moved to an object store.",
-                    hint="Say which: `--store`.",
-                )
             self.history.put(replace(entry, state=State.PRUNED))
             self.finish_pruning()
 

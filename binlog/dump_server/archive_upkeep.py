@@ -69,6 +69,7 @@ class ArchiveUpkeep:
         self._publishing: Future[None] | None = None
         #: whether a file was compressed since the last `retain`
         self._changed = False
+        self._warn_of_moved()
 
     @property
     def packing(self) -> bool:
@@ -148,6 +149,16 @@ class ArchiveUpkeep:
             self._finish_upload()
             self._publish()
             self._uploads.shutdown()
+
+    def _warn_of_moved(self) -> None:
+        """Say which files cannot be read because the settings no longer name the store that has them."""
+        if self._options.store is None and (moved := self.describe()["moved"]):
+            _log.warning(
+                "%d files of the archive %s were moved to an object store, and archive.store names none: "
+                "they are not read, and stay there when limits remove them. Set archive.store as it was.",
+                moved,
+                self._archive.folder,
+            )
 
     def _upkeeps(self) -> list[Upkeep]:
         upkeep = self._writer.upkeep

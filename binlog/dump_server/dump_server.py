@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 READERS_MAX = 1024
 #: after so long without an attached reader, and without a request, the process ends, seconds
 UNUSED_S = 10.0
-#: likewise with an archive, whose instance may be starting again
+#: likewise with an archive, whose instance may be starting again; what one keeper said is forgotten as late
 ARCHIVE_UNUSED_S = 60.0
 #: likewise with an archive whose folder was removed: nothing can go on with it
 REMOVED_UNUSED_S = 2.0
@@ -65,8 +65,10 @@ class DumpServer:
         self._dump: SourceDump | None = None
         self._readers: Readers | None = None
         self._served: dict[int, ServedReader] = {}
-        #: what each keeper has said last, also one that has left: it may be starting again
+        #: what each keeper has said last, also one that has just left: it may be starting again
         self._keepers: dict[str, Kept] = {}
+        #: when each of them was connected last
+        self._kept_s: dict[str, float] = {}
         self._numbers = 0
         self._used_s = self._heard_s = self._signed_s = time.monotonic()
         self._reported_s = 0.0
@@ -202,10 +204,19 @@ class DumpServer:
         if now_s - self._reported_s < REPORT_EVERY_S:
             return
         self._reported_s = now_s
+        self._forget_keepers(now_s)
         state = answer(**self._dumping.describe())
         for number, served in list(self._served.items()):
             if served.kept is not None and not served.owes:
                 self._send_own(number, served, state)
+
+    def _forget_keepers(self, now_s: float) -> None:
+        """Forget the positions of those that have left for good."""
+        self._kept_s.update({served.kept.name: now_s for served in self._served.values() if served.kept})
+        for name in list(self._keepers):
+            # One that has left before the first report is counted from now on.
+            if now_s - self._kept_s.setdefault(name, now_s) > self._unused_s:
+                del self._kept_s[name], self._keepers[name]
 
     def _tell_end(self, dump: SourceDump) -> None:
         """Tell the source and keepers up to where the archive is durable, if they were not told that."""

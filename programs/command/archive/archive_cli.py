@@ -118,12 +118,19 @@ def prune(
     histories = {each.name: each for each in archive.histories()}
     planned = [ArchivedHistory(each.name, each.manifest) for each in histories.values()]
     for removal in removals(planned, limits, kept, time.time_ns() // 1000):
-        echo(f"{'removed' if remove else 'would remove'} {removal}")
-        if remove:
+        if not remove:
+            echo(f"would remove {removal}")
+        else:
             history = histories[removal.history]
+            if removal.entry.remote and store is None:
+                raise UsageError(
+                    f"{removal.entry.name} of {history.name} was moved to an object store.",
+                    hint="Say which: `--store`.",
+                )
             with archive.lock(history.manifest.server):
                 history.refresh()
                 Upkeep(archive, history).prune(removal.entry.name)
+            echo(f"removed {removal}")
 
 
 @app.command()

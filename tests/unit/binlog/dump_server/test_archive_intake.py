@@ -216,6 +216,30 @@ def test_closed_files_move_to_the_store(tmp_path: Path) -> None:
     assert {name: content(history, name) for name in FILES} == FILES
 
 
+def test_moved_files_stay_in_a_store_when_its_setting_is_removed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """1. Files have moved. 2. `archive.store` is removed: that is said, limits go on. 3. It is back."""
+    names, address = list(FILES), str(tmp_path / "store")
+    archive = Archive(Disk(), tmp_path / "archive", store=ObjectStore(address))
+    with intake(archive, bytes_max=1, store=address) as opened:
+        opened.start()
+        put_all(opened)
+        await_true(lambda: opened.describe()["moved"] == len(names) - 1, "closed files are moved")
+    archive.store = None
+    with intake(archive, kept=[], hours=1e-6) as opened:
+        assert caplog.text.count("archive.store names none") == 1
+        assert states(archive) == dict.fromkeys(names[:-1], State.PRUNED) | {names[-1]: State.OPEN}
+        assert opened.describe()["moved"] == 0
+    stored = [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
+    assert len(stored) == len(names) - 1
+    archive.store = ObjectStore(address)
+    with intake(archive, store=address):
+        pass
+    assert list(states(archive)) == names[-1:]
+    assert not any(path.exists() for path in stored)
+
+
 class BusyStore(ObjectStore):
     """A store that takes a file only when it is told to."""
 
