@@ -7,19 +7,22 @@ and one that reads offset ranges and keeps its position itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import groupby, islice, pairwise
+from pathlib import Path
 from statistics import median
 from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
 
+from canal_group.binlog.archive.archive import Archive
 from canal_group.merge.values.position import file_order
 from canal_group.programs.demo.delivered import IDENTITY, Delivered
 from canal_group.programs.demo.proof import prove
 from canal_group.programs.demo.replica import Rows
+from chaos.archived import not_archived, unlike
 from chaos.clocks import S_US
 from chaos.commits import Commits
 from chaos.cursors import CursorWrite, regressions
@@ -57,6 +60,8 @@ class Findings:
     stalled: int = 0
     #: offset ranges that had other rows when they were read again, or are not contiguous
     range_faults: int = 0
+    #: transactions that a consumer got and the archive lacks, and archived files that are not the source's
+    archive_faults: int = 0
     #: repeated readings of offset ranges
     range_rereads: int = 0
     #: distinct row changes and statements, and batches
@@ -72,7 +77,7 @@ class Findings:
         """Whether there are no faults."""
         order = self.reordered + self.late_beyond + self.range_faults
         owners = self.cursor_regressions + self.double_active
-        return not (self.lost + self.duplicated + order + owners + self.stalled)
+        return not (self.lost + self.duplicated + order + owners + self.stalled + self.archive_faults)
 
     def __add__(self, other: Self) -> Self:
         sums: dict[str, Any] = {
@@ -93,6 +98,7 @@ class Findings:
             "late_beyond": self.late_beyond,
             "stalled": self.stalled,
             "range_faults": self.range_faults,
+            "archive_faults": self.archive_faults,
             "range_rereads": self.range_rereads,
             "recovery_s_p50": round(median(self.recovery_s), 1) if self.recovery_s else None,
             "recovery_s_max": round(max(self.recovery_s), 1) if self.recovery_s else None,
@@ -148,6 +154,21 @@ def audit(
         words=_first(lost, twice, disorder, double),
     )
     return ours + _proven(delivered, truth) + _cursors(writes) + _in_time(client_id, rows, acked_us, truth)
+
+
+def audit_archive(
+    archive: Archive, rows: Iterable[pa.Table], binlogs: Mapping[str, Path], *, has_all: bool
+) -> Findings:
+    """Audit an archive to which nobody writes any more.
+
+    Args:
+        archive: the archive.
+        rows: of all deliveries, accepted or not.
+        binlogs: where the sources have their files, by identity.
+        has_all: whether rows may be delivered only when the archive has them.
+    """
+    wrong = [*unlike(archive, binlogs), *(not_archived(archive, rows) if has_all else ())]
+    return Findings(archive_faults=len(wrong), words=_first(wrong))
 
 
 def audit_ranges(

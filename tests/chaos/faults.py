@@ -126,6 +126,8 @@ class Faults:
     def _act(self, done: Done) -> str:
         """Inject a fault; return its target."""
         fault = done.happening.fault
+        if not self._is_possible(fault):
+            return ""
         if fault.whom in {"source", "mariadb"}:
             done.source = self._source(done.happening)
             if done.source is None:
@@ -140,23 +142,26 @@ class Faults:
             return ""
         return self._hit(done, name, Victim(pid), back)
 
+    def _is_possible(self, fault: Fault) -> bool:
+        """Return whether the seed has the archive, and the disk of it, that a fault needs."""
+        archive = self._world.archive
+        if archive is None:
+            return not fault.of_archive
+        return fault is not Fault.FILL_ARCHIVE or archive.is_small
+
     # ---- targets ---------------------------------------------------------------------------------------
 
     def _process(self, done: Done) -> tuple[str, int | None, Callable[[], object] | None]:
         """Return the target: its name, its pid if it runs, and what restarts it if nothing else does."""
         happening = done.happening
         match happening.fault.whom:
-            case "consumer":
+            case "consumer" | "offset ranges":
                 consumer = self._consumer(happening)
                 done.away = consumer
                 return consumer.log.stem, consumer.pid, None
             case "zookeeper":
                 member = self._member(happening)
                 return f"zookeeper {member.number}", member.pid, member.restart
-            case "offset_ranges":
-                range_consumer = self._world.range_consumers[0]
-                done.away = range_consumer
-                return range_consumer.log.stem, range_consumer.pid, None
             case "mariadb":
                 assert done.source is not None
                 server = done.source.server
@@ -165,6 +170,11 @@ class Faults:
                     server.pid if server.running else None,
                     server.restart,
                 )
+            case "dump server":
+                assert self._world.archive is not None
+                pids = self._world.archive.writers
+                chosen = pids[happening.whom % len(pids)] if pids else None
+                return f"one of {len(pids)} dump servers", chosen, None
             case "server":
                 one = self._server(happening)
                 done.away = one
@@ -200,6 +210,8 @@ class Faults:
         return active or self._world.servers[happening.whom % len(self._world.servers)]
 
     def _consumer(self, happening: Happening) -> Program:
+        if happening.fault.whom == "offset ranges":
+            return self._world.range_consumers[0]
         active = self._world.active_consumer() if happening.active else None
         return active or self._world.consumers[happening.whom % len(self._world.consumers)]
 

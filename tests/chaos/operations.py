@@ -6,8 +6,12 @@ meanwhile.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from canal_group.merge.errors import CanalGroupError
@@ -16,9 +20,10 @@ from canal_group.operator import Operator, Policy, calls
 from chaos.clocks import S_US
 from chaos.journal import now_us
 from chaos.lateness import SETTLE_US, Window
+from chaos.process import Victim
 from chaos.schedule import Fault, Happening
 from chaos.sources import Source
-from chaos.world import DESTINATION, World
+from chaos.world import CLIENT, DESTINATION, RANGES, World
 
 #: how long consumers, replicas and servers may take to reach the state that an operation needs, seconds
 TIMEOUT_S: Final = 30.0
@@ -53,20 +58,23 @@ class Operations:
             happening: the operation.
             source: the source to operate on, if it is one.
         """
-        if happening.fault is Fault.STEP_ACTORS:
-            return self._step_actors(happening)
-        if happening.fault is Fault.JOIN_SHARD:
-            return self._join()
+        of_world = {
+            Fault.STEP_ACTORS: self._step_actors,
+            Fault.JOIN_SHARD: self._join,
+            Fault.STOP_CONSUMERS: self._stop,
+            Fault.FILL_ARCHIVE: self._fill,
+        }
+        if happening.fault in of_world:
+            return of_world[happening.fault](happening)
         assert source is not None
-        if happening.fault is Fault.STEP_SOURCE:
-            return self._step(source, happening)
-        purge = self._purge_idle if happening.whom % 2 else self._purge
         return {
             Fault.FAILOVER_SOURCE: self._fail_over,
-            Fault.PURGE_SOURCE: purge,
+            Fault.PURGE_SOURCE: self._purge_idle if happening.whom % 2 else self._purge,
             Fault.BUSY_SOURCE: self._be_busy,
+            Fault.STEP_SOURCE: partial(self._step, happening=happening),
             Fault.SKIP_SOURCE: self._skip,
             Fault.LOSE_SOURCE: self._lose_end,
+            Fault.FORGET_SOURCE: partial(self._forget, happening=happening),
         }[happening.fault](source)
 
     # ---- sources ---------------------------------------------------------------------------------------
@@ -121,11 +129,11 @@ class Operations:
 
         return back
 
-    def _purged(self, source: Source, file: str) -> None:
+    def _purged(self, source: Source, file: str, what: str = "purges") -> None:
         if source.paired:
             source.await_replica(TIMEOUT_S)
         source.purge(file)
-        self._count("purges")
+        self._count(what)
 
     def _all_in(self, source: Source, server: int, file: str) -> bool:
         """Return whether all clients are positioned in a server's file, or in a later one."""
@@ -169,6 +177,77 @@ class Operations:
 
         return self._operate(told, within_s=0.0)
 
+    # ---- archives --------------------------------------------------------------------------------------
+
+    def _forget(self, source: Source, happening: Happening) -> Back:
+        """Purge all files but the last, whoever needs them, once the archive has them.
+
+        Meanwhile the dump server is killed, or the shard, or the consumers of a client id are stopped.
+        """
+        assert self._world.archive is not None
+        down = (happening.whom // len(self._world.sources)) % 4
+        up = self._stop(happening) if down == 1 else _nothing
+        try:
+            archive, identity, file = self._world.archive, source.identity, source.rotate()
+
+            def has_all() -> bool:
+                begin = archive.has_all_before(identity, file)
+                oldest = str(source.server.execute("SHOW BINARY LOGS")[0][0])
+                # What was before the archive is needed until clients have passed it.
+                return bool(begin) and (
+                    begin == oldest or self._all_in(source, source.server.server_id, begin)
+                )
+
+            if self._await(has_all):
+                if down == 2 and (pid := archive.writer(identity)) is not None:
+                    os.kill(pid, signal.SIGKILL)
+                if down == 3:
+                    self._kill_shard(source)
+                self._purged(source, file, "forgets")
+        except BaseException:
+            up()
+            raise
+        return up
+
+    def _kill_shard(self, source: Source) -> None:
+        server = self._world.active_server()
+        if server is not None and server.program.pid is not None:
+            pid = self._world.ray.actors(server.program.pid).get(f"shard/{source.name}")
+            if pid is not None:
+                os.kill(pid, signal.SIGKILL)
+
+    def _fill(self, happening: Happening) -> Back:
+        """Let the disk of the archive be too full, or have no room at all."""
+        assert self._world.archive is not None
+        self._world.archive.fill(whole=bool(happening.whom % 2))
+        self._count("disk_fulls")
+        return self._world.archive.clear
+
+    # ---- consumers -------------------------------------------------------------------------------------
+
+    def _stop(self, happening: Happening) -> Back:
+        """Pause or kill all consumers of a client id; the others go on, so it may be replayed afterwards."""
+        client_id = (CLIENT, RANGES)[happening.whom % 2]
+        programs = list(self._world.consumers_of(client_id))
+        victims = []
+        self._world.stopped.update(programs)
+        for program in programs:
+            with contextlib.suppress(ProcessLookupError):
+                if program.pid is not None:
+                    victims.append(Victim(program.pid))
+        kill = happening.whom // 2 % 2
+        for victim in victims:
+            victim.send(signal.SIGKILL if kill else signal.SIGSTOP)
+
+        def back() -> None:
+            self._count("replays", int(client_id in self._world.replayed()))
+            self._world.stopped.difference_update(programs)
+            for victim in victims:
+                victim.send(signal.SIGCONT)
+                victim.let_go()
+
+        return back
+
     # ---- clocks ----------------------------------------------------------------------------------------
 
     def _step(self, source: Source, happening: Happening) -> Back:
@@ -209,7 +288,7 @@ class Operations:
 
         return back
 
-    def _join(self) -> Back:
+    def _join(self, _: Happening) -> Back:
         begin_us = now_us()
         source = self._world.join_shard()
 
@@ -253,6 +332,10 @@ class Operations:
 
     def _count(self, what: str, by: int = 1) -> None:
         self.done[what] = self.done.get(what, 0) + by
+
+
+def _nothing() -> None:
+    """End an operation that has nothing to end."""
 
 
 def _is_in(position: GroupPosition | None, source: Source, server: int, file: str) -> bool:

@@ -9,17 +9,18 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from chaos.audit import Findings, Truth, audit, audit_ranges
+from chaos.audit import Findings, Truth, audit, audit_archive, audit_ranges
 from chaos.clocks import S_US
 from chaos.cluster import kept_logs
 from chaos.cursors import cursor_writes
 from chaos.ends import End
 from chaos.faults import Done, Faults
 from chaos.history import history
-from chaos.journal import deliveries_of, now_us
+from chaos.journal import deliveries_of, now_us, rows_of
 from chaos.lateness import Oracle
 from chaos.ranges import ranges_of
 from chaos.schedule import Fault, cast_of, schedule_of
@@ -28,7 +29,12 @@ from playground.load.held import read_tables
 
 CLIENTS: Final = (CLIENT, RANGES)
 #: counts that the line always has, even if they are 0
-OPERATIONS: Final = ("failovers", "purges", "clock_steps", "joins", "skips", "lost_ends", "busy_purges")
+OPERATIONS: Final = (
+    *("failovers", "purges", "clock_steps", "joins", "skips", "lost_ends", "busy_purges"),
+    *("forgets", "disk_fulls", "replays"),
+)
+#: how long a client id that has everything may take to leave its replay, seconds
+_JOIN_S: Final = 30.0
 #: how long the writers may take for their current transactions, and the large one, seconds
 _WRITERS_S: Final = 60.0
 #: how long the writers continue after the last fault, seconds, so that transactions follow each fault
@@ -63,6 +69,8 @@ class Outcome:
         said = {
             "seed": self.seed,
             "engine": self.engine,
+            "store": cast_of(self.seed).store,
+            "moves": cast_of(self.seed).moves,
             "clients": len(CLIENTS),
             "faults": self.faults,
             **{name: self.operations.get(name, 0) for name in OPERATIONS},
@@ -97,6 +105,7 @@ def play(seed: int, minutes: float, say: Callable[[str], None], folder: Path) ->
             truth = _truth(world, faults, quiet_us)
             wait_s = (truth.end.until_us - quiet_us) / S_US
             world.until(world.drained, wait_s, "all that was written to be acknowledged by all")
+            world.until(world.joined, _JOIN_S, "all replays to join the live stream")
         except NotReadyError as error:
             stuck = str(error)
             say(stuck)
@@ -130,6 +139,14 @@ def _audited(world: World, truth: Truth, done: list[Done]) -> Findings:
     writes = {client: list(cursor_writes(entries, world.tree, client)) for client in CLIENTS}
     deliveries = [delivery for folder in world.journals[CLIENT] for delivery in deliveries_of(folder)]
     offset_ranges = ranges_of(world.journals[RANGES])
-    return audit(CLIENT, deliveries, writes[CLIENT], truth, over_us) + audit_ranges(
+    findings = audit(CLIENT, deliveries, writes[CLIENT], truth, over_us) + audit_ranges(
         RANGES, offset_ranges, writes[RANGES], truth
     )
+    if world.archive is None:
+        return findings
+    world.archive.end_writers()
+    binlogs = {name: folder for source in world.sources for name, folder in source.binlogs.items()}
+    readings = (reading for one in offset_ranges for reading in one.readings)
+    rows = chain((one.rows() for one in deliveries), (rows_of(*reading) for reading in readings))
+    has_all = cast_of(world.seed).store == "file"
+    return findings + audit_archive(world.archive.archive(), rows, binlogs, has_all=has_all)

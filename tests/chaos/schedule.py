@@ -25,11 +25,21 @@ CALM_S = 3.0
 SLOW_S = (6.0, 12.0)
 #: how long a clock is wrong, a shard skipped, a purged source idle, or a replaced server down, seconds
 ASIDE_S = (2.0, 9.0)
+#: how long all consumers of a client id are stopped, seconds: most fill a ring, which holds less than 10 s
+STOPPED_S = (10.0, 20.0)
 #: how far a clock steps, in either direction, seconds; small steps are as likely as large ones
 STEP_S = (2.0, 150.0)
 #: shards at the start, and how many join at most
 SHARDS = 4
 JOINS_MAX = 2
+#: kinds of store of seeds that follow each other
+STORES = ("memory", "mixed", "file", "mixed", "file")
+#: probability that closed files of an archive move to an object store
+_MOVES = 0.5
+#: verbs of operations
+OPERATIONS = frozenset(
+    ("failover", "purge", "busy", "step", "skip", "join", "lose", "forget", "stop", "fill")
+)
 
 
 class Fault(StrEnum):
@@ -66,10 +76,15 @@ class Fault(StrEnum):
     SKIP_SOURCE = "skip source"
     JOIN_SHARD = "join shard"
     LOSE_SOURCE = "lose source"
+    FORGET_SOURCE = "forget source"
+    STOP_CONSUMERS = "stop consumers"
+    FILL_ARCHIVE = "fill archive"
+    KILL_DUMP = "kill dump server"
+    PAUSE_DUMP = "pause dump server"
 
     @property
     def verb(self) -> str:
-        """The verb: kill, pause, slow, cut, freeze, end; failover, purge, busy, step, skip, join, lose."""
+        """The verb: kill, pause, slow, cut, freeze, end, or the name of an operation."""
         return self.value.partition(" ")[0]
 
     @property
@@ -85,7 +100,12 @@ class Fault(StrEnum):
     @property
     def is_operation(self) -> bool:
         """Whether it is an operation that takes a while and runs concurrently with other faults."""
-        return self.verb in {"failover", "purge", "busy", "step", "skip", "join", "lose"}
+        return self.verb in OPERATIONS
+
+    @property
+    def of_archive(self) -> bool:
+        """Whether it happens to an archive, or needs one."""
+        return self.whom in {"archive", "dump server", "consumers"} or self is Fault.FORGET_SOURCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,30 +138,57 @@ class Cast:
     engine: Engine
     #: the shard, of a MariaDB, that has a replica
     paired: int
+    #: what rows come from, see `store.kind`; without an archive it is `memory`
+    store: str
+    #: whether closed files of the archive move to an object store
+    moves: bool
+
+    @property
+    def archives(self) -> bool:
+        """Whether its instance has an archive."""
+        return self.store != "memory"
 
 
 def cast_of(seed: int) -> Cast:
-    """Return the servers and shards of a seed; half of the seeds have both vendors."""
+    """Return the servers and shards of a seed; half of the seeds have both vendors, most an archive."""
     chance = Random(f"canal-group chaos cast {seed}")
     engine = chance.choice((Engine.MARIADB, Engine.MIXED))
-    return Cast(engine, chance.randrange(0, SHARDS, 2 if engine is Engine.MIXED else 1))
+    paired = chance.randrange(0, SHARDS, 2 if engine is Engine.MIXED else 1)
+    store = STORES[seed % len(STORES)]
+    return Cast(engine, paired, store, moves=store != "memory" and chance.random() < _MOVES)
 
 
 def schedule_of(seed: int, minutes: float) -> tuple[Happening, ...]:
     """Return the faults of a seed in order; the same arguments give the same faults.
 
-    Each kind of fault comes once before one comes again. Every other pause outlasts the session.
+    Each kind of fault comes once before one comes again. Every other pause outlasts the session. With an
+    archive, every other fault is about that until each of these has come.
     """
-    return tuple(_happenings(Random(f"canal-group chaos {seed}"), minutes * 60))
+    archives = cast_of(seed).archives
+    return tuple(_happenings(Random(f"canal-group chaos {seed}"), minutes * 60, archives=archives))
 
 
-def _happenings(chance: Random, seconds: float) -> Iterator[Happening]:
+def _round(chance: Random, *, archives: bool) -> list[Fault]:
+    """Return each kind of fault that a seed may have, the first one last."""
+    kinds = chance.sample(list(Fault), len(Fault))
+    others = [fault for fault in kinds if not fault.of_archive]
+    if not archives:
+        return others
+    first = [
+        fault
+        for pair in zip((one for one in kinds if one.of_archive), others, strict=False)
+        for fault in pair
+    ]
+    return [*others[len(first) // 2 :], *first]
+
+
+def _happenings(chance: Random, seconds: float, *, archives: bool) -> Iterator[Happening]:
     at_s, long = CALM_S, chance.random() < 0.5
     kinds: list[Fault] = []
     joins = 0
     while True:
         if not kinds:
-            kinds = chance.sample(list(Fault), len(Fault))
+            kinds = _round(chance, archives=archives)
         fault = kinds.pop()
         if fault is Fault.JOIN_SHARD:
             if joins == JOINS_MAX:
@@ -151,16 +198,16 @@ def _happenings(chance: Random, seconds: float) -> Iterator[Happening]:
         if fault.sudden:
             lasting_s = chance.uniform(*AWAY_S)
         elif fault.is_operation:
-            lasting_s = chance.uniform(*ASIDE_S)
+            lasting_s = chance.uniform(*(STOPPED_S if fault is Fault.STOP_CONSUMERS else ASIDE_S))
             if fault.verb == "step":
                 step_s = STEP_S[0] * (STEP_S[1] / STEP_S[0]) ** chance.random() * chance.choice((-1, 1))
         elif fault.verb == "slow":
             lasting_s = chance.uniform(*SLOW_S)
         else:
-            session_s = CONSUMER_SESSION_S if fault.whom in {"consumer", "offset_ranges"} else SESSION_S
+            session_s = CONSUMER_SESSION_S if fault.whom in {"consumer", "offset ranges"} else SESSION_S
             lasting_s, long = session_s * chance.uniform(*(BEYOND if long else WITHIN)), not long
         # Faults of standbys show less: most faults hit the active process.
-        active = chance.random() < 0.8 and fault.whom not in {"mariadb", "source", "offset_ranges", "actors"}
+        active = chance.random() < 0.8 and fault.whom not in {"mariadb", "source", "offset ranges", "actors"}
         happening = Happening(
             round(at_s, 1), fault, chance.randrange(1_000), active, round(lasting_s, 1), round(step_s, 1)
         )

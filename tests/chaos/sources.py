@@ -108,6 +108,16 @@ class Source:
         return self._servers[0]
 
     @property
+    def identity(self) -> str:
+        """Its server's identity in an archive."""
+        return identity_of(self.server)
+
+    @property
+    def binlogs(self) -> dict[str, Path]:
+        """Where its servers have their binlog files, by identity."""
+        return {identity_of(server): Path(server.folder) / "data" for server in self._servers}
+
+    @property
     def servers(self) -> list[DatabaseServer]:
         """All servers, the serving one first."""
         return list(self._servers)
@@ -236,3 +246,9 @@ class Source:
 
     def _stand_before(self, server: DatabaseServer) -> None:
         self.proxy.retarget(f"127.0.0.1:{server.port}")
+
+
+def identity_of(server: DatabaseServer) -> str:
+    """Return the identity of a server in an archive: MySQL's uuid, or MariaDB's number."""
+    variable = "server_uuid" if isinstance(server, MySqlServer) else "server_id"
+    return str(server.execute(f"SELECT @@{variable}")[0][0])

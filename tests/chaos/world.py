@@ -21,6 +21,7 @@ from canal_group.operator import Operator
 from canal_group.programs.demo.instance import shard_name
 from canal_group.programs.demo.tables import TABLES, WHITE, routes, schema_name
 from canal_group.zookeeper.tree import Tree
+from chaos.archive_disk import HIGH, LOW, ArchiveDisk
 from chaos.clocks import Clock, compiled
 from chaos.cluster import NODES, RayCluster, Server, cursor_settings
 from chaos.commits import Commits
@@ -46,6 +47,8 @@ CLIENT: Final = "1001"
 RANGES: Final = "1002"
 #: transactions per second of each shard
 RATE: Final = 8.0
+#: transactions of a ring of a seed with an archive: who is stopped for longer is replayed
+RING: Final = 64
 #: how long the start may take, until the first batch is acknowledged, seconds
 _START_S: Final = 120.0
 _POLL_S: Final = 0.1
@@ -76,7 +79,7 @@ class World:
     def __init__(self, folder: Path, ray_folder: Path, seed: int, seconds: float) -> None:
         self.folder = folder
         self._ray_folder = ray_folder
-        self._seed, self._seconds = seed, seconds
+        self.seed, self._seconds = seed, seconds
         self._stack = ExitStack()
         self.tree = Tree(DESTINATION)
         self.ensemble = Ensemble(folder)
@@ -92,6 +95,9 @@ class World:
         #: folders of all consumers so far, by client id, in the order of their start
         self.journals: dict[str, list[Path]] = {CLIENT: [], RANGES: []}
         self.writers: list[Writer] = []
+        self.archive: ArchiveDisk | None = None
+        #: consumers that must not be restarted
+        self.stopped: set[Program] = set()
         self._begun_s = 0.0
 
     def __enter__(self) -> Self:
@@ -112,6 +118,10 @@ class World:
         self._library = compiled(self.folder)
         self.clocks = [Clock(self.folder / f"clock-ray-{node}", self._library) for node in range(NODES)]
         self._stack.callback(self.ensemble.close)
+        cast = cast_of(self.seed)
+        if cast.archives:
+            self.archive = ArchiveDisk(self.folder, moves=cast.moves)
+            self._stack.callback(self.archive.close)
         self.ensemble.start()
         for shard in range(SHARDS):
             self._add_source(shard)
@@ -130,7 +140,7 @@ class World:
         self._start_writers()
 
     def _add_source(self, shard: int) -> Source:
-        cast = cast_of(self._seed)
+        cast = cast_of(self.seed)
         mysql = cast.engine is Engine.MIXED and shard % 2
         source = Source(
             shard,
@@ -174,7 +184,7 @@ class World:
 
     def _write(self, source: Source, record: Commits) -> None:
         seconds = self._begun_s + self._seconds - time.monotonic()
-        workload = workload_of(source.index, SHARDS + JOINS_MAX, self._seed, rate=RATE, seconds=seconds)
+        workload = workload_of(source.index, SHARDS + JOINS_MAX, self.seed, rate=RATE, seconds=seconds)
         writer = Writer(source, workload, record, rate=RATE, seconds=seconds)
         self.writers.append(writer)
         self._stack.callback(writer.join)
@@ -195,10 +205,25 @@ class World:
             "filter": {"white": WHITE, "routes": routes()},
             "reader": {"read_timeout_s": 3, "connect_timeout_s": 3},
             "consumer": {"lease_s": 3, "quiet_s": 1},
+            **self._archive_settings(),
             "coordination": {"kind": "zookeeper", "hosts": hosts, "session_timeout_s": SESSION_S},
             "cursor": cursor_settings(),
             "gateway": {"port": free_port()},
         }
+
+    def _archive_settings(self) -> dict[str, Any]:
+        if self.archive is None:
+            return {}
+        kind = cast_of(self.seed).store
+        archive = {
+            "folder": str(self.archive.folder),
+            "sync_s": "always" if kind == "file" else 0.5,
+            "disk_high": HIGH,
+            "disk_low": LOW,
+            # Each file moves when it is compressed.
+            **({"store": self.archive.store, "bytes_max": 1} if self.archive.store else {}),
+        }
+        return {"store": {"kind": kind, "mode": "items", "size": RING}, "archive": archive}
 
     def _shard(self, source: Source) -> dict[str, Any]:
         password = secret_file(self.folder / "password", CANAL_PASSWORD)
@@ -266,6 +291,7 @@ class World:
         for server in self.servers:
             if server.program.pid is None and server not in away:
                 server.program.start()
+        away = away | self.stopped
         for programs, start in (
             (self.consumers, partial(self._consumer, CLIENT, "chaos.recorder")),
             (self.range_consumers, self._range_consumer),
@@ -285,6 +311,23 @@ class World:
         pids = {str(consumer.pid): consumer for consumer in self.consumers if consumer.pid is not None}
         return pids.get(holder[1]) if len(holder) > 1 else None
 
+    def consumers_of(self, client_id: str) -> list[Program]:
+        """Return the consumers of a client id, active or not."""
+        return self.consumers if client_id == CLIENT else self.range_consumers
+
+    def replayed(self) -> set[str]:
+        """Return the client ids that are served by a replay, as far as the active server says."""
+        server = self.active_server()
+        state = self._state(server) if server is not None else {}
+        if not isinstance(state, dict):
+            return set()
+        clients = (state.get("group") or {}).get("clients", ())
+        return {str(each["client_id"]) for each in clients if each.get("replay") is not None}
+
+    def joined(self) -> bool:
+        """Return whether no client id is served by a replay."""
+        return self.active_server() is not None and not self.replayed()
+
     def subscribed(self) -> bool:
         """Return whether each client id has subscribed, with a position for each shard."""
         return all(
@@ -300,16 +343,7 @@ class World:
 
     def states(self) -> dict[str, Any]:
         """Return each server's state, by address: the reason of a stall."""
-        found: dict[str, Any] = {}
-        for server in self.servers:
-            operator = Operator(f"grpc://{server.address}", DESTINATION)
-            try:
-                found[server.address] = operator.status()
-            except CanalGroupError as error:
-                found[server.address] = str(error)
-            finally:
-                operator.close()
-        return found
+        return {server.address: self._state(server) for server in self.servers}
 
     def acknowledged(self, source: Source, record: Commits) -> bool:
         """Return whether all client ids have acknowledged and completed everything written to a shard."""
@@ -356,6 +390,17 @@ class World:
             consumer.end()
 
     # ---- inside ----------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _state(server: Server) -> dict[str, Any] | str:
+        """Return a server's state, or why it does not say."""
+        operator = Operator(f"grpc://{server.address}", DESTINATION)
+        try:
+            return operator.status()
+        except CanalGroupError as error:
+            return str(error)
+        finally:
+            operator.close()
 
     def _everyone(self) -> Iterator[Program]:
         yield from self.consumers
