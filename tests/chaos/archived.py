@@ -19,7 +19,7 @@ from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.history import History
 from canal_group.binlog.archive.manifest import State
 from canal_group.binlog.archive.operating.verification import verify
-from canal_group.merge.errors import CanalGroupError
+from canal_group.merge.errors import CanalGroupError, SourceUnavailable
 
 _MAGIC_BYTES: Final = 4
 #: of an event: its time, type, server, length, end and flags
@@ -62,9 +62,13 @@ def contents(archive: Archive) -> Iterator[tuple[History, str, bytes]]:
     """
     for history in archive.histories():
         for entry in history.manifest.files:
-            if entry.state is State.PRUNED or not entry.size:
+            if entry.state is State.PRUNED:
                 continue
-            with contextlib.closing(history.open(entry.name)) as source:
+            try:
+                opened = history.open(entry.name)
+            except SourceUnavailable:
+                continue  # it has just been begun
+            with contextlib.closing(opened) as source:
                 data = b""
                 while part := source.read_at(len(data), max(source.size - len(data), 1)):
                     data += part
