@@ -57,7 +57,10 @@ class RayCluster:
         found = {}
         for actor in state.actor_table(None, None, "ALIVE").values():
             if actor["JobID"] in jobs and actor["Pid"]:
-                found[actor["Name"].split("/", 2)[-1]] = int(actor["Pid"])
+                name = str(actor["Name"])
+                # A gateway's name has its port, the others' that of the destination.
+                part = "gateway" if name.startswith("gateway/") else name.split("/", 2)[-1]
+                found[part] = int(actor["Pid"])
         return found
 
     def close(self) -> None:
