@@ -82,7 +82,8 @@ class ArchiveIntake:
         self._awaited_bytes = 0
         self._appended_s = 0.0
         self._closing = False
-        self._error: Exception | None = None
+        #: why nothing more is written; None: it is
+        self.error: Exception | None = None
         #: set when there is room again, when more is durable, and when writing has failed
         self.wake = Wake()
         #: up to where the archive outlasts a crash of the machine; None: nothing does
@@ -136,8 +137,8 @@ class ArchiveIntake:
         Raises:
             CanalGroupError: why it has.
         """
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
 
     def suspect(self, where: str) -> None:
         """Note that a reader found a closed file damaged, see `ArchiveRepair.suspect`."""
@@ -170,12 +171,12 @@ class ArchiveIntake:
                 self._look(now_s)
                 self._upkeep.pack()
         except Exception as error:  # noqa: BLE001 - the thread that reads the source raises it
-            self._error = error
+            self.error = error
         finally:
             try:
                 self._end()
             except CanalGroupError as error:
-                self._error = self._error or error
+                self.error = self.error or error
             self.wake.set()
 
     def _end(self) -> None:

@@ -89,6 +89,7 @@ class Dumping:
             dump.close()
             if dump.window.end:
                 self._back_off.reset()
+            error = _reset_of(dump) or error
         if self._archive is None:
             raise error
         self._anew = tells_reset(error)
@@ -140,6 +141,15 @@ class Dumping:
         behind_us = steady_us() - dump.idle_us
         recent_us = _RECENT_HEARTBEATS * self.address.heartbeat_ms * 1000
         return 0.0 if behind_us <= recent_us else behind_us / 1e6
+
+
+def _reset_of(dump: SourceDump) -> CanalGroupError | None:
+    """Return the error of a closed dump whose source has begun the archived file again; None: it has not.
+
+    The source may refuse the offset because it is inside of an event there: it has described its file before.
+    """
+    error = None if dump.intake is None else dump.intake.error
+    return error if isinstance(error, CanalGroupError) and tells_reset(error) else None
 
 
 class _Opened:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -20,6 +20,8 @@ from canal_group.binlog.archive.history import History
 from canal_group.binlog.archive.manifest import State
 from canal_group.binlog.archive.operating.verification import verify
 from canal_group.merge.errors import CanalGroupError, SourceUnavailable
+from chaos.clocks import S_US
+from chaos.commits import Commits
 
 _MAGIC_BYTES: Final = 4
 #: of an event: its time, type, server, length, end and flags
@@ -75,17 +77,37 @@ def contents(archive: Archive) -> Iterator[tuple[History, str, bytes]]:
             yield history, entry.name, data
 
 
+def _named(rows: pa.Table) -> Iterator[tuple[str, str]]:
+    """Return shard and GTID of each row."""
+    return zip(rows["shard"].to_pylist(), rows["gtid"].to_pylist(), strict=True)
+
+
 def not_archived(archive: Archive, rows: Iterable[pa.Table]) -> Iterator[str]:
     """Yield each transaction that a consumer got and an archive does not have as a whole."""
     held = {gtid for _, _, binlog in contents(archive) for gtid in transactions_of(binlog)}
-    got = {
-        (shard, gtid)
-        for table in rows
-        for shard, gtid in zip(table["shard"].to_pylist(), table["gtid"].to_pylist(), strict=True)
-    }
-    for shard, gtid in sorted(got):
+    for shard, gtid in sorted({name for table in rows for name in _named(table)}):
         if gtid not in held:
             yield f"{shard} {gtid} was delivered, and the archive does not have it."
+
+
+def too_early(
+    readings: Iterable[tuple[int, pa.Table]], records: Iterable[Commits], full: Sequence[tuple[int, int]]
+) -> Iterator[str]:
+    """Yield each transaction that was delivered and committed while the archive's disk took nothing.
+
+    Args:
+        readings: when rows came, microseconds since 1970, and the rows.
+        records: what the writers committed.
+        full: from when to when the disk took nothing.
+    """
+    begun_us = {(record.shard, one.gtid): one.begun_us for record in records for one in record.commits}
+    for at_us, table in readings:
+        for begin_us, end_us in full:
+            if begin_us < at_us < end_us:
+                for shard, gtid in sorted(set(_named(table))):
+                    if begun_us.get((shard, gtid), 0) > begin_us:
+                        after_s = (at_us - begin_us) / S_US
+                        yield f"{shard} {gtid} was delivered {after_s:.1f} s after the disk was full."
 
 
 def unlike(archive: Archive, folders: dict[str, Path]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from canal_group.merge.values.position import file_order
 from canal_group.programs.demo.delivered import IDENTITY, Delivered
 from canal_group.programs.demo.proof import prove
 from canal_group.programs.demo.replica import Rows
-from chaos.archived import not_archived, unlike
+from chaos.archived import not_archived, too_early, unlike
 from chaos.clocks import S_US
 from chaos.commits import Commits
 from chaos.cursors import CursorWrite, regressions
@@ -156,19 +156,34 @@ def audit(
     return ours + _proven(delivered, truth) + _cursors(writes) + _in_time(client_id, rows, acked_us, truth)
 
 
-def audit_archive(
-    archive: Archive, rows: Iterable[pa.Table], binlogs: Mapping[str, Path], *, has_all: bool
-) -> Findings:
+def audit_archive(archive: Archive, binlogs: Mapping[str, Path]) -> Findings:
     """Audit an archive to which nobody writes any more.
 
     Args:
         archive: the archive.
-        rows: of all deliveries, accepted or not.
         binlogs: where the sources have their files, by identity.
-        has_all: whether rows may be delivered only when the archive has them.
     """
-    wrong = [*unlike(archive, binlogs), *(not_archived(archive, rows) if has_all else ())]
+    wrong = list(unlike(archive, binlogs))
     return Findings(archive_faults=len(wrong), words=_first(wrong))
+
+
+def audit_held_rows(
+    archive: Archive,
+    readings: Sequence[tuple[int, pa.Table]],
+    records: Sequence[Commits],
+    full: Sequence[tuple[int, int]],
+) -> Findings:
+    """Audit rows that may be delivered only when an archive has them.
+
+    Args:
+        archive: the archive, to which nobody writes any more.
+        readings: when rows came, accepted or not, microseconds since 1970, and the rows.
+        records: what the writers committed.
+        full: from when to when the archive's disk took nothing.
+    """
+    lacking = list(not_archived(archive, (rows for _, rows in readings)))
+    early = list(too_early(readings, records, full))
+    return Findings(archive_faults=len(lacking) + len(early), words=_first(lacking, early))
 
 
 def audit_ranges(

@@ -30,6 +30,8 @@ TIMEOUT_S: Final = 30.0
 #: how long a newcomer may take to be a member, seconds
 JOIN_S: Final = 90.0
 _POLL_S: Final = 0.1
+#: a dump server that is above its high mark writes for half a second; a page of a file may have room
+_STOPS_US: Final = 2 * S_US
 
 #: ends an operation
 Back = Callable[[], None]
@@ -48,6 +50,8 @@ class Operations:
         self.windows: list[Window] = []
         #: how often each was completed
         self.done: dict[str, int] = {}
+        #: from when to when the disk of the archive took nothing, microseconds since 1970
+        self.full: list[tuple[int, int]] = []
         #: sources whose rows under numbers that were given again were left out in silence
         self.left_out: list[str] = []
 
@@ -219,9 +223,16 @@ class Operations:
     def _fill(self, happening: Happening) -> Back:
         """Let the disk of the archive be too full, or have no room at all."""
         assert self._world.archive is not None
-        self._world.archive.fill(whole=bool(happening.whom % 2))
+        disk = self._world.archive
+        disk.fill(whole=bool(happening.whom % 2))
         self._count("disk_fulls")
-        return self._world.archive.clear
+        begin_us = now_us() + _STOPS_US
+
+        def back() -> None:
+            self.full.append((begin_us, now_us()))
+            disk.clear()
+
+        return back
 
     # ---- consumers -------------------------------------------------------------------------------------
 

@@ -9,16 +9,15 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from chaos.audit import Findings, Truth, audit, audit_archive, audit_ranges
+from chaos.audit import Findings, Truth, audit, audit_archive, audit_held_rows, audit_ranges
 from chaos.clocks import S_US
 from chaos.cluster import kept_logs
 from chaos.cursors import cursor_writes
 from chaos.ends import End
-from chaos.faults import Done, Faults
+from chaos.faults import Faults
 from chaos.history import history
 from chaos.journal import deliveries_of, now_us, rows_of
 from chaos.lateness import Oracle
@@ -113,7 +112,7 @@ def play(seed: int, minutes: float, say: Callable[[str], None], folder: Path) ->
         say(f"seed {seed}: drained after {time.monotonic() - begun_s:.0f} s")
         world.end_consumers()
         left_out = faults.operations.left_out
-        findings = _audited(world, _truth(world, faults, quiet_us), faults.done)
+        findings = _audited(world, _truth(world, faults, quiet_us), faults)
         findings += Findings(lost=len(left_out), words=tuple(left_out))
         for words in findings.words:
             say(f"wrong: {words}")
@@ -133,9 +132,9 @@ def _truth(world: World, faults: Faults, quiet_us: int) -> Truth:
     return Truth(records, servers, oracle, End.after(quiet_us or now_us(), oracle.furthest_us))
 
 
-def _audited(world: World, truth: Truth, done: list[Done]) -> Findings:
+def _audited(world: World, truth: Truth, faults: Faults) -> Findings:
     entries = history(member.folder / "data" for member in world.ensemble.members)
-    over_us = [one.over_us for one in done if one.whom]
+    over_us = [one.over_us for one in faults.done if one.whom]
     writes = {client: list(cursor_writes(entries, world.tree, client)) for client in CLIENTS}
     deliveries = [delivery for folder in world.journals[CLIENT] for delivery in deliveries_of(folder)]
     offset_ranges = ranges_of(world.journals[RANGES])
@@ -146,7 +145,11 @@ def _audited(world: World, truth: Truth, done: list[Done]) -> Findings:
         return findings
     world.archive.end_writers()
     binlogs = {name: folder for source in world.sources for name, folder in source.binlogs.items()}
-    readings = (reading for one in offset_ranges for reading in one.readings)
-    rows = chain((one.rows() for one in deliveries), (rows_of(*reading) for reading in readings))
-    has_all = cast_of(world.seed).store == "file"
-    return findings + audit_archive(world.archive.archive(), rows, binlogs, has_all=has_all)
+    archive = world.archive.archive()
+    findings += audit_archive(archive, binlogs)
+    if cast_of(world.seed).store == "file":
+        readings = [(one.step.at_us, one.rows()) for one in deliveries]
+        ranged = (reading for one in offset_ranges for reading in one.readings)
+        readings += [(step.at_us, rows_of(folder, step)) for folder, step in ranged]
+        findings += audit_held_rows(archive, readings, truth.records, faults.operations.full)
+    return findings

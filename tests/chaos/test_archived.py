@@ -10,7 +10,8 @@ from support.binlog.archived import RECORDED, SERVER, written
 
 from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.disk import Disk
-from chaos.archived import contents, not_archived, transactions_of, unlike
+from chaos.archived import contents, not_archived, too_early, transactions_of, unlike
+from chaos.commits import Commit, Commits
 
 #: a MariaDB, and a MySQL
 RECORDINGS = ["shop-0", "shop-1"]
@@ -55,3 +56,14 @@ def test_a_file_has_to_be_the_beginning_of_the_sources(archive: Archive, tmp_pat
     assert f"{name} is not the source's from byte {len(binlog) - 1:,} on" in wrong
     (own / name).unlink()
     assert not list(unlike(archive, {SERVER: own})), "the source has purged it"
+
+
+def test_nothing_may_be_delivered_while_the_disk_takes_nothing() -> None:
+    """Three transactions are committed: before the disk is full, then, and after it."""
+    record = Commits("s0", "0-1-", 1)
+    for number, begun_us in enumerate((5, 15, 25), 1):
+        record.commit((), Commit(f"0-1-{number}", 101, begun_us, begun_us + 1))
+    rows = delivered(["0-1-1", "0-1-2"])
+    assert not list(too_early([(12, delivered(["0-1-1"])), (21, rows)], [record], [(10, 20)]))
+    (early,) = too_early([(18, rows), (30, delivered(["0-1-3"]))], [record], [(10, 20)])
+    assert early.startswith("s0 0-1-2 was delivered")

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.binlog.archived import content
@@ -21,7 +20,7 @@ from support.ddl.backlog import PREPARE, backlog_bytes, sent_bytes, written
 from support.deadline import await_true
 from support.sources.archived_source import Archived, as_sent, server_of
 from support.sources.dumped_source import dump_server_pids, ids, only
-from support.sources.purged_logs import purge_all_but_the_last
+from support.sources.purged_logs import purge_all_but_the_last, reset
 from support.sources.raw_binlogs import raw_binlogs
 from support.sources.recorder import await_rows, reading
 from typer.testing import CliRunner
@@ -62,13 +61,6 @@ def test_the_files_are_the_servers_own_over_kills_and_restarts(archived: Archive
         lambda: all(each.form is Form.ZSTD for each in history.refresh().files[:-1]),
         "closed files are packed",
     )
-
-
-def reset(server: Any) -> None:
-    try:
-        server.execute("RESET BINARY LOGS AND GTIDS")
-    except Exception:  # noqa: BLE001 - older servers, and MariaDB
-        server.execute("RESET MASTER")
 
 
 def test_a_reset_begins_a_history(archived: Archived) -> None:
@@ -121,6 +113,26 @@ def test_a_reset_in_the_first_file_begins_a_history(archived: Archived) -> None:
     (name,) = before
     assert content(first, name) == before[name]
     assert second.manifest.files[0].name == name
+
+
+def test_a_reset_is_noticed_where_the_archive_ends_inside_an_event(archived: Archived) -> None:
+    """1. Rows are archived. 2. Without dump server, RESET, and an event larger than the archive.
+
+    3. The source refuses the offset at which the archive ends: another history begins.
+    """
+    archived.create("a")
+    with reading(archived.reader(), select=only("a")) as recorder:
+        archived.insert("a", range(10))
+        await_rows(recorder, "a", 10)
+        archived.await_whole()
+    os.kill(archived.dump_server(), signal.SIGKILL)
+    reset(archived.server)
+    archived.insert("a", range(10, 11), "x" * 1_000_000)
+    server, begin = server_of(archived), Position(archived.files[0].name, 4)
+    connect = partial(connected, archived.reader(), begin, server, 3)
+    with contextlib.closing(ArchiveKeeper("b/s", server, connect, lambda: None, lambda _end: None)):
+        await_true(lambda: len(archived.archive.histories()) == 2, "another history")
+        archived.await_whole()
 
 
 def test_an_archive_is_written_without_readers_progress(archived: Archived) -> None:
