@@ -84,7 +84,8 @@ def test_a_reset_begins_a_history(archived: Archived) -> None:
     with pytest.raises(DataError):
         read_over_a_reset()
     first, second = archived.archive.histories()
-    assert {name: content(first, name) for name in before} == before
+    # MariaDB may still have added a checkpoint to its newest file.
+    assert all(content(first, name).startswith(data) for name, data in before.items())
     assert second.manifest.files[0].name.endswith("000001")
 
 
