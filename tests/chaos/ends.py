@@ -12,6 +12,8 @@ from chaos.lateness import Arrival
 
 #: how long the last transactions may take, microseconds: sessions end, servers start, sources are read again
 END_US: Final = 75 * S_US
+#: likewise in times of the start, where that is more: on a machine that starts everything slowly
+_STARTS: Final = 2.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +25,16 @@ class End:
     until_us: int
 
     @classmethod
-    def after(cls, quiet_us: int, furthest_us: int) -> End:
-        """Return the end of a stream whose greatest stamp is `furthest_us`, which all clocks must reach."""
-        return cls(quiet_us, max(quiet_us, furthest_us) + END_US)
+    def after(cls, quiet_us: int, furthest_us: int, start_s: float = 0.0) -> End:
+        """Return the end of a stream.
+
+        Args:
+            quiet_us: see the class.
+            furthest_us: its greatest stamp, which all clocks must reach.
+            start_s: how long the start of all processes took, seconds.
+        """
+        end_us = max(END_US, int(start_s * _STARTS * S_US))
+        return cls(quiet_us, max(quiet_us, furthest_us) + end_us)
 
 
 def stalls(

@@ -94,14 +94,15 @@ def play(seed: int, minutes: float, say: Callable[[str], None], folder: Path) ->
         folder.mkdir(parents=True, exist_ok=True)
         stack.callback(kept_logs, ray_folder, folder / "ray")
         world = stack.enter_context(World(folder, ray_folder, seed, minutes * 60 + _AFTERWARDS_S))
-        say(f"seed {seed}: everything runs after {time.monotonic() - begun_s:.0f} s")
+        start_s = time.monotonic() - begun_s
+        say(f"seed {seed}: everything runs after {start_s:.0f} s")
         faults = Faults(world, say)
         stuck, quiet_us = "", 0
         try:
             faults.play(schedule_of(seed, minutes), minutes * 60)
             world.until(world.written, _WRITERS_S, "the writers to end")
             quiet_us = now_us()
-            truth = _truth(world, faults, quiet_us)
+            truth = _truth(world, faults, quiet_us, start_s)
             wait_s = (truth.end.until_us - quiet_us) / S_US
             world.until(world.drained, wait_s, "all that was written to be acknowledged by all")
             world.until(world.joined, _JOIN_S, "all replays to join the live stream")
@@ -112,7 +113,7 @@ def play(seed: int, minutes: float, say: Callable[[str], None], folder: Path) ->
         say(f"seed {seed}: drained after {time.monotonic() - begun_s:.0f} s")
         world.end_consumers()
         left_out = faults.operations.left_out
-        findings = _audited(world, _truth(world, faults, quiet_us), faults)
+        findings = _audited(world, _truth(world, faults, quiet_us, start_s), faults)
         findings += Findings(lost=len(left_out), words=tuple(left_out))
         for words in findings.words:
             say(f"wrong: {words}")
@@ -123,13 +124,13 @@ def play(seed: int, minutes: float, say: Callable[[str], None], folder: Path) ->
     return Outcome(seed, engine, counts, operations, findings, stuck, time.monotonic() - begun_s)
 
 
-def _truth(world: World, faults: Faults, quiet_us: int) -> Truth:
+def _truth(world: World, faults: Faults, quiet_us: int, start_s: float) -> Truth:
     """Return the known facts about the sources."""
     dials = {number: dial for source in world.sources for number, dial in source.dials.items()}
     records = [writer.record for writer in world.writers]
     oracle = Oracle(records, dials, faults.operations.windows)
     servers = read_tables([source.server for source in world.sources], [record.shard for record in records])
-    return Truth(records, servers, oracle, End.after(quiet_us or now_us(), oracle.furthest_us))
+    return Truth(records, servers, oracle, End.after(quiet_us or now_us(), oracle.furthest_us, start_s))
 
 
 def _audited(world: World, truth: Truth, faults: Faults) -> Findings:

@@ -160,6 +160,8 @@ def test_each_of_what_the_line_counts_makes_a_seed_fail():
 
 def test_the_end_waits_for_the_furthest_stamp():
     assert End.after(10, 0).until_us == 10 + END_US
+    assert End.after(10, 0, 20.0).until_us == 10 + END_US, "the start was quick"
+    assert End.after(10, 0, 60.0).until_us == 10 + 150 * S_US, "the machine is slow"
     assert End.after(10, 50).until_us == 50 + END_US
 
 
