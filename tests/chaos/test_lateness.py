@@ -151,7 +151,7 @@ def test_what_came_too_late_or_never_stalls_and_is_named():
 def test_each_of_what_the_line_counts_makes_a_seed_fail():
     assert Findings().ok
     wrong = ("lost", "duplicated", "reordered", "cursor_regressions", "double_active")
-    for name in (*wrong, "late_beyond", "stalled", "range_faults"):
+    for name in (*wrong, "late_beyond", "stalled", "range_faults", "archive_faults"):
         assert not Findings(**{name: 1}).ok, name
     allowed = Findings(late=3, late_bound=5, range_rereads=2)
     assert allowed.ok
