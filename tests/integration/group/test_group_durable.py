@@ -87,7 +87,7 @@ def test_rows_come_once_and_are_archived_over_kills_and_a_purge(shop: Shop, arch
 
 
 def _taken(archive: Archive, server: str) -> contextlib.ExitStack:
-    """Kill dump servers until this process has the archive, and return what gives it back."""
+    """Kill dump servers until this process holds the lock of the archive, and return the held lock."""
     held = contextlib.ExitStack()
     while True:
         try:
