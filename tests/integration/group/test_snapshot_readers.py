@@ -42,6 +42,9 @@ def test_canals_clients_and_relays_get_the_rows_that_there_are(shop: Shop, tmp_p
     }
     there, path = rows_of(shop), tmp_path / "lines"
     with shop.serve(**settings) as instance, canal_python() as client:
+        with shop.connect(instance, client_id="waits", snapshot="never") as consumer:
+            eventually(lambda: consumer.status()["group"]["merging"], "the shards to be opened")
+            consumer.unsubscribe()
         client.open(instance.canal_address, shop.destination)
         images = read(client, len(there))
         assert {operation for _, operation, _, _ in images} == {"INSERT"}
