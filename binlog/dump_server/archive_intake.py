@@ -249,7 +249,6 @@ def _require_disk(archive: Archive, marks: DiskMarks) -> None:
         RetryableError: it is, or cannot be used.
     """
     try:
-        archive.disk.make_folder(archive.folder)
         free, total = archive.disk.free(archive.folder)
     except OSError as error:
         raise RetryableError(

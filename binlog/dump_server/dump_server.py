@@ -36,8 +36,6 @@ READERS_MAX = 1024
 UNUSED_S = 10.0
 #: likewise with an archive, whose instance may be starting again; what one keeper said is forgotten as late
 ARCHIVE_UNUSED_S = 60.0
-#: likewise with an archive whose folder was removed: nothing can go on with it
-REMOVED_UNUSED_S = 2.0
 #: between two reports of the archive's state, seconds
 REPORT_EVERY_S = 1.0
 #: between two signs of life while the source sends an event that is not whole yet, seconds
@@ -61,6 +59,7 @@ class DumpServer:
     ) -> None:
         self._listener = listener
         self._dumping = Dumping(address, server, file, offset, self._kept)
+        self._unused_s = UNUSED_S if address.archive is None else ARCHIVE_UNUSED_S
         #: the dump that is served, and its readers; None: there is no dump now
         self._dump: SourceDump | None = None
         self._readers: Readers | None = None
@@ -79,12 +78,12 @@ class DumpServer:
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
 
     def run(self) -> None:
-        """Serve until no reader and no keeper has been attached for some time.
+        """Serve until no reader and no keeper has been attached for some time, or the archive was removed.
 
         Raises:
             CanalGroupError: the source ended the dump, or cannot serve it, and there is no archive.
         """
-        while time.monotonic() - self._used_s < self._unused_max_s:
+        while time.monotonic() - self._used_s < self._unused_s and not self._is_removed:
             try:
                 self._turn()
             except CanalGroupError as error:
@@ -92,14 +91,17 @@ class DumpServer:
             self._report()
             if any(served.attached or served.kept is not None for served in self._served.values()):
                 self._used_s = time.monotonic()
-        _log.info("dump server of %s ends: nobody has used it for %g s", self._location, self._unused_max_s)
+        _log.info("dump server of %s ends: nobody uses it", self._location)
 
     @property
-    def _unused_max_s(self) -> float:
+    def _is_removed(self) -> bool:
+        """Whether the archive's folder was removed after all who need it had left."""
         archive = self._dumping.address.archive
-        if archive is None:
-            return UNUSED_S
-        return ARCHIVE_UNUSED_S if Path(archive.folder).exists() else REMOVED_UNUSED_S
+        if archive is None or not self._numbers or self._served:
+            return False
+        with contextlib.suppress(OSError):
+            return not Path(archive.folder).exists()
+        return False
 
     @property
     def _location(self) -> str:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from canal_group.binlog.archive.archive import Archive
+from canal_group.binlog.archive.disk import disk_errors
 from canal_group.binlog.archive.operating.retention import DiskMarks
 from canal_group.binlog.archive.options import ArchiveOptions
 from canal_group.binlog.dump_server.archive_intake import ArchiveIntake
@@ -167,13 +168,20 @@ class _Opened:
         self._held = contextlib.ExitStack()
 
     def archive(self) -> Archive:
-        """Return the archive, and hold its lock.
+        """Return the archive, and hold its lock; both anew if its folder was removed.
 
         Raises:
             ConfigError: its keys or its store cannot be used.
             UsageError: another process writes it.
             RetryableError: its folder cannot be used.
         """
+        if self._archive is not None:
+            with disk_errors(self._archive.folder):
+                removed = not self._archive.folder.exists()
+            if removed:
+                # Another process could hold the lock in a folder that is made again, too.
+                self.close()
+                self._archive = None
         if self._archive is None:
             archive = self.options.opened()
             self._held.enter_context(archive.lock(self._server))

@@ -51,7 +51,8 @@ def summary(outcome: Outcome) -> Iterator[str]:
     size = f"{_count(report.transactions, 'transaction')}, {_rows(report.rows)}"
     yield f"  {report.shards} shards became one stream: {size}."
     if report.snapshot_rows:
-        yield f"  {_rows(report.snapshot_rows)} were there, {_count(report.rows, 'change')} followed."
+        read, changed = _rows(report.snapshot_rows), _count(report.rows, "change")
+        yield f"  {read} were there when they were read, {changed} came beside them."
     yield _judged(report.missing, "Every row that was written arrived.", "Written, but did not arrive: {}.")
     yield _judged(
         report.duplicates,

@@ -156,6 +156,24 @@ def test_an_archive_is_written_without_readers_progress(archived: Archived) -> N
         assert ids(slow, "a") == list(range(40))
 
 
+@pytest.mark.parametrize("archived", ["mariadb"], indirect=True)
+def test_a_removed_archive_is_begun_anew_and_forgotten_without_readers(archived: Archived) -> None:
+    """1. It is removed while it is written: another one begins. 2. It is removed when its reader has left:
+    its process ends, and makes no folder again.
+    """
+    archived.create("a")
+    with reading(archived.reader(), select=only("a")) as recorder:
+        await_true(archived.archive.histories, "a history")
+        shutil.rmtree(archived.archive.folder)
+        await_true(archived.archive.histories, "another history")
+        archived.insert("a", range(10))
+        await_rows(recorder, "a", 10)
+        archived.await_whole()
+    shutil.rmtree(archived.archive.folder)
+    await_true(lambda: not dump_server_pids(archived.reader()), "the end of the process")
+    assert not archived.archive.folder.exists()
+
+
 def test_readers_read_on_while_nothing_can_be_archived(archived: Archived) -> None:
     """1. The folder is a file. 2. Another process writes there. 3. All of it is written."""
     archived.create("a")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-from integration.canal_clients import CanalPython, canal_python, images_of
+from integration.canal_clients import RawClient, inserted_ids
 from integration.output.published import in_lines, publishing
 from integration.output.relay_values import relay_values
 from integration.shop import DEADLINE_S, Shop
@@ -17,15 +16,15 @@ def rows_of(shop: Shop) -> set[int]:
     return {number for numbers in shop.written.values() for number in numbers}
 
 
-def read(client: CanalPython, rows: int) -> list[tuple[Any, ...]]:
-    """Get and acknowledge until there are so many row changes."""
-    images: list[tuple[Any, ...]] = []
-    while len(images) < rows:
-        message = client.get_without_ack(batch_size=100, timeout=5_000, unit=2)
-        images += images_of(message["entries"])
-        if message["id"]:
-            client.ack(message_id=message["id"])
-    return images
+def inserted(client: RawClient, rows: int) -> list[int]:
+    """Get and acknowledge until so many rows were inserted; return their ids."""
+    ids: list[int] = []
+    while len(ids) < rows:
+        batch_id, entries = client.get()
+        ids += inserted_ids(entries)
+        if batch_id > 0:
+            client.ack(batch_id)
+    return ids
 
 
 def test_canals_clients_and_relays_get_the_rows_that_there_are(shop: Shop, tmp_path: Path):
@@ -41,14 +40,12 @@ def test_canals_clients_and_relays_get_the_rows_that_there_are(shop: Shop, tmp_p
         "consumer": {"lease_s": 3, "snapshot": "initial"},
     }
     there, path = rows_of(shop), tmp_path / "lines"
-    with shop.serve(**settings) as instance, canal_python() as client:
+    with shop.serve(**settings) as instance:
         with shop.connect(instance, client_id="waits", snapshot="never") as consumer:
             eventually(lambda: consumer.status()["group"]["merging"], "the shards to be opened")
             consumer.unsubscribe()
-        client.open(instance.canal_address, shop.destination)
-        images = read(client, len(there))
-        assert {operation for _, operation, _, _ in images} == {"INSERT"}
-        assert sorted(int(after["id"]) for *_, after in images) == sorted(there)
+        client = RawClient(instance.canal_address, shop.destination).log_in().subscribe()
+        assert sorted(inserted(client, len(there))) == sorted(there)
         served = SimpleNamespace(destination=shop.destination, instance=instance)
         values = relay_values(served, {"kind": "lines", "path": str(path)}, format="debezium")  # type: ignore[arg-type]
         values["read"] |= {"client_id": "relay", "snapshot": "initial"}
@@ -61,8 +58,8 @@ def test_canals_clients_and_relays_get_the_rows_that_there_are(shop: Shop, tmp_p
                 "the changes",
                 within_s=DEADLINE_S,
             )
-        assert {int(after["id"]) for *_, after in read(client, len(followed))} == followed
-        client.disconnect()
+        assert sorted(inserted(client, len(followed))) == sorted(followed)
+        client.close()
     sent = [(each.json["op"], each.json["after"]["id"]) for each in in_lines(path)]
     assert sorted(sent) == sorted(
         [*(("r", number) for number in there), *(("c", number) for number in followed)]

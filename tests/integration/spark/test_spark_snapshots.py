@@ -11,7 +11,8 @@ from integration.spark_sink import Died, Sink, change, options, rows_of, tables
 from integration.zookeeper_fixtures import eventually
 
 pytestmark = pytest.mark.soak
-ROWS_PER_BATCH = 50
+#: a page, which is never divided, has at least as many as that
+ROWS_PER_BATCH = 500
 
 
 def copied(sink: Sink) -> dict[int, tuple[str, str]]:
@@ -31,7 +32,7 @@ def test_a_query_begins_with_a_snapshot_and_is_restarted_in_its_middle(
     """1. A query without a checkpoint reads full tables, and fails in its third micro-batch; 2. rows change;
     3. it goes on: that micro-batch comes again as it was, and then the rest; 4. all of them are the tables.
     """
-    shop.write_everywhere(20, rows=10)
+    shop.write_everywhere(20, rows=100)
     for index, server in enumerate(shop.servers):
         server.execute(f"GRANT SELECT ON shop_{index}.* TO {server.address().user}@127.0.0.1")
     sink, archive = Sink(), {"folder": str(tmp_path / "archive")}
@@ -40,7 +41,7 @@ def test_a_query_begins_with_a_snapshot_and_is_restarted_in_its_middle(
         if number == 2 and not sink.again:
             raise Died
 
-    with shop.serve(archive=archive, snapshot={"rows_per_s": 200}) as instance:
+    with shop.serve(archive=archive, snapshot={"rows_per_s": 1_000}) as instance:
         chosen = options(shop, instance, snapshot="initial", maxRowsPerBatch=ROWS_PER_BATCH)
         frame = spark.readStream.format("canal_group").options(**chosen)
         sink.at = die

@@ -152,7 +152,8 @@ def test_a_result_without_measures_and_repetitions_has_no_line_of_them():
 
 def test_a_result_with_a_snapshot_says_how_many_rows_were_there():
     lines = list(summary(replace(OUTCOME, report=replace(REPORT, snapshot_rows=80_001))))
-    assert lines[2] == "  80,001 rows were there, 261,234 changes followed."
+    assert lines[2] == "  80,001 rows were there when they were read, 261,234 changes came beside them."
+    assert max(map(len, lines)) <= WIDTH
 
 
 def test_a_wrong_result_says_what_is_wrong():
