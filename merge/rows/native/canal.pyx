@@ -101,15 +101,19 @@ cdef inline void _pair(uint8_t** at, const char* key, int64_t key_size, const ui
 
 
 cdef inline void _number_pair(uint8_t** at, const char* key, int64_t key_size, int64_t value) noexcept nogil:
-    """Write one of a header's props, whose value is the digits of `value >= 0`."""
+    """Write one of a header's props, whose value is a number as text."""
     cdef uint8_t digits[20]
     cdef int index = 20
+    cdef uint64_t left = <uint64_t>value if value >= 0 else 0 - <uint64_t>value
     while True:
         index -= 1
-        digits[index] = <uint8_t>(48 + value % 10)
-        value = value // 10
-        if not value:
+        digits[index] = <uint8_t>(48 + left % 10)
+        left = left // 10
+        if not left:
             break
+    if value < 0:
+        index -= 1
+        digits[index] = 45
     _pair(at, key, key_size, digits + index, 20 - index)
 
 
@@ -454,7 +458,7 @@ def encode(
             raise ValueError("a transaction whose file or shard has no name")
     for index in range(count):
         entry = &entries[index]
-        if not (0 <= entry.rank < ranks and BEGIN <= entry.kind <= END and entry.row >= 0):
+        if not (0 <= entry.rank < ranks and BEGIN <= entry.kind <= END):
             raise ValueError("an invalid entry, or one without its transaction")
         # The GTID stands in the header, in its props, and at the end of a transaction.
         size_max += fixed + 3 * (gtid_ends[entry.rank + 1] - gtid_ends[entry.rank])

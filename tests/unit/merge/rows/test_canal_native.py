@@ -125,7 +125,7 @@ def encoded(entry, transaction, ends=(0, 2), pieces=None, prefixes=(b"",)):
         for name in ("rank", "piece", "first", "file", "shard")
         for value in (-1, 1, 1 << 62, -(1 << 62))
     ]
-    + [{"kind": 0}, {"kind": 4}, {"count": 2}, {"count": 1 << 62}, {"row": -1}],
+    + [{"kind": 0}, {"kind": 4}, {"count": 2}, {"count": 1 << 62}],
 )
 def test_entries_of_what_is_not_there_are_refused(changed):
     encoded(*arguments())
@@ -144,14 +144,17 @@ def test_pieces_without_their_tables_are_refused():
         encoded(*arguments(), prefixes=())
 
 
-def test_the_longest_numbers_fit():
-    entry, transaction = arguments(row=(1 << 63) - 1, event=3)
+@pytest.mark.parametrize("row", [(1 << 63) - 1, 0, -1, -(1 << 40), -(1 << 63)])
+def test_the_longest_numbers_fit(row):
+    """Ordinals below 0 are those of rows of a snapshot."""
+    entry, transaction = arguments(row=row, event=3)
     for name in ("begin_offset", "millis", "server_id"):
         transaction[name] = -1
     transaction["end_offset"] = 1 << 62
     block, begins = encoded(entry, transaction)
     message = entry_pb2.Entry.FromString(block[begins[0] : begins[1]].tobytes())
     assert (message.header.logfileOffset, message.header.executeTime) == (-1, -1)
+    assert [each.value for each in message.header.props if each.key == "row"] == [str(row)]
 
 
 def test_random_columns_are_encoded_or_refused():
