@@ -60,7 +60,7 @@ def test_canals_clients_and_relays_get_the_rows_that_there_are(shop: Shop, tmp_p
             )
         assert sorted(inserted(client, len(followed))) == sorted(followed)
         client.close()
-    sent = [(each.json["op"], each.json["after"]["id"]) for each in in_lines(path)]
+    sent = [(each.json["op"], int(each.json["after"]["id"])) for each in in_lines(path)]
     assert sorted(sent) == sorted(
         [*(("r", number) for number in there), *(("c", number) for number in followed)]
     )
