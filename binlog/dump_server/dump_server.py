@@ -217,7 +217,7 @@ class DumpServer:
         self._kept_s.update({served.kept.name: now_s for served in self._served.values() if served.kept})
         for name in list(self._keepers):
             # One that has left before the first report is counted from now on.
-            if now_s - self._kept_s.setdefault(name, now_s) > self._unused_max_s:
+            if now_s - self._kept_s.setdefault(name, now_s) > self._unused_s:
                 del self._kept_s[name], self._keepers[name]
 
     def _tell_end(self, dump: SourceDump) -> None:

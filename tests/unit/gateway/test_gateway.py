@@ -183,7 +183,8 @@ def test_a_loopback_caller_operates_nothing_and_this_users_commands_do(
 def test_a_status_shows_only_the_cursors_of_the_tokens_client_ids(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    clients = [{"client_id": name, "cursor": f"cursor of {name}"} for name in ("a", "b", "c")]
+    cursor = GroupPosition().to_json()
+    clients = [{"client_id": name, "cursor": cursor} for name in ("a", "b", "c")]
     full = {
         "shard": "s0",
         "clients": ["a", "b"],

@@ -46,7 +46,7 @@ def keeper_of(name: str, path: str) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
     position = Position("mysql-bin.000001", 4).to_dict()
-    connection.sendall(packets_of(json.dumps({"keeps": name, "position": position}).encode()))
+    connection.sendall(packets_of(json.dumps({"keeps": name, "positions": [[name, position]]}).encode()))
     return connection
 
 
