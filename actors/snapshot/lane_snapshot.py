@@ -87,8 +87,8 @@ class LaneSnapshot:
     def __init__(self, parts: SnapshotParts, intake: Intake) -> None:
         self._parts, self._intake = parts, intake
         self._cursor = parts.cursor
-        #: the last cursor that is in the stream
-        self._text = parts.cursor.to_json()
+        #: the cursor after the last page, and the last one that is in the stream
+        self._texts = (self.begins_with, self.begins_with)
         self._pages: PageFolder | None = None
         self._server = ""
         #: pages that are still to enter again; None: none are
@@ -124,8 +124,8 @@ class LaneSnapshot:
             pages = PageFolder(folder, self._parts.keys)
             # Nobody knows where in another server's binlog the position is, nor what pages are worth if the
             # cursor was changed since: what was not handed out is read anew.
-            follows = pages.follows(start) if same else None
-            kept = same and follows in (None, _lineage(self._text))
+            follows = pages.follows(start) if same else ()
+            kept = same and (not follows or _lineage(self.begins_with) in follows)
             pages.remove_before(start if kept else None)
         except OSError as error:
             raise DataError(
@@ -146,7 +146,8 @@ class LaneSnapshot:
             self._intake.store(self._with_moved(chunk, stored))
             return
         for part in self._again.parts(stored):
-            self._intake.store(self._with_moved(chunk, stored), part.begin, part.end)
+            if part.begin < part.end:
+                self._intake.store(self._with_moved(chunk, stored), part.begin, part.end)
             for page in part.pages:
                 self._enter_again(page)
 
@@ -227,13 +228,13 @@ class LaneSnapshot:
         """Write a page durably, and return it as it is stored; see `Store`."""
         assert self._pages is not None, "the server is known"
         kept = replace(self._intake.processed(page), snapshot=page.snapshot)
-        self._pages.add(kept, _lineage(self._text))
+        self._pages.add(kept, tuple(map(_lineage, self._texts)))
         return kept
 
     def put(self, chunk: Chunk) -> None:
         """Put a page, or a chunk of the stream; see `Store`."""
         if chunk.snapshot is not None:
-            self._text = chunk.snapshot
+            self._texts = (chunk.snapshot if _is_page(chunk) else self._texts[0], chunk.snapshot)
         if _is_page(chunk):
             self._intake.store_page(chunk)
         else:
@@ -261,8 +262,9 @@ class LaneSnapshot:
         elif text is not None:
             # Who steers the snapshot does it by the position; how far it is, the page says.
             self._cursor = replace(self._cursor, tables=SnapshotCursor.from_json(text).tables)
-            self._text = self._cursor.to_json()
-            page = replace(page, snapshot=self._text)
+            text = self._cursor.to_json()
+            self._texts = (text, text)
+            page = replace(page, snapshot=text)
         self._intake.store_page(page)
 
     def _with_moved(self, chunk: Chunk, stored: Chunk) -> Chunk:
@@ -282,8 +284,9 @@ class LaneSnapshot:
             return stored
         tables = {text: cursor for text, cursor in self._cursor.tables.items() if text not in moved}
         self._cursor = replace(self._cursor, tables=tables)
-        self._text = self._cursor.to_json()
-        return replace(stored, snapshot=self._text)
+        text = self._cursor.to_json()
+        self._texts = (self._texts[0], text)
+        return replace(stored, snapshot=text)
 
 
 def _is_page(chunk: Chunk) -> bool:

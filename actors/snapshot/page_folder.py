@@ -70,12 +70,12 @@ class PageFolder:
         self._lock = threading.Lock()
         self._files = sorted(map(_page_file, folder.glob(f"*{_SUFFIX}")))
 
-    def add(self, page: Chunk, follows: str) -> None:
+    def add(self, page: Chunk, follows: tuple[str, ...]) -> None:
         """Write a page durably.
 
         Args:
             page: see `page_chunk` and `mark_chunk`; with the cursor that counts from it on.
-            follows: the cursor that counts before it.
+            follows: the cursors that positions between the page before it and this one have.
 
         Raises:
             OSError: it could not be written.
@@ -113,14 +113,14 @@ class PageFolder:
         """
         return (self._read(each.path)[0] for each in self._after(position))
 
-    def follows(self, position: Position) -> str | None:
-        """Return the cursor that counts before the first page after a position; None: there is no page.
+    def follows(self, position: Position) -> tuple[str, ...]:
+        """Return the cursors that the first page after a position follows, see `add`; none: there is no page.
 
         Raises:
             DataError: its file cannot be read.
         """
         files = self._after(position)
-        return self._read(files[0].path)[1] if files else None
+        return self._read(files[0].path)[1] if files else ()
 
     def _after(self, position: Position) -> list[_PageFile]:
         with self._lock:
@@ -155,8 +155,8 @@ class PageFolder:
             raise ValueError("it is not what was encrypted")
         return opened
 
-    def _read(self, path: Path) -> tuple[Chunk, str]:
-        """Return a page, and the cursor that counts before it."""
+    def _read(self, path: Path) -> tuple[Chunk, tuple[str, ...]]:
+        """Return a page, and what it follows."""
         try:
             with pa.ipc.open_stream(pa.py_buffer(self._opened(path.read_bytes(), path))) as stream:
                 rows = stream.read_next_batch()
@@ -174,11 +174,11 @@ class PageFolder:
             at = PageAt(Position(names[0], 0, page_rows=int(headers["row_begin"][0])), 0)
             mark = mark_chunk(facts["mark"], at)
             found = Chunk(headers, names, (), mark.statements, mark.statement_sources, snapshot=text)
-            return found, facts["follows"]
+            return found, tuple(facts["follows"])
         tables: tuple[TableRows, ...] = ()
         if facts["name"] is not None:
             tables = (TableRows(TableName(*facts["name"]), rows, TableName(*facts["source"])),)
-        return Chunk(headers, names, tables, snapshot=text), facts["follows"]
+        return Chunk(headers, names, tables, snapshot=text), tuple(facts["follows"])
 
 
 def _page_file(path: Path) -> _PageFile:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-
 from canal_group.actors.snapshot.page_folder import PageFolder
 from canal_group.merge.values.chunk import Chunk
 from canal_group.merge.values.header import Flag
@@ -48,16 +46,21 @@ class PagesAgain:
             yield page
 
     def parts(self, chunk: Chunk) -> Iterator[Part]:
-        """Yield a chunk in parts, each with the pages that entered where it ends."""
+        """Yield a chunk in parts, each with the pages that entered after it; the first one may be empty."""
         begin, count = 0, len(chunk.headers)
-        ends = np.flatnonzero(chunk.headers["flags"] & Flag.END).tolist()
-        if self._next is not None and ends and _position(self._next, 0) <= _position(chunk, ends[-1]):
-            for index in ends:
+        if self._next is not None and count and _position(self._next, 0) <= _position(chunk, count - 1):
+            for index in range(count):
                 header = chunk.headers[index]
-                pages = tuple(self.up_to(chunk.names[header["file"]], int(header["end_offset"])))
-                if pages:
-                    yield Part(begin, index + 1, pages)
-                    begin = index + 1
+                # A file begins where no transaction ends.
+                for bit, side, end in (
+                    (Flag.BEGIN, "begin_offset", index),
+                    (Flag.END, "end_offset", index + 1),
+                ):
+                    if header["flags"] & bit:
+                        pages = tuple(self.up_to(chunk.names[header["file"]], int(header[side])))
+                        if pages:
+                            yield Part(begin, end, pages)
+                            begin = end
         if begin < count:
             yield Part(begin, count, ())
 

@@ -61,6 +61,11 @@ def _added(text: str | None, call: AddToSnapshot | ReadAgain, new_id: str) -> st
             f"The snapshot of client {call.client_id} has {name} already.",
             hint=f"To read it anew: canal-group snapshot again {call.client_id} {name}.",
         )
+    if is_wanted and call.where and not (name in before.tables and before.tables[name].done):
+        raise UsageError(
+            f"{name} is being read for client {call.client_id}: with a condition the rest would not come.",
+            hint="Ask for all of it, or wait until it was read.",
+        )
     where = {table: condition for table, condition in before.where.items() if table != name}
     after = replace(
         before,

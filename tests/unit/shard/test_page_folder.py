@@ -28,7 +28,7 @@ def pages(tmp_path):
             found.append(chunk)
     folder = PageFolder(tmp_path / "pages")
     for each in reversed(found):
-        folder.add(each, "")
+        folder.add(each, ())
     return found, folder
 
 
@@ -77,8 +77,8 @@ def test_a_folder_belongs_to_its_last_lane(tmp_path):
     at = PageAt(Position("bin.000001", 4), 7)
     old, new = PageFolder(tmp_path), PageFolder(tmp_path)
     with pytest.raises(ShardUnavailable, match="another lane's by now"):
-        old.add(page(at, 1)[0], "")
-    new.add(page(at, 2)[0], "")
+        old.add(page(at, 1)[0], ())
+    new.add(page(at, 2)[0], ())
     assert ids(PageFolder(tmp_path).after(at.boundary)) == [[2]]
 
 
@@ -86,7 +86,7 @@ def test_pages_are_encrypted_if_the_archive_is(tmp_path):
     at, keys = PageAt(Position("bin.000001", 4), 7), [Key(bytes([number] * 32)) for number in (1, 2)]
     for number, each in enumerate((keys[0], keys[1], None)):
         chunk, at = page(at, number)
-        PageFolder(tmp_path, Keys() if each is None else Keys((each,))).add(chunk, "")
+        PageFolder(tmp_path, Keys() if each is None else Keys((each,))).add(chunk, ())
     both = PageFolder(tmp_path, Keys((keys[1], keys[0])))
     assert ids(both.after(Position("bin.000001", 4))) == [[0], [1], [2]]
     contents = [each.read_bytes() for each in sorted(tmp_path.glob("*.page"))]
@@ -101,9 +101,9 @@ def test_a_mark_is_read_as_it_was_written(tmp_path):
     at = PageAt(Position("bin.000001", 4, page_rows=7), 9)
     mark = SnapshotMark("s0", "app", "", at.boundary, {"app.t": "why"}, 1)
     written = replace(mark_chunk(mark.to_sql(), at), snapshot="")
-    PageFolder(tmp_path).add(written, "before")
+    PageFolder(tmp_path).add(written, ("before", "moved"))
     (read,) = PageFolder(tmp_path).after(at.boundary)
-    assert PageFolder(tmp_path).follows(at.boundary) == "before"
+    assert PageFolder(tmp_path).follows(at.boundary) == ("before", "moved")
     assert np.array_equal(read.headers, written.headers)
     assert (read.names, read.snapshot, read.tables) == (written.names, "", ())
     assert read.statements.equals(written.statements)

@@ -46,9 +46,9 @@ def keeper_of(name: str, path: str) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
     position = Position("mysql-bin.000001", 4).to_dict()
-    connection.sendall(packets_of(json.dumps({"keeps": name, "positions": [[name, position]]}).encode()))
+    connection.sendall(packets_of(json.dumps({"keeps": name, "positions": [["1001", position]]}).encode()))
     return connection
 
 
 def owners(server: DumpServer) -> list[str]:
-    return sorted(each.owner for each in server._kept() or ())
+    return sorted(each.owner.removeprefix("1001 of ") for each in server._kept() or ())

@@ -183,6 +183,9 @@ def test_a_table_is_added_and_read_again():
     asked = next(iter(world.replay_opening.values())).position.snapshot
     cursor = SnapshotCursor.from_json(asked)
     assert (cursor.wanted, cursor.where) == (("shop.a", "shop.b"), {"shop.b": "k > 3"})
+    for table in ("shop.a", "shop.b"):
+        with pytest.raises(UsageError, match="the rest would not come"):
+            steer(world, ReadAgain("app", table, "k > 5"))
     with pytest.raises(UsageError, match="Expected"):
         steer(world, AddToSnapshot("app", "nothing"))
 

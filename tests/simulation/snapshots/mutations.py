@@ -1,0 +1,132 @@
+"""Mutations: each breaks one rule of snapshots, and the simulation must notice it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from canal_group.actors.snapshot.page_folder import PageFolder
+from canal_group.actors.snapshot.shard_snapshot import ShardSnapshot
+from canal_group.merge.snapshot.cursor import KeyRange, TableCursor
+from canal_group.merge.snapshot.point import Point
+from canal_group.merge.snapshot.table_snapshot import TableSnapshot
+from canal_group.merge.snapshot.touch_log import TouchLog
+from canal_group.merge.snapshot.touched import Touched
+from canal_group.merge.values.chunk import Chunk, Op
+from simulation.snapshots.pages import Pages
+
+#: sets an attribute until the simulation has ended, as pytest's `monkeypatch.setattr`
+Patch = Callable[[Any, str, Any], None]
+
+
+def what_is_written_is_taken_for_visible(patch: Patch) -> None:
+    """The low mark of a page is its high mark."""
+    real = Pages.page
+
+    def page(self: Pages, *work: Any) -> Any:
+        found = real(self, *work)
+        return replace(found, point=Point(found.point.server, found.point.high, found.point.high))
+
+    patch(Pages, "page", page)
+
+
+def what_is_executed_is_taken_for_all_that_is_visible(patch: Patch) -> None:
+    """A page enters where its low mark is: at once."""
+    real = Pages.page
+
+    def page(self: Pages, *work: Any) -> Any:
+        found = real(self, *work)
+        return replace(found, point=replace(found.point, high=self._server.offset(0)))
+
+    patch(Pages, "page", page)
+
+
+def events_of_rows_that_will_be_read_are_dropped(patch: Patch) -> None:
+    """The stream lacks updates of rows in ranges that are still to be read: the snapshot will bring them."""
+    real = ShardSnapshot.chunk_read
+
+    def chunk_read(self: ShardSnapshot, chunk: Chunk, stored: Chunk) -> None:
+        tables = []
+        for each in stored.tables:
+            table = self.tables._all.get(each.name)
+            cursor: TableCursor | None = None if table is None else table.cursor
+            drops = [cursor is not None and _is_left(row, cursor) for row in each.rows.to_pylist()]
+            kept = [index for index, dropped in enumerate(drops) if not dropped]
+            tables.append(
+                replace(each, rows=each.rows.take(pa.array(kept, pa.int64())))
+                if len(kept) < len(drops)
+                else each
+            )
+        real(self, chunk, replace(stored, tables=tuple(tables)))
+
+    patch(ShardSnapshot, "chunk_read", chunk_read)
+
+
+def _is_left(row: dict[str, Any], cursor: TableCursor) -> bool:
+    key = row["after"]["id"] if row["_op"] == Op.UPDATE else None
+    return key is not None and any(_has(each, key) for each in cursor.ranges)
+
+
+def _has(part: KeyRange, key: int) -> bool:
+    after, until = (None if each is None else int(each[0]) for each in (part.after, part.until))
+    return (after is None or key > after) and (until is None or key <= until)
+
+
+def the_log_of_touched_rows_is_always_long_enough(patch: Patch) -> None:
+    patch(TouchLog, "reaches_back_to", lambda *_: True)
+
+
+def touched_rows_are_kept(patch: Patch) -> None:
+    real = Touched.fate
+
+    def fate(self: Touched[Any], key: Any) -> Any:
+        return real(self if key in self.moved else Touched(), key)
+
+    patch(Touched, "fate", fate)
+
+
+def moved_rows_are_not_read_again(patch: Patch) -> None:
+    real = Touched.update
+
+    def update(self: Touched[Any], before: Any, after: Any, image: Any) -> None:
+        real(self, before, after, image)
+        self.moved.discard(after)
+        self.settled.add(after)
+
+    patch(Touched, "update", update)
+
+
+def pages_on_the_disk_follow_any_cursor(patch: Patch) -> None:
+    """What was read between a cursor and the next page that is there does not come."""
+    patch(PageFolder, "follows", lambda *_: ())
+
+
+def a_page_in_flight_counts_as_read(patch: Patch) -> None:
+    real = TableSnapshot._cursor
+
+    def cursor(self: TableSnapshot[Any], emitted: Any = None) -> TableCursor:
+        pages, self._pages = self._pages, {}
+        if emitted is not None:
+            self._pages = {emitted.number: pages[emitted.number]}
+        try:
+            return real(self, emitted)
+        finally:
+            self._pages = pages
+
+    patch(TableSnapshot, "_cursor", cursor)
+
+
+#: each mutation
+MUTATIONS: tuple[Callable[[Patch], None], ...] = (
+    what_is_written_is_taken_for_visible,
+    what_is_executed_is_taken_for_all_that_is_visible,
+    events_of_rows_that_will_be_read_are_dropped,
+    the_log_of_touched_rows_is_always_long_enough,
+    touched_rows_are_kept,
+    moved_rows_are_not_read_again,
+    pages_on_the_disk_follow_any_cursor,
+    a_page_in_flight_counts_as_read,
+)

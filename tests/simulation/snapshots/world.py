@@ -1,0 +1,342 @@
+"""The world of a seed: sources, shards, a group, its consumers, what goes wrong, and what must be at last."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+from unittest import mock
+
+from support.defaults import batch_limits, group_settings
+
+from canal_group.actors.snapshot import page_workers
+from simulation.consumption import ViolationError
+from simulation.loop import MS, Loop, S
+from simulation.network import Network
+from simulation.process import Process
+from simulation.snapshots.consumer import Consumer
+from simulation.snapshots.group import GroupServer, Store
+from simulation.snapshots.pages import Pages
+from simulation.snapshots.shard import DESTINATION, Shard, Told, Trouble
+from simulation.snapshots.source import Shape, Source
+
+#: how long sources are written to and things go wrong, and how long it may take then until all is delivered
+FAULTS_US, RECOVERY_MAX_US = 1_000 * MS, 60 * S
+#: how often it is looked at whether all was delivered
+LOOK_US = 50 * MS
+#: of a dead process
+RESTART_US = 100 * MS
+#: where pages are kept: no disk is slower than the simulation
+FOLDER: Final = "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+class Fault(StrEnum):
+    """What may go wrong."""
+
+    KILL_SHARD = "a shard is killed"
+    LOSE_PAGES = "a shard goes on on another machine"
+    KILL_GROUP = "the group is killed"
+    KILL_CONSUMER = "the consumer is killed"
+    FAIL_OVER = "a replica takes over"
+    SOURCE_AWAY = "a source is away"
+    STALL = "commits wait for a replica"
+    DEFINE = "a statement"
+    PAUSE = "pause"
+    RESUME = "resume"
+    AGAIN = "again"
+    PART = "part"
+    STOP = "stop"
+
+
+#: how often each of them is chosen
+_WEIGHTS: Final = {
+    Fault.KILL_SHARD: 4,
+    Fault.LOSE_PAGES: 3,
+    Fault.KILL_GROUP: 5,
+    Fault.KILL_CONSUMER: 4,
+    Fault.FAIL_OVER: 3,
+    Fault.SOURCE_AWAY: 2,
+    Fault.STALL: 8,
+    Fault.DEFINE: 6,
+    Fault.PAUSE: 2,
+    Fault.AGAIN: 2,
+    Fault.PART: 1,
+    Fault.STOP: 1,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of a seed."""
+
+    seed: int
+    #: what did not hold; None: all did
+    violation: str | None
+    #: time from the last fault until everything was delivered
+    recovery_us: int
+    counts: dict[str, int]
+    story: list[tuple[int, str, str]] = field(repr=False, default_factory=list)
+
+
+class _Listening(logging.Handler):
+    """Ends the simulation when the shell logs a defect of ours; its process would go on."""
+
+    def __init__(self, loop: Loop) -> None:
+        super().__init__(logging.WARNING)
+        self._loop = loop
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note what is logged, and end if it is a defect."""
+        text = record.getMessage()
+        self._loop.note("log", "{}", text)
+        if "defect" in text or "failed:" in text:
+            self._loop.defect(AssertionError(text))
+
+
+class World:
+    """See the module.
+
+    Args:
+        seed: of all that is random.
+        folder: for pages.
+        faults: what may go wrong; empty: all of it, each as often as it is worth.
+        telling: whether its story is kept.
+    """
+
+    def __init__(self, seed: int, folder: Path, faults: tuple[Fault, ...], *, telling: bool) -> None:
+        self.loop = loop = Loop(seed, telling=telling)
+        self.seed, chance = seed, loop.chance
+        self._weights = dict.fromkeys(faults, 1) if faults else _WEIGHTS
+        self.network = Network(loop)
+        self.trouble, self.told = Trouble(), Told()
+        vendor = chance.choice(["mysql", "mysql", "mariadb"])
+        shape = Shape(
+            vendor,
+            chance.choice(["full", "noblob", "minimal", "vague"]),
+            ordered=chance.random() < 0.7,
+            sends_unsynced=chance.random() < 0.3,
+            keyed=chance.random() < 0.85,
+        )
+        loop.note("world", "{}", shape)
+        self.sources = [Source(loop, index, shape) for index in range(chance.choice([1, 2, 2]))]
+        ring_size = chance.choice([4, 16, 64])
+        sizes = (ring_size, chance.choice([1, 2]))
+        self.shards = [
+            Shard(loop, source, folder / f"s{source.index}", sizes, self.trouble, self.told)
+            for source in self.sources
+        ]
+        by_name = {shard.name: shard.source for shard in self.shards}
+        settings = group_settings(
+            DESTINATION,
+            tuple(by_name),
+            limits=batch_limits(rows_max=64, bytes_max=20_000, outstanding_max=3, ring_headers_max=ring_size),
+            lease_us=2 * S,
+            quiet_us=1_000 * S,
+            replays_max=2,
+            # A consumer that is killed before it has acknowledged comes back.
+            unacknowledged_us=None,
+        )
+        self.store = Store(flush_us=chance.choice([0, 0, 200 * MS]), failing=chance.choice([0.0, 0.05]))
+        self.group = GroupServer(loop, self.network, settings, self.shards, self.store)
+        self.consumer = Consumer(
+            loop,
+            self.network,
+            self.group,
+            "copy",
+            by_name,
+            chance.choice([1, 3]),
+            snapshot=True,
+            told=self.told,
+        )
+        self.consumer.fickle = chance.choice([0.0, 0.0, 0.1])
+        others = [
+            Consumer(loop, self.network, self.group, "live", by_name, 1, snapshot=False, told=Told())
+            for _ in range(chance.random() < 0.4)
+        ]
+        self.consumers = [self.consumer, *others]
+        self.trouble.failing, self.trouble.slow = chance.choice([0.0, 0.03]), chance.choice([0.0, 0.0, 0.1])
+        self.trouble.replica = chance.choice([0.0, 0.0, 0.2])
+        self.faults = 0
+        #: whether the snapshot was paused, which nothing but an operator ends
+        self.paused = False
+        self._begin()
+
+    def _begin(self) -> None:
+        loop, chance = self.loop, self.loop.chance
+        for process in self.processes:
+            process.start()
+        busy = chance.choice([6, 12, 20])
+        for source in self.sources:
+            for _ in range(busy):
+                loop.after(chance.randrange(FAULTS_US), source.write)
+        if len(self.sources) > 1:
+            for _ in range(chance.choice([0, 3])):
+                loop.after(chance.randrange(FAULTS_US), self._move)
+        for _ in range(chance.choice([0, 1, 3, 5])):
+            (fault,) = chance.choices(list(self._weights), list(self._weights.values()))
+            self._plan(fault)
+        # The others begin to write before the snapshot.
+        loop.after(chance.randrange(300 * MS), self.consumer.start)
+
+    @property
+    def processes(self) -> list[Process]:
+        """All but the consumer with the snapshot."""
+        return [*self.shards, self.group, *self.consumers[1:]]
+
+    def _plan(self, fault: Fault) -> None:
+        at_us = self.loop.chance.randrange(50 * MS, FAULTS_US)
+        self.loop.after(at_us, lambda: self._happen(fault))
+        if fault is Fault.PAUSE:
+            self.loop.after(at_us + 100 * MS, lambda: self._happen(Fault.RESUME))
+
+    def _happen(self, fault: Fault) -> None:  # noqa: C901 - one case a fault
+        loop, chance = self.loop, self.loop.chance
+        loop.note("fault", "{}", fault)
+        self.faults += 1
+        self.paused |= fault is Fault.PAUSE
+        source, shard = chance.choice(self.sources), chance.choice(self.shards)
+        match fault:
+            case Fault.KILL_SHARD:
+                shard.restart(RESTART_US)
+            case Fault.LOSE_PAGES:
+                shard.kill()
+                shard.lose_pages()
+                loop.after(RESTART_US, shard.start)
+            case Fault.KILL_GROUP:
+                self.group.restart(RESTART_US)
+            case Fault.KILL_CONSUMER:
+                self.consumer.restart(RESTART_US)
+            case Fault.FAIL_OVER:
+                source.fail_over()
+            case Fault.SOURCE_AWAY:
+                source.away_until_us = loop.now_us + chance.randrange(20 * MS, 400 * MS)
+            case Fault.STALL:
+                source.active.stalled_until_us = loop.now_us + chance.randrange(20 * MS, 500 * MS)
+                # Something is in the binlog meanwhile.
+                for _ in range(3):
+                    loop.after(chance.randrange(20 * MS), source.write)
+            case Fault.DEFINE:
+                source.define()
+            case _ if self.consumer.alive:
+                self.consumer.spawn(self.consumer.steer(fault.value))
+
+    def _move(self) -> None:
+        """Let a row leave one shard; when that can be seen, it arrives at another one."""
+        one, other = self.loop.chance.sample(self.sources, 2)
+        row = one.leave()
+        if row is None:
+            return
+        number = len(one.transactions) - 1
+
+        def look() -> None:
+            if number in one.active.committed:
+                other.arrive(row)
+            else:
+                self.loop.after(5 * MS, look)
+
+        look()
+
+    # ---- running -----------------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """Run it; return its outcome."""
+        violation, healed_us, shell = None, 0, logging.getLogger("canal_group.actors")
+        listening = _Listening(self.loop)
+        shell.addHandler(listening)
+        propagated, shell.propagate = shell.propagate, False
+        try:
+            self.loop.run(FAULTS_US)
+            self._heal()
+            healed_us = self.loop.now_us
+            while not self._done() and self.loop.now_us < healed_us + RECOVERY_MAX_US:
+                self.loop.run(self.loop.now_us + LOOK_US)
+            self._check()
+        except AssertionError as error:
+            violation = str(error) or f"an assertion of the project's own: {_where(error)}"
+            self.loop.note("simulation", "stops: {}", violation)
+        finally:
+            shell.propagate = propagated
+            shell.removeHandler(listening)
+        self.loop.telling = False
+        for process in (*self.consumers, *self.processes):
+            process.kill()
+        told = dict(zip((each.name for each in fields(Told)), astuple(self.told), strict=True))
+        counts = {**told, "faults": self.faults, "steps": self.loop.steps}
+        return Outcome(self.seed, violation, self.loop.now_us - healed_us, counts, self.loop.story)
+
+    def _heal(self) -> None:
+        """End all faults, and pauses."""
+        self.trouble.failing = self.trouble.replica = self.trouble.slow = self.store.failing = 0.0
+        self.network.heal()
+        for source in self.sources:
+            source.away_until_us = 0
+            for server in source.servers:
+                server.stalled_until_us = 0
+        for consumer in self.consumers:
+            consumer.fickle, consumer.hurries = 0.0, True
+        for process in (*self.processes, self.consumer):
+            process.start()
+        if self.paused:
+            self.consumer.spawn(self.consumer.steer(Fault.RESUME.value))
+
+    def _done(self) -> bool:
+        if not all(source.settled for source in self.sources):
+            return False
+        for consumer in self.consumers:
+            copy = consumer.acknowledged
+            if copy is None or consumer.copy is None:
+                return False
+            for source in self.sources:
+                mine = copy.shards[f"s{source.index}"]
+                if mine.count < len(source.transactions) or mine.text is not None:
+                    return False
+        return True
+
+    def _check(self) -> None:
+        by_name = {shard.name: shard.source for shard in self.shards}
+        for consumer in self.consumers:
+            copy = consumer.acknowledged
+            for name, source in by_name.items():
+                mine = None if copy is None else copy.shards[name]
+                count = len(source.transactions)
+                if mine is None or mine.count < count:
+                    raise ViolationError(
+                        f"{consumer.name} has not all {count} transactions of {name}: {mine}"
+                    )
+                if mine.text is not None:
+                    raise ViolationError(f"{consumer.name}: the snapshot of {name} does not end: {mine.text}")
+            assert copy is not None
+            copy.check(by_name)
+
+
+def _where(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "unknown" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+
+
+@contextlib.contextmanager
+def _pages() -> Iterator[None]:
+    """Let pages be read of simulated sources."""
+    connection: Any = Pages
+    with mock.patch.object(page_workers, "PageConnection", connection):
+        yield
+
+
+def simulate(seed: int, faults: tuple[Fault, ...] = (), *, telling: bool = False) -> Outcome:
+    """Run one seed; only with some faults, if they are given."""
+    folder = Path(tempfile.mkdtemp(prefix="canal-group-sim-", dir=FOLDER))
+    random.seed(seed)
+    try:
+        with _pages():
+            return World(seed, folder, faults, telling=telling).run()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
