@@ -315,7 +315,7 @@ class ShardSnapshot:
         assert self._at is not None, "the stream is at a boundary"
         assert table.plan is not None, "a table that is followed has a plan"
         assert table.followed is not None, "it emits"
-        page, before = table.pages.pop(step.number), table.cursor
+        page, before = table.pages[step.number], table.cursor
         rows = pa.RecordBatch.from_struct_array(page.table.rows.column("after"))
         left = placed(rows, table.plan.key, step.touched)
         event = PageEmitted(step.number, left.again)
