@@ -109,7 +109,7 @@ def test_a_full_ring_names_its_client_id_everywhere_until_it_is_removed(shop: Sh
             node = Tree(shop.destination).client("look")
             eventually(lambda: not zookeeper.exists(node), "nothing to be left of the look")
             run("client", "set-aside", *where, "app")
-            assert words() == {"app": ["no consumer", "dropped"]}
+            eventually(lambda: words() == {"app": ["no consumer", "dropped"]}, "the one that was set aside")
 
 
 def test_without_zookeeper_no_server_is_active_and_consumers_wait(
@@ -137,6 +137,7 @@ def test_without_zookeeper_no_server_is_active_and_consumers_wait(
                 assert batch is not None
                 eventually(lambda: taken(getter, 0.5) == 0, "the getter to wait")
                 assert ready() == 200
+                eventually(lambda: served.state()["group"]["servers"], "the servers to be told")
                 (server_seen,) = served.state()["group"]["servers"]
                 assert server_seen["active"]
                 assert zookeeper.pid is not None
