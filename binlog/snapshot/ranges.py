@@ -22,7 +22,7 @@ from canal_group.merge.values.types.table import BY_NAME
 
 RANGES_MAX: Final = 16
 #: a range of fewer rows is not divided
-ROWS_MIN: Final = 50_000
+ROWS_MIN: Final = 10_000
 #: probes of one division, each a look into the index
 PROBES_MAX: Final = 48
 #: a part of a range that is this even is good enough
