@@ -267,10 +267,18 @@ class Continuation:
             # It was rolled back while it was being acknowledged. Its log is still there: read on after it.
             self._delivery.read_position.go_past(batch)
             self.cursor = cursor
+        elif self.kept and batch.generation != stream.generation and self._reads_pages(cursor):
+            # Pages that were read again may have other rows at the ordinals that it passes: they follow it.
+            self.cursor = cursor
+            self._go(Step.SEEK)
         elif stream.merging and self.kept:
             self.stand_at(cursor, stream)
         else:
             self.cursor = cursor
+
+    def _reads_pages(self, cursor: GroupPosition) -> bool:
+        """Return whether its snapshot was not over at its cursor, or is not at the next one."""
+        return bool(cursor.snapshots) or (self.cursor is not None and bool(self.cursor.snapshots))
 
     def cursor_after(self, batch: Batch, stream: Stream) -> tuple[GroupPosition, GroupPosition | None]:
         """Return the cursor after a batch is acknowledged, and its `quiet_since`.

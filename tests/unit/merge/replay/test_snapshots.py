@@ -4,7 +4,7 @@ import pytest
 from support.group.builders import Source, Tx, World, batch_idents
 
 from canal_group.merge import events as ev
-from canal_group.merge.calls.consumers import GetRange
+from canal_group.merge.calls.consumers import Ack, GetRange
 from canal_group.merge.calls.operators import (
     AddToSnapshot,
     PauseSnapshot,
@@ -119,6 +119,32 @@ def test_what_an_event_makes_read_again_counts_with_its_acknowledgement():
     assert world.stored["copy"].cursor.snapshots["s0"] != text(7)
     world.ack(world.get("copy", 1).batch_id, "copy")
     assert world.stored["copy"].cursor.snapshots["s0"] == text(7)
+
+
+def test_an_acknowledgement_that_a_rewind_overtakes_has_pages_read_after_it():
+    """1. A page is acknowledged; 2. its shard is lost before that is stored, and opened at the cursor of before;
+    3. it is stored: pages that were read again meanwhile may be others, so all is opened where the cursor is.
+    """
+    world = shop()
+    drain(world, "app")
+    world.subscribe("copy", snapshot=True)
+    with_pages(world)
+    world.replay()
+    while SnapshotCursor.from_json(world.stored["copy"].cursor.snapshots["s0"]).id != "copy-1":
+        batch = world.get("copy", 1)
+        number = world.call()
+        world.tell(ev.Asked(number, Ack("copy", world.epochs["copy"], batch.batch_id), world.now_us))
+        if batch.ack.snapshots["s0"] == text(1):
+            break
+        world.save()
+    (_, shard), ring = next(iter(world.replay_rings.items()))
+    world.tell(ev.ShardLost(shard, ring.generation, "it is gone", world.now_us))
+    assert world.stored["copy"].cursor.shards["s0"].snapshot != text(1)
+    world.save()
+    world.tick(1)
+    opened = {each.shard: each.position for each in world.replay_opening.values()}
+    assert opened[0] == world.stored["copy"].cursor.shards["s0"]
+    assert opened[0].snapshot == text(1)
 
 
 def test_a_client_with_a_cursor_keeps_it():
