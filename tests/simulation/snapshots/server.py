@@ -110,8 +110,9 @@ class Server:
 
     def _commit(self, transaction: Transaction) -> None:
         number = transaction.number
-        if self._ordered and number and number - 1 not in self.committed:
-            # The one before it was stalled meanwhile.
+        before = [each for each in self.pending if each.number < number]
+        if before and (self._ordered or any(_meet(each, transaction) for each in before)):
+            # The one before it was stalled meanwhile, or has rows of it: also a replica keeps their order.
             self._loop.after(MS, lambda: self._commit(transaction))
             return
         for change in _changes(transaction):
@@ -219,6 +220,11 @@ class Server:
                 names.append(name)
         at = (names.index(file), begin, end if ends else begin + 1 + part, names.index(source), number)
         return (0, 0, int(flags), rows, row, row + rows, 100 * rows, transaction.commit_us, 0, *at, 0, 0)
+
+
+def _meet(one: Transaction, other: Transaction) -> bool:
+    """Return whether two transactions have a row in common, or one has a statement."""
+    return bool(one.statement or other.statement) or not one.touched.isdisjoint(other.touched)
 
 
 def _changes(transaction: Transaction) -> Sequence[Any]:
