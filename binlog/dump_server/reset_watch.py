@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import pymysql
 
-from canal_group.binlog.formats.events import MAGIC
 from canal_group.binlog.server.source import SourceAddress, connect, query, query_one
 from canal_group.binlog.server.starts.logged import logged_at_source
 from canal_group.merge.errors import CanalGroupError, DataError
@@ -69,7 +68,9 @@ class ResetWatch:
             sizes = self._sizes(connection) if count != self._count and created_s else {}
             # What is not there may be purged: the next file is compared then.
             if file in sizes:
-                with logged_at_source(self._address, self._server, file, len(MAGIC), looks=True) as logged:
+                # At its end: from its beginning the source would send all that its buffers take.
+                end = sizes[file]
+                with logged_at_source(self._address, self._server, file, end, looks=True) as logged:
                     now_s = logged.created()
                 if created_again(created_s, now_s) or sizes[file] < offset:
                     self.error = refused_again(file, created_s, now_s)
