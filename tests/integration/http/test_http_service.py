@@ -303,9 +303,13 @@ def test_operators_read_check_and_replace_an_instance_file_if_allowed(served: Sh
             assert 'names cursor.kind: \\"their_plug_in\\", which the served one does not' in answer.text
 
 
-def test_a_contradicted_definition_is_an_event_until_it_is_rebuilt(served: SharedShop, called: Http):
+def test_a_contradicted_definition_is_an_event_until_it_is_rebuilt(unshared: SharedShop, tmp_path: Path):
     """The table was changed without being logged; the next statement on it shows that."""
+    with listening(unshared, tmp_path) as called:
+        _plays_a_contradiction(unshared, called)
 
+
+def _plays_a_contradiction(served: SharedShop, called: Http) -> None:
     def events() -> list[str]:
         answer = called.operate("GET", "/history").json()
         return [each["what"] for each in answer["events"]]
