@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import signal
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from canal_group.programs.command.options.http_options import (
     HttpKey,
     http_settings,
 )
+from canal_group.programs.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from canal_group.actors.http.service import HttpSettings
@@ -91,7 +91,7 @@ def _serve(
     from canal_group.actors.http.service import HttpService
     from canal_group.conf.folder import FolderContent
 
-    stop = threading.Event()
+    stop = StopSignal()
     # The HTTP service may wait for actors that do not answer: it ends after the groups were handed over.
     with contextlib.ExitStack() as stack, Server(log=log_level, audit_log=audit_log) as server:
         if listen is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import typer
 
 from canal_group.actors.process.log import LogFormat, LogLevel
 from canal_group.programs.command.options import log_options
+from canal_group.programs.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from canal_group.programs.output.publisher import Publisher
@@ -38,7 +38,7 @@ def relay(
 
     tune_malloc()
     with log_options.logged(log_format, log_level):
-        stop = threading.Event()
+        stop = StopSignal()
         publisher = Publisher(load_relay(config, settings_of), stop)
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
         signal.signal(signal.SIGINT, lambda *_: stop.set())
