@@ -72,8 +72,11 @@ def is_durable(archived: Archived, server: Any) -> bool:
     entry = histories[-1].manifest.entry(file) if histories else None
     if entry is None:
         return False
-    with contextlib.closing(histories[-1].open(file)) as copy:
-        return bool(copy.size >= offset)
+    try:
+        with contextlib.closing(histories[-1].open(file)) as copy:
+            return bool(copy.size >= offset)
+    except SourceUnavailable:
+        return False  # it has just been begun
 
 
 def is_packed(history: History) -> bool:

@@ -17,7 +17,7 @@ from canal_group.binlog.archive.disk import Disk
 from canal_group.binlog.archive.operating.verification import verify
 from canal_group.binlog.files.binlog_files import files_in
 from canal_group.binlog.server.source import SourceAddress, connect, server_facts
-from canal_group.merge.errors import SourceUnavailable
+from canal_group.merge.errors import PositionPurged, SourceUnavailable
 
 #: in a file's head, flags that say that its server has it open
 IN_USE_AT = 21
@@ -57,8 +57,8 @@ class Archived(Source):
                 history.manifest.entry(path.name) and content(history, path.name) == as_sent(path)
                 for path in self.files
             )
-        except SourceUnavailable:
-            return False  # it has just been begun
+        except (PositionPurged, SourceUnavailable):
+            return False  # it has just been begun, perhaps by a process that was killed meanwhile
 
     def await_whole(self) -> None:
         """Wait until it has them, and check everything that the archive has."""
