@@ -24,6 +24,7 @@ from canal_group.binlog.archive.operating.verification import verify
 from canal_group.binlog.dump_server import dump
 from canal_group.binlog.dump_server.archive_intake import ArchiveIntake
 from canal_group.binlog.dump_server.dump import SourceDump
+from canal_group.merge.errors import SourceUnavailable
 
 _log = logging.getLogger(__name__)
 
