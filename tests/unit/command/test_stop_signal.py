@@ -11,7 +11,7 @@ from canal_group.programs.stop_signal import StopSignal
 WAITS = 100_000
 
 
-def test_a_signal_sets_it_wherever_it_interrupts():
+def test_a_signal_sets_it_in_the_middle_of_a_wait():
     done = threading.Event()
     before = signal.signal(signal.SIGUSR1, lambda *_: stop.set())
     sender = threading.Thread(target=lambda: [os.kill(os.getpid(), signal.SIGUSR1) for _ in _until(done)])

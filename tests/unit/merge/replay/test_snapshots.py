@@ -121,7 +121,7 @@ def test_what_an_event_makes_read_again_counts_with_its_acknowledgement():
     assert world.stored["copy"].cursor.snapshots["s0"] == text(7)
 
 
-def test_an_acknowledgement_that_a_rewind_overtakes_has_pages_read_after_it():
+def test_an_acknowledgement_that_a_rewind_overtakes():
     """1. A page is acknowledged; 2. its shard is lost before that is stored, and opened at the older cursor;
     3. it is stored: pages that were read again meanwhile may be others, so all is opened where the cursor is.
     """
