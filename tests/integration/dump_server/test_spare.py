@@ -32,4 +32,4 @@ def test_a_reader_takes_the_process_that_waits(
                 await_rows(recorder, "a", 10)
                 assert ids(recorder, "a") == list(range(10))
             await_true(lambda: not marked(f"{tmp_path}/second"), "it is not needed")
-        assert len(source.dumps) == 1
+        await_true(lambda: len(source.dumps) == 1, "what was looked at has ended, and there is one dump")
