@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 
+import pytest
 from rich.cells import cell_len
 
 from canal_group.programs.command.consuming.snapshot_bar import SnapshotBar, bar_line
@@ -41,10 +43,10 @@ def test_a_bar_makes_room_for_rows_and_goes_at_the_end(monkeypatch):
     assert b"#" not in rest[:cleared]
 
 
-def test_without_a_terminal_or_a_snapshot_nothing_is_drawn(capsys):
-    def status():
-        raise AssertionError("it is not asked")
-
-    with SnapshotBar("copy", status, has_snapshot=True) as bar, bar.hidden():
+@pytest.mark.parametrize("has_terminal", [False, True])
+def test_without_a_terminal_or_a_snapshot_nobody_asks_for_it(has_terminal, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: has_terminal)
+    with SnapshotBar("copy", dict, has_snapshot=not has_terminal) as bar, bar.hidden():
+        assert "snapshot-bar" not in [each.name for each in threading.enumerate()]
         sys.stdout.write("a row")
     assert capsys.readouterr() == ("a row", "")
