@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from integration.canal_java import canal_java  # noqa: F401  fixture
 from integration.group_fixtures import one_ray, one_zookeeper, shop, two_servers, zookeeper  # noqa: F401  fixtures
-from integration.mysql_fixtures import mixed_shop, mysql_shop, tls_mysql, two_mysqls  # noqa: F401  fixtures
+from integration.mysql_fixtures import mixed_shop, mysql, mysql_shop, tls_mysql, two_mysqls  # noqa: F401  fixtures
 from integration.shared_servers import (  # noqa: F401  fixtures
     files_of_last_instance,
     last_instance,
@@ -35,6 +35,7 @@ from support.sources.installed import started
 
 from canal_group.binlog.server.source import SourceAddress
 from playground.database.mariadb import MariaDbServer
+from playground.database.server_process import DatabaseServer
 
 
 @pytest.fixture(scope="session")
@@ -58,6 +59,13 @@ def own_mariadb() -> Iterator[MariaDbServer]:
     server.execute("CREATE DATABASE app")
     yield server
     server.close()
+
+
+@pytest.fixture(params=["mariadb", "mysql"])
+def server(request: pytest.FixtureRequest) -> DatabaseServer:
+    """Each of the two that the tests share, with an empty schema `app`."""
+    found: DatabaseServer = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture

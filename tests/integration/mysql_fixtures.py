@@ -22,6 +22,14 @@ def two_mysqls() -> Iterator[list[DatabaseServer]]:
         yield servers
 
 
+@pytest.fixture
+def mysql(two_mysqls: list[DatabaseServer]) -> DatabaseServer:
+    """A server that the tests share, with an empty schema `app`; for tests that leave it running."""
+    server = two_mysqls[0].start()
+    server.execute("DROP DATABASE IF EXISTS app", "CREATE DATABASE app")
+    return server
+
+
 def _shop(servers: Sequence[DatabaseServer], zookeeper: EmbeddedZooKeeper, folder: Path) -> Shop:
     for server in servers:
         server.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from support.deadline import await_true
 from support.sources.recorder import reading
 
@@ -49,13 +48,6 @@ def check(server, address, password, to):
         "nothing is left out if it is asked for"
     )
     return [each["sql"] for each in recorder.statements]
-
-
-@pytest.fixture
-def mysql(two_mysqls):
-    server = two_mysqls[0].start()
-    server.execute("DROP DATABASE IF EXISTS app", "CREATE DATABASE app")
-    return server
 
 
 def test_statements_on_accounts_of_mariadb(own_mariadb, source_address):

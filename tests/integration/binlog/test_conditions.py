@@ -109,16 +109,6 @@ class Conditions:
         return chance.choice(list(names) if chance.random() < 0.7 else CONSTANTS[kind].split("|"))
 
 
-@pytest.fixture
-def mysql(two_mysqls):
-    return two_mysqls[0].start()
-
-
-@pytest.fixture
-def server(request):
-    return request.getfixturevalue(request.param)
-
-
 def written(server, chance):
     """Make a table with random values, and return a cursor for questions about it."""
     server.execute("DROP DATABASE IF EXISTS app", "CREATE DATABASE app", "FLUSH BINARY LOGS")

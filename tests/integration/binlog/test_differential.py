@@ -38,11 +38,6 @@ def mysql(two_mysqls):
     return server
 
 
-@pytest.fixture
-def server(request):
-    return request.getfixturevalue(request.param)
-
-
 class Decoded:
     """The rows of a table as the binlog has them, replayed in order."""
 

@@ -33,17 +33,6 @@ OTHERS = """
 """
 
 
-@pytest.fixture
-def mysql(two_mysqls: list[DatabaseServer]) -> DatabaseServer:
-    return two_mysqls[0].start()
-
-
-@pytest.fixture(params=["mariadb", "mysql"])
-def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    found: DatabaseServer = request.getfixturevalue(request.param)
-    return found
-
-
 def doubles(count: int, seed: int) -> list[float]:
     """Return the table's doubles and random ones: few digits with any exponent, any digits, any bits."""
     chance, found = random.Random(seed), list(DOUBLES)

@@ -54,11 +54,6 @@ def mysql(two_mysqls):
     return server
 
 
-@pytest.fixture(params=["mariadb", "mysql"])
-def server(request):
-    return request.getfixturevalue(request.param)
-
-
 @pytest.fixture
 def otherwise(server):
     """A server whose defaults are unusual."""

@@ -15,14 +15,6 @@ from canal_group.merge.values.rows.absent import absent_in, absent_names
 NO = "(absent)"
 
 
-@pytest.fixture
-def mysql(two_mysqls):
-    """A server with an empty schema `app`."""
-    server = two_mysqls[0].start()
-    server.execute("DROP DATABASE IF EXISTS app", "CREATE DATABASE app")
-    return server
-
-
 def images(recorder, table):
     """Return (before, after) of a table's changes, as tuples of values."""
     found = []

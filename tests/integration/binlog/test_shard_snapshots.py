@@ -28,15 +28,6 @@ FILTER = FilterSettings(white="app\\..*")
 ID = "app-1-1700000000"
 
 
-@pytest.fixture(params=["mariadb", "mysql"])
-def server(request):
-    if request.param == "mariadb":
-        return request.getfixturevalue("mariadb")
-    mysql = request.getfixturevalue("two_mysqls")[0].start()
-    mysql.execute("DROP DATABASE IF EXISTS app", "CREATE DATABASE app")
-    return mysql
-
-
 @pytest.fixture
 def address(server, source_address, tmp_path):
     """The server, as an account that may SELECT, with an archive."""

@@ -125,15 +125,6 @@ MARIADB_CASES = {
 }
 
 
-@pytest.fixture(params=["mariadb", "mysql"])
-def server(request):
-    if request.param == "mariadb":
-        return request.getfixturevalue("mariadb")
-    mysql = request.getfixturevalue("two_mysqls")[0].start()
-    mysql.execute("DROP DATABASE IF EXISTS app", "CREATE DATABASE app")
-    return mysql
-
-
 @pytest.fixture
 def address(server, source_address):
     """The server, as an account that may SELECT."""

@@ -75,19 +75,6 @@ OF_MYSQL = (
 )
 
 
-@pytest.fixture
-def mysql(two_mysqls):
-    """A server with an empty schema `app`."""
-    server = two_mysqls[0].start()
-    server.execute("DROP DATABASE IF EXISTS app", "CREATE DATABASE app")
-    return server
-
-
-@pytest.fixture
-def server(request):
-    return request.getfixturevalue(request.param)
-
-
 on_both = pytest.mark.parametrize("server", ["mariadb", "mysql"], indirect=True)
 
 
