@@ -653,6 +653,15 @@ def batch_idents(batch: Batch) -> list[Ident]:
     return idents(batch.headers, batch.names)
 
 
+def drain(world: World, client: str, rows_max: int = 10_000) -> list[Ident]:
+    """Read and acknowledge everything that there is for a client; return the headers."""
+    found: list[Ident] = []
+    while (batch := world.get(client, rows_max)) is not None:
+        found += batch_idents(batch)
+        world.ack(batch.batch_id, client)
+    return found
+
+
 def all_idents(sources: Iterable[Source]) -> list[list[Ident]]:
     """Return the headers of each source, by shard."""
     found: list[list[Ident]] = []

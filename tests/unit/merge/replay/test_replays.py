@@ -2,7 +2,7 @@
 
 import pytest
 from support.defaults import batch_limits
-from support.group.builders import UUID, Source, Tx, World, batch_idents
+from support.group.builders import UUID, Source, Tx, World, batch_idents, drain
 
 from canal_group.merge import events as ev
 from canal_group.merge import instructions as do
@@ -30,15 +30,6 @@ def shop(*clients, replays_max=1, count=COUNT, reported=4, **settings):
     for shard in (0, 1):
         world.report(shard, reported, 100 * reported + 50)
     return world, begin[0]
-
-
-def drain(world, client, rows_max=10_000):
-    """Read and acknowledge everything that there is for a client; return the headers."""
-    found = []
-    while (batch := world.get(client, rows_max)) is not None:
-        found += batch_idents(batch)
-        world.ack(batch.batch_id, client)
-    return found
 
 
 def state_of(world, client):

@@ -1,7 +1,7 @@
 """Clients that get the rows that there are: each reads pages in a replay, and then joins the others."""
 
 import pytest
-from support.group.builders import Source, Tx, World, batch_idents
+from support.group.builders import Source, Tx, World, drain
 
 from canal_group.merge import events as ev
 from canal_group.merge.calls.consumers import Ack, GetRange
@@ -40,14 +40,6 @@ def with_pages(world, *, over=True):
         mark = [Tx(times[4], (0,), page=True, snapshot=OVER)] if over else []
         pages = [Tx(times[4], (3,), page=True, snapshot=text(n)) for n in (1, 2)]
         world.paged[shard] = Source(*map(Tx, times[:5]), *pages, *mark, *map(Tx, times[5:]))
-
-
-def drain(world, client, rows_max=10_000):
-    found = []
-    while (batch := world.get(client, rows_max)) is not None:
-        found += batch_idents(batch)
-        world.ack(batch.batch_id, client)
-    return found
 
 
 def described(world, client):
