@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from canal_group.merge.errors import (
 from canal_group.merge.values.chunk import Chunk
 from canal_group.merge.values.position import Position
 from simulation.binlog import Binlog
+from simulation.host import Host
 from simulation.loop import MS
 from simulation.source import Source
 
@@ -35,45 +37,26 @@ READ_MAX_US = 40 * MS
 CHUNK_MAX = 4
 
 
-class BinlogReader:
-    """One reading of a source.
+class Reader(ABC):
+    """What each reader of a simulated source does.
 
     Args:
-        process: runs the reading thread.
-        source: what is read.
+        host: of its process.
         listener: gets chunks and errors.
+        heartbeat_us: pause before it connects again.
     """
 
-    def __init__(self, process: Shard, source: Source, listener: Intake) -> None:
-        self._process = process
-        self._source = source
-        self._listener = listener
-        self._stopped = process.host.event()
+    def __init__(self, host: Host, listener: Intake, heartbeat_us: int) -> None:
+        self._listener, self._pause_s = listener, heartbeat_us / 1e6
+        self._stopped = host.event()
         #: set when there may be something new to read
-        self._stirred = process.host.event()
+        self._stirred = host.event()
         self._opened = False
-        #: whether streams are opened by GTID, once that is known
-        self._by_gtid: bool | None = None
-        self._address = address_of(process.name, "simulated")
         self.server = ""
         self.shares_dump = False
         self.archive_state = None
         self.reading = None
         self.position: Position | None = None
-
-    def run(self, start: Position | None) -> None:
-        """Read from `start` on until `stop`."""
-        self.position = start
-        if start is not None:
-            self._open(start)
-        while not self._stopped.is_set():
-            try:
-                self._follow()
-            except ShardUnavailable:
-                raise
-            except RetryableError as error:
-                self._listener.disconnected(error, HEARTBEAT_US / 1e6)
-                self._stopped.wait(HEARTBEAT_US / 1e6)
 
     @property
     def created(self) -> Mapping[str, int]:
@@ -85,9 +68,17 @@ class BinlogReader:
         """What was read: not simulated."""
         return ReadCounts()
 
-    def source_now_us(self) -> int | None:
-        """Return the time by the source's clock, microseconds since 1970 UTC; None: not connected yet."""
-        return self._source.now_us if self.server else None
+    def run(self, start: Position | None) -> None:
+        """Read from `start` on until `stop`."""
+        self.position = start
+        while not self._stopped.is_set():
+            try:
+                self._follow()
+            except ShardUnavailable:
+                raise
+            except RetryableError as error:
+                self._listener.disconnected(error, self._pause_s)
+                self._stopped.wait(self._pause_s)
 
     def stop(self) -> None:
         """End the run soon."""
@@ -99,8 +90,34 @@ class BinlogReader:
             self._opened = True
             self._listener.opened(position)
 
+    @abstractmethod
     def _follow(self) -> None:
         """Connect, and deliver what there is until the source is unavailable or another server answers."""
+
+
+class BinlogReader(Reader):
+    """One reading of a source.
+
+    Args:
+        process: runs the reading thread.
+        source: what is read.
+        listener: gets chunks and errors.
+    """
+
+    def __init__(self, process: Shard, source: Source, listener: Intake) -> None:
+        super().__init__(process.host, listener, HEARTBEAT_US)
+        self._process, self._source = process, source
+        #: whether streams are opened by GTID, once that is known
+        self._by_gtid: bool | None = None
+        self._address = address_of(process.name, "simulated")
+
+    def source_now_us(self) -> int | None:
+        """Return the time by the source's clock, microseconds since 1970 UTC; None: not connected yet."""
+        return self._source.now_us if self.server else None
+
+    def _follow(self) -> None:
+        if self.position is not None:
+            self._open(self.position)
         source, chance = self._source, self._process.loop.chance
         binlog = source.active
         self._check_there(binlog)

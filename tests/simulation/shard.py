@@ -23,7 +23,36 @@ SILENCE_MAX_S = 10.0
 _NO_FILTER = FilterSettings()
 
 
-class Shard(Process):
+class ShardProcess(Process):
+    """A process of the real shard actor, which runs each call on a thread."""
+
+    shard: RealShard
+
+    def run_call(self, call: Future, method: str, arguments: tuple[Any, ...]) -> None:
+        """Run a method on a thread, as actors with threads do."""
+        run = getattr(self, method)
+
+        def work() -> None:
+            try:
+                value = run(*arguments)
+            except CanalGroupError as error:
+                self.answered(call, error=error)
+            else:
+                self.answered(call, value)
+
+        Thread(self, work)
+
+    def poll(self, *arguments: Any) -> Any:
+        """Return new headers or a new low watermark."""
+        return self.shard.poll(*arguments)
+
+    def close_lane(self, epoch: int, lane: int) -> None:
+        """Forget the ring of a replay."""
+        self.note("is to end replay {} of epoch {}", lane, epoch)
+        self.shard.close_lane(epoch, lane)
+
+
+class Shard(ShardProcess):
     """One shard's actor.
 
     Args:
@@ -69,20 +98,6 @@ class Shard(Process):
 
     # ---- calls, each on a thread -----------------------------------------------------------------------
 
-    def run_call(self, call: Future, method: str, arguments: tuple[Any, ...]) -> None:
-        """Run a method on a thread, as actors with threads do."""
-        run = getattr(self, method)
-
-        def work() -> None:
-            try:
-                value = run(*arguments)
-            except CanalGroupError as error:
-                self.answered(call, error=error)
-            else:
-                self.answered(call, value)
-
-        Thread(self, work)
-
     def open(
         self,
         epoch: int,
@@ -95,10 +110,6 @@ class Shard(Process):
         self.note("is to read from {} for {}", position, (epoch, generation))
         return self.shard.open(epoch, generation, position, history, *more)
 
-    def poll(self, *arguments: Any) -> Any:
-        """Return new headers or a new low watermark."""
-        return self.shard.poll(*arguments)
-
     def free(self, *arguments: Any) -> None:
         """Free acknowledged headers."""
         self.shard.free(*arguments)
@@ -107,11 +118,6 @@ class Shard(Process):
         """Disconnect from the source."""
         self.note("is to leave its source for epoch {}", epoch)
         self.shard.close(epoch)
-
-    def close_lane(self, epoch: int, lane: int) -> None:
-        """Forget the ring of a replay."""
-        self.note("is to end replay {} of epoch {}", lane, epoch)
-        self.shard.close_lane(epoch, lane)
 
     def fetch(self, epoch: int, generation: int, begin: int, end: int) -> list[ReadPosition]:
         """Return which headers of the source the sequences `begin <= sequence < end` are."""

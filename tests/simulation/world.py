@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
@@ -31,6 +30,7 @@ from simulation.operator import Operator
 from simulation.process import Process
 from simulation.range_reader import RangeReader
 from simulation.schedule import FAULTS, FAULTS_US, LASTING_MAX_US, Fault, Happening, Schedule, schedule_of
+from simulation.seeds import Outcome
 from simulation.server import Server, Surroundings
 from simulation.shard import Shard
 from simulation.source import Source
@@ -84,21 +84,6 @@ def _validating() -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of a world."""
-
-    seed: int
-    schedule: Schedule
-    #: the violation; None: there was none
-    violation: str | None
-    #: time from the last fault until everything was delivered
-    recovery_us: int
-    #: how often each thing happened
-    counts: dict[str, int]
-    story: list[tuple[int, str, str]] = field(repr=False, default_factory=list)
-
-
 class World:
     """All processes and services of a simulation.
 
@@ -112,6 +97,7 @@ class World:
         self.seed = seed
         self.schedule = schedule
         self.loop = loop = Loop(seed, telling=telling)
+        loop.note("world", "{}", schedule)
         self.network = Network(loop)
         self.sources = [
             Source(loop, index, schedule.skews_us[index], schedule.coarse[index], schedule.gtids)
@@ -270,7 +256,6 @@ class World:
             process.kill()
         return Outcome(
             self.seed,
-            self.schedule,
             violation,
             self.loop.now_us - healed_us,
             {**self.invariants.counts, "steps": self.loop.steps},

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from canal_group.actors.shard.intake import Intake
-from canal_group.binlog.columns.read_counts import ReadCounts
 from canal_group.binlog.server.listener import position_after
-from canal_group.merge.errors import RetryableError, ShardUnavailable, SourceUnavailable
+from canal_group.merge.errors import ShardUnavailable, SourceUnavailable
 from canal_group.merge.values.position import Position
 from simulation.loop import BEGIN_US, MS
+from simulation.reader import Reader
 from simulation.snapshots.server import Server
 from simulation.snapshots.source import Source
 
@@ -26,7 +25,7 @@ READ_MAX_US = 20 * MS
 CHUNK_MAX = 4
 
 
-class StreamReader:
+class StreamReader(Reader):
     """One reading of a source.
 
     Args:
@@ -36,48 +35,14 @@ class StreamReader:
     """
 
     def __init__(self, process: Shard, source: Source, listener: Intake) -> None:
-        self._process, self._source, self._listener = process, source, listener
-        self._stopped, self._stirred = process.host.event(), process.host.event()
-        self._opened = False
-        self.server = ""
-        self.shares_dump = False
-        self.archive_state = None
-        self.reading = None
-        self.position: Position | None = None
-
-    @property
-    def created(self) -> Mapping[str, int]:
-        """When the files that were read were created: not simulated."""
-        return {}
-
-    @property
-    def counts(self) -> ReadCounts:
-        """What was read: not simulated."""
-        return ReadCounts()
+        super().__init__(process.host, listener, HEARTBEAT_US)
+        self._process, self._source = process, source
 
     def source_now_us(self) -> int | None:
         """Return the time by the source's clock; None: not connected yet."""
         return BEGIN_US + self._process.loop.now_us if self.server else None
 
-    def run(self, start: Position | None) -> None:
-        """Read from `start` on until `stop`."""
-        self.position = start
-        while not self._stopped.is_set():
-            try:
-                self._follow()
-            except ShardUnavailable:
-                raise
-            except RetryableError as error:
-                self._listener.disconnected(error, HEARTBEAT_US / 1e6)
-                self._stopped.wait(HEARTBEAT_US / 1e6)
-
-    def stop(self) -> None:
-        """End the run soon."""
-        self._stopped.set()
-        self._stirred.set()
-
     def _follow(self) -> None:
-        """Connect, and deliver what there is until the source is unavailable or another server answers."""
         source, chance, loop = self._source, self._process.loop.chance, self._process.loop
         server = source.active
         self._check(server)
@@ -87,9 +52,7 @@ class StreamReader:
             self.position = server.position(source.sent(server))
         at, known = self._where(server, self.position)
         self.server = server.uuid
-        if not self._opened:
-            self._opened = True
-            self._listener.opened(self.position)
+        self._open(self.position)
         self._listener.connected(0, "simulated")
         heard_us = loop.now_us - HEARTBEAT_US
         while not self._stopped.is_set():

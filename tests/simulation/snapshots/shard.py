@@ -13,14 +13,12 @@ from canal_group.actors.shard.intake import Intake
 from canal_group.actors.shard.shard import Shard as RealShard
 from canal_group.binlog.archive.options import ArchiveOptions
 from canal_group.conf.stream_settings import FilterSettings, SnapshotSettings
-from canal_group.merge.errors import CanalGroupError
 from canal_group.merge.values.chunk import Chunk
 from canal_group.merge.values.position import Position
-from simulation.loop import Future, Loop
-from simulation.process import Process
+from simulation.loop import Loop
+from simulation.shard import ShardProcess
 from simulation.snapshots.reader import StreamReader
 from simulation.snapshots.source import Source
-from simulation.threads import Thread
 
 DESTINATION = "shop"
 #: how long a group may be silent before a shard disconnects from its source, seconds
@@ -60,7 +58,7 @@ class Fetched(NamedTuple):
     text: str | None = None
 
 
-class Shard(Process):
+class Shard(ShardProcess):
     """One shard's actor.
 
     Args:
@@ -103,20 +101,6 @@ class Shard(Process):
 
     # ---- calls, each on a thread -----------------------------------------------------------------------
 
-    def run_call(self, call: Future, method: str, arguments: tuple[Any, ...]) -> None:
-        """Run a method on a thread, as actors with threads do."""
-        run = getattr(self, method)
-
-        def work() -> None:
-            try:
-                value = run(*arguments)
-            except CanalGroupError as error:
-                self.answered(call, error=error)
-            else:
-                self.answered(call, value)
-
-        Thread(self, work)
-
     def open(
         self, epoch: int, generation: int, position: Position | None, read_to: tuple[Position, ...]
     ) -> Position:
@@ -125,14 +109,6 @@ class Shard(Process):
         if position is not None:
             self.note("its snapshot: {}", position.snapshot)
         return self.shard.open(epoch, generation, position, None, (), read_to)
-
-    def poll(self, *arguments: Any) -> Any:
-        """Return new headers or a new low watermark."""
-        return self.shard.poll(*arguments)
-
-    def close_lane(self, epoch: int, lane: int) -> None:
-        """Forget the ring of a replay."""
-        self.shard.close_lane(epoch, lane)
 
     def fetch(self, epoch: int, generation: int, begin: int, end: int) -> list[Fetched]:
         """Return the rows and statements of the headers with sequences `begin <= sequence < end`."""

@@ -8,7 +8,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import astuple, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ from simulation.consumption import ViolationError
 from simulation.loop import MS, Loop, S
 from simulation.network import Network
 from simulation.process import Process
+from simulation.seeds import Outcome
 from simulation.snapshots.consumer import Consumer
 from simulation.snapshots.group import GroupServer, Store
 from simulation.snapshots.pages import Pages
@@ -70,19 +71,6 @@ _WEIGHTS: Final = {
     Fault.PART: 1,
     Fault.STOP: 1,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of a seed."""
-
-    seed: int
-    #: what did not hold; None: all did
-    violation: str | None
-    #: time from the last fault until everything was delivered
-    recovery_us: int
-    counts: dict[str, int]
-    story: list[tuple[int, str, str]] = field(repr=False, default_factory=list)
 
 
 class _Listening(logging.Handler):
