@@ -272,7 +272,8 @@ def consume(
         ) as consumer,
         SnapshotBar(client_id, consumer.status, has_snapshot=snapshot in ("initial", "only")) as bar,
     ):
-        while not rows_max or printed < rows_max:
+        is_over = snapshot == "only" and not consumer.cursor.snapshots
+        while not is_over and (not rows_max or printed < rows_max):
             try:
                 left = rows_max - printed if rows_max else BATCH_ROWS
                 batch = consumer.get_without_ack(min(left, BATCH_ROWS), timeout_s)
@@ -302,8 +303,7 @@ def consume(
             printed += rows.num_rows
             if ack:
                 consumer.ack(batch.batch_id)
-            if snapshot == "only" and not batch.ack_position.snapshots:
-                break
+            is_over = snapshot == "only" and not batch.ack_position.snapshots
 
 
 @app.command()

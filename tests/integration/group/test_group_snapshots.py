@@ -15,11 +15,13 @@ import pytest
 from integration.shop import DEADLINE_S, Reading, Shop, in_background, kill
 from integration.zookeeper_fixtures import eventually
 from support.soak import patient
+from typer.testing import CliRunner
 
 import canal_group
 from canal_group.actors.driver.instance import Instance
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.merge.calls.consumers import Status
+from canal_group.programs.command.cli import app
 
 
 class Copy:
@@ -228,3 +230,8 @@ def test_only_the_rows_that_there_are(readable: Shop, tmp_path: Path) -> None:
         assert rows == readable.rows + len(readable.servers)
         with readable.connect(instance, client_id="once", snapshot="only") as consumer:
             assert list(consumer.batches()) == []
+        readable.write_everywhere(1)
+        where = ["-d", readable.destination, "-g", instance.uri]
+        words = ["consume", *where, "--client", "once", "--ack", "--snapshot", "only"]
+        done = CliRunner().invoke(app, words)
+        assert (done.exit_code, done.stdout) == (0, ""), "changes that came later are not read"

@@ -44,7 +44,7 @@ def test_a_bar_makes_room_for_rows_and_goes_at_the_end(monkeypatch):
 
 
 @pytest.mark.parametrize("has_terminal", [False, True])
-def test_without_a_terminal_or_a_snapshot_nobody_asks_for_it(has_terminal, monkeypatch, capsys):
+def test_without_a_terminal_or_a_snapshot_no_state_is_asked_for(has_terminal, monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: has_terminal)
     with SnapshotBar("copy", dict, has_snapshot=not has_terminal) as bar, bar.hidden():
         assert "snapshot-bar" not in [each.name for each in threading.enumerate()]
