@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from playground.database.server_process import DataTemplate
 
 
 class Maker:
-    """Makes data folders, and notes how many; the first ones fail."""
+    """Makes data folders while others wait, and notes how many; the first ones fail."""
 
     def __init__(self, failures: int = 0) -> None:
         self.made, self._failures = 0, failures
@@ -18,6 +19,9 @@ class Maker:
     def make(self, datadir: Path) -> None:
         self.made += 1
         datadir.mkdir()
+        for held in datadir.parents[1].glob("x.lock"):
+            with held.open() as lock, pytest.raises(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if self.made <= self._failures:
             raise OSError("no room")
 
