@@ -8,6 +8,10 @@ import pytest
 from support.binlog.archived import RECORDED, recorded
 from typer.testing import CliRunner
 
+from canal_group.binlog.archive.archive import Archive
+from canal_group.binlog.archive.disk import Disk
+from canal_group.binlog.archive.object_store import ObjectStore
+from canal_group.binlog.archive.upkeep import Upkeep
 from canal_group.merge.errors import CanalGroupError
 from canal_group.programs.command.cli import app
 
@@ -72,6 +76,22 @@ def test_prune_says_what_it_would_remove_and_removes_it_when_told(run, tmp_path)
     assert FIRST not in text
     assert LAST in text
     assert run("prune", tmp_path)[0] == 2
+
+
+def test_prune_asks_for_the_store_that_a_file_was_moved_to(run, tmp_path):
+    folder, bucket = tmp_path / "archive", tmp_path / "store"
+    run("adopt", folder, RECORDED / "shop-1", "--server", SERVER)
+    archive = Archive(Disk(), folder, store=ObjectStore(str(bucket)))
+    (history,) = archive.histories()
+    Upkeep(archive, history).move(FIRST, 7)
+    prune = ["prune", folder, "--hours", "0", "--remove"]
+    with pytest.raises(CanalGroupError, match=f"{FIRST} of .* was moved to an object store"):
+        run(*prune)
+    assert FIRST in run("list", folder)[1]
+    moved = set(bucket.rglob(f"{FIRST}*"))
+    assert moved
+    assert run(*prune, "--store", bucket)[1].startswith("removed ")
+    assert not any(path.exists() for path in moved)
 
 
 def test_what_is_not_an_archive_is_said(run, tmp_path):
