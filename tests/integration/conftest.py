@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from integration.canal_java import canal_java  # noqa: F401  fixture
-from integration.group_fixtures import one_ray, one_zookeeper, shop, two_servers, zookeeper  # noqa: F401  fixtures
+from integration.group_fixtures import one_ray, one_zookeeper, readable, shop, two_servers, zookeeper  # noqa: F401  fixtures
 from integration.mysql_fixtures import mixed_shop, mysql, mysql_shop, tls_mysql, two_mysqls  # noqa: F401  fixtures
 from integration.shared_servers import (  # noqa: F401  fixtures
     files_of_last_instance,

@@ -76,6 +76,14 @@ def shop(
 
 
 @pytest.fixture
+def readable(shop: Shop) -> Shop:
+    """A shop whose rows the instance may select, which the stream alone does not need."""
+    for index, server in enumerate(shop.servers):
+        server.execute(f"GRANT SELECT ON shop_{index}.* TO {server.address().user}@127.0.0.1")
+    return shop
+
+
+@pytest.fixture
 def zookeeper(one_zookeeper: EmbeddedZooKeeper) -> Iterator[KazooClient]:
     """A client of its own, that sees what the servers write."""
     client = KazooClient(one_zookeeper.hosts)

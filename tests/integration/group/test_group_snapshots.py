@@ -123,14 +123,6 @@ def changing(shop: Shop, seed: int) -> Iterator[None]:
             thread.join()
 
 
-@pytest.fixture
-def readable(shop: Shop) -> Shop:
-    """A shop whose rows the instance may select, which the stream alone does not need."""
-    for index, server in enumerate(shop.servers):
-        server.execute(f"GRANT SELECT ON shop_{index}.* TO {server.address().user}@127.0.0.1")
-    return shop
-
-
 def options(tmp_path: Path, **more: Any) -> dict[str, Any]:
     return {"archive": {"folder": str(tmp_path / "archive")}, **more}
 

@@ -27,32 +27,30 @@ def inserted(client: RawClient, rows: int) -> list[int]:
     return ids
 
 
-def test_canals_clients_and_relays_get_the_rows_that_there_are(shop: Shop, tmp_path: Path):
+def test_canals_clients_and_relays_get_the_rows_that_there_are(readable: Shop, tmp_path: Path):
     """1. Tables have rows; 2. a client of canal's, by a setting, and a relay, by its own, get them as INSERT
     and as `r`; 3. what follows comes after them, once.
     """
-    shop.write_everywhere(4, rows=10)
-    for index, server in enumerate(shop.servers):
-        server.execute(f"GRANT SELECT ON shop_{index}.* TO {server.address().user}@127.0.0.1")
+    readable.write_everywhere(4, rows=10)
     settings = {
         "archive": {"folder": str(tmp_path / "archive")},
         "canal": {"port": 0},
         "consumer": {"lease_s": 3, "snapshot": "initial"},
     }
-    there, path = rows_of(shop), tmp_path / "lines"
-    with shop.serve(**settings) as instance:
-        with shop.connect(instance, client_id="waits", snapshot="never") as consumer:
+    there, path = rows_of(readable), tmp_path / "lines"
+    with readable.serve(**settings) as instance:
+        with readable.connect(instance, client_id="waits", snapshot="never") as consumer:
             eventually(lambda: consumer.status()["group"]["merging"], "the shards to be opened")
             consumer.unsubscribe()
-        client = RawClient(instance.canal_address, shop.destination).log_in().subscribe()
+        client = RawClient(instance.canal_address, readable.destination).log_in().subscribe()
         assert sorted(inserted(client, len(there))) == sorted(there)
-        served = SimpleNamespace(destination=shop.destination, instance=instance)
+        served = SimpleNamespace(destination=readable.destination, instance=instance)
         values = relay_values(served, {"kind": "lines", "path": str(path)}, format="debezium")  # type: ignore[arg-type]
         values["read"] |= {"client_id": "relay", "snapshot": "initial"}
         with publishing(values) as running:
             eventually(lambda: running.publisher.published >= len(there), "the rows", within_s=DEADLINE_S)
-            shop.write_everywhere(1)
-            followed = rows_of(shop) - there
+            readable.write_everywhere(1)
+            followed = rows_of(readable) - there
             eventually(
                 lambda: running.publisher.published >= len(there) + len(followed),
                 "the changes",
