@@ -231,6 +231,11 @@ class Upkeep:
                 self._disk.sync_folder(folder)
         return Path(entry.remote) if entry.remote else damaged
 
+    def drop(self, made: FileEntry) -> None:
+        """Remove a copy that is not needed, see `copy`."""
+        with disk_errors(self.history.folder):
+            self._disk.remove(self._temporary(made))
+
     def _temporary(self, made: FileEntry) -> Path:
         return self.history.folder / f"{made.stored_name}.tmp"
 

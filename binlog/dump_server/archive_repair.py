@@ -17,12 +17,12 @@ from typing import Final, TypeAlias
 
 from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.forms.readable import Readable
-from canal_group.binlog.archive.history import form_of
+from canal_group.binlog.archive.history import History, form_of
 from canal_group.binlog.archive.manifest import SUFFIXES, FileEntry, Form, State
 from canal_group.binlog.archive.operating.verification import check
 from canal_group.binlog.archive.upkeep import Upkeep
 from canal_group.merge.back_off import BackOff
-from canal_group.merge.errors import CanalGroupError, RetryableError
+from canal_group.merge.errors import CanalGroupError, CorruptEvent, RetryableError
 
 _log = logging.getLogger(__name__)
 
@@ -92,14 +92,15 @@ class ArchiveRepair:
 
     def _finish(self, now_s: float) -> bool:
         if self._checking is not None and self._checking[1].done():
-            ((upkeep, entry), checked), self._checking = self._checking, None
-            wrong = _result(checked)
-            if wrong:
-                upkeep.quarantine(entry.name, 0, entry.size)
-                _log.warning("%s is quarantined, and copied anew: %s", upkeep.history.where(entry), wrong)
+            (file, checked), self._checking = self._checking, None
+            self._note_checked(file, checked)
         if self._copying is None or not self._copying[1].done():
             return False
         ((upkeep, entry), copied), self._copying = self._copying, None
+        if not _is_as_it_was((upkeep, entry)):
+            if copied.exception() is None:
+                upkeep.drop(copied.result())
+            return False
         where = upkeep.history.where(entry)
         try:
             damaged = upkeep.repaired(copied.result())
@@ -114,6 +115,19 @@ class ArchiveRepair:
         self._told.pop(where, None)
         _log.warning("%s is whole again; %s has the damaged one.", where, damaged)
         return True
+
+    def _note_checked(self, file: File, checked: Future[str]) -> None:
+        """Quarantine a file that was found damaged."""
+        upkeep, entry = file
+        where = upkeep.history.where(entry)
+        try:
+            wrong = checked.result()
+        except (CanalGroupError, OSError) as error:
+            _log.warning("%s may be damaged, and was not checked: %s", where, error)
+            return
+        if wrong and _is_as_it_was(file):
+            upkeep.quarantine(entry.name, 0, entry.size)
+            _log.warning("%s is quarantined, and copied anew: %s", where, wrong)
 
     def _begin(self, upkeeps: Sequence[Upkeep], now_s: float) -> None:
         while (where := self._next_suspect()) is not None:
@@ -136,15 +150,19 @@ class ArchiveRepair:
             return where
 
     def _wrong(self, file: File) -> str:
-        """Return a sentence on the damage of a file; empty: it has none."""
+        """Return a sentence on the damage of a file; empty: it has none.
+
+        Raises:
+            CanalGroupError, OSError: it cannot be read now, which says nothing of it.
+        """
         upkeep, entry = file
         # Its own: the manifest may be read again meanwhile.
-        history = next(
-            each
-            for each in self._archive.histories(upkeep.history.manifest.server)
-            if each.name == upkeep.history.name
-        )
-        return check(history, entry).wrong
+        archive = self._archive
+        history = History(archive.disk, upkeep.history.folder, archive.keys, archive.store)
+        try:
+            return check(history, entry).wrong
+        except CorruptEvent as error:
+            return str(error)
 
     def _copied(self, file: File) -> FileEntry:
         """Copy a file from where it is found first.
@@ -211,9 +229,7 @@ def _closed(upkeeps: Sequence[Upkeep], where: str) -> File | None:
     return None
 
 
-def _result(checked: Future[str]) -> str:
-    """Return the damage that a check has found; one that failed has found none."""
-    error = checked.exception()
-    if isinstance(error, CanalGroupError | OSError | StopIteration):
-        return ""
-    return checked.result()
+def _is_as_it_was(file: File) -> bool:
+    """Return whether a file was not removed, moved or compressed while the thread read it."""
+    upkeep, entry = file
+    return upkeep.history.manifest.entry(entry.name) == entry

@@ -31,8 +31,17 @@ def verify(history: History) -> Iterator[Finding]:
     for entry in history.manifest.files:
         if entry.state is State.PRUNED:
             continue
-        yield check(history, entry, before)
+        yield _finding(history, entry, before)
         before = entry
+
+
+def _finding(history: History, entry: FileEntry, before: FileEntry | None) -> Finding:
+    try:
+        return check(history, entry, before)
+    except SourceUnavailable:
+        return Finding(history.where(entry), "")  # it has just been begun
+    except CanalGroupError as error:
+        return Finding(history.where(entry), str(error))
 
 
 def check(history: History, entry: FileEntry, before: FileEntry | None = None) -> Finding:
@@ -42,14 +51,11 @@ def check(history: History, entry: FileEntry, before: FileEntry | None = None) -
         history: whose file it is.
         entry: the file.
         before: the file before it; None: it is not compared.
+
+    Raises:
+        As `History.scan`.
     """
-    where = history.where(entry)
-    try:
-        scan = history.scan(entry)
-    except SourceUnavailable:
-        return Finding(where, "")  # it has just been begun
-    except CanalGroupError as error:
-        return Finding(where, str(error))
+    scan = history.scan(entry)
     wrong = []
     if created_again(scan.created_s, entry.created_s):
         wrong.append(f"it was created at {scan.created_s}, and the manifest says {entry.created_s}")
@@ -64,4 +70,4 @@ def check(history: History, entry: FileEntry, before: FileEntry | None = None) -
             wrong.append(f"files are missing between {before.name} and it")
         elif before.state is not State.OPEN and not scan.gtids_before.contains(parse_gtid_set(before.gtids)):
             wrong.append(f"it begins after {scan.gtids_before}, and {before.name} ends with {before.gtids}")
-    return Finding(where, "; ".join(wrong), scan.offset, scan.transactions)
+    return Finding(history.where(entry), "; ".join(wrong), scan.offset, scan.transactions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
+from concurrent.futures import wait
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from canal_group.binlog.archive.operating.retention import DiskMarks
 from canal_group.binlog.archive.recovery import Recovery
 from canal_group.binlog.archive.upkeep import Upkeep
 from canal_group.binlog.dump_server.archive_intake import ArchiveIntake
+from canal_group.binlog.dump_server.archive_repair import ArchiveRepair
 from canal_group.merge.errors import PositionPurged
 
 FILES = recorded()
@@ -144,6 +146,43 @@ def test_a_file_that_is_damaged_in_the_store_is_copied_back(tmp_path: Path) -> N
         await_true(lambda: entry_of(archive).state is State.CLOSED, "it is copied")
     assert content(archive.histories()[0], FIRST) == FILES[FIRST]
     assert not entry_of(archive).remote
+
+
+def test_a_store_that_does_not_answer_proves_no_damage(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    written(tmp_path / "archive", FILES)
+    archive = Archive(Disk(), tmp_path / "archive", store=ObjectStore(str(tmp_path / "store")))
+    (history,) = archive.histories()
+    Upkeep(archive, history).move(FIRST, 7)
+    stored = tmp_path / "store" / entry_of(archive).remote
+    stored.rename(stored.with_suffix(".away"))
+    stored.mkdir()
+    with intake(archive, Source(FILES)) as opened:
+        opened.suspect(f"{history.name}/{FIRST}")
+        await_true(lambda: "was not checked" in caplog.text, "it is looked at")
+    assert entry_of(archive).state is State.MOVED
+
+
+def test_a_file_that_is_removed_while_it_is_checked_or_copied_is_left_alone(tmp_path: Path) -> None:
+    for step in ("checked", "copied"):
+        archive = written(tmp_path / step, FILES)
+        (history,) = archive.histories()
+        upkeep, repair = Upkeep(archive, history), ArchiveRepair(archive, Source(FILES))
+        damage(history.path(entry_of(archive)))
+        if step == "checked":
+            repair.suspect(f"{history.name}/{FIRST}")
+        else:
+            upkeep.quarantine(FIRST, 0, 1)
+        repair.step([upkeep], 0.0)
+        work = repair._checking or repair._copying
+        assert work is not None
+        wait([work[1]])
+        upkeep.prune(FIRST)
+        assert not repair.step([upkeep], 0.0)
+        assert history.manifest.entry(FIRST) is None
+        assert not [path.name for path in history.folder.iterdir() if path.name.startswith(FIRST)]
+        repair.close()
 
 
 def test_what_was_copied_is_whole_after_a_recovery(tmp_path: Path) -> None:
