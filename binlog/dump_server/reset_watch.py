@@ -16,7 +16,7 @@ from typing import Any, Final
 import pymysql
 
 from canal_group.binlog.server.source import SourceAddress, connect, query, query_one
-from canal_group.binlog.server.starts.logged import logged_at_source
+from canal_group.binlog.server.starts.logged import created_at_source
 from canal_group.merge.errors import CanalGroupError, DataError
 from canal_group.merge.values.resets.reset import created_again, refused_again
 
@@ -68,10 +68,7 @@ class ResetWatch:
             sizes = self._sizes(connection) if count != self._count and created_s else {}
             # What is not there may be purged: the next file is compared then.
             if file in sizes:
-                # At its end: from its beginning the source would send all that its buffers take.
-                end = sizes[file]
-                with logged_at_source(self._address, self._server, file, end, looks=True) as logged:
-                    now_s = logged.created()
+                now_s = created_at_source(self._address, self._server, file, sizes[file])
                 if created_again(created_s, now_s) or sizes[file] < offset:
                     self.error = refused_again(file, created_s, now_s)
                     return

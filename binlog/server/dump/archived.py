@@ -14,9 +14,8 @@ from canal_group.binlog.archive.history import History
 from canal_group.binlog.archive.manifest import FileEntry, State
 from canal_group.binlog.archive.reading.archive_packets import ArchivePackets
 from canal_group.binlog.formats.events import MAGIC
-from canal_group.binlog.server.dump.dump_request import OFFSET_MAX
 from canal_group.binlog.server.source import SourceAddress
-from canal_group.binlog.server.starts.logged import logged_at_source
+from canal_group.binlog.server.starts.logged import created_at_source
 from canal_group.merge.errors import PositionPurged
 from canal_group.merge.values.gtids.gtid import parse_gtid_set
 from canal_group.merge.values.position import Position, file_order
@@ -66,11 +65,9 @@ class Archived:
             return None
         entry = entry_of(newest, common[-1])
         assert entry is not None, "it is common"
-        # At the end of the last file the source sends its description only.
-        offset = min(sizes[common[-1]], OFFSET_MAX)
         address = self.address.scanner("archive")
-        with logged_at_source(address, self.server, common[-1], offset, looks=True) as logged:
-            return None if created_again(entry.created_s, logged.created()) else newest
+        created_s = created_at_source(address, self.server, entry.name, sizes[entry.name])
+        return None if created_again(entry.created_s, created_s) else newest
 
     def packets(
         self,

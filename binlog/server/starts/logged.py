@@ -22,7 +22,7 @@ from canal_group.binlog.formats.events import (
 from canal_group.binlog.formats.format_description import parse_format_description
 from canal_group.binlog.formats.gtid_events import parse_start
 from canal_group.binlog.server.dump.dump_connection import DumpConnection
-from canal_group.binlog.server.dump.dump_request import dump_from
+from canal_group.binlog.server.dump.dump_request import OFFSET_MAX, dump_from
 from canal_group.binlog.server.packets import PacketReader
 from canal_group.binlog.server.source import SourceAddress, server_error
 from canal_group.merge.errors import SourceUnavailable
@@ -152,6 +152,20 @@ def logged_at_source(
         packets = connection.request(dump_from(file, offset, address.server_id))
         close = resources.pop_all().close
     return LoggedTransactions(file, lambda: next_event(address, packets), close, checksum)
+
+
+def created_at_source(address: SourceAddress, server: str, file: str, size: int) -> int:
+    """Return when a server created a file, seconds since 1970; raises as `logged_at_source`.
+
+    Args:
+        address: the server, likewise.
+        server: its identity.
+        file: name of its file.
+        size: bytes of the file.
+    """
+    # At its end: from its beginning the source would send all that its buffers take.
+    with logged_at_source(address, server, file, min(size, OFFSET_MAX), looks=True) as logged:
+        return logged.created()
 
 
 def logged_in_archive(history: History, file: str, offset: int) -> LoggedTransactions:
