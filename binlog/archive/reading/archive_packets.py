@@ -258,7 +258,7 @@ class ArchivePackets:
             raise CorruptEvent(
                 f"{self.history.name}/{self._file} ends inside an event.",
                 hint="Run `canal-group archive verify`.",
-                file=self._file,
+                file=f"{self.history.name}/{self._file}",
             )
         try:
             source = self._opened(file, len(MAGIC))
