@@ -101,7 +101,9 @@ class SourceDump:
                 self.intake = intake_of(anew)
                 begin = self._begin_archived(self.intake, file, files, anew=anew)
                 if begin is None:
-                    self.intake.close()
+                    # Not to be closed again if the next one cannot be opened.
+                    ended, self.intake = self.intake, None
+                    ended.close()
                     self.intake = intake_of(True)
                     begin = files[0][0], len(MAGIC)
                 self._file, self._offset = begin

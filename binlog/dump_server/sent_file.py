@@ -79,7 +79,7 @@ class SentFile:
         header = header_of(event)
         if not header.log_pos or header.flags & ARTIFICIAL_FLAG or header.event_type in HEARTBEATS:
             return
-        if not self._begin - len(MAGIC) and header.timestamp != self._entry.created_s:
+        if self._begin == len(MAGIC) and header.timestamp != self._entry.created_s:
             raise CorruptEvent(f"{self._entry.name} of the source was created at another time.")
         self._held += event
 
