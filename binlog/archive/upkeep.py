@@ -21,7 +21,7 @@ from canal_group.binlog.archive.history import History
 from canal_group.binlog.archive.manifest import FileEntry, Form, State
 from canal_group.binlog.archive.open_binlog import form_to_write
 from canal_group.binlog.archive.points import INDEX_SUFFIX
-from canal_group.merge.errors import CorruptEvent, UsageError
+from canal_group.merge.errors import CorruptEvent, RetryableError, UsageError
 
 #: forms that wait to be compressed
 AS_WRITTEN: Final = (Form.PLAIN, Form.BLOCKS)
@@ -115,7 +115,7 @@ class Upkeep:
             self._disk.remove(self.history.path(entry))
             self._disk.sync_folder(self.history.folder)
 
-    def prune(self, name: str) -> None:
+    def prune(self, name: str) -> str:
         """Remove the oldest file of the history, and what an earlier call has left; see `finish_pruning`.
 
         Raises:
@@ -131,16 +131,22 @@ class Upkeep:
                 which = "the newest file of its server" if last else "not the oldest file"
                 raise UsageError(f"{name} is {which} in {self.history.name}.")
             self.history.put(replace(entry, state=State.PRUNED))
-            self.finish_pruning()
+            return self.finish_pruning()
 
-    def finish_pruning(self) -> None:
+    def finish_pruning(self) -> str:
         """Remove the files that are marked as pruned, which a crash may have left.
 
-        One that is in a store stays marked until there is that store.
+        One that is in a store stays marked until there is that store, and it answers: the archive does not
+        wait for that. Return why it does not answer; empty: it does.
         """
+        why = ""
         for entry in self.history.manifest.files:
             if entry.state is State.PRUNED and (self._store is not None or not entry.remote):
-                self._remove_pruned(entry)
+                try:
+                    self._remove_pruned(entry)
+                except RetryableError as error:
+                    why = f"{self.history.where(entry)} is no longer used, and stays in the store: {error}"
+        return why
 
     def _remove_pruned(self, entry: FileEntry) -> None:
         """Remove the bytes of a file that is marked as pruned, and its name."""

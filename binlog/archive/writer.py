@@ -74,7 +74,8 @@ class ArchiveWriter:
             self.history = None if anew else archive.newest(server) or self._moved(say)
             if self.history is not None:
                 self._open = Recovery(archive.disk, self.history, archive.keys, say).run()
-                Upkeep(archive, self.history).finish_pruning()
+                if left := Upkeep(archive, self.history).finish_pruning():
+                    say(left)
         except OSError as error:
             raise self._failure(error) from error
         self._durable = self._after(whole=True)

@@ -186,7 +186,8 @@ class ArchiveUpkeep:
 
     def _removed(self, upkeep: Upkeep, removal: Removal) -> None:
         _log.log(logging.WARNING if removal.losers else logging.INFO, "removes %s", removal)
-        upkeep.prune(removal.entry.name)
+        if left := upkeep.prune(removal.entry.name):
+            _log.warning("%s", left)
 
     def _begin_upload(self, removal: Removal) -> None:
         """Begin to move a file to the store, unless another one is being moved, or it has to wait."""

@@ -129,8 +129,10 @@ def prune(
                 )
             with archive.lock(history.manifest.server):
                 history.refresh()
-                Upkeep(archive, history).prune(removal.entry.name)
+                left = Upkeep(archive, history).prune(removal.entry.name)
             echo(f"removed {removal}")
+            if left:
+                note(left)
 
 
 @app.command()

@@ -99,6 +99,28 @@ def test_a_file_is_moved_read_by_range_and_removed(tmp_path):
         Upkeep(archive, again).prune(LAST)
 
 
+def test_a_store_that_does_not_answer_holds_up_no_archive(tmp_path):
+    """The file goes from the store when that answers again."""
+    archive = written(tmp_path / "a", FILES)
+    archive.store = ObjectStore(str(tmp_path / "store"))
+    (history,) = archive.histories()
+    upkeep = Upkeep(archive, history)
+    upkeep.move(FIRST, epoch=7)
+    remote = tmp_path / "store" / history.name / f"{FIRST}.zst.e7"
+    remote.rename(tmp_path / "away")
+    remote.mkdir()
+    assert "stays in the store" in upkeep.prune(FIRST)
+    said = []
+    ArchiveWriter(archive, SERVER, sync_s=0, say=said.append).close()
+    assert "stays in the store" in said[0]
+    remote.rmdir()
+    (tmp_path / "away").rename(remote)
+    ArchiveWriter(archive, SERVER, sync_s=0, say=refuse).close()
+    assert not remote.exists()
+    (history,) = archive.histories()
+    assert [each.name for each in history.manifest.files] == [LAST]
+
+
 def test_a_fenced_writer_overwrites_nothing_in_the_store(tmp_path):
     store = ObjectStore(str(tmp_path / "store"))
     one, other = put(tmp_path / "files", {"one": b"one", "other": b"two"})
