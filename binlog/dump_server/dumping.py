@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from canal_group.binlog.archive.archive import Archive
@@ -165,6 +167,8 @@ class _Opened:
         self.options, self._server = options, server
         self.marks = DiskMarks(options.disk_high, options.disk_low)
         self._archive: Archive | None = None
+        #: descriptor of the archive's folder: another one of the name is not the one whose lock is held
+        self._folder = -1
         self._held = contextlib.ExitStack()
 
     def archive(self) -> Archive:
@@ -175,18 +179,27 @@ class _Opened:
             UsageError: another process writes it.
             RetryableError: its folder cannot be used.
         """
-        if self._archive is not None:
-            with disk_errors(self._archive.folder):
-                removed = not self._archive.folder.exists()
-            if removed:
-                # Another process could hold the lock in a folder that is made again, too.
-                self.close()
-                self._archive = None
-        if self._archive is None:
-            archive = self.options.opened()
-            self._held.enter_context(archive.lock(self._server))
-            self._archive = archive
-        return self._archive
+        archive = self._archive
+        if archive is not None and self._is_there(archive.folder):
+            return archive
+        self.close()
+        self._archive = None
+        archive = self.options.opened()
+        with contextlib.ExitStack() as held, disk_errors(archive.folder):
+            held.enter_context(archive.lock(self._server))
+            self._folder = os.open(archive.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            held.callback(os.close, self._folder)
+            self._held = held.pop_all()
+        self._archive = archive
+        return archive
+
+    def _is_there(self, folder: Path) -> bool:
+        """Return whether a folder is the one whose lock is held, and not one that was made again."""
+        with disk_errors(folder):
+            try:
+                return os.path.samestat(folder.stat(), os.fstat(self._folder))
+            except FileNotFoundError:
+                return False
 
     def close(self) -> None:
         """Let the lock go."""
