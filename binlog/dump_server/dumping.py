@@ -95,7 +95,8 @@ class Dumping:
             error = _reset_of(dump) or error
         if self._archive is None:
             raise error
-        self._anew = tells_reset(error)
+        # A dump that could not begin has begun no history.
+        self._anew = tells_reset(error) or (dump is None and self._anew)
         pause_s = self._back_off.failed(_FIRST_PAUSE_S, random.random())  # noqa: S311 - no secret
         self._next_s = now_s + pause_s
         if error.message != self.why:

@@ -131,11 +131,7 @@ def test_an_event_of_many_packets(archived: Archived) -> None:
         archived.insert("a", range(10))
         await_true(lambda: is_durable(archived, archived.server), "it is archived", patient(300.0))
         (history,) = archived.archive.histories()
-        await_true(
-            lambda: all(each.form is Form.ZSTD for each in history.refresh().files[:-1]),
-            "it is packed",
-            300.0,
-        )
+        await_true(lambda: is_packed(history), "it is packed", 300.0)
         peak = peak_mib(archived.dump_server())
     for file in archived.files[:-1]:
         require_same(archived, file)
