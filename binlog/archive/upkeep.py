@@ -21,7 +21,7 @@ from canal_group.binlog.archive.history import History
 from canal_group.binlog.archive.manifest import FileEntry, Form, State
 from canal_group.binlog.archive.open_binlog import form_to_write
 from canal_group.binlog.archive.points import INDEX_SUFFIX
-from canal_group.merge.errors import CorruptEvent, RetryableError, UsageError
+from canal_group.merge.errors import CanalGroupError, CorruptEvent, RetryableError, UsageError
 
 #: forms that wait to be compressed
 AS_WRITTEN: Final = (Form.PLAIN, Form.BLOCKS)
@@ -205,12 +205,16 @@ class Upkeep:
         )
         temporary = self._temporary(made)
         with contextlib.closing(create_anew(self._disk, temporary)) as stored:
-            if not self._copied(source, stored, made):
+            try:
+                if not self._copied(source, stored, made):
+                    raise UsageError(
+                        f"The copy of {name} is not the file that the archive had: its SHA-256 is another "
+                        "one.",
+                        hint=f"Expected {entry.size:,} bytes with {entry.sha256}.",
+                    )
+            except (CanalGroupError, OSError):
                 self._disk.remove(temporary)
-                raise UsageError(
-                    f"The copy of {name} is not the file that the archive had: its SHA-256 is another one.",
-                    hint=f"Expected {entry.size:,} bytes with {entry.sha256}.",
-                )
+                raise
             return replace(made, stored=stored.size)
 
     def repaired(self, made: FileEntry) -> Path:

@@ -23,7 +23,7 @@ from canal_group.binlog.archive.recovery import Recovery
 from canal_group.binlog.archive.upkeep import Upkeep
 from canal_group.binlog.dump_server.archive_intake import ArchiveIntake
 from canal_group.binlog.dump_server.archive_repair import ArchiveRepair
-from canal_group.merge.errors import PositionPurged
+from canal_group.merge.errors import PositionPurged, SourceUnavailable
 
 FILES = recorded()
 FIRST = next(iter(FILES))
@@ -183,6 +183,22 @@ def test_a_file_that_is_removed_while_it_is_checked_or_copied_is_left_alone(tmp_
         assert history.manifest.entry(FIRST) is None
         assert not [path.name for path in history.folder.iterdir() if path.name.startswith(FIRST)]
         repair.close()
+
+
+def test_a_copy_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
+    archive = written(tmp_path, FILES)
+    (history,) = archive.histories()
+    before = sorted(history.folder.iterdir())
+
+    class Breaking(Bytes):
+        def read_at(self, offset: int, size: int) -> bytes:
+            if offset:
+                raise SourceUnavailable("The source has ended the dump.")
+            return super().read_at(offset, min(size, 100))
+
+    with pytest.raises(SourceUnavailable):
+        Upkeep(archive, history).copy(FIRST, Breaking(FILES[FIRST]))
+    assert sorted(history.folder.iterdir()) == before
 
 
 def test_what_was_copied_is_whole_after_a_recovery(tmp_path: Path) -> None:
