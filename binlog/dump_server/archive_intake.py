@@ -6,6 +6,7 @@ The thread that reads the source never waits for the disk: it leaves the source 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -92,8 +93,8 @@ class ArchiveIntake:
             self._upkeep.retain(kept(), time.time_ns() // 1000)
             _require_disk(archive, marks)
         except BaseException:
-            self._end()
-            self.wake.close()
+            with contextlib.closing(self.wake):
+                self._end()
             raise
         self._durable: Position | None = None
         self._note_end()
@@ -153,11 +154,11 @@ class ArchiveIntake:
         with self._changed:
             self._closing = True
             self._changed.notify()
-        if self._thread.ident is None:
-            self._end()
-        else:
-            self._thread.join()
-        self.wake.close()
+        with contextlib.closing(self.wake):
+            if self._thread.ident is None:
+                self._end()
+            else:
+                self._thread.join()
 
     def _run(self) -> None:
         """Write until `close`."""
