@@ -17,7 +17,6 @@ from enum import StrEnum
 from typing import Any, Final
 
 from canal_group.merge.errors import CorruptEvent, UnsupportedEvent
-from canal_group.merge.values.gtids.gtid import GtidSet, parse_gtid_set
 
 VERSION: Final = 1
 #: the manifest's name in the folder of a history
@@ -96,10 +95,6 @@ class FileEntry:
     def here(self) -> bool:
         """Whether its bytes are on this disk."""
         return not self.remote and self.state in (State.OPEN, State.CLOSED, State.QUARANTINED)
-
-    def gtids_at_end(self) -> GtidSet:
-        """Return the transactions before its end."""
-        return parse_gtid_set(self.gtids)
 
 
 @dataclass(frozen=True, slots=True)

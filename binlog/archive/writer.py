@@ -8,7 +8,7 @@
             writer.upkeep.pack(1) compresses closed files meanwhile
 
 What is refused raises, and nothing of it is kept; a stream that does not follow what there is needs a new
-history, see `begin_history`. After an OSError the writer takes no more: a new one recovers.
+history: a writer that begins one `anew`. After an OSError the writer takes no more: a new one recovers.
 """
 
 from __future__ import annotations
@@ -113,15 +113,6 @@ class ArchiveWriter:
     def ended(self) -> bool:
         """Whether the last file is closed: all of it is here."""
         return self._open is None and not self._next
-
-    def begin_history(self) -> None:
-        """Let the next file begin a new history: it does not follow what there is.
-
-        Raises:
-            RetryableError: the disk cannot be used.
-        """
-        self._end_file()
-        self.history, self._next, self._durable = None, "", None
 
     def append(self, events: Buffer, now_s: float) -> None:
         """Take events, and sync if that is due; see `take` and `sync_if_due`."""

@@ -106,7 +106,8 @@ def test_a_file_that_was_created_again_needs_a_new_history(tmp_path):
     with pytest.raises(DataError) as caught:
         writer.append(rotate(FIRST, len(FILES[FIRST])) + bytes(event), 0.0)
     assert tells_reset(caught.value)
-    writer.begin_history()
+    writer.close()
+    writer = ArchiveWriter(archive, SERVER, sync_s=1.0, say=refuse, anew=True)
     for sent in dump(again):
         writer.append(sent, 0.0)
     writer.close()
