@@ -28,10 +28,13 @@ from typer.testing import CliRunner
 from canal_group.binlog.archive.archive import Archive
 from canal_group.binlog.archive.disk import Disk
 from canal_group.binlog.archive.manifest import Form
+from canal_group.binlog.archive.operating.retention import DiskMarks
 from canal_group.binlog.archive.operating.verification import verify
+from canal_group.binlog.dump_server.archive_intake import ArchiveIntake
+from canal_group.binlog.dump_server.dump import SourceDump
 from canal_group.binlog.server.dump_server.access import connected
 from canal_group.binlog.server.dump_server.archive_keeper import ArchiveKeeper
-from canal_group.merge.errors import DataError
+from canal_group.merge.errors import DataError, RetryableError
 from canal_group.merge.values.position import Position
 from canal_group.programs.command.cli import app
 from playground.database.mysql import MySqlServer
@@ -134,6 +137,33 @@ def test_a_reset_is_noticed_where_the_archive_ends_inside_an_event(archived: Arc
     with contextlib.closing(ArchiveKeeper("b/s", server, connect, tuple, lambda _end: None)):
         await_true(lambda: len(archived.archive.histories()) == 2, "another history")
         archived.await_whole()
+
+
+@pytest.mark.parametrize("archived", ["mariadb"], indirect=True)
+def test_a_history_that_cannot_be_begun_says_why(archived: Archived, tmp_path: Path) -> None:
+    """1. Rows are archived. 2. RESET, and the disk is too full for another history."""
+    archived.create("a")
+    archived.insert("a", range(10), "x" * 2_000)
+    server, options = server_of(archived), replace(archived.options, store=str(tmp_path / "store"))
+
+    def intake_of(anew: bool) -> ArchiveIntake:
+        marks = DiskMarks(2e-9, 1e-9) if anew else DiskMarks(1.0, 0.9)
+        return ArchiveIntake(options.opened(), options, server, marks, lambda: None, anew=anew)
+
+    def dumped() -> SourceDump:
+        return SourceDump(archived.reader(), server, archived.files[0].name, 4, intake_of)
+
+    def is_whole(source: SourceDump) -> bool:
+        for _ in source.read():
+            pass
+        return archived.is_whole()
+
+    with archived.archive.lock(server):
+        with contextlib.closing(dumped()) as source:
+            await_true(lambda: is_whole(source), "the archive has the server's file")
+        reset(archived.server)
+        with pytest.raises(RetryableError, match="nothing more is written to it"):
+            dumped()
 
 
 def test_an_archive_is_written_without_readers_progress(archived: Archived) -> None:

@@ -164,7 +164,8 @@ def test_a_store_that_does_not_answer_proves_no_damage(
     assert entry_of(archive).state is State.MOVED
 
 
-def test_a_file_that_is_removed_while_it_is_checked_or_copied_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_removed_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    """While all of it is read, or copied."""
     for step in ("checked", "copied"):
         archive = written(tmp_path / step, FILES)
         (history,) = archive.histories()
