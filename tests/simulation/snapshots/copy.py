@@ -157,6 +157,9 @@ class ShardCopy:
 
     def steered(self, text: str | None) -> None:
         """Note that an operator gave the snapshot another cursor."""
+        if self.text and text and SnapshotCursor.from_json(self.text).id != SnapshotCursor.from_json(text).id:
+            # The one that it knows was stopped before this one began.
+            self.steered(None)
         left = {name for name in ("t", "u") if self.reads(name)}
         begun = SnapshotCursor.from_json(self.text).tables if self.text else {}
         self.text = text
