@@ -196,12 +196,20 @@ class Steering(Operation[SnapshotSteered]):
     client_id: ClientId
 
 
+@inside
+class TableSteering(Steering):
+    """What has the rows of a table read, or those for which a condition holds."""
+
+    table: Named
+    where: Condition | None = None
+
+
 @operate(
     "snapshot_add",
     "POST /clients/{client_id}/snapshot/{table}",
     audited=("client_id", "table", "where"),
 )
-class AddToSnapshot(Steering):
+class AddToSnapshot(TableSteering):
     """Read the rows that a table has, on every shard, for a client id, beside what changes meanwhile.
 
     That is for a table that begins to be kept. A client id that has no snapshot gets one of this table.
@@ -215,16 +223,13 @@ class AddToSnapshot(Steering):
         UsageError: there is no such client id, or the table is in its snapshot already.
     """
 
-    table: Named
-    where: Condition | None = None
-
 
 @operate(
     "snapshot_again",
     "POST /clients/{client_id}/snapshot/{table}/again",
     audited=("client_id", "table", "where"),
 )
-class ReadAgain(Steering):
+class ReadAgain(TableSteering):
     """Read the rows of a table anew for a client id, or a part of them; what it has of them comes again.
 
     Args:
@@ -235,9 +240,6 @@ class ReadAgain(Steering):
     Raises:
         UsageError: there is no such client id.
     """
-
-    table: Named
-    where: Condition | None = None
 
 
 @operate("snapshot_pause", "POST /clients/{client_id}/snapshot-pause", audited=("client_id",))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from canal_group.merge.calls.operators import (
-    AddToSnapshot,
     PauseSnapshot,
     ReadAgain,
     ResumeSnapshot,
     Steering,
     StopSnapshot,
+    TableSteering,
 )
 from canal_group.merge.errors import UsageError
 from canal_group.merge.snapshot.cursor import SNAPSHOT_TEXT_MAX, SnapshotCursor, name_of_text
@@ -29,7 +29,7 @@ def steered(cursor: GroupPosition, call: Steering, new_id: str) -> GroupPosition
         UsageError: there is no snapshot, or no such table is possible in it.
     """
     texts = cursor.snapshots
-    if isinstance(call, AddToSnapshot | ReadAgain):
+    if isinstance(call, TableSteering):
         return cursor.with_snapshots(
             {shard: _added(texts.get(shard), call, new_id) for shard in cursor.shards}
         )
@@ -50,7 +50,7 @@ def steered(cursor: GroupPosition, call: Steering, new_id: str) -> GroupPosition
     )
 
 
-def _added(text: str | None, call: AddToSnapshot | ReadAgain, new_id: str) -> str:
+def _added(text: str | None, call: TableSteering, new_id: str) -> str:
     """Return the text of a shard's snapshot with a table that is to be read."""
     name, again = call.table, isinstance(call, ReadAgain)
     _check_name(name)
