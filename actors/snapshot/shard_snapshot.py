@@ -35,6 +35,7 @@ from canal_group.merge.snapshot.cursor import (
     SnapshotCursor,
     TableCursor,
     name_of_text,
+    name_text,
 )
 from canal_group.merge.snapshot.point import Span, span_of
 from canal_group.merge.snapshot.steps import (
@@ -243,7 +244,7 @@ class ShardSnapshot:
     def _current(self, work: Work) -> Table | None:
         """Return the table of some work; None: it is no longer asked for."""
         table = self.tables[work.name]
-        return None if table.ended or work.attempt != table.attempt else table
+        return None if self._closed or table.ended or work.attempt != table.attempt else table
 
     def _streamed(
         self, name: TableName, table: Table, chunk: Chunk, span: Span | None, change: TableChange | None
@@ -341,8 +342,10 @@ class ShardSnapshot:
 
     def _go_on(self) -> None:
         """Begin tables while few are being read; when there is none left, put the mark."""
+        room: int | None = None
         while (following := self.tables.next()) is not None:
-            if self.tables.has_room(following[0]):
+            room = self.tables.room if room is None else room
+            if len(name_text(following[0])) <= room:
                 self._ask_for_plan(*following)
             else:
                 self._end(*following, _NO_ROOM)
@@ -365,7 +368,7 @@ class ShardSnapshot:
         table.cursor = None
         if table.attempt >= BEGINS_MAX:
             self._end(name, table, _BEGINS)
-        elif table.attempt:
+        else:
             self._ask_for_plan(name, table)
 
     def _ask_for_plan(self, name: TableName, table: Table) -> None:

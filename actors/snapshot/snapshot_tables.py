@@ -7,7 +7,7 @@ that were read their names.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -64,9 +64,11 @@ class SnapshotTables:
     """
 
     def __init__(self, cursor: SnapshotCursor) -> None:
-        self._begun = cursor
-        #: replaced as a whole
+        self._cursor = cursor
+        #: replaced as wholes
         self._all = {name_of_text(name): Table(table) for name, table in cursor.tables.items()}
+        #: those that were begun; some of them may have ended
+        self._begun = dict(self._all)
         #: whether it is known which tables there are
         self._complete = False
         #: those that are begun when others have ended
@@ -84,35 +86,39 @@ class SnapshotTables:
     def __getitem__(self, name: TableName) -> Table:
         return self._all[name]
 
-    def open(self) -> Iterator[tuple[TableName, Table]]:
-        """Yield the tables that have not ended, also those that wait."""
-        return ((name, table) for name, table in self._all.items() if not table.ended)
+    def open(self) -> list[tuple[TableName, Table]]:
+        """Return the tables that were begun and have not ended."""
+        self._begun = {name: table for name, table in self._begun.items() if not table.ended}
+        return list(self._begun.items())
 
     def next(self) -> tuple[TableName, Table] | None:
         """Return a table to begin; None: none waits, or so many are being read."""
-        if not self._waiting or sum(bool(table.attempt) for _, table in self.open()) >= TABLES_AT_ONCE:
+        if not self._waiting or len(self.open()) >= TABLES_AT_ONCE:
             return None
-        name = self._waiting.popleft()
+        name = self._waiting[0]
+        # Before it waits no longer: others may ask whether all have ended.
+        self._begun = {**self._begun, name: self._all[name]}
+        self._waiting.popleft()
         return name, self._all[name]
 
-    def has_room(self, name: TableName) -> bool:
-        """Return whether the cursor has room for one more table, also when that was read."""
-        longest = len(self.text) + TABLES_AT_ONCE * TABLE_TEXT_MAX + 2 * len(name_text(name))
-        return longest <= SNAPSHOT_TEXT_MAX
+    @property
+    def room(self) -> int:
+        """The longest name of a table that the cursor has room for, also when that was read."""
+        return (SNAPSHOT_TEXT_MAX - len(self.text) - TABLES_AT_ONCE * TABLE_TEXT_MAX) // 2
 
     @property
     def text(self) -> str:
         """The cursor."""
-        known = {name_text(name): table.cursor for name, table in self._all.items()}
-        tables = {name: cursor for name, cursor in known.items() if cursor is not None}
-        return replace(self._begun, tables=tables).to_json()
+        known = ((name, table.cursor) for name, table in self._all.items())
+        tables = {name_text(name): cursor for name, cursor in known if cursor is not None}
+        return replace(self._cursor, tables=tables).to_json()
 
     def mark(self, shard: str, position: Position) -> SnapshotMark:
         """Return the mark at the end."""
         failed = sorted((name_text(name), why) for name, why in self.failures.items())
         named = {name: why[:WHY_MAX] for name, why in failed[:NAMED_MAX]}
-        client = self._begun.id.rsplit("-", 2)[0]
-        return SnapshotMark(shard, client, "", replace(position, snapshot=None), named, len(failed))
+        client_id = self._cursor.client_id
+        return SnapshotMark(shard, client_id, "", replace(position, snapshot=None), named, len(failed))
 
     @property
     def names(self) -> list[TableName]:
@@ -133,4 +139,4 @@ class SnapshotTables:
     @property
     def ended(self) -> bool:
         """Whether every table was read, or cannot be."""
-        return self._complete and all(table.ended for table in self._all.values())
+        return self._complete and not self._waiting and all(table.ended for table in self._begun.values())

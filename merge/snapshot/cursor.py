@@ -74,6 +74,11 @@ class SnapshotCursor:
     #: whether nothing is read
     paused: bool = False
 
+    @property
+    def client_id(self) -> str:
+        """Whose it is."""
+        return self.id.rsplit("-", 2)[0]
+
     def to_json(self) -> str:
         """Return it as JSON text; equal cursors give equal text."""
         members: dict[str, Any] = {"id": self.id}
