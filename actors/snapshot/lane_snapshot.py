@@ -24,6 +24,7 @@ from canal_group.actors.snapshot.shard_snapshot import ShardSnapshot
 from canal_group.actors.snapshot.table_changes import change_of, changes_in
 from canal_group.binlog.archive.forms.key import Keys
 from canal_group.merge.errors import DataError
+from canal_group.merge.snapshot.client_progress import FAILED_MAX
 from canal_group.merge.snapshot.cursor import OVER, SnapshotCursor, name_of_text
 from canal_group.merge.snapshot.steps import TableChange
 from canal_group.merge.values.chunk import ABSENT, Chunk
@@ -206,12 +207,13 @@ class LaneSnapshot:
             if snapshot is None
             else (len(snapshot.tables.names), snapshot.tables.done)
         )
-        failures = {} if snapshot is None else snapshot.tables.failures
+        failures = [] if snapshot is None else sorted(snapshot.tables.failures.items())
         return {
             "id": self._cursor.id,
             "tables": tables,
             "done": done,
-            "failed": {str(name): why for name, why in failures.items()},
+            "failed": {str(name): why for name, why in failures[:FAILED_MAX]},
+            "failed_tables": len(failures),
             "rows": 0 if snapshot is None else snapshot.rows,
             "paused": self._cursor.paused,
             "over": self._over or (snapshot is not None and snapshot.over),

@@ -54,6 +54,7 @@ def _of_cursor(cursor: SnapshotCursor) -> dict[str, Any]:
         "tables": None if cursor.wanted is None else len(cursor.wanted),
         "done": sum(table.done for table in cursor.tables.values()),
         "failed": {},
+        "failed_tables": 0,
         "rows": 0,
         "paused": cursor.paused,
         "over": False,
@@ -79,14 +80,14 @@ def _summed(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
             (f"{shard}: {part['waits_for']}" for shard, part in parts.items() if part["waits_for"]), None
         ),
         "failed": dict(sorted(failed.items())[:FAILED_MAX]),
-        "failed_tables": len(failed),
+        "failed_tables": sum(part["failed_tables"] for part in parts.values()),
         "shards": [
             {
                 "shard": shard,
                 "tables": part["tables"],
                 "done": part["done"],
                 "rows": part["rows"],
-                "failed_tables": len(part["failed"]),
+                "failed_tables": part["failed_tables"],
             }
             for shard, part in parts.items()
         ],

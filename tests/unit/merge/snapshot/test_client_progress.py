@@ -19,8 +19,8 @@ def client(**texts: str | None) -> dict[str, object]:
 
 def shard(name: str, snapshot_id: str = ID, **told: object) -> dict[str, object]:
     snapshot = {
-        "id": snapshot_id, "tables": 4, "done": 1, "failed": {}, "rows": 300, "paused": False, "over": False,
-        "rows_estimated": 1_000, "left_s": 7, "waits_for": None,
+        "id": snapshot_id, "tables": 4, "done": 1, "failed": {}, "failed_tables": 0, "rows": 300,
+        "paused": False, "over": False, "rows_estimated": 1_000, "left_s": 7, "waits_for": None,
     }  # fmt: skip
     return {"shard": name, "replays": [{"state": "streaming", "snapshot": {**snapshot, **told}}]}
 
@@ -32,7 +32,7 @@ def test_a_client_without_a_snapshot_has_no_progress():
 
 def test_shards_are_summed_up():
     lanes = [
-        shard("s0", failed={"shop_0.b": "denied"}),
+        shard("s0", failed={"shop_0.b": "denied"}, failed_tables=1),
         # What its cursor has no more of, because it is acknowledged, counts too.
         shard("s1", done=4, rows=2_000, rows_estimated=1_900, over=True, left_s=None),
         shard("s2", "other-1-2", rows=9_999),
@@ -59,11 +59,12 @@ def test_a_client_for_which_nothing_is_read_has_what_its_cursor_says():
 
 
 def test_of_many_failed_tables_some_are_named():
-    failed = {f"shop.t{number:03}": "denied" for number in range(3 * FAILED_MAX)}
-    progress = client_progress(client(s0=HALF), [shard("s0", failed=failed)])
+    failed = {f"shop.t{number:03}": "denied" for number in range(FAILED_MAX)}
+    lanes = [shard(name, failed=failed, failed_tables=99) for name in ("s0", "s1")]
+    progress = client_progress(client(s0=HALF, s1=HALF), lanes)
     assert progress is not None
     assert len(progress["failed"]) == FAILED_MAX
-    assert progress["failed_tables"] == 3 * FAILED_MAX
+    assert progress["failed_tables"] == 2 * 99
 
 
 def test_a_shards_own_state_does_not_name_clients():
