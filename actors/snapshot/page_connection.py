@@ -104,7 +104,7 @@ class PageConnection:
             self._reader = PageReader(self._address, self._connection, Losses())
             self._points = PointReader(self._address, self._connection, self._facts, lambda: None)
         except BaseException:
-            self._reader_close()
+            self.close()
             raise
 
     def interrupt(self) -> None:
@@ -115,17 +115,14 @@ class PageConnection:
 
     def close(self) -> None:
         """Close it."""
-        self._reader_close()
+        driver: Any = self._connection
+        with contextlib.suppress(OSError):
+            driver._force_close()  # noqa: SLF001 - it takes no COM_QUIT while it sends
 
     @property
     def open(self) -> bool:
         """Whether it can be used."""
         return bool(self._connection.open)
-
-    def _reader_close(self) -> None:
-        driver: Any = self._connection
-        with contextlib.suppress(OSError):
-            driver._force_close()  # noqa: SLF001 - it takes no COM_QUIT while it sends
 
     # ---- questions -----------------------------------------------------------------------------------------
 
@@ -171,8 +168,9 @@ class PageConnection:
             selected = SelectedTable.of(definition, consumers, origins)
         except DataError as error:
             raise TableRefused(error.message) from error
-        condition = f" WHERE ({where})" if where else ""
-        query(self._address, self._connection, f"{selected.select}{condition} LIMIT 0")
+        # `a) OR (b` is refused as it stands, and `a LIMIT 1 -- ` in parentheses: pages need one expression.
+        for condition in (f" WHERE {where}", f" WHERE ({where})") if where else ("",):
+            query(self._address, self._connection, f"{selected.select}{condition} LIMIT 0")
         computed = frozenset(
             column.name for column in definition.logged if column.generated is not Generated.NO
         )

@@ -145,18 +145,18 @@ def test_a_lane_hands_out_full_tables_and_their_changes(server, address):
 
 def test_tables_that_cannot_be_read_fail_by_name(server, address):
     """1. While a snapshot is paused, the stream goes on. 2. Going on it reads the rows of conditions; a wrong
-    one, a table without the right and one that is gone fail. 3. The mark says so.
+    one, one that is not one expression, a table without the right and one that is gone fail. 3. The mark says so.
     """
-    for table in "abcd":
+    for table in "abcde":
         filled(server, table, 20)
     reader = replace(address, user="canal_reader", password="secret")
     server.execute(
         "CREATE USER canal_reader@'%' IDENTIFIED BY 'secret'",
         "GRANT REPLICATION SLAVE, REPLICATION CLIENT, REFERENCES ON *.* TO canal_reader@'%'",
-        *(f"GRANT SELECT ON app.{table} TO canal_reader@'%'" for table in "acd"),
+        *(f"GRANT SELECT ON app.{table} TO canal_reader@'%'" for table in "acde"),
     )
-    where = {"app.a": "id < 10 OR id = 20", "app.c": "nope = 1"}
-    names = [f"app.{table}" for table in "abcd"]
+    where = {"app.a": "id < 10 OR id = 20", "app.c": "nope = 1", "app.e": "id < 10) OR (id = 20"}
+    names = [f"app.{table}" for table in "abcde"]
     try:
         with running(reader) as shard:
             client = SnapshotClient(shard, begun(address, *names, where=where, paused=True))
@@ -172,10 +172,11 @@ def test_tables_that_cannot_be_read_fail_by_name(server, address):
     assert sorted(client.copy.rows["a"]) == [0, 2, 4, 6, 8, 11, 20]
     assert client.copy.rows.keys() == {"a"}
     failed = client.copy.mark.failed
-    assert failed.keys() == status["failed"].keys() == {"app.b", "app.c", "app.d"}
+    assert failed.keys() == status["failed"].keys() == {"app.b", "app.c", "app.d", "app.e"}
     assert "GRANT SELECT" in failed["app.b"]
     assert "Unknown column 'nope'" in failed["app.c"]
     assert "doesn't exist" in failed["app.d"]
+    assert "syntax" in failed["app.e"]
     assert status["rows"] == 6
 
 
