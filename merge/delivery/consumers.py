@@ -313,9 +313,9 @@ class Consumers:
                 hint="Give the range a position as its end, or bounds of rows and bytes. In Spark, use a"
                 " trigger other than availableNow, and no times.",
             )
+        call = replace(call, offset_range=subscriber.continuation.from_cursor(self._said(call.offset_range)))
         for position in (call.offset_range.start, call.offset_range.until):
             subscriber.continuation.check_snapshots(position)
-        call = replace(call, offset_range=subscriber.continuation.from_cursor(self._said(call.offset_range)))
         if call.may_rewind:
             self._subscribers.check_apart(call.client_id, call.offset_range.start)
         if not call.may_disturb and subscriber.continuation.would_rewind(call, self._stream):

@@ -27,7 +27,7 @@ from canal_group.merge.instructions import Instruction
 from canal_group.merge.order.stream import Stream
 from canal_group.merge.snapshot.cursor import SnapshotCursor
 from canal_group.merge.values.loss import Loss, with_loss
-from canal_group.merge.values.offset_range import OffsetRange, reaches_back, same_positions
+from canal_group.merge.values.offset_range import OffsetRange, reaches_back, same_position, same_positions
 from canal_group.merge.values.position import GroupPosition, Position
 
 #: times that a client id moves over what a source has purged without acknowledging anything in between
@@ -176,15 +176,11 @@ class Continuation:
 
         Everything before `start` counts as consumed, whatever the cursor was.
         """
-        if self._writes.durable:
-            self._writes.changed()
-        if not self.kept:
-            self._go(Step.RESUME)
-        self.purged = self._came_from = self._gave_up_at = self._left = self.quiet_since = None
-        self.new = False
-        self.cursor = stream.reconciled(start)
-        if stream.holds(self.cursor):
-            self.stand_at(self.cursor, stream)
+        cursor = stream.reconciled(start)
+        self._move(cursor)
+        self.quiet_since = None
+        if stream.holds(cursor):
+            self.stand_at(cursor, stream)
         elif self.phase is Phase.READING:
             self._go(Step.SEEK)
 
@@ -192,27 +188,33 @@ class Continuation:
         """Return if a position that a consumer kept asks no source for more than its cursor does.
 
         Raises:
-            UsageError: a snapshot of it has conditions, and is not that of the cursor.
+            UsageError: a snapshot of it is another client's, whose pages would be removed; or it has
+                conditions, and is not that of the cursor.
         """
         mine = {} if self.cursor is None else self.cursor.snapshots
         for shard, text in ({} if position is None else position.snapshots).items():
             asked = SnapshotCursor.from_json(text)
             own = SnapshotCursor.from_json(mine[shard]) if shard in mine else None
-            if asked.where and (own is None or (own.id, own.where) != (asked.id, asked.where)):
+            same = own is not None and (own.id, own.where) == (asked.id, asked.where)
+            if asked.client_id != self._client_id or (asked.where and not same):
                 raise UsageError(
-                    f"A position of client {self._client_id} is of a snapshot that it no longer has.",
+                    f"A position of client {self._client_id} is of a snapshot that it does not have.",
                     hint="Start again from its cursor.",
                 )
 
     def begin_snapshot(self, cursor: GroupPosition) -> None:
         """Make a cursor with another snapshot the cursor; all shards have to be opened at it."""
+        self._move(cursor)
+        self._go(Step.SEEK)
+
+    def _move(self, cursor: GroupPosition) -> None:
+        """Make a position the cursor, and forget how it came to the one before."""
         if self._writes.durable:
             self._writes.changed()
         if not self.kept:
             self._go(Step.RESUME)
-        self.purged = self._came_from = None
+        self.purged = self._came_from = self._gave_up_at = self._left = None
         self.new, self.cursor = False, cursor
-        self._go(Step.SEEK)
 
     def stand_at(self, cursor: GroupPosition, stream: Stream) -> None:
         """Make `cursor` the cursor, read from the log's base, and skip what is at or before the cursor.
@@ -332,9 +334,12 @@ class Continuation:
     def from_cursor(self, offset_range: OffsetRange) -> OffsetRange:
         """Return an offset range that begins at the cursor in each shard in which that is further.
 
-        The cursor passed nothing there that is kept, and the range may begin after it in other shards.
+        The cursor passed nothing there that is kept, and the range may begin after it in other shards. Where
+        both are the same, the cursor has the snapshot: it may have been steered since.
         """
-        since, cursor, start = self.quiet_since, self.cursor, offset_range.start
+        since, cursor = self.quiet_since, self.cursor
+        start = offset_range.start if cursor is None else _with_snapshots_of(cursor, offset_range.start)
+        offset_range = replace(offset_range, start=start)
         if since is None or cursor is None or since.sequence > start.sequence:
             return offset_range
         if not reaches_back(since.shards, start.shards):
@@ -416,6 +421,13 @@ class Continuation:
 
     def _reads(self, stream: Stream) -> bool:
         return stream.merging and self.phase is Phase.READING
+
+
+def _with_snapshots_of(cursor: GroupPosition, start: GroupPosition) -> GroupPosition:
+    """Return a position with the cursor's snapshots in the shards in which it is at the cursor."""
+    mine = cursor.shards
+    at_cursor = [name for name, at in start.shards.items() if name in mine and same_position(at, mine[name])]
+    return start.with_snapshots({name: mine[name].snapshot for name in at_cursor})
 
 
 def _told(client_id: str, error: DataError) -> DataError:

@@ -77,8 +77,19 @@ class OffsetRange:
 def same_positions(one: GroupPosition, other: GroupPosition) -> bool:
     """Return whether two positions are the same; shards that only one of them names do not count."""
     return one.sequence == other.sequence and all(
-        _same(one.shards[shard], other.shards[shard]) for shard in one.shards.keys() & other.shards.keys()
+        same_position(one.shards[shard], other.shards[shard])
+        for shard in one.shards.keys() & other.shards.keys()
     )
+
+
+def same_position(one: Position, other: Position) -> bool:
+    """Return whether two positions of a shard are the same, whatever their snapshots."""
+    return (one.file, one.offset, one.rows_into_transaction, one.page_rows) == (
+        other.file,
+        other.offset,
+        other.rows_into_transaction,
+        other.page_rows,
+    ) and (one.is_of(other.server) and (one.server != ANY_SERVER or one.gtid_set == other.gtid_set))
 
 
 def reaches_back(base: Mapping[str, Position], start: Mapping[str, Position]) -> bool:
@@ -221,7 +232,7 @@ def without_left(offset_range: OffsetRange, left: Collection[str]) -> GroupPosit
     gone = until.shards.keys() & set(left)
     for shard in sorted(gone):
         begin, end = offset_range.start.shards.get(shard), until.shards[shard]
-        if begin is None or not _same(begin, end):
+        if begin is None or not same_position(begin, end):
             raise UsageError(
                 f"Shard {shard} left the group: its rows up to {end} can no longer be read.",
                 hint="Start the query again from a position after that.",
@@ -304,22 +315,13 @@ def _held(headers: Headers, names: tuple[str, ...], position: Position) -> NDArr
     return held
 
 
-def _same(one: Position, other: Position) -> bool:
-    return (one.file, one.offset, one.rows_into_transaction, one.page_rows) == (
-        other.file,
-        other.offset,
-        other.rows_into_transaction,
-        other.page_rows,
-    ) and (one.is_of(other.server) and (one.server != ANY_SERVER or one.gtid_set == other.gtid_set))
-
-
 def _is_past(begin: Position, position: Position) -> bool:
     """Return whether a position is at or before the beginning, by file and offset of one server."""
-    if _same(begin, position):
+    if same_position(begin, position):
         return True
     comparable = begin.is_of(position.server) and ANY_SERVER not in (begin.server, position.server)
     return comparable and file_order(begin.file)[0] == file_order(position.file)[0] and position <= begin
 
 
 def _is_at_or_before(base: Position, position: Position) -> bool:
-    return _same(base, position) or base.within(position)
+    return same_position(base, position) or base.within(position)

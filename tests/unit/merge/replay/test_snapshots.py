@@ -208,20 +208,41 @@ def test_a_table_is_added_and_read_again():
         steer(world, AddToSnapshot("app", "nothing"))
 
 
-def test_a_consumer_brings_no_condition_of_its_own():
-    """A kept position that has conditions which the cursor does not have is refused: they would be run."""
+def test_a_consumer_brings_no_condition_of_its_own_and_no_other_clients_snapshot():
+    """A kept position is refused that has conditions which the cursor does not have: they would be run. And
+    so is one of another client's snapshot: its pages would be removed.
+    """
     world = shop()
-    drain(world, "app")
+    world.ack(world.get("app", 1).batch_id, "app")
     begin = world.stored["app"].cursor
-    asked = text(1, where={"shop.a": "SLEEP(9)"})
-    for chosen in (asked, text(2)):
+    drain(world, "app")
+    own, others, asked = (
+        SnapshotCursor(name, where=where).to_json()
+        for name, where in (("app-1-1", {}), ("copy-1-1", {}), ("app-1-1", {"shop.a": "SLEEP(9)"}))
+    )
+    for chosen in (asked, others, own):
         start = begin.with_snapshots(dict.fromkeys(begin.shards, chosen))
         call = world.call()
         world.tell(
             ev.Asked(call, GetRange("app", world.epochs["app"], OffsetRange(start), 1.0), world.now_us)
         )
-        if chosen == asked:
-            with pytest.raises(UsageError, match="no longer has"):
+        if chosen != own:
+            with pytest.raises(UsageError, match="does not have"):
                 world.result(call)
     moved = world.subscribe("other", start=begin.with_snapshots(dict.fromkeys(begin.shards, asked)))
     assert moved.snapshots == {}
+
+
+def test_a_range_from_before_a_snapshot_was_steered_is_of_the_cursors():
+    world = shop()
+    drain(world, "app")
+    world.subscribe("copy", snapshot=True)
+    with_pages(world, over=False)
+    world.replay()
+    noted = world.stored["copy"].cursor
+    assert noted.snapshots
+    steer(world, StopSnapshot("copy"))
+    world.report_all()
+    world.replay()
+    batch = world.offset_range(OffsetRange(noted), "copy")
+    assert batch.ack.snapshots == {}
