@@ -145,7 +145,8 @@ def test_a_lane_hands_out_full_tables_and_their_changes(server, address):
 
 def test_tables_that_cannot_be_read_fail_by_name(server, address):
     """1. While a snapshot is paused, the stream goes on. 2. Going on it reads the rows of conditions; a wrong
-    one, one that is not one expression, a table without the right and one that is gone fail. 3. The mark says so.
+    one, one that is not one expression, a table without the right and one that is gone fail. 3. The mark
+    says so.
     """
     for table in "abcde":
         filled(server, table, 20)

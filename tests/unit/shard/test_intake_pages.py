@@ -183,6 +183,7 @@ def test_pages_enter_where_the_stream_is(tmp_path):
         "tables": 1,
         "done": 1,
         "failed": {},
+        "failed_tables": 0,
         "rows": 1,
         "rows_estimated": 7,
         "left_s": 1,

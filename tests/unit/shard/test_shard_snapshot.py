@@ -317,7 +317,7 @@ def test_telling_of_a_snapshot_waits_for_no_room():
     thread.join()
 
 
-def test_nothing_is_taken_from_a_snapshot_that_is_closed_and_no_page_enters():
+def test_nothing_is_taken_from_a_closed_snapshot_and_no_page_enters():
     stream = Stream()
     work = stream.plan()
     stream.snapshot.close()

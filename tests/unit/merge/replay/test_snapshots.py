@@ -208,7 +208,7 @@ def test_a_table_is_added_and_read_again():
         steer(world, AddToSnapshot("app", "nothing"))
 
 
-def test_a_consumer_brings_no_condition_of_its_own_and_no_other_clients_snapshot():
+def test_a_consumer_brings_no_snapshot_that_it_does_not_have():
     """A kept position is refused that has conditions which the cursor does not have: they would be run. And
     so is one of another client's snapshot: its pages would be removed.
     """
