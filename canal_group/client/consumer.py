@@ -541,12 +541,17 @@ class Consumer:
 
     def _iterate(self, get: Callable[[], Batch | None]) -> Iterator[Batch | None]:
         """Yield what `get` returns, also after a rollback and after the server was unavailable."""
-        if self._snapshot_only and not self.cursor.snapshots:
-            return
+        looks = False
         while not self._lease.closed.is_set():
             try:
+                if looks:
+                    # A snapshot that an operator has stopped is over, and perhaps nothing comes after it.
+                    self.cursor, looks = self._lease.cursor(), False
+                if self._snapshot_only and not self.cursor.snapshots:
+                    return
                 batch = get()
             except RolledBack:
+                looks = self._snapshot_only
                 continue
             except RetryableError as error:
                 if isinstance(error, _AWAY) and not self._lease.closed.is_set():

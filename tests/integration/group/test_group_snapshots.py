@@ -21,6 +21,7 @@ import canal_group
 from canal_group.actors.driver.instance import Instance
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.merge.calls.consumers import Status
+from canal_group.merge.calls.operators import StopSnapshot
 from canal_group.programs.command.cli import app
 
 
@@ -222,6 +223,13 @@ def test_only_the_rows_that_there_are(readable: Shop, tmp_path: Path) -> None:
         assert rows == readable.rows + len(readable.servers)
         with readable.connect(instance, client_id="once", snapshot="only") as consumer:
             assert list(consumer.batches()) == []
+        with readable.connect(instance, client_id="part", snapshot="only") as consumer:
+            batches = consumer.batches(1)
+            next(batches)
+            token = instance.address.operator_token
+            with contextlib.closing(GatewayClient(instance.uri, readable.destination, token)) as operator:
+                operator.ask(StopSnapshot("part"))
+            assert list(batches) == []
         readable.write_everywhere(1)
         where = ["-d", readable.destination, "-g", instance.uri]
         words = ["consume", *where, "--client", "once", "--ack", "--snapshot", "only"]
