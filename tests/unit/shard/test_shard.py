@@ -171,7 +171,9 @@ def test_a_replay_has_a_ring_of_its_own(make):
     assert list(shard._rows(ticket(replay, 6)))
     with pytest.raises(UsageError):
         shard._rows(ticket(NEW, 6))
-    assert [each["state"] for each in shard.status()["replays"]] == ["finished"]
+    await_true(
+        lambda: [each["state"] for each in shard.status()["replays"]] == ["finished"], "the replay ends"
+    )
     shard.close_lane(NEW[0] - 1, 1)
     shard.close_lane(NEW[0], 1)
     shard.free(*replay, 5)
