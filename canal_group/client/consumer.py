@@ -539,14 +539,26 @@ class Consumer:
         self.rollback_generation += 1
         self._unfinished.forget(batch_id)
 
+    def ask_cursor(self) -> GroupPosition:
+        """Return the cursor that the server has.
+
+        After a rollback it may be another one than this consumer's acknowledgements made: a snapshot that an
+        operator has stopped is over, and perhaps nothing comes after it.
+
+        Raises:
+            RetryableError: the server does not answer.
+        """
+        self.cursor = self._lease.cursor()
+        return self.cursor
+
     def _iterate(self, get: Callable[[], Batch | None]) -> Iterator[Batch | None]:
         """Yield what `get` returns, also after a rollback and after the server was unavailable."""
         looks = False
         while not self._lease.closed.is_set():
             try:
                 if looks:
-                    # A snapshot that an operator has stopped is over, and perhaps nothing comes after it.
-                    self.cursor, looks = self._lease.cursor(), False
+                    self.ask_cursor()
+                    looks = False
                 if self._snapshot_only and not self.cursor.snapshots:
                     return
                 batch = get()

@@ -279,6 +279,7 @@ def consume(
                 batch = consumer.get_without_ack(min(left, BATCH_ROWS), timeout_s)
             except RolledBack as error:
                 _log.warning("%s", error)
+                is_over = snapshot == "only" and not consumer.ask_cursor().snapshots
                 continue
             except NotSubscribed as error:
                 if ack or keep:
