@@ -336,7 +336,8 @@ class Consumer:
         For consumers that store their position themselves, together with their results. Everything before
         `start` counts as processed, whatever the cursor says. Rows that the rings no longer hold are read
         again from the sources. The same two positions give the same rows with the same `_seq`, whatever
-        failed in between. Do not mix with `get`.
+        failed in between. Do not mix with `get`. Whoever reads ahead stores the first `start` before: the
+        cursor may pass what was delivered and is not stored yet.
 
         Args:
             start: the end of an earlier offset range, or the cursor at subscription.

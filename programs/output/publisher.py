@@ -176,6 +176,9 @@ class Publisher:
         stored = self._sink.open()
         if stored is None and self._sink.keeps_position:
             _log.info("the output has no position of %s: it begins at the cursor", self.settings.name)
+            # The cursor may pass what is not confirmed: an offset range that is read ahead says that what is
+            # before it is stored, and a group that begins again takes that for granted.
+            self._sink.confirm(first)
         position = first if stored is None else stored
         _log.info("publishing %s from row %d on", self.settings.name, position.sequence)
         return position

@@ -1,9 +1,10 @@
 """The port to an output: what a queue, a file or another target of messages has to do.
 
-A publisher calls, for each batch: `write`, `flush`, `confirm`. After an error it calls `close` and `open` and
-goes on after the position that `open` returns. A new output is one module in `programs/output/sinks/`, or
-behind an entry point of the group `canal_group.outputs`, which defines `SETTINGS`, its settings, and `SINK`,
-its class. Its tests inherit `canal_group.programs.conformance.sink`.
+A publisher calls, for each batch: `write`, `flush`, `confirm`; and `confirm` before the first batch, if the
+output keeps the position and has none. After an error it calls `close` and `open` and goes on after the
+position that `open` returns. A new output is one module in `programs/output/sinks/`, or behind an entry point
+of the group `canal_group.outputs`, which defines `SETTINGS`, its settings, and `SINK`, its class. Its tests
+inherit `canal_group.programs.conformance.sink`.
 
 Two kinds of outputs:
 

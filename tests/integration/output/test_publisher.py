@@ -61,6 +61,28 @@ def test_a_file_of_lines_has_every_change_once_across_restarts(served: SharedSho
     assert numbers == sorted(set(numbers))
 
 
+def test_an_output_knows_where_it_began_before_it_has_a_batch(served: SharedShop, tmp_path: Path):
+    """1. A relay opens its output; 2. rows come, and the cursor passes them, as it does if a group begins
+    again while a range is read ahead; 3. they are published nevertheless.
+    """
+    path = tmp_path / "lines"
+    settings = relay_values(served, {"kind": "lines", "path": str(path)})
+    with publishing(settings) as running:
+        eventually(
+            lambda: running.publisher.counters.describe()["publishing"], "the relay", within_s=DEADLINE_S
+        )
+    served.write_everywhere(2)
+    with served.connect(
+        client_id=settings["read"]["client_id"], filter=settings["read"]["filter"]
+    ) as consumer:
+        batch = consumer.get_without_ack(1, timeout=DEADLINE_S)
+        assert batch is not None
+        consumer.ack(batch.batch_id)
+    with publishing(settings) as running:
+        write(served, running)
+    check_written(in_lines(path), served)
+
+
 def test_kafka_has_every_change_once_across_restarts(served: SharedShop, kafka: KafkaBroker):
     topic = topic_of(served)
     settings = relay_values(served, kafka.output, route={"topic": topic})
