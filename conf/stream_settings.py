@@ -267,6 +267,23 @@ class SnapshotSettings(Settings):
     rows_per_s: Count | None = None
     #: nothing is read while more threads of a source are running; None: that does not matter
     threads_running_max: Count | None = 64
+    #: nothing is read of a replica while it is further behind; None: that does not matter
+    replica_lag_max_s: Seconds | None = None
+    #: nothing is read while InnoDB's history list is longer; None: that does not matter
+    history_list_max: Count | None = None
+    #: how long after it was written a commit can be read at the latest, of a MySQL without GTIDs; None: such
+    #: a source has no snapshots
+    visible_after_s: Seconds | None = None
+
+    @property
+    def load_limits(self) -> dict[str, float]:
+        """The limits of what a source does beside, by name, see `canal_group.binlog.snapshot.server_load`."""
+        limits = {
+            "threads_running_max": self.threads_running_max,
+            "replica_lag_max_s": self.replica_lag_max_s,
+            "history_list_max": self.history_list_max,
+        }
+        return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 class BatchSettings(Settings):

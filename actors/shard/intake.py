@@ -314,7 +314,7 @@ class Intake:
         self.state, self.error = IntakeState.STREAMING, None
         self.skew_us, self.server_version = skew_us, server_version
         if self._snapshot is not None:
-            self._snapshot.connected(self.server)
+            self._snapshot.connected(self.server, self._reader.created)
         _log.info("connected server=%s skew_us=%d", server_version, skew_us, extra={"shard": self._shard})
 
     def disconnected(self, error: RetryableError, retry_after_s: float) -> None:

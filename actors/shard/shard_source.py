@@ -34,6 +34,7 @@ from canal_group.binlog.server.reader import SourceReader
 from canal_group.binlog.server.source import SourceAddress, connect, server_facts
 from canal_group.binlog.server.starts.beginning import beginning
 from canal_group.binlog.server.starts.read_progress import StartChoice
+from canal_group.binlog.snapshot.visibility import SettledLog
 from canal_group.merge.errors import CanalGroupError, SourceUnfit, UsageError
 from canal_group.merge.rows.row_key import RowKey
 from canal_group.merge.values.chunk import Chunk, TableName
@@ -163,8 +164,10 @@ class ShardSource:
                 hint="Read its server instead, or subscribe without a snapshot.",
                 shard=self._name,
             )
-        pages = PageSource(self._name, address, self._sink.select, self._origins)
-        return snapshot_parts(self._wiring.snapshot, pages, position, host)
+        settings = self._wiring.snapshot
+        settled = None if settings.visible_after_s is None else SettledLog(settings.visible_after_s)
+        pages = PageSource(self._name, address, self._sink.select, self._origins, settled)
+        return snapshot_parts(settings, pages, position, host)
 
     def remove_unused_pages(self) -> None:
         """Remove pages of snapshots that nobody reads any more, see `remove_unused`."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -111,8 +111,12 @@ class LaneSnapshot:
         """The cursor that it began with."""
         return self._parts.cursor.to_json()
 
-    def connected(self, server: str) -> None:
+    def connected(self, server: str, created: Mapping[str, int]) -> None:
         """Note which server is read, when it is known first.
+
+        Args:
+            server: its identity.
+            created: creation times of its files, seconds since 1970, by name.
 
         Raises:
             DataError: its folder, or a page in it, cannot be read.
@@ -121,6 +125,7 @@ class LaneSnapshot:
             return
         start, folder = self._parts.start, self._parts.folder / server
         same = start.server == server
+        start = replace(start, created_s=start.created_s or created.get(start.file, 0))
         try:
             pages = PageFolder(folder, self._parts.keys)
             # Nobody knows where in another server's binlog the position is, nor what pages are worth if the

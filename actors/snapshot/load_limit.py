@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from canal_group.actors.ports import Host, ThreadEvent
+from canal_group.merge.errors import SourceUnfit
 
 #: how often a server that does much is asked again, seconds
 _ASK_FIRST_S, _ASK_MAX_S = 0.1, 2.0
@@ -20,13 +21,12 @@ class LoadLimit:
 
     Args:
         rows_per_s: most rows a second; None: any number.
-        threads_running_max: while more threads of the server are running, nothing is read; None: it does not
-            matter.
+        limits: of what the server does beside, see `canal_group.binlog.snapshot.server_load`.
         host: its clock.
     """
 
-    def __init__(self, rows_per_s: int | None, threads_running_max: int | None, host: Host) -> None:
-        self._rows_per_s, self._threads_max = rows_per_s, threads_running_max
+    def __init__(self, rows_per_s: int | None, limits: Mapping[str, float], host: Host) -> None:
+        self._rows_per_s, self._limits = rows_per_s, limits
         self._clock_s, self._lock = host.clock_s, host.lock()
         #: when the rows that were read are paid for, seconds
         self._paid_at_s = host.clock_s()
@@ -40,30 +40,31 @@ class LoadLimit:
                 self._paid_at_s = max(self._paid_at_s, self._clock_s()) + rows / self._rows_per_s
 
     def wait(
-        self, running: Callable[[], int], stopped: ThreadEvent, say: Callable[[str | None], None]
+        self,
+        excess: Callable[[Mapping[str, float]], str | None],
+        stopped: ThreadEvent,
+        say: Callable[[str | None], None],
     ) -> None:
         """Wait until a page may be read, or for a stop.
 
         Args:
-            running: returns how many threads the server runs; raises as it.
+            excess: returns what the server does more than it may, None: nothing; raises SourceUnavailable,
+                and SourceUnfit: the account may not ask, so nothing may be read.
             stopped: set for a stop.
             say: is told what is waited for; None: nothing.
         """
         while (left_s := self._paid_at_s - self._clock_s()) > 0 and not stopped.is_set():
             stopped.wait(min(left_s, _PART_S))
         pause_s = _ASK_FIRST_S
-        while (
-            self._threads_max is not None and self._clock_s() >= self._idle_until_s and not stopped.is_set()
-        ):
-            # This one is running, too.
-            found = running() - 1
-            if found <= self._threads_max:
+        while self._limits and self._clock_s() >= self._idle_until_s and not stopped.is_set():
+            try:
+                found = excess(self._limits)
+            except SourceUnfit as error:
+                found = str(error)
+            if found is None:
                 self._idle_until_s = self._clock_s() + _COUNTS_S
                 break
-            say(
-                f"{found} threads of the server are running, more than snapshot.threads_running_max"
-                f" ({self._threads_max})"
-            )
+            say(found)
             stopped.wait(pause_s)
             pause_s = min(2 * pause_s, _ASK_MAX_S)
         say(None)

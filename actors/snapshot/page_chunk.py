@@ -20,7 +20,7 @@ class PageAt:
 
     #: between two transactions; its `page_rows` are those of the pages that entered there before
     boundary: Position
-    #: commit time of the transaction before it
+    #: commit time of the transaction before it; if that is not known, when its file was created
     commit_us: int
 
     def after(self, rows: int) -> PageAt:

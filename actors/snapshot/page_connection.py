@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -21,8 +22,10 @@ from canal_group.binlog.snapshot.point_reader import PointReader
 from canal_group.binlog.snapshot.ranges import ranges_of
 from canal_group.binlog.snapshot.row_order import RowOrder
 from canal_group.binlog.snapshot.selected_table import SelectedTable, quoted
+from canal_group.binlog.snapshot.server_load import ServerLoad
 from canal_group.binlog.snapshot.table_index import TableIndex
 from canal_group.binlog.snapshot.table_pages import PageSelect, TablePages
+from canal_group.binlog.snapshot.visibility import SettledLog, proof_found
 from canal_group.merge.errors import CanalGroupError, DataError, SourceUnavailable
 from canal_group.merge.snapshot.cursor import KeyRange
 from canal_group.merge.snapshot.steps import ReadPage
@@ -90,19 +93,23 @@ class PageConnection:
 
     Args:
         address: the server.
+        settled: tells what is visible of a server without GTIDs; None: such a server is not read.
 
     Raises:
         SourceUnavailable, SourceUnfit: it does not answer, or refuses.
     """
 
-    def __init__(self, address: SourceAddress) -> None:
+    def __init__(self, address: SourceAddress, settled: SettledLog | None) -> None:
         self._address = replace(address, read_timeout_s=max(address.read_timeout_s, PAGE_TIMEOUT_S))
         self._connection = connect(self._address)
         try:
             self._facts = server_facts(self._address, self._connection)
             self._dictionary = Dictionary(self._address, self._connection, self._facts)
             self._reader = PageReader(self._address, self._connection, Losses())
-            self._points = PointReader(self._address, self._connection, self._facts, lambda: None)
+            self._points = PointReader(self._address, self._connection, self._facts, settled)
+            self._load = ServerLoad(self._address, self._connection, self._facts)
+            after_s = None if settled is None else settled.after_s
+            self._proof = proof_found(self._facts, after_s, exact=self._points.exact)
         except BaseException:
             self.close()
             raise
@@ -134,10 +141,9 @@ class PageConnection:
         """Return about how many rows tables have."""
         return {TableName(*name): count for name, count in self._dictionary.estimates().items()}
 
-    def running(self) -> int:
-        """Return how many threads the server runs, this one too."""
-        rows = query(self._address, self._connection, "SHOW GLOBAL STATUS LIKE 'Threads_running'")
-        return rows[0].number("Value") if rows else 0
+    def excess(self, limits: Mapping[str, float]) -> str | None:
+        """Return what the server does more than it may, see `ServerLoad.excess`."""
+        return self._load.excess(limits)
 
     # ---- tables --------------------------------------------------------------------------------------------
 
@@ -156,10 +162,9 @@ class PageConnection:
             TableRefused: it cannot be read.
             SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
         """
-        if not self._points.exact and not self._facts.gtids:
-            raise TableRefused(
-                "the server has no GTIDs, so nothing proves what is visible: set gtid_mode = ON"
-            )
+        proven, what, mends = self._proof
+        if not proven:
+            raise TableRefused(f"what a page of it sees is {what}: {mends}")
         definition = self._dictionary.definition(SourceName(*name))
         if definition is None:
             query(self._address, self._connection, f"SELECT 1 FROM {'.'.join(map(quoted, name))} LIMIT 0")  # noqa: S608 - they are quoted

@@ -18,6 +18,7 @@ from canal_group.actors.snapshot.work import Work
 from canal_group.binlog.server.source import SourceAddress
 from canal_group.binlog.snapshot.page_reader import TableAltered
 from canal_group.binlog.snapshot.table_pages import WHOLE_BYTES_MAX, PageTooLarge
+from canal_group.binlog.snapshot.visibility import SettledLog
 from canal_group.merge.back_off import BackOff
 from canal_group.merge.errors import CanalGroupError, ShardUnavailable
 from canal_group.merge.snapshot.cursor import SnapshotCursor, name_text
@@ -48,6 +49,8 @@ class PageSource:
     select: Callable[[str, str], TableName | None]
     #: returns the names that a table had
     origins: Callable[[TableName], tuple[TableName, ...]]
+    #: tells what is visible of a server without GTIDs; None: such a server is not read
+    settled: SettledLog | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +184,7 @@ class PageWorkers:
         if connection is not None and connection.open:
             return connection
         self._leave(number)
-        connection = PageConnection(self._source.address)
+        connection = PageConnection(self._source.address, self._source.settled)
         with self._lock:
             self._connections[number] = connection
         if self._stopped.is_set():
@@ -215,7 +218,7 @@ class PageWorkers:
         def say(text: str | None) -> None:
             self._waits[number] = text
 
-        self._limit.wait(connection.running, self._stopped, say)
+        self._limit.wait(connection.excess, self._stopped, say)
         try:
             with self._lock:
                 known = self._known.get(work.name)

@@ -160,7 +160,9 @@ class ShardSnapshot:
         with self._lock:
             at = self._at
             if at is None or (at.boundary.file, at.boundary.offset) != (position.file, position.offset):
-                self._at = PageAt(position, self._commit_us or position.commit_us)
+                # Before the first transaction: no commit in the file is earlier than it.
+                known_us = position.commit_us or position.created_s * 1_000_000
+                self._at = PageAt(position, self._commit_us or known_us)
             for name, table in self.tables.open():
                 self._follow(name, table)
                 if table.followed is not None:

@@ -71,7 +71,7 @@ def snapshot_parts(
             shard=shard,
         ) from error
     keys = NO_KEYS if options.key_file is None else read_keys(Path(options.key_file))
-    limit = LoadLimit(settings.rows_per_s, settings.threads_running_max, host)
+    limit = LoadLimit(settings.rows_per_s, settings.load_limits, host)
 
     def start_workers(snapshot: ShardSnapshot, cursor: SnapshotCursor) -> PageWorkers:
         return PageWorkers(pages, snapshot, cursor, settings.workers, limit, host)

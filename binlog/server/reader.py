@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -179,9 +180,11 @@ class SourceReader:
         return self._progress.server
 
     @property
-    def created(self) -> dict[str, int]:
-        """Creation times of the files that were read, seconds since 1970, by name."""
-        return self._progress.created
+    def created(self) -> Mapping[str, int]:
+        """Creation times of the files that are and were read, seconds since 1970, by name."""
+        with self._lock:
+            read, stream = self._progress.created, self._stream
+            return read if stream is None else ChainMap(dict(stream.created), read)
 
     @property
     def counts(self) -> ReadCounts:

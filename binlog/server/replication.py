@@ -35,16 +35,39 @@ def replicates(
     Raises:
         SourceUnavailable: the connection broke.
     """
-    if facts.mariadb:
-        statement = _MARIADB_STATUS
-    else:
-        statement = "SHOW REPLICA STATUS" if facts.number >= _REPLICA_SINCE else "SHOW SLAVE STATUS"
     try:
-        if query(address, connection, statement):
+        if query(address, connection, _status(facts)):
             return True
     except SourceUnfit:
         return None
     return not facts.mariadb and any(row["Value"] for row in query(address, connection, _GROUP))
+
+
+def lag_s(address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts) -> int | None:
+    """Return how far a server is behind the servers that it replicates; None: it applies nothing of any.
+
+    Args:
+        address: the server.
+        connection: an open connection to it.
+        facts: what it reports about itself.
+
+    Raises:
+        SourceUnavailable: the connection broke.
+        SourceUnfit: the account may not ask.
+    """
+    lags = [
+        int(value)
+        for row in query(address, connection, _status(facts))
+        if (value := row.get("Seconds_Behind_Source", row.get("Seconds_Behind_Master"))) is not None
+    ]
+    return max(lags, default=None)
+
+
+def _status(facts: ServerFacts) -> str:
+    """Return the statement that shows what a server replicates."""
+    if facts.mariadb:
+        return _MARIADB_STATUS
+    return "SHOW REPLICA STATUS" if facts.number >= _REPLICA_SINCE else "SHOW SLAVE STATUS"
 
 
 def times_found(

@@ -3,14 +3,14 @@
     MariaDB, Percona Server   the snapshot itself says where it is: an exact point
     MySQL with GTIDs          what was executed before the snapshot is proven visible, and what is written
                               after the last row proven to be all that can be: a window
-    MySQL without GTIDs       the same, but what is visible is what the stream had read a while ago
+    MySQL without GTIDs       the same, but what is visible is what had been written a while ago, by a setting
 
 No lock is taken, nothing is flushed, and nothing is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import pymysql
 
 from canal_group.binlog.server.source import ServerFacts, SourceAddress, query, query_one
+from canal_group.binlog.snapshot.visibility import SettledLog
 from canal_group.merge.errors import SourceUnavailable, SourceUnfit
 from canal_group.merge.snapshot.point import LogOffset, Point
 from canal_group.merge.values.gtids.gtid import GtidSet, parse_gtid_set
@@ -40,8 +41,7 @@ class PointReader:
         address: the server, for errors.
         connection: an open connection to it, whose isolation is REPEATABLE READ.
         facts: what the server reports about itself.
-        settled: returns an offset before which all is visible, for a server without GTIDs; None: not known
-            yet.
+        settled: tells what is visible of a server without GTIDs; None: such a server has no points.
 
     Raises:
         SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
@@ -52,7 +52,7 @@ class PointReader:
         address: SourceAddress,
         connection: pymysql.Connection[Any],
         facts: ServerFacts,
-        settled: Callable[[], LogOffset | None],
+        settled: SettledLog | None,
     ) -> None:
         self._address, self._connection, self._facts = address, connection, facts
         self._settled = settled
@@ -75,7 +75,7 @@ class PointReader:
                 page.point = Point(self._facts.identity, at, at)
             yield page
             if low is not None:
-                page.point = Point(self._facts.identity, low, self._written())
+                page.point = self._window(low)
         finally:
             if self._connection.open:
                 query(self._address, self._connection, "ROLLBACK")
@@ -91,19 +91,32 @@ class PointReader:
         if self._facts.gtids:
             row = query_one(self._address, self._connection, "SELECT @@global.gtid_executed AS gtids")
             return parse_gtid_set(str(row["gtids"]))
-        settled = self._settled()
-        if settled is None:
+        assert self._settled is not None, "a server without GTIDs is read with a setting only"
+        low = self._settled.settled(self._facts.identity)
+        if low is None:
+            # From now on time counts.
+            self._written()
             raise SourceUnavailable(
-                f"{self._address.title} has no GTIDs, and was not read long enough to know what is visible.",
+                f"{self._address.title} has no GTIDs: what is written now can be read in"
+                f" {self._settled.after_s:g} s (snapshot.visible_after_s).",
                 shard=self._address.name,
             )
-        return settled
+        return low
+
+    def _window(self, low: LogOffset | GtidSet) -> Point:
+        high = self._written()
+        if isinstance(low, LogOffset) and low.is_after(high):
+            raise SourceUnavailable(f"The binlog of {self._address} was reset.", shard=self._address.name)
+        return Point(self._facts.identity, low, high)
 
     def _written(self) -> LogOffset:
         rows = self._query(self._facts.binlog_status_statement)
         if not rows:
             raise self._no_binlog()
-        return LogOffset(str(rows[0]["File"]), rows[0].number("Position"))
+        end = LogOffset(str(rows[0]["File"]), rows[0].number("Position"))
+        if self._settled is not None:
+            self._settled.written(self._facts.identity, end)
+        return end
 
     def _query(self, sql: str) -> Any:
         return query(self._address, self._connection, sql)

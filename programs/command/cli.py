@@ -123,7 +123,7 @@ def check(
     from canal_group.conf.load import load_instance
     from canal_group.programs.command.check.decode_check import check_decoding
     from canal_group.programs.command.check.filter_check import check_filter
-    from canal_group.programs.command.check.select_check import check_select
+    from canal_group.programs.command.check.snapshot_check import check_snapshot
     from canal_group.programs.command.options.byte_size import parse_size
 
     if decode is None and (files or as_json):
@@ -151,7 +151,7 @@ def check(
             checks = [
                 *preflight(source, gtids=shard.start_by == "gtid"),
                 *check_filter(settings.filter, source),
-                *check_select(settings, source),
+                *check_snapshot(settings, source),
             ]
         except CanalGroupError as error:
             failed = True

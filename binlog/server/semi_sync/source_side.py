@@ -37,3 +37,15 @@ def found_at(variables: Mapping[str, str]) -> tuple[bool, str, str]:
         timeout_ms = variables.get(f"{prefix}_timeout", "an unknown number of")
         return True, f"on: a COMMIT waits at most {timeout_ms} ms ({prefix}_timeout)", ""
     return False, "not known to this server: its plugin is not installed", _INSTALL
+
+
+def waits_ms(variables: Mapping[str, str]) -> int:
+    """Return how long a COMMIT waits for a reply at most, milliseconds; 0: it waits for none.
+
+    Args:
+        variables: see `found_at`.
+    """
+    for prefix in _PREFIXES:
+        if variables.get(f"{prefix}_enabled", "").upper() in ("ON", "1"):
+            return int(variables[f"{prefix}_timeout"])
+    return 0

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pymysql
 import pytest
+from canal_group.programs.command.check.snapshot_check import check_snapshot
 from support.deadline import await_true
 
 from canal_group.binlog.server.clock import SourceClock
@@ -23,7 +24,6 @@ from canal_group.binlog.server.preflight.preflight import preflight, require
 from canal_group.binlog.server.source import connect, server_facts
 from canal_group.conf.load import build_instance
 from canal_group.merge.errors import SourceUnavailable, SourceUnfit
-from canal_group.programs.command.check.select_check import check_select
 from playground.database import mariadb as mariadb_programs
 from playground.database.child_process import free_port
 from playground.database.mariadb import MariaDbServer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -63,9 +63,10 @@ class Pages:
 
     Args:
         address: names the shard.
+        settled: not used: its servers have GTIDs.
     """
 
-    def __init__(self, address: SourceAddress) -> None:  # noqa: ARG002  a process has one source
+    def __init__(self, address: SourceAddress, settled: None) -> None:  # noqa: ARG002  a process has one source
         process: Any = running()._process
         self._process: Shard = process
         self._source, self._loop = self._process.source, self._process.loop
@@ -119,9 +120,9 @@ class Pages:
         """Return about how many rows tables have."""
         return {}
 
-    def running(self) -> int:
-        """Return how many threads the server runs."""
-        return self._loop.chance.choice([1, 1, 1, 500])
+    def excess(self, limits: Mapping[str, float]) -> str | None:  # noqa: ARG002  it has all of them
+        """Return whether the server does more than it may."""
+        return self._loop.chance.choice([None, None, None, "it runs 500 threads"])
 
     def readable(
         self,

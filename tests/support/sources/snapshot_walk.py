@@ -38,9 +38,10 @@ class Walk:
         address: of its server, as an account that may SELECT.
         table: its name in schema `app`.
         page_rows: of each page; pages seem to take as long as they should.
+        settled: as for a `PointReader`.
     """
 
-    def __init__(self, address, table="t", page_rows=7):
+    def __init__(self, address, table="t", page_rows=7, settled=None):
         self.address, self.name = address, SourceName("app", table)
         self.connection = connect(address)
         self.query("SET SESSION time_zone = '+00:00', sql_mode = '', character_set_results = NULL")
@@ -48,7 +49,7 @@ class Walk:
         self.facts = server_facts(address, self.connection)
         self.definition = Dictionary(address, self.connection, self.facts).definition(self.name)
         self.order = RowOrder.of(self.definition)
-        self.points = PointReader(address, self.connection, self.facts, lambda: None)
+        self.points = PointReader(address, self.connection, self.facts, settled)
         clock_s = map((0.03).__mul__, itertools.count())
         size = PageSize(page_rows)
         self.pages = TablePages(self.select, self.points, self.order, size, lambda: next(clock_s))

@@ -72,17 +72,13 @@ class Reader:
     """A reader that opens its stream, and reads nothing by itself."""
 
     server, position, shares_dump, counts, archive_state = "s", None, False, ReadCounts(), None
-    reading = None
+    reading, created = None, {FILE: 5}
 
     def __init__(self, listener):
         self.listener, self.stopped, self.ready = listener, threading.Event(), threading.Event()
 
     def source_now_us(self):
         return None
-
-    @property
-    def created(self):
-        return {}
 
     def run(self, start):
         self.listener.opened(start)
@@ -202,6 +198,13 @@ def test_a_stream_that_only_moves_lets_a_page_enter(tmp_path):
     assert lane.ring.cursors[2] == -1
     lane.intake.reached(Position("bin.000002", 4, server="s"))
     assert lane.entered() == [(4, 0, ["app.t"]), (4, 1, OVER)]
+    lane.intake.close()
+
+
+def test_a_page_before_the_first_transaction_has_the_time_of_its_file(tmp_path):
+    lane = Opened(tmp_path)
+    lane.read((1, "a"), at=100)
+    assert lane.ring.get_within(0).headers["commit_us"].tolist() == [5_000_000, 5_000_000]
     lane.intake.close()
 
 

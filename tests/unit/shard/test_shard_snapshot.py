@@ -80,12 +80,12 @@ def page(offset, *ids, last=None):
 class Stream:
     """A stream with a snapshot, and what it stored."""
 
-    def __init__(self, cursor=None, begin=100, names=(NAME,), **changes):
+    def __init__(self, cursor=None, begin=100, names=(NAME,), at=None, **changes):
         self.chunks, self.texts = [], []
         tables = {} if cursor is None else {str(NAME): cursor}
         wanted = SnapshotCursor("app-1-1", tables, tuple(map(str, names)))
         self.snapshot = ShardSnapshot(replace(wanted, **changes), "s0", SERVER, 2, self)
-        self.snapshot.reached(Position(FILE, begin, commit_us=7, server=SERVER))
+        self.snapshot.reached(at or Position(FILE, begin, commit_us=7, server=SERVER))
 
     def keep(self, page):
         return page
@@ -139,6 +139,12 @@ def test_pages_have_the_time_of_the_transaction_before_them():
     assert positions == [(100, 0, 1, 7), (100, 1, 3, 7), (200, 0, 1, 200), (200, 1, 2, 200)]
     assert stream.snapshot.tables.ended
     assert stream.cursors[-2].tables == {str(NAME): DONE}
+
+
+def test_pages_before_the_first_transaction_have_the_time_of_their_file():
+    stream = Stream(at=Position(FILE, 100, server=SERVER, created_s=5))
+    stream.snapshot.page_read(stream.plan(), page(100, 1))
+    assert [each.headers["commit_us"][0] for each in stream.chunks] == [5_000_000, 5_000_000]
 
 
 def test_no_page_enters_inside_a_transaction():
