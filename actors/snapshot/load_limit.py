@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from canal_group.actors.ports import Host, ThreadEvent
-from canal_group.merge.errors import SourceUnfit
 
 #: how often a server that does much is asked again, seconds
 _ASK_FIRST_S, _ASK_MAX_S = 0.1, 2.0
@@ -48,8 +47,7 @@ class LoadLimit:
         """Wait until a page may be read, or for a stop.
 
         Args:
-            excess: returns what the server does more than it may, None: nothing; raises SourceUnavailable,
-                and SourceUnfit: the account may not ask, so nothing may be read.
+            excess: returns what the server does more than it may, None: nothing; raises as it.
             stopped: set for a stop.
             say: is told what is waited for; None: nothing.
         """
@@ -57,10 +55,7 @@ class LoadLimit:
             stopped.wait(min(left_s, _PART_S))
         pause_s = _ASK_FIRST_S
         while self._limits and self._clock_s() >= self._idle_until_s and not stopped.is_set():
-            try:
-                found = excess(self._limits)
-            except SourceUnfit as error:
-                found = str(error)
+            found = excess(self._limits)
             if found is None:
                 self._idle_until_s = self._clock_s() + _COUNTS_S
                 break

@@ -20,7 +20,7 @@ from canal_group.binlog.snapshot.page_reader import TableAltered
 from canal_group.binlog.snapshot.table_pages import WHOLE_BYTES_MAX, PageTooLarge
 from canal_group.binlog.snapshot.visibility import SettledLog
 from canal_group.merge.back_off import BackOff
-from canal_group.merge.errors import CanalGroupError, ShardUnavailable
+from canal_group.merge.errors import CanalGroupError, ShardUnavailable, SourceUnavailable, SourceUnfit
 from canal_group.merge.snapshot.cursor import SnapshotCursor, name_text
 from canal_group.merge.snapshot.steps import PlanTable, ReadPage
 from canal_group.merge.values.chunk import TableName
@@ -218,7 +218,12 @@ class PageWorkers:
         def say(text: str | None) -> None:
             self._waits[number] = text
 
-        self._limit.wait(connection.excess, self._stopped, say)
+        try:
+            self._limit.wait(connection.excess, self._stopped, say)
+        except SourceUnfit as error:
+            # Nothing is read while nobody knows; a new session has rights that were granted since.
+            self._leave(number)
+            raise SourceUnavailable(str(error), shard=self._source.shard) from error
         try:
             with self._lock:
                 known = self._known.get(work.name)

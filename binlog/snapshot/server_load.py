@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pymysql
 
+from canal_group.binlog.server.access_hint import ACCESS_CODES
+from canal_group.binlog.server.preflight.preflight import account_of
 from canal_group.binlog.server.replication import lag_s
 from canal_group.binlog.server.source import ServerFacts, SourceAddress, query
 from canal_group.merge.errors import SourceUnfit
@@ -56,11 +58,24 @@ class ServerLoad:
             limits: by names of `LIMITS`.
         """
         for name, limit in limits.items():
-            says, ask = LIMITS[name]
-            found = ask(self)
+            found = self.asked(name)
             if found is not None and found > limit:
-                return f"{says.format(found)}, more than snapshot.{name} ({limit:g})"
+                return f"{LIMITS[name].says.format(found)}, more than snapshot.{name} ({limit:g})"
         return None
+
+    def asked(self, name: str) -> int | None:
+        """Return what a limit bounds; None: there is nothing. Its error names the right that is missing."""
+        limit = LIMITS[name]
+        try:
+            return limit.ask(self)
+        except SourceUnfit as error:
+            if error.details.get("code") not in ACCESS_CODES:
+                raise
+            right = limit.right_on_mariadb if self._facts.mariadb else limit.right_on_mysql
+            account = account_of(self._address, self._connection)
+            raise SourceUnfit(
+                error.message, hint=f"GRANT {right} ON *.* TO {account};", shard=self._address.name
+            ) from error
 
     def _number(self, statement: str) -> int:
         rows = query(self._address, self._connection, statement)
@@ -73,9 +88,27 @@ class ServerLoad:
         return rows[0].number("Value")
 
 
-#: name of a setting -> a sentence of what is found, and how a server is asked; None: nothing to be limited
-LIMITS: Final[Mapping[str, tuple[str, Callable[[ServerLoad], int | None]]]] = {
-    "threads_running_max": ("{} threads of the server are running", lambda load: load.threads_running()),
-    "replica_lag_max_s": ("the server is {} s behind its own source", lambda load: load.replica_lag_s()),
-    "history_list_max": ("InnoDB's history list has {} entries", lambda load: load.history_list()),
+class Limit(NamedTuple):
+    """Something that is limited."""
+
+    #: what is found, as a sentence
+    says: str
+    ask: Callable[[ServerLoad], int | None]
+    #: privileges that the account needs to ask; empty: none
+    right_on_mariadb: str = ""
+    right_on_mysql: str = ""
+
+
+#: by names of settings
+LIMITS: Final[Mapping[str, Limit]] = {
+    "threads_running_max": Limit("{} threads of the server are running", lambda load: load.threads_running()),
+    "replica_lag_max_s": Limit(
+        "the server is {} s behind its own source",
+        lambda load: load.replica_lag_s(),
+        "SLAVE MONITOR",
+        "REPLICATION CLIENT",
+    ),
+    "history_list_max": Limit(
+        "InnoDB's history list has {} entries", lambda load: load.history_list(), "PROCESS", "PROCESS"
+    ),
 }

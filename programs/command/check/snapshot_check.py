@@ -44,12 +44,12 @@ def check_snapshot(settings: InstanceSettings, source: SourceAddress) -> list[Ch
 
 
 def _limit(name: str, load: ServerLoad) -> Check:
-    says, ask = LIMITS[name]
     try:
-        found = ask(load)
+        found = load.asked(name)
     except SourceUnfit as error:
         return Check(f"snapshot.{name}", False, error.message, error.hint)
-    return Check(f"snapshot.{name}", True, "it replicates nothing" if found is None else says.format(found))
+    says = "it replicates nothing" if found is None else LIMITS[name].says.format(found)
+    return Check(f"snapshot.{name}", True, says)
 
 
 def _selects(

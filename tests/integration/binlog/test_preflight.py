@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pymysql
 import pytest
-from canal_group.programs.command.check.snapshot_check import check_snapshot
 from support.deadline import await_true
 
 from canal_group.binlog.server.clock import SourceClock
@@ -24,6 +23,7 @@ from canal_group.binlog.server.preflight.preflight import preflight, require
 from canal_group.binlog.server.source import connect, server_facts
 from canal_group.conf.load import build_instance
 from canal_group.merge.errors import SourceUnavailable, SourceUnfit
+from canal_group.programs.command.check.snapshot_check import check_snapshot
 from playground.database import mariadb as mariadb_programs
 from playground.database.child_process import free_port
 from playground.database.mariadb import MariaDbServer
@@ -163,14 +163,40 @@ def test_schemas_that_snapshots_may_not_select_are_named(mariadb, source_address
     address = source_address(mariadb, user="half", password="x")
     shard = {"name": "s1", "host": "h", "user": "half"}
     value = {"preset": "memory", "destination": "d", "shards": [shard], "filter": {"white": r"app\..*"}}
-    assert check_select(build_instance(value), address) == []
+    assert check_snapshot(build_instance(value), address) == []
     archive = {"folder": str(tmp_path)}
     settings = build_instance({**value, "archive": archive, "consumer": {"snapshot": "initial"}})
-    (check,) = check_select(settings, address)
-    assert (check.ok, check.fix) == (False, "GRANT SELECT ON `app`.* TO `half`@`127.0.0.1`;")
+    (check,) = failing(check_snapshot(settings, address)).values()
+    assert (check.name, check.fix) == ("SELECT", "GRANT SELECT ON `app`.* TO `half`@`127.0.0.1`;")
     mariadb.execute(check.fix)
-    (check,) = check_select(settings, address)
-    assert (check.ok, check.found) == (True, "granted on 1 schemas")
+    checks = check_snapshot(settings, address)
+    assert failing(checks) == {}
+    assert checks[-1].found == "granted on 1 schemas"
+
+
+def test_a_limit_of_snapshots_that_may_not_be_asked_for_is_named(server, source_address, tmp_path):
+    on_mariadb = server.engine == "mariadb"
+    monitor = "BINLOG MONITOR" if on_mariadb else "REPLICATION CLIENT"
+    server.execute(
+        "DROP USER IF EXISTS 'half'@'127.0.0.1'",
+        "CREATE USER 'half'@'127.0.0.1' IDENTIFIED BY 'x'",
+        f"GRANT REPLICATION SLAVE, {monitor}, REFERENCES ON *.* TO 'half'@'127.0.0.1'",
+    )
+    address = source_address(server, user="half", password="x")
+    limits = {"replica_lag_max_s": 10, "history_list_max": 1_000_000}
+    shard = {"name": "s1", "host": "h", "user": "half"}
+    value = {"preset": "memory", "destination": "d", "shards": [shard], "snapshot": limits}
+    settings = build_instance({**value, "archive": {"folder": str(tmp_path)}})
+    name, right = ("replica_lag_max_s", "SLAVE MONITOR") if on_mariadb else ("history_list_max", "PROCESS")
+    (check,) = failing(check_snapshot(settings, address)).values()
+    expected = f"snapshot.{name}", f"GRANT {right} ON *.* TO `half`@`127.0.0.1`;"
+    assert (check.name, check.fix) == expected
+    server.execute(check.fix)
+    found = {each.name: (each.ok, each.found) for each in check_snapshot(settings, address)}
+    assert all(ok for ok, _ in found.values())
+    assert found["snapshot.replica_lag_max_s"][1] == "it replicates nothing"
+    assert "history list has" in found["snapshot.history_list_max"][1]
+    assert found["snapshot"][1].startswith("exact" if on_mariadb else "by GTIDs")
 
 
 def test_server_id_of_the_source_itself(mariadb, source_address):

@@ -5,104 +5,23 @@ from __future__ import annotations
 import queue
 import random
 import threading
-import time
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 
-import pymysql
 import pytest
 from support.binlog.archived import options_of
 from support.deadline import await_true
-from support.defaults import ring_of, shard_wiring
-from support.sources.snapshot_client import Copy, SnapshotClient
+from support.defaults import ring_of
+from support.sources.snapshot_client import SnapshotClient
+from support.sources.snapshot_lanes import Writer, begun, caught_up, filled, running
 
-from canal_group.actors.shard.shard import Shard
-from canal_group.binlog.server.source import connect, server_facts
-from canal_group.binlog.server.starts.start import latest_position
 from canal_group.binlog.snapshot import page_reader, table_pages
-from canal_group.conf.stream_settings import FilterSettings, SnapshotSettings
-from canal_group.merge.snapshot.cursor import SnapshotCursor
-
-ROWS = 12_000
-FILTER = FilterSettings(white="app\\..*")
-ID = "app-1-1700000000"
 
 
 @pytest.fixture
 def address(server, source_address, tmp_path):
     """The server, as an account that may SELECT, with an archive."""
     return source_address(server, user="root", password=server.password, archive=options_of(tmp_path))
-
-
-@contextmanager
-def running(address, store=None, **snapshot):
-    changes = {} if store is None else {"store": store}
-    shard = Shard(shard_wiring(address, filter=FILTER, snapshot=SnapshotSettings(**snapshot), **changes))
-    try:
-        yield shard
-    finally:
-        shard.close(1 << 40)
-
-
-def now(address):
-    with closing(connect(address)) as connection:
-        return latest_position(address, connection, server_facts(address, connection))
-
-
-def begun(address, *wanted, **changes):
-    """Return an empty copy that begins with a snapshot."""
-    cursor = SnapshotCursor(ID, wanted=wanted or None)
-    return Copy(replace(now(address), snapshot=replace(cursor, **changes).to_json()))
-
-
-def filled(server, table, rows=ROWS, options=", PRIMARY KEY (id)"):
-    server.execute(f"CREATE TABLE app.{table} (id BIGINT NOT NULL, v VARCHAR(40) NOT NULL{options})")
-    for first in range(0, rows, 4_000):
-        values = ", ".join(f"({2 * n}, 'old {n}')" for n in range(first, min(first + 4_000, rows)))
-        server.execute(f"INSERT INTO app.{table} VALUES {values}")
-
-
-def shown(server, table):
-    """Return the table's rows by id, as it is now."""
-    with server.connect() as connection, connection.cursor(pymysql.cursors.DictCursor) as cursor:
-        cursor.execute(f"SELECT * FROM app.{table}")
-        return {row["id"]: row for row in cursor.fetchall()}
-
-
-class Writer:
-    """Changes rows of a table, each in a transaction, until it is closed."""
-
-    def __init__(self, server, table, seed):
-        self.server, self.table, self.chance = server, table, random.Random(seed)
-        self.stopped, self.count = threading.Event(), 0
-        self.thread = threading.Thread(target=self.run)
-        self.thread.start()
-
-    def run(self):
-        with closing(self.server.connect()) as connection, connection.cursor() as cursor:
-            while not self.stopped.is_set():
-                key, other = (self.chance.randrange(2 * ROWS) for _ in range(2))
-                cursor.execute(
-                    self.chance.choice(
-                        [
-                            f"INSERT IGNORE INTO app.{self.table} (id, v) VALUES ({key}, 'new {self.count}')",
-                            f"UPDATE app.{self.table} SET v = 'changed {self.count}' WHERE id = {key}",
-                            f"DELETE FROM app.{self.table} WHERE id = {key}",
-                            f"UPDATE IGNORE app.{self.table} SET id = {other} WHERE id = {key}",
-                        ]
-                    )
-                )
-                connection.commit()
-                self.count += 1
-
-    def close(self):
-        self.stopped.set()
-        self.thread.join()
-
-
-def caught_up(client, server, tables):
-    """Return whether a client has the tables as they are."""
-    return lambda: all(client.copy.rows.get(table, {}) == shown(server, table) for table in tables)
 
 
 def test_a_lane_hands_out_full_tables_and_their_changes(server, address):
@@ -200,29 +119,6 @@ def test_a_full_ring_holds_back_readers_of_pages_only(server, address):
         "those who read pages have ended",
         10,
     )
-
-
-@pytest.mark.parametrize("limit", ["threads_running_max", "rows_per_s"])
-def test_a_source_that_does_much_is_left_alone(mariadb, source_address, tmp_path, limit):
-    archive = options_of(tmp_path)
-    address = source_address(mariadb, user="root", password=mariadb.password, archive=archive)
-    filled(mariadb, "t", 2_000)
-    limits = {"threads_running_max": 1} if limit == "threads_running_max" else {"rows_per_s": 600}
-    sleepers = [threading.Thread(target=mariadb.execute, args=("SELECT SLEEP(1.2)",)) for _ in range(4)]
-    for each in sleepers if limit == "threads_running_max" else ():
-        each.start()
-    began_s = time.monotonic()
-    with running(address, workers=1, **limits) as shard:
-        client = SnapshotClient(shard, begun(address))
-        if limit == "threads_running_max":
-            await_true(
-                lambda: "threads of the server" in (client.lane.describe()["snapshot"]["waits_for"] or ""),
-                "it waits",
-            )
-            assert client.lane.describe()["snapshot"]["rows"] == 0
-        client.read_until(lambda: client.copy.mark, "the mark")
-    assert time.monotonic() - began_s > 1
-    assert len(client.copy.rows["t"]) == 2_000
 
 
 def test_a_table_without_a_key_has_a_limit(mariadb, source_address, tmp_path, monkeypatch):

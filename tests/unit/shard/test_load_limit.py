@@ -1,4 +1,4 @@
-"""The limits of what a server does beside: a page waits while one is exceeded, and while none may be asked."""
+"""Limits of what a server does beside: a page waits while one is exceeded."""
 
 from __future__ import annotations
 
@@ -100,16 +100,10 @@ def test_a_page_waits_while_a_limit_is_exceeded(limits):
     assert host.now_s > 0
 
 
-def test_a_limit_that_may_not_be_asked_for_is_not_passed(limits):
-    """An operator grants the right, and it goes on."""
-    host, denied = Host(), SourceUnfit("It is denied.", hint="GRANT PROCESS;")
-    assert waited(host, limits, denied, denied, None) == 3
-    assert host.said == ["It is denied. GRANT PROCESS;"] * 2 + [None]
-
-
-def test_a_server_that_does_not_answer_is_another_matter(limits):
-    with pytest.raises(SourceUnavailable):
-        waited(Host(), limits, SourceUnavailable("gone"))
+@pytest.mark.parametrize("error", [SourceUnavailable("gone"), SourceUnfit("denied")])
+def test_a_server_that_does_not_say_is_not_read(limits, error):
+    with pytest.raises(type(error)):
+        waited(Host(), limits, error)
 
 
 def test_an_answer_counts_for_a_while(limits):
