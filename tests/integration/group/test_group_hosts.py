@@ -9,30 +9,18 @@ from typing import Any
 import pytest
 from support.deadline import await_true
 from support.instance.inserted_rows import rows_until
-from support.instance.shard_hosts import FAST, Pair, same
+from support.instance.shard_hosts import FAST, Pair, replicated, same
 from support.soak import first_quick
-from support.sources.replication import replicate
 
 from canal_group.actors.coordination.embedded import EmbeddedZooKeeper
 from playground.database.mariadb import MariaDbServer
 from playground.database.mysql import MySqlServer
-from playground.database.server_process import ServerMissingError
-from playground.database.servers import start_all
 
 
 @pytest.fixture(params=first_quick(1, [MariaDbServer, MySqlServer]), ids=lambda make: make.engine)
 def pair_of_servers(request: pytest.FixtureRequest) -> Iterator[list[Any]]:
-    """Return a primary and its replica, which have executed the same."""
-    servers = [request.param(), request.param(options=["--log-bin=other-bin", "--log-slave-updates=ON"])]
-    try:
-        start_all(servers)
-        replicate(*servers)
+    with replicated(request.param) as servers:
         yield servers
-    except ServerMissingError as error:
-        pytest.skip(str(error))
-    finally:
-        for server in servers:
-            server.close()
 
 
 def test_a_standby_is_read_when_the_primary_is_gone(

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from integration.shop import Shop
+from support.sources.replication import replicate
+
+from playground.database.server_process import ServerMissingError
+from playground.database.servers import start_all
 
 FAST = {"detecting": {"interval_s": 0.2, "threshold": 2}, "read_timeout_s": 2}
 
@@ -21,3 +28,18 @@ class Pair(Shop):
 def same(servers: list[Any]) -> bool:
     one, other = (server.execute("SELECT COUNT(*), SUM(id) FROM shop_0.orders") for server in servers)
     return one == other
+
+
+@contextlib.contextmanager
+def replicated(make: Any) -> Iterator[list[Any]]:
+    """Yield a primary and its replica, which have executed the same."""
+    servers = [make(), make(options=["--log-bin=other-bin", "--log-slave-updates=ON"])]
+    try:
+        start_all(servers)
+        replicate(*servers)
+        yield servers
+    except ServerMissingError as error:
+        pytest.skip(str(error))
+    finally:
+        for server in servers:
+            server.close()
