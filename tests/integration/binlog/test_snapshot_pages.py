@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from dataclasses import replace
-
-import pymysql
 import pytest
-from support.deadline import await_true
 from support.sources.recorder import await_rows, reading
 from support.sources.snapshot_walk import Copy, Walk
+from support.sources.stall import Stall, run_stalled
 
 from canal_group.binlog.columns.columns import Losses
 from canal_group.binlog.server.starts.start import latest_position
@@ -23,10 +19,6 @@ from canal_group.merge.snapshot.point import LogOffset, Point
 from canal_group.merge.snapshot.table_key import TableKey
 from canal_group.merge.values.chunk import TableName
 
-#: how long a COMMIT waits for a replica that does not come, milliseconds
-STALL_MS = 3_000
-#: error of MySQL for a plugin
-INSTALLED_ALREADY = 1125
 #: an index is read at most so often as rows are returned, and some times for each page
 READS_A_ROW, READS_A_PAGE = 2, 12
 
@@ -70,6 +62,11 @@ CASES = {
     ),
     "ci_keys_bin": ("k VARCHAR(20) COLLATE utf8mb4_bin", "k", quoted(WORDS)),
     "ci_keys_uuid_text": ("k CHAR(36) CHARACTER SET ascii", "k", quoted(UUIDS)),
+    "pad_space_keys": (
+        "k VARCHAR(20) COLLATE utf8mb4_general_ci",
+        "k",
+        quoted(["a ", "b", "b x  ", "c    ", "c\t", "d"]),
+    ),
     "enum_key": ("k ENUM('z', 'm', 'a', 'q')", "k", quoted("zmaq")),
     "enum_in_a_composite_key": (
         "k ENUM('z', 'm', 'a'), n INT",
@@ -89,7 +86,7 @@ CASES = {
         "k",
         hexed([b"a,'b", b"\xff", b"\xe9", b"'", b"z"]),
     ),
-    "timestamp_key": (
+    "timestamp_key_in_DST_fold": (
         "k TIMESTAMP(6)",
         "k",
         [f"'2026-10-25 0{h}:{m:02}:00.00000{m % 10}'" for h in range(3) for m in range(0, 60, 7)],
@@ -100,14 +97,18 @@ CASES = {
         ["'0000-00-00'", "'1000-01-01'", *(f"'2026-{m:02}-11 10:00:00.125'" for m in range(1, 13))],
     ),
     "time_key": ("k TIME(6)", "k", ["'-838:59:59'", "'838:59:59'", *(f"'0{n}:00:00.5'" for n in range(10))]),
-    "bit_key": ("k BIT(40)", "k", [str(n * 2**34 + n) for n in range(40)]),
-    "year_key": ("k YEAR", "k", ["0", *(str(1901 + n * 5) for n in range(50))]),
-    "decimal65_key": (
+    "bit_year_decimal65_binary_keys_bit": ("k BIT(40)", "k", [str(n * 2**34 + n) for n in range(40)]),
+    "bit_year_decimal65_binary_keys_year": ("k YEAR", "k", ["0", *(str(1901 + n * 5) for n in range(50))]),
+    "bit_year_decimal65_binary_keys_decimal65": (
         "k DECIMAL(65, 30)",
         "k",
         [f"{n - 20}{'9' * 20}.{n:030}" for n in range(40) if n != 20],
     ),
-    "binary_key": ("k BINARY(4)", "k", hexed([bytes([n * 6, 0, 255 - n, 0]) for n in range(40)])),
+    "bit_year_decimal65_binary_keys_binary": (
+        "k BINARY(4)",
+        "k",
+        hexed([bytes([n * 6, 0, 255 - n, 0]) for n in range(40)]),
+    ),
     "sparse_keys": ("k BIGINT", "k", [str(n) for n in range(1, 11)] + [str(2**60 + n) for n in range(30)]),
     "midpoint_not_in_charset": (
         "k VARCHAR(9) COLLATE utf8mb4_bin",
@@ -173,7 +174,9 @@ def test_every_key_of_any_type_is_read_once(server, address):
                     raise AssertionError(f"{name} {options}: {error}") from error
 
 
-@pytest.mark.parametrize("case", ["sparse_keys", "one_prefix", "ci_keys_uuid_text", "binary_key"])
+@pytest.mark.parametrize(
+    "case", ["sparse_keys", "one_prefix", "ci_keys_uuid_text", "bit_year_decimal65_binary_keys_binary"]
+)
 def test_a_table_is_divided_at_its_own_keys(server, address, case):
     columns, key, values = CASES[case]
     create(server, "t", columns, key, values)
@@ -299,72 +302,10 @@ def test_nothing_is_locked_flushed_or_written(server, address):
 # ---- semi_sync_stall ---------------------------------------------------------------------------------------
 
 
-class Stall:
-    """A server whose commits wait for a replica: written and delivered, and not visible yet."""
-
-    def __init__(self, server):
-        self.server = server
-        self.prefix = "rpl_semi_sync_source" if server.engine == "mysql" else "rpl_semi_sync_master"
-        if server.engine == "mysql":
-            try:
-                server.execute(f"INSTALL PLUGIN {self.prefix} SONAME 'semisync_source.so'")
-            except pymysql.MySQLError as error:
-                if error.args[0] != INSTALLED_ALREADY:
-                    pytest.skip(f"MySQL's plugin for semi-synchronous replication is missing: {error}")
-        self.no_replica = "wait_no_replica" if server.engine == "mysql" else "wait_no_slave"
-
-    def __enter__(self):
-        self.set(enabled="ON", timeout=STALL_MS, wait_point="'AFTER_SYNC'", **{self.no_replica: "ON"})
-        return self
-
-    def __exit__(self, *_):
-        self.set(enabled="OFF")
-
-    def set(self, **variables):
-        self.server.execute(
-            *(f"SET GLOBAL {self.prefix}_{name} = {value}" for name, value in variables.items())
-        )
-
-
 @pytest.fixture
 def stalled(server):
-    server.execute(
-        "CREATE TABLE app.t (id BIGINT PRIMARY KEY, v VARCHAR(9))", "INSERT INTO app.t VALUES (1, 'old')"
-    )
     with Stall(server):
         yield server
-
-
-def updating(server):
-    thread = threading.Thread(target=server.execute, args=("UPDATE app.t SET v = 'new' WHERE id = 1",))
-    thread.start()
-    return thread
-
-
-def run_stalled(stalled, address, *, base_inside, point_of=None):
-    """Return the copy, and what the page inside the stall had."""
-    with Walk(address) as walk:
-        base = latest_position(address, walk.connection, walk.facts)
-        with reading(address, start=base) as recorder:
-            await_true(lambda: recorder.of("caught_up"), "the reader has caught up")
-            thread = updating(stalled)
-            await_rows(recorder, "t", 1)
-            if base_inside:
-                base = latest_position(address, walk.connection, walk.facts)
-                if walk.facts.gtids and not walk.facts.mariadb:
-                    (chunk,) = recorder.chunks
-                    header = chunk.headers[-1]
-                    gtid = chunk.names[header["gtid_source"]], [int(header["gtid_number"])]
-                    base = replace(base, gtid_set=base.gtid_set.add(*gtid))
-            copy = Copy(walk, base, point_of)
-            if not base_inside:
-                for chunk in recorder.chunks:
-                    copy.chunk(chunk)
-            first = copy.read()
-            thread.join(30)
-            while copy.asked:
-                copy.read()
-            return copy, first
 
 
 @pytest.mark.parametrize("base_inside", [False, True])
@@ -387,7 +328,8 @@ def test_semi_sync_stall_by_what_was_written(stalled, address):
     assert copy.rows == {1: "old"}
 
 
-def test_prepared_xa_at_base(server, address):
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_prepared_xa_at_base(server, address, end):
     # The rows are looked for in the whole file, where tables of other tests may be gone.
     server.execute(
         "FLUSH BINARY LOGS",
@@ -405,9 +347,10 @@ def test_prepared_xa_at_base(server, address):
             assert copy.read() == {1: "old"}
             assert copy.rows == {1: "old"}
             with session.cursor() as cursor:
-                cursor.execute("XA COMMIT 'x'")
-            await_rows(recorder, "t", 1)
+                cursor.execute(f"XA {end} 'x'")
+                cursor.execute("INSERT INTO app.t VALUES (2, 'last')")
+            await_rows(recorder, "t", 2 if end == "COMMIT" else 1)
             for chunk in recorder.chunks:
                 copy.chunk(chunk)
     session.close()
-    assert copy.rows == {1: "new"}
+    assert copy.rows == {1: "new" if end == "COMMIT" else "old", 2: "last"}
