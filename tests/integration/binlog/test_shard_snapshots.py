@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import random
 import threading
+import time
 from contextlib import closing
 from dataclasses import replace
 
@@ -12,8 +14,9 @@ import pytest
 from support.binlog.archived import options_of
 from support.deadline import await_true
 from support.defaults import ring_of
+from support.soak import first_quick
 from support.sources.snapshot_client import SnapshotClient
-from support.sources.snapshot_lanes import Writer, begun, caught_up, filled, running
+from support.sources.snapshot_lanes import Writer, begun, caught_up, filled, running, shown
 
 from canal_group.binlog.snapshot import page_reader, table_pages
 
@@ -24,7 +27,7 @@ def address(server, source_address, tmp_path):
     return source_address(server, user="root", password=server.password, archive=options_of(tmp_path))
 
 
-def test_a_lane_hands_out_full_tables_and_their_changes(server, address):
+def test_crash_between_pages_and_replay_of_page(server, address):
     """1. Three tables, one of which is altered, one emptied, one has no key, while they are read and written;
     one is not there. 2. The lane is lost, with all after an acknowledged position. 3. From there it hands out
     the same pages. 4. In the end the client has what the tables have; a mark says which one it lacks.
@@ -62,7 +65,7 @@ def test_a_lane_hands_out_full_tables_and_their_changes(server, address):
     assert client.copy.position.snapshot is None
 
 
-def test_tables_that_cannot_be_read_fail_by_name(server, address):
+def test_pause_resume_bad_condition_dropped_table_missing_right(server, address):
     """1. While a snapshot is paused, the stream goes on. 2. Going on it reads the rows of conditions; a wrong
     one, one that is not one expression, a table without the right and one that is gone fail. 3. The mark
     says so.
@@ -100,12 +103,17 @@ def test_tables_that_cannot_be_read_fail_by_name(server, address):
     assert status["rows"] == 6
 
 
-def test_a_full_ring_holds_back_readers_of_pages_only(server, address):
-    """Whoever asks how far the snapshot is, or closes the lane, does not wait for room."""
+def test_net_write_timeout(server, address):
+    """A full ring holds back readers of pages, and keeps no transaction open. Whoever asks how far it is, or
+    closes the lane, does not wait for room.
+    """
     filled(server, "t")
     with running(address, store=ring_of("items", 2)) as shard:
         client = SnapshotClient(shard, begun(address))
         await_true(lambda: client.lane.describe()["ring"]["full"], "the ring is full")
+        await_true(
+            lambda: not server.execute("SELECT 1 FROM information_schema.innodb_trx"), "no transaction"
+        )
         answers = queue.SimpleQueue()
         asking = threading.Thread(
             target=lambda: answers.put((client.lane.describe()["snapshot"], shard.close(1 << 40)))
@@ -119,6 +127,105 @@ def test_a_full_ring_holds_back_readers_of_pages_only(server, address):
         "those who read pages have ended",
         10,
     )
+
+
+@pytest.mark.parametrize("how", ["quiet", "rotated", "reset"])
+def test_idle_source(server, address, how):
+    """Pages enter although nothing is written: where a file ends or begins, and in the first one there is."""
+    filled(server, "t", 2_000)
+    if how == "reset":
+        server.execute("RESET MASTER" if server.engine == "mariadb" else "RESET BINARY LOGS AND GTIDS")
+    if how == "rotated":
+        server.execute("FLUSH BINARY LOGS")
+    copy = begun(address)
+    if how == "rotated":
+        server.execute("FLUSH BINARY LOGS")
+    with running(address) as shard:
+        client = SnapshotClient(shard, copy)
+        client.read_until(lambda: client.copy.mark, "the mark")
+        assert client.copy.rows["t"] == shown(server, "t")
+        assert client.lane.held.intake.commit_us > 0
+        server.execute("INSERT INTO app.t VALUES (1, 'after')")
+        client.read_until(caught_up(client, server, "t"), "a change")
+
+
+def test_purge_mid_snapshot_and_shard_moves_mid_range(server, address, tmp_path):
+    """1. A lane is lost with its disk, while the source purges what it can. 2. On another machine, which has
+    the cursor only, what was not acknowledged is read again.
+    """
+    filled(server, "t")
+    with closing(Writer(server, "t", 5)) as writer:
+        with running(address, rows_per_s=20_000) as shard:
+            client = SnapshotClient(shard, begun(address))
+            client.read_until(lambda: len(client.copy.pages) > 3, "pages")
+            copy = client.saved()
+            client.read_until(lambda: len(client.copy.pages) > len(copy.pages) + 2, "more", free=False)
+        server.execute("FLUSH BINARY LOGS", f"PURGE BINARY LOGS TO '{copy.position.file}'")
+        with running(replace(address, archive=options_of(tmp_path / "other"))) as shard:
+            client = SnapshotClient(shard, copy)
+            client.read_until(lambda: client.copy.mark, "the mark")
+            writer.close()
+            client.read_until(caught_up(client, server, "t"), "all changes")
+    assert client.copy.mark.failed == {}
+
+
+def test_metadata_lock_and_undo_growth(server, address):
+    """While a snapshot is read, and waits for its limit of rows, a statement does not wait, and InnoDB has no
+    old transaction.
+    """
+    filled(server, "t")
+    with running(address, rows_per_s=2_000) as shard:
+        client = SnapshotClient(shard, begun(address), {"c": 7})
+        client.read_until(lambda: client.copy.pages, "a page")
+        began_s = time.monotonic()
+        server.execute(
+            "SET SESSION lock_wait_timeout = 2", "ALTER TABLE app.t ADD COLUMN c INT NOT NULL DEFAULT 7"
+        )
+        assert time.monotonic() - began_s < 2
+        for _ in range(20):
+            client.read()
+            old = "TIMESTAMPDIFF(SECOND, trx_started, NOW()) > 1"
+            assert not server.execute(f"SELECT * FROM information_schema.innodb_trx WHERE {old}")
+        assert not client.copy.mark
+
+
+@pytest.mark.parametrize("threads", first_quick(1, [2, 8]))
+@pytest.mark.parametrize("case", ["visible_before_gtid_executed", "binlog_order_commits_off"])
+def test_of_tiny_commits(mysql, source_address, tmp_path, case, threads):
+    """Many sessions insert, one row each: no row is read before its insert is delivered, and none is lost."""
+    address = source_address(mysql, user="root", password=mysql.password, archive=options_of(tmp_path))
+    filled(mysql, "t", 2_000)
+    mysql.execute(f"SET GLOBAL binlog_order_commits = {'OFF' if case.endswith('off') else 'ON'}")
+    stopped = threading.Event()
+
+    def insert(first):
+        with closing(mysql.connect()) as connection, connection.cursor() as cursor:
+            for key in itertools.count(first, 2 * threads):
+                if stopped.is_set():
+                    break
+                cursor.execute(f"INSERT INTO app.t VALUES ({key}, 'new')")
+
+    writers = [threading.Thread(target=insert, args=(2 * each + 1,)) for each in range(threads)]
+    try:
+        for each in writers:
+            each.start()
+        with running(address) as shard:
+            client = SnapshotClient(shard, begun(address))
+            client.read_until(lambda: client.copy.mark, "the mark")
+            for number in range(10):
+                # What is inserted meanwhile is read, too.
+                client.begin_again(number)
+                client.read_until(lambda: client.copy.mark, "another mark")
+            stopped.set()
+            for each in writers:
+                each.join()
+            client.read_until(caught_up(client, mysql, "t"), "all changes")
+        assert len(client.copy.rows["t"]) > 2_100
+    finally:
+        stopped.set()
+        for each in writers:
+            each.join()
+        mysql.execute("SET GLOBAL binlog_order_commits = ON")
 
 
 def test_a_table_without_a_key_has_a_limit(mariadb, source_address, tmp_path, monkeypatch):

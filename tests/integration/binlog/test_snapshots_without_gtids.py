@@ -110,7 +110,7 @@ def end_of(address):
 
 @pytest.mark.parametrize("waits", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_semi_sync_stall(server, address, waits):
-    """An update whose commit waits is after what counts as visible; if all does that is written, it is lost."""
+    """An update whose commit waits is not visible. If all that is written counts as visible, it is lost."""
     now_s = 0.0
     after_s = STALL_MS / 1000 + 1
     with Stall(server):

@@ -51,7 +51,14 @@ class SnapshotClient:
 
     def reopen(self, **changes: Any) -> None:
         """Go on at its position under a new generation, with another cursor of the snapshot."""
-        cursor = replace(SnapshotCursor.from_json(self.copy.position.snapshot or ""), **changes)
+        self._reopen(replace(SnapshotCursor.from_json(self.copy.position.snapshot or ""), **changes))
+
+    def begin_again(self, number: int) -> None:
+        """Have all tables read once more, by a snapshot of another number."""
+        self.copy.mark = None
+        self._reopen(SnapshotCursor(f"app-1-{number}"))
+
+    def _reopen(self, cursor: SnapshotCursor) -> None:
         self.copy.position = replace(self.copy.position, snapshot=cursor.to_json())
         self.generation, self.sequence = self.generation + 1, -1
         self.shard.open(EPOCH, self.generation, self.copy.position, self.copy.history)
@@ -107,6 +114,8 @@ class SnapshotClient:
                 if row["_header"] != index:
                     continue
                 old = rows.pop(row["before"]["id"], None) if row["before"] is not None else None
+                if row["_op"] == Op.INSERT:
+                    assert row["after"]["id"] not in rows, "no row is read that is inserted only later"
                 if row["_op"] != Op.DELETE:
                     rows[row["after"]["id"]] = laid(old, row)
                 ids.append((row["after"] or row["before"])["id"])
