@@ -20,6 +20,8 @@ class Copy:
     def __init__(self, consumer: canal_group.Consumer) -> None:
         self.consumer = consumer
         self.rows: dict[tuple[str, int], dict[str, str | None]] = {}
+        #: id -> the shard that inserted it last, or in which it was read
+        self.places: dict[int, str] = {}
         self.reads = 0
         #: (shard, file, pos, row) of all rows and statements since the last rollback
         self.identities: set[tuple[str, str, int, int]] = set()
@@ -60,6 +62,7 @@ class Copy:
                 self.rows.pop((change["shard"], int(before["id"])), None)
             if after is not None:
                 self.rows[change["shard"], int(after["id"])] = after
+                self.places[int(after["id"])] = change["shard"]
 
     def until(self, wanted: Callable[[], bool]) -> None:
         """Read until something holds."""
