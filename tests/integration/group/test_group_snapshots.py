@@ -58,7 +58,7 @@ def test_a_copy_of_full_tables_equals_what_select_shows(
         copy.check(readable)
 
 
-def test_a_snapshot_goes_on_after_kills(readable: Shop, tmp_path: Path) -> None:
+def test_crash_between_pages(readable: Shop, tmp_path: Path) -> None:
     """1. Of full tables a part is acknowledged; 2. a shard's process is killed, and the group's; 3. the rest
     comes, and no row that was acknowledged is read again but what was in flight.
     """
@@ -112,7 +112,7 @@ def test_status_tells_of_a_snapshot_and_of_a_table_that_may_not_be_read(shop: Sh
         eventually(lambda: snapshots_of(instance, shop)["copy"]["snapshot"] is None, "it is over")
 
 
-def test_only_the_rows_that_there_are(readable: Shop, tmp_path: Path) -> None:
+def test_only_the_rows_that_there_are_and_stop(readable: Shop, tmp_path: Path) -> None:
     readable.write_everywhere(10, 10)
     with readable.serve(**options(tmp_path)) as instance:
         with readable.connect(instance, client_id="once", snapshot="only") as consumer:

@@ -73,7 +73,7 @@ def test_a_damaged_page_is_named(pages, tmp_path):
         list(pages[1].after(Position("bin.000009", 4)))
 
 
-def test_a_folder_belongs_to_its_last_lane(tmp_path):
+def test_fenced_server_writes_page(tmp_path):
     at = PageAt(Position("bin.000001", 4), 7)
     old, new = PageFolder(tmp_path), PageFolder(tmp_path)
     with pytest.raises(ShardUnavailable, match="another lane's by now"):
