@@ -69,7 +69,7 @@ def test_replica_gaps(source_address, tmp_path):
             replica, user="root", password=replica.password, archive=options_of(tmp_path)
         )
         with contextlib.ExitStack() as open_:
-            writers = [open_.enter_context(closing(Writer(source, "t", seed))) for seed in range(6)]
+            writers = [open_.enter_context(closing(Writer(source, "t", seed))) for seed in range(3)]
             with running(address) as shard:
                 client = SnapshotClient(shard, begun(address))
                 client.read_until(lambda: client.copy.mark, "the mark")

@@ -50,6 +50,7 @@ class Copy:
         identity = change["shard"], change["file"], change["pos"], change["row"]
         assert identity not in self.identities, "no two rows have one identity"
         self.identities.add(identity)
+        assert change["commit_us"] > 0, "pages before the first transaction have a time, too"
         before, after = (
             dict(change[image]) if change[image] is not None else None for image in ("before", "after")
         )
