@@ -47,7 +47,7 @@ class LoadLimit:
         """Wait until a page may be read, or for a stop.
 
         Args:
-            excess: returns what the server does more than it may, None: nothing; raises as it.
+            excess: returns the limit that the server exceeds, None: none; raises as it.
             stopped: set for a stop.
             say: is told what is waited for; None: nothing.
         """

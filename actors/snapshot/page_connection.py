@@ -142,7 +142,7 @@ class PageConnection:
         return {TableName(*name): count for name, count in self._dictionary.estimates().items()}
 
     def excess(self, limits: Mapping[str, float]) -> str | None:
-        """Return what the server does more than it may, see `ServerLoad.excess`."""
+        """Return which limit the server exceeds, see `ServerLoad.excess`."""
         return self._load.excess(limits)
 
     # ---- tables --------------------------------------------------------------------------------------------

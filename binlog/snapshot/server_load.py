@@ -52,7 +52,7 @@ class ServerLoad:
         return self._number(_MARIADB_HISTORY if self._facts.mariadb else _MYSQL_HISTORY)
 
     def excess(self, limits: Mapping[str, float]) -> str | None:
-        """Return what is more than its limit, as a sentence; None: nothing is.
+        """Return which limit is exceeded, as a sentence; None: none is.
 
         Args:
             limits: by names of `LIMITS`.
@@ -64,7 +64,7 @@ class ServerLoad:
         return None
 
     def asked(self, name: str) -> int | None:
-        """Return what a limit bounds; None: there is nothing. Its error names the right that is missing."""
+        """Return the value that a limit bounds; None: there is none. Its error names the missing right."""
         limit = LIMITS[name]
         try:
             return limit.ask(self)

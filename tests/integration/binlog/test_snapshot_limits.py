@@ -18,7 +18,7 @@ from canal_group.binlog.server.replication import lag_s
 from canal_group.binlog.server.source import connect, server_facts
 
 #: more than other tests leave behind
-HISTORY = 1_000
+HISTORY = 300
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def address(server, source_address, tmp_path):
 
 
 def checked(address, tmp_path, **snapshot):
-    """Return what `check` says of the proof."""
+    """Return whether `check` finds a proof, and which."""
     shard = {"name": "s1", "host": "h", "user": "root"}
     value = {"preset": "memory", "destination": "d", "shards": [shard], "filter": {"white": r"app\..*"}}
     begins = {"archive": {"folder": str(tmp_path)}, "consumer": {"snapshot": "initial"}}

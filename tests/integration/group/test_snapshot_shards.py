@@ -36,12 +36,11 @@ def copying(shop: Shop, instance: Instance) -> Iterator[Copy]:
         yield copy
 
 
-def test_same_key_two_shards_and_row_moves_shards_and_tables_differ_between_shards(
-    readable: Shop, tmp_path: Path
-) -> None:
+def test_same_key_two_shards_and_row_moves_shards(readable: Shop, tmp_path: Path) -> None:
     """1. Both shards have rows of the same ids; the columns of one are in another order, and one has a table
-    more. 2. While they are read, rows move from the first shard to the second. 3. The copy is what the
-    shards have; where both tables are one, the last event of a row that moved says where it is.
+    more (tables_differ_between_shards). 2. While they are read, rows move from the first shard to the
+    second. 3. The copy is what they have; where both tables are one, the last event of a row that moved says
+    where it is.
     """
     readable.write_everywhere(20, 50)
     first, second = readable.servers
@@ -63,7 +62,7 @@ def test_same_key_two_shards_and_row_moves_shards_and_tables_differ_between_shar
         moving.join()
         copy.check(readable)
     assert not any(mark.failed for mark in copy.marks)
-    assert {copy.places[number] for number in moved} == {"s1"}
+    assert {copy.shards[number] for number in moved} == {"s1"}
     assert all((shard, 900_000) in copy.rows for shard in ("s0", "s1"))
 
 

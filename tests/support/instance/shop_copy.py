@@ -21,7 +21,7 @@ class Copy:
         self.consumer = consumer
         self.rows: dict[tuple[str, int], dict[str, str | None]] = {}
         #: id -> the shard that inserted it last, or in which it was read
-        self.places: dict[int, str] = {}
+        self.shards: dict[int, str] = {}
         self.reads = 0
         #: (shard, file, pos, row) of all rows and statements since the last rollback
         self.identities: set[tuple[str, str, int, int]] = set()
@@ -63,7 +63,7 @@ class Copy:
                 self.rows.pop((change["shard"], int(before["id"])), None)
             if after is not None:
                 self.rows[change["shard"], int(after["id"])] = after
-                self.places[int(after["id"])] = change["shard"]
+                self.shards[int(after["id"])] = change["shard"]
 
     def until(self, wanted: Callable[[], bool]) -> None:
         """Read until something holds."""
