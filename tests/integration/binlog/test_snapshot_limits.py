@@ -18,7 +18,7 @@ from canal_group.binlog.server.replication import lag_s
 from canal_group.binlog.server.source import connect, server_facts
 
 #: more than other tests leave behind
-HISTORY = 300
+HISTORY = 60
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_history_list_max(server, address_to):
     with contextlib.closing(server.connect()) as old, old.cursor() as cursor:
         cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
         cursor.execute("SELECT COUNT(*) FROM app.t")
-        server.execute(*(f"UPDATE app.t SET v = '{n}' WHERE id = 2" for n in range(2 * HISTORY)))
+        server.execute(*(f"UPDATE app.t SET v = '{n}' WHERE id = 2" for n in range(3 * HISTORY)))
         with running(address, history_list_max=HISTORY) as shard:
             client = SnapshotClient(shard, begun(address))
             await_true(lambda: "InnoDB's history list has" in waits_for(client), "it waits")
