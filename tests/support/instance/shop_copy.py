@@ -87,28 +87,44 @@ class Copy:
         self.until(lambda: len({mark.shard for mark in self.marks}) == len(shop.servers))
 
 
+class _Changes:
+    """Transactions that change, add, delete and move rows of one shard, one after the other."""
+
+    def __init__(self, shop: Shop, index: int, seed: int) -> None:
+        self._connect = lambda: shop.servers[index].connect(f"shop_{index}")
+        self._rows, self._rng = shop.rows, random.Random(f"{seed}-{index}")
+        self._number = 1_000_000 * (index + 1) + 50_000 * seed
+
+    def commit(self, goes_on: Callable[[], bool]) -> None:
+        """Commit transactions as long as they are to go on."""
+        rng, rows = self._rng, self._rows
+        with contextlib.closing(self._connect()) as connection, connection.cursor() as cursor:
+            while goes_on():
+                changed, deleted, moved = (rng.randrange(rows) for _ in range(3))
+                cursor.execute("BEGIN")
+                cursor.execute(
+                    "UPDATE orders SET note = CONCAT('changed ', %s) WHERE id = %s", (self._number, changed)
+                )
+                cursor.execute("DELETE FROM orders WHERE id = %s", (deleted,))
+                cursor.execute("INSERT INTO orders VALUES (%s, 'new', 1.5)", (self._number,))
+                cursor.execute("UPDATE orders SET id = id + 500000 WHERE id = %s", (moved,))
+                cursor.execute("COMMIT")
+                self._number += 1
+
+
+def change(shop: Shop, seed: int, transactions: int) -> None:
+    """Change, add, delete and move rows on all shards."""
+    for index in range(len(shop.servers)):
+        left = iter(range(transactions))
+        _Changes(shop, index, seed).commit(lambda left=left: next(left, None) is not None)
+
+
 @contextlib.contextmanager
 def changing(shop: Shop, seed: int) -> Iterator[None]:
-    """Change, add and delete rows on all shards until the body ends."""
+    """Do it until the body ends."""
     stop = threading.Event()
-
-    def change(index: int) -> None:
-        rng, connection = random.Random(f"{seed}-{index}"), shop.servers[index].connect(f"shop_{index}")
-        with contextlib.closing(connection), connection.cursor() as cursor:
-            number = 1_000_000 * (index + 1) + 50_000 * seed
-            while not stop.is_set():
-                row = rng.randrange(shop.rows)
-                cursor.execute("BEGIN")
-                cursor.execute("UPDATE orders SET note = CONCAT('changed ', %s) WHERE id = %s", (number, row))
-                cursor.execute("DELETE FROM orders WHERE id = %s", (rng.randrange(shop.rows),))
-                cursor.execute("INSERT INTO orders VALUES (%s, 'new', 1.5)", (number,))
-                cursor.execute(
-                    "UPDATE orders SET id = id + 500000 WHERE id = %s", (rng.randrange(shop.rows),)
-                )
-                cursor.execute("COMMIT")
-                number += 1
-
-    threads = [in_background(lambda index=index: change(index)) for index in range(len(shop.servers))]
+    changes = [_Changes(shop, index, seed) for index in range(len(shop.servers))]
+    threads = [in_background(lambda each=each: each.commit(lambda: not stop.is_set())) for each in changes]
     try:
         yield
     finally:
