@@ -29,15 +29,15 @@ def proof_found(facts: ServerFacts, visible_after_s: float | None, *, exact: boo
         return True, "exact: a snapshot says where in the binlog it is", ""
     if facts.gtids:
         return True, "by GTIDs: what was executed before a page, and what is written after it", ""
-    proves = "gtid_mode = ON proves it"
+    proves = "Set gtid_mode = ON, which proves it"
     if visible_after_s is None:
         says = "not proven: the server has no GTIDs"
-        return False, says, f"{proves}; or say with snapshot.visible_after_s when a commit can be read."
+        return False, says, f"{proves}, or snapshot.visible_after_s to when a commit can be read."
     waits_s = waits_ms(facts.variables) / 1000
     if waits_s >= visible_after_s:
         says = f"not proven: a COMMIT waits up to {waits_s:g} s for a replica, and can be read only then"
-        return False, says, f"{proves}; or set snapshot.visible_after_s above {waits_s:g}."
-    return True, f"by time: a commit can be read after {visible_after_s:g} s, the settings say", proves
+        return False, says, f"{proves}, or snapshot.visible_after_s above {waits_s:g}."
+    return True, f"by time: a commit can be read after {visible_after_s:g} s, the settings say", f"{proves}."
 
 
 class SettledLog:
