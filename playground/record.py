@@ -114,7 +114,7 @@ def _write(folder: Path, files: Sequence[Path], record: Record, rows: Rows) -> N
     transactions = [
         [[change.table, change.op, change.rows] for change in changes] for changes in record.transactions
     ]
-    own = [[*name, image] for name, (shard, image) in rows.items() if shard == record.shard]
+    own = [[table, key, image] for (shard, table, key), image in rows.items() if shard == record.shard]
     (folder / RECORD).write_text(
         f'{{"gtid_source": {json.dumps(record.gtid_source)}, "first": {record.first},\n'
         f'"transactions": {_lines(transactions)},\n"rows": {_lines(own)}}}\n',

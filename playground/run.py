@@ -17,6 +17,7 @@ from canal_group.programs.demo.instance import DESTINATION, running, shard_name
 from canal_group.programs.demo.interrupts import Interrupts
 from canal_group.programs.demo.page import page_of
 from canal_group.programs.demo.proof import prove
+from canal_group.programs.demo.replica import Replica
 from canal_group.programs.demo.reading import Reading
 from canal_group.programs.demo.report import DemoReport
 from canal_group.programs.demo.run import read, reading_of, report_of, run, state_of
@@ -106,7 +107,9 @@ def _servers(options: DemoOptions, progress: Progress, interrupts: Interrupts, s
 
     progress.phase("verifying the stream")
     held = read_tables(servers, [record.shard for record in records])
-    findings = prove(reading.delivered, records, held, snapshot=snapshot)
+    findings = prove(
+        reading.delivered, records, held, Replica(record.shard for record in records) if snapshot else None
+    )
     gentle_until_us = min(writer.gentle_until_us for writer in writers)
     report = report_of(reading, findings, len(servers), gentle_until_us, gentle_until_us)
     return Outcome(report, findings, reading.rollbacks, page.url, instance.uri)

@@ -21,8 +21,7 @@ def read_tables(servers: Sequence[DatabaseServer], names: Sequence[str]) -> Rows
     rows: Rows = {}
     for shard, (server, name) in enumerate(zip(servers, names, strict=True)):
         for table, key, image in _server_rows(server, shard):
-            # Ids are unique over the shards, or else the comparison shows it.
-            rows[table, key] = name, image
+            rows[name, table, key] = image
     return rows
 
 

@@ -50,7 +50,7 @@ class Findings:
 
 
 def prove(
-    delivered: Delivered, records: Sequence[Record], servers: Rows, *, snapshot: bool = False
+    delivered: Delivered, records: Sequence[Record], servers: Rows, replica: Replica | None = None
 ) -> Findings:
     """Judge what was delivered.
 
@@ -58,7 +58,7 @@ def prove(
         delivered: everything the consumer got.
         records: what the writers committed.
         servers: what the servers hold now, see `replica.read_tables`.
-        snapshot: whether it began with a snapshot of each shard.
+        replica: what it had before, and which snapshots it began with; None: nothing.
     """
     stream = delivered.table()
     codes, first = _codes(stream, IDENTITY)
@@ -70,7 +70,7 @@ def prove(
     twice = _repeated(stream, codes, first, delivered.kept())
     written, came = _written(records), _came(changes)
     missing, unwritten = written - came, came - written
-    replica = Replica((record.shard for record in records) if snapshot else ())
+    replica = replica or Replica()
     replica.apply(accepted)
     differences = [*replica.differences, *compare(replica.rows, servers)]
 

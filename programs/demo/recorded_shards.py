@@ -42,5 +42,5 @@ def _read(folder: Path) -> RecordedShard:
     record = Record(folder.name, value["gtid_source"], value["first"])
     for changes in value["transactions"]:
         record.add(tuple(Change(*change) for change in changes))
-    rows = {(table, key): (folder.name, image) for table, key, image in value["rows"]}
+    rows = {(folder.name, table, key): image for table, key, image in value["rows"]}
     return RecordedShard(folder, record, rows)

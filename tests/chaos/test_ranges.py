@@ -81,7 +81,7 @@ class Story:
             commit = Commit(self.gtid(number), server, number, number)
             record.commit((Written("orders", "INSERT", 1),), commit)
             image = CELL_END.join([cell("id", str(number)), cell("written_us", "1")])
-            servers["orders", cell("id", str(number))] = SHARD, image
+            servers[SHARD, "orders", cell("id", str(number))] = image
         oracle = Oracle([record], {OLD: Dial(1), NEW: Dial(1)})
         truth = Truth([record], servers, oracle, End.after(self.at_us, 0))
         return audit_ranges(CLIENT, ranges_of(self.folders), self.writes, truth)

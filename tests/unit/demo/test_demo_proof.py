@@ -17,6 +17,7 @@ from canal_group.merge.rows.envelope import ENVELOPE
 from canal_group.programs.demo.delivered import CELL_END, Delivered
 from canal_group.programs.demo.measures import latency_ms, rows_per_s
 from canal_group.programs.demo.proof import prove
+from canal_group.programs.demo.replica import Replica
 from canal_group.programs.demo.report import DemoReport
 from canal_group.programs.demo.tables import ADDED_COLUMN
 from canal_group.programs.demo.written import Change, Record
@@ -104,13 +105,11 @@ def servers():
         (B, order(2, "sent", channel="web")),
         *((B, order(number, "new", channel="web")) for number in (4, 6, 8)),
     ]
-    return {
-        ("orders", f"id={image['id']}"): (
-            shard,
-            CELL_END.join(f"{name}={chr(0) if value is None else value}" for name, value in image.items()),
-        )
-        for shard, image in rows
-    }
+    return {(shard, "orders", f"id={image['id']}"): cells(image) for shard, image in rows}
+
+
+def cells(image):
+    return CELL_END.join(f"{name}={chr(0) if value is None else value}" for name, value in image.items())
 
 
 def envelope(rows, first_seq=0):
@@ -276,15 +275,15 @@ def test_a_lost_null_makes_the_tables_unequal():
     assert faults(delivered(rows)) == {"unequal": True}
 
 
-@pytest.mark.parametrize("name", [("orders", "id=1"), ("orders", "id=8")])
+@pytest.mark.parametrize("name", [(A, "orders", "id=1"), (B, "orders", "id=8")])
 def test_a_row_of_another_shard_or_one_side_makes_the_tables_unequal(name):
     of_another = servers()
-    of_another[name] = "elsewhere", of_another[name][1]
+    of_another["elsewhere", *name[1:]] = of_another.pop(name)
     assert faults(delivered(story()), of_another) == {"unequal": True}
     without = servers()
     del without[name]
     assert faults(delivered(story()), without) == {"unequal": True}
-    more = servers() | {("orders", "id=99"): (A, "id=99")}
+    more = servers() | {(A, "orders", "id=99"): "id=99"}
     assert faults(delivered(story()), more) == {"unequal": True}
 
 
@@ -292,7 +291,7 @@ def test_a_key_that_an_update_changes_moves_the_row():
     moved = change(A, 5, 0, "orders", "UPDATE", order(1, "paid"), order(101, "paid"), time=90)
     written, held = records(), servers()
     written[0].add((Change("orders", "UPDATE", 1),))
-    held["orders", "id=101"] = A, held.pop(("orders", "id=1"))[1].replace("id=1", "id=101")
+    held[A, "orders", "id=101"] = held.pop((A, "orders", "id=1")).replace("id=1", "id=101")
     assert prove(delivered([*story(), moved]), written, held).words == ()
 
 
@@ -329,10 +328,8 @@ def full_faults(rows):
     written, held = records(), servers()
     written[0].add((Change("orders", "UPDATE", 1),))
     for number, state in ((11, "old"), (13, "paid")):
-        image = order(number, state).items()
-        cells = (f"{name}={chr(0) if value is None else value}" for name, value in image)
-        held["orders", f"id={number}"] = A, CELL_END.join(cells)
-    found = prove(delivered(rows), written, held, snapshot=True)
+        held[A, "orders", f"id={number}"] = cells(order(number, state))
+    found = prove(delivered(rows), written, held, Replica([A, B]))
     counts = (found.order_violations, found.split_transactions, found.missing, found.duplicates)
     return found, (*counts, not found.tables_equal)
 
