@@ -37,11 +37,16 @@ def prepare(
     server.execute(*(table.create(shard) for table in TABLES), database=schema)
     if fill is not None:
         server.execute(f"GRANT SELECT ON {schema}.* TO {CANAL_USER}@127.0.0.1")
-        with contextlib.closing(server.connect(schema)) as connection:
-            for transaction in fill:
-                _run(connection, transaction)
+        fill_tables(server, schema, fill)
     source, number = server.last_gtid()
     return Record(name, source, number + 1)
+
+
+def fill_tables(server: DatabaseServer, schema: str, fill: Iterable[Transaction]) -> None:
+    """Run transactions that nobody remembers."""
+    with contextlib.closing(server.connect(schema)) as connection:
+        for transaction in fill:
+            _run(connection, transaction)
 
 
 class Writer(threading.Thread):

@@ -20,6 +20,7 @@ from canal_group.binlog.archive.history import History
 from canal_group.binlog.archive.manifest import State
 from canal_group.binlog.archive.operating.verification import verify
 from canal_group.merge.errors import CanalGroupError, SourceUnavailable
+from canal_group.programs.demo.delivered import of_transactions
 from chaos.clocks import S_US
 from chaos.commits import Commits
 
@@ -78,8 +79,9 @@ def contents(archive: Archive) -> Iterator[tuple[History, str, bytes]]:
 
 
 def _named(rows: pa.Table) -> Iterator[tuple[str, str]]:
-    """Return shard and GTID of each row."""
-    return zip(rows["shard"].to_pylist(), rows["gtid"].to_pylist(), strict=True)
+    """Yield shard and GTID of each row that is not of a snapshot's page."""
+    changes = of_transactions(rows)
+    yield from zip(changes["shard"].to_pylist(), changes["gtid"].to_pylist(), strict=True)
 
 
 def not_archived(archive: Archive, rows: Iterable[pa.Table]) -> Iterator[str]:

@@ -8,7 +8,7 @@ and one that reads offset ranges and keeps its position itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import groupby, islice, pairwise
 from pathlib import Path
 from statistics import median
@@ -18,13 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 from canal_group.binlog.archive.archive import Archive
-from canal_group.merge.values.position import file_order
-from canal_group.programs.demo.delivered import IDENTITY, Delivered
+from canal_group.merge.values.position import GroupPosition, file_order
+from canal_group.programs.demo.delivered import IDENTITY, Delivered, of_transactions
 from canal_group.programs.demo.proof import prove
-from canal_group.programs.demo.replica import Rows
+from canal_group.programs.demo.replica import Replica, Rows
 from chaos.archived import not_archived, too_early, unlike
 from chaos.clocks import S_US
 from chaos.commits import Commits
+from chaos.copies import Again, Copy, Part, misplaced, parts_of, parts_of_ranges
 from chaos.cursors import CursorWrite, regressions
 from chaos.ends import End, stalls
 from chaos.journal import Delivery
@@ -60,6 +61,11 @@ class Findings:
     stalled: int = 0
     #: offset ranges that had other rows when they were read again, or are not contiguous
     range_faults: int = 0
+    #: rows and marks that a snapshot must not have, or lacks
+    snapshot_faults: int = 0
+    #: rows that snapshots have read, and how many came again
+    snapshot_rows: int = 0
+    snapshot_again: int = 0
     #: transactions that a consumer got and the archive lacks, and archived files that are not the source's
     archive_faults: int = 0
     #: repeated readings of offset ranges
@@ -77,7 +83,8 @@ class Findings:
         """Whether there are no faults."""
         order = self.reordered + self.late_beyond + self.range_faults
         owners = self.cursor_regressions + self.double_active
-        return not (self.lost + self.duplicated + order + owners + self.stalled + self.archive_faults)
+        ends = self.stalled + self.archive_faults + self.snapshot_faults
+        return not (self.lost + self.duplicated + order + owners + ends)
 
     def __add__(self, other: Self) -> Self:
         sums: dict[str, Any] = {
@@ -100,6 +107,9 @@ class Findings:
             "range_faults": self.range_faults,
             "archive_faults": self.archive_faults,
             "range_rereads": self.range_rereads,
+            "snapshot_faults": self.snapshot_faults,
+            "snapshot_rows": self.snapshot_rows,
+            "snapshot_again": self.snapshot_again,
             "recovery_s_p50": round(median(self.recovery_s), 1) if self.recovery_s else None,
             "recovery_s_max": round(max(self.recovery_s), 1) if self.recovery_s else None,
         }
@@ -115,6 +125,33 @@ class Truth:
     servers: Rows
     oracle: Oracle
     end: End
+    #: the rows that there were when a stream without a snapshot began
+    there: Rows = field(default_factory=dict)
+    #: where a stream with a snapshot began, see `of_copy`
+    begun: GroupPosition | None = None
+    #: whether the snapshot was stopped, and begun again
+    stopped: bool = False
+
+    def of_copy(self, begun: str, *, stopped: bool) -> Self:
+        """Return the reference data for a stream that began with a snapshot.
+
+        Args:
+            begun: the cursor at which it began.
+            stopped: see the field.
+        """
+        return replace(self, begun=GroupPosition.from_json(begun), stopped=stopped)
+
+    @property
+    def expected(self) -> Sequence[Commits]:
+        """What was committed after the stream began."""
+        if self.begun is None:
+            return self.records
+        shards = self.begun.shards
+        return [each.since(shards[each.shard]) if each.shard in shards else each for each in self.records]
+
+    def replica(self) -> Replica:
+        """Return the tables as they were when the stream began, as far as it knows them then."""
+        return Replica(rows=self.there) if self.begun is None else Copy(self.begun, ends=not self.stopped)
 
 
 def audit(
@@ -123,6 +160,7 @@ def audit(
     writes: Sequence[CursorWrite],
     truth: Truth,
     over_us: Sequence[int],
+    steered: Sequence[tuple[int, int]] = (),
 ) -> Findings:
     """Audit the stream of a client id that takes batches.
 
@@ -132,9 +170,11 @@ def audit(
         writes: every write of the cursor.
         truth: the reference data.
         over_us: for each fault the time from which recovery is counted, microseconds since 1970.
+        steered: from when to when operators changed what its snapshot reads.
     """
+    deliveries = list(deliveries)
     stream, positions = stream_of(deliveries, writes), Positions(truth.records)
-    rows = [positions.placed(one.rows) for one in stream]
+    rows = list(positions.placed_in_order(one.rows for one in stream))
     delivered = Delivered()
     each = zip(stream, rows, strict=True)
     for _, run in groupby(each, lambda one: (one[0].delivery.run, one[0].delivery.server_epoch)):
@@ -153,6 +193,9 @@ def audit(
         recovery_s=tuple(_recovery_s(list(_arrivals(rows, acked_us)), truth.oracle, over_us)),
         words=_first(lost, twice, disorder, double),
     )
+    if truth.begun is not None:
+        parts = parts_of(stream, writes, truth.begun)
+        ours += _snapshot(truth, parts, positions.moved, Again(deliveries, steered, positions.moved))
     return ours + _proven(delivered, truth) + _cursors(writes) + _in_time(client_id, rows, acked_us, truth)
 
 
@@ -199,30 +242,45 @@ def audit_ranges(
     """
     positions = Positions(truth.records)
     taken = done_with(offset_ranges)
-    rows = [positions.placed(offset_range.rows()) for offset_range in taken]
+    rows = list(positions.placed_in_order(offset_range.rows() for offset_range in taken))
     delivered = Delivered()
     for number, (offset_range, table) in enumerate(zip(taken, rows, strict=True)):
         delivered.add(number, table, offset_range.done_us)
-    wrong, chain = list(not_the_same(offset_ranges, positions.placed)), list(broken(taken))
+    wrong = list(not_the_same(offset_ranges, positions.placed))
+    chain = list(broken(taken, numbered=truth.begun is None))
     ours = Findings(
         range_faults=len(wrong) + len(chain),
         range_rereads=rereads(offset_ranges),
         batches=len(taken),
         words=_first(wrong, chain),
     )
+    if truth.begun is not None:
+        ours += _snapshot(truth, parts_of_ranges(taken), positions.moved, Again((), (), set()))
     done_us = [offset_range.done_us for offset_range in taken]
     return ours + _proven(delivered, truth) + _cursors(writes) + _in_time(client_id, rows, done_us, truth)
 
 
+def _snapshot(truth: Truth, parts: Iterable[Part], moved: set[str], again: Again) -> Findings:
+    """Check rows and marks of snapshots, and what came again; what is in the rows `_proven` checks."""
+    assert truth.begun is not None
+    wrong = list(misplaced(parts, truth.begun, moved, stopped=truth.stopped))
+    return Findings(
+        snapshot_faults=len(wrong) + len(again.others),
+        snapshot_again=again.count,
+        words=_first(wrong, again.others),
+    )
+
+
 def _proven(delivered: Delivered, truth: Truth) -> Findings:
     """Compare the delivered rows with what was written, and with the servers' tables."""
-    proof = prove(delivered, truth.records, truth.servers)
+    proof = prove(delivered, truth.expected, truth.servers, truth.replica())
     return Findings(
         # Tables that differ although no row is missing count as a loss.
         lost=proof.missing or int(not proof.tables_equal),
         duplicated=proof.duplicates,
         reordered=proof.order_violations + proof.split_transactions,
         rows=proof.rows,
+        snapshot_rows=proof.snapshot_rows,
         words=proof.words,
     )
 
@@ -236,7 +294,7 @@ def _in_time(client_id: str, rows: Sequence[pa.Table], acked_us: Sequence[int], 
     """Check the order against commit times, and the end of the stream against its deadline."""
     arrivals = list(_arrivals(rows, acked_us))
     told = truth.oracle.judge(arrivals)
-    stalled = list(stalls(client_id, arrivals, truth.records, truth.end))
+    stalled = list(stalls(client_id, arrivals, truth.expected, truth.end))
     unjustified = [f"Client {client_id}: {words}" for words in told.unjustified]
     return Findings(
         late=told.late,
@@ -261,7 +319,7 @@ def _arrivals(rows: Sequence[pa.Table], acked_us: Sequence[int]) -> Iterator[Arr
 def _twice(stream: Sequence[Accepted], rows: Sequence[pa.Table], positions: Positions) -> Iterator[str]:
     """Yield the rows that the cursor had passed before their batch was acknowledged."""
     for (before, _), (after, table) in pairwise(zip(stream, rows, strict=True)):
-        begins = table.group_by(["shard", "file"]).aggregate([("pos", "min")]).to_pylist()
+        begins = of_transactions(table).group_by(["shard", "file"]).aggregate([("pos", "min")]).to_pylist()
         for row in begins:
             passed = before.cursor.shards.get(row["shard"])
             if passed is None:

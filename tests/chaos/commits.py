@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from canal_group.merge.values.gtids.gtid import GtidSet, parse_gtid_set
+from canal_group.merge.values.position import Position
 from canal_group.programs.demo.written import Change, Record
 
 
@@ -49,6 +50,15 @@ class Commits(Record):
         """Yield the GTID and the changes of each transaction."""
         for commit, changes in zip(self.commits, self.transactions, strict=False):
             yield commit.gtid, changes
+
+    def since(self, position: Position) -> Commits:
+        """Return what was committed after a position of its shard."""
+        left = [not position.gtid_set.contains(commit.gtid_set) for commit in self.commits]
+        begin = left.index(True) if True in left else len(left)
+        after = Commits(self.shard, self.gtid_source, self.first + begin)
+        for commit, changes in zip(self.commits[begin:], self.transactions[begin:], strict=False):
+            after.commit(changes, commit)
+        return after
 
     @property
     def moved(self) -> bool:

@@ -17,7 +17,7 @@ from chaos.process import Program, Slow, Victim
 from chaos.proxy import Proxy
 from chaos.schedule import Fault, Happening
 from chaos.sources import Source
-from chaos.world import World
+from chaos.world import CLIENT, RANGES, World
 
 #: operations that may run concurrently
 _OPERATIONS_MAX = 8
@@ -155,7 +155,7 @@ class Faults:
         """Return the target: its name, its pid if it runs, and what restarts it if nothing else does."""
         happening = done.happening
         match happening.fault.whom:
-            case "consumer" | "offset ranges":
+            case "consumer" | "offset ranges" | "copy":
                 consumer = self._consumer(happening)
                 done.away = consumer
                 return consumer.log.stem, consumer.pid, None
@@ -211,9 +211,12 @@ class Faults:
 
     def _consumer(self, happening: Happening) -> Program:
         if happening.fault.whom == "offset ranges":
-            return self._world.range_consumers[0]
+            return self._world.consumers[RANGES][0]
+        if happening.fault.whom == "copy":
+            return self._world.consumers[self._world.copy(happening.whom)][0]
         active = self._world.active_consumer() if happening.active else None
-        return active or self._world.consumers[happening.whom % len(self._world.consumers)]
+        consumers = self._world.consumers[CLIENT]
+        return active or consumers[happening.whom % len(consumers)]
 
     def _member(self, happening: Happening) -> Member:
         members = self._world.ensemble.members

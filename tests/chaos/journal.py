@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,8 +31,8 @@ class Step:
     consumer_epoch: int = 0
     #: range of bytes of `ROWS` that holds a delivery
     rows: tuple[int, int] = (0, 0)
-    #: delivered: what it becomes when this is acknowledged; acked: what the server answered; read, done:
-    #: the end
+    #: subscribed, anew: where it is; delivered: what it becomes when this is acknowledged; acked: what the
+    #: server answered; read, done: the end
     cursor: str = ""
     #: read: where the offset range begins
     start: str = ""
@@ -74,6 +75,8 @@ class Delivery:
     #: the consumer's folder
     folder: Path
     step: Step
+    #: when the step before was recorded
+    since_us: int
     #: consumer, and number of its run: of what it read since it subscribed or began anew
     run: tuple[str, int]
     #: when the first acknowledgement was sent; 0: none was
@@ -109,18 +112,35 @@ class Delivery:
         return rows_of(self.folder, self.step)
 
 
+def begun_at(folders: Sequence[Path]) -> str:
+    """Return the cursor at which a client id was when its consumers asked first for an acknowledgement.
+
+    It is that of the last subscription before: a cursor of which nothing was acknowledged need not be kept.
+
+    Args:
+        folders: of its consumers, in the order of their start.
+    """
+    cursor = ""
+    for step in sorted((step for folder in folders for step in steps_of(folder)), key=attrgetter("at_us")):
+        if step.what == "acking":
+            break
+        if step.what in {"subscribed", "anew"}:
+            cursor = step.cursor
+    return cursor
+
+
 def deliveries_of(folder: Path) -> Iterator[Delivery]:
     """Yield the deliveries of one consumer in order."""
     found: list[Delivery] = []
     outstanding: dict[int, Delivery] = {}
-    run = 0
+    run = before_us = 0
     for step in steps_of(folder):
         match step.what:
             case "subscribed" | "anew":
                 run += 1
                 outstanding.clear()
             case "delivered":
-                outstanding[step.batch_id] = Delivery(folder, step, (folder.name, run))
+                outstanding[step.batch_id] = Delivery(folder, step, before_us, (folder.name, run))
                 found.append(outstanding[step.batch_id])
             case "acking":
                 asked = outstanding[step.batch_id]
@@ -130,4 +150,5 @@ def deliveries_of(folder: Path) -> Iterator[Delivery]:
                 outstanding[step.batch_id].answer = step.cursor
             case "refused":
                 outstanding[step.batch_id].refused = True
+        before_us = step.at_us
     yield from found

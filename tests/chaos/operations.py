@@ -23,6 +23,7 @@ from chaos.lateness import SETTLE_US, Window
 from chaos.process import Victim
 from chaos.schedule import Fault, Happening
 from chaos.sources import Source
+from chaos.steering import Steering
 from chaos.world import CLIENT, DESTINATION, RANGES, World
 
 #: how long consumers, replicas and servers may take to reach the state that an operation needs, seconds
@@ -54,6 +55,7 @@ class Operations:
         self.full: list[tuple[int, int]] = []
         #: sources whose rows under numbers that were given again were left out in silence
         self.left_out: list[str] = []
+        self.steering = Steering(self._operate)
 
     def begin(self, happening: Happening, source: Source | None) -> Back:
         """Run an operation, which may take long; return the function that ends it.
@@ -67,6 +69,7 @@ class Operations:
             Fault.JOIN_SHARD: self._join,
             Fault.STOP_CONSUMERS: self._stop,
             Fault.FILL_ARCHIVE: self._fill,
+            Fault.STEER_COPY: self._steer,
         }
         if happening.fault in of_world:
             return of_world[happening.fault](happening)
@@ -239,7 +242,7 @@ class Operations:
     def _stop(self, happening: Happening) -> Back:
         """Pause or kill all consumers of a client id; the others go on, so it may be replayed afterwards."""
         client_id = (CLIENT, RANGES)[happening.whom % 2]
-        programs = list(self._world.consumers_of(client_id))
+        programs = list(self._world.consumers[client_id])
         victims = []
         self._world.stopped.update(programs)
         for program in programs:
@@ -257,6 +260,11 @@ class Operations:
                 victim.send(signal.SIGCONT)
                 victim.let_go()
 
+        return back
+
+    def _steer(self, happening: Happening) -> Back:
+        back, done = self.steering.begin(self._world.copy(happening.whom), happening)
+        self._count("steers", int(done))
         return back
 
     # ---- clocks ----------------------------------------------------------------------------------------

@@ -19,18 +19,17 @@ from chaos.cursors import cursor_writes
 from chaos.ends import End
 from chaos.faults import Faults
 from chaos.history import history
-from chaos.journal import deliveries_of, now_us, rows_of
+from chaos.journal import begun_at, deliveries_of, now_us, rows_of
 from chaos.lateness import Oracle
 from chaos.ranges import ranges_of
-from chaos.schedule import Fault, cast_of, schedule_of
+from chaos.schedule import COPY, RANGE_COPY, Fault, cast_of, schedule_of
 from chaos.world import CLIENT, RANGES, NotReadyError, World
 from playground.load.held import read_tables
 
-CLIENTS: Final = (CLIENT, RANGES)
 #: counts that the line always has, even if they are 0
 OPERATIONS: Final = (
     *("failovers", "purges", "clock_steps", "joins", "skips", "lost_ends", "busy_purges"),
-    *("forgets", "disk_fulls", "replays"),
+    *("forgets", "disk_fulls", "replays", "steers"),
 )
 #: how long a client id that has everything may take to leave its replay, seconds
 _JOIN_S: Final = 30.0
@@ -70,7 +69,7 @@ class Outcome:
             "engine": self.engine,
             "store": cast_of(self.seed).store,
             "moves": cast_of(self.seed).moves,
-            "clients": len(CLIENTS),
+            "clients": 2 + len(cast_of(self.seed).copies),
             "faults": self.faults,
             **{name: self.operations.get(name, 0) for name in OPERATIONS},
             **self.findings.to_dict(),
@@ -130,18 +129,36 @@ def _truth(world: World, faults: Faults, quiet_us: int, start_s: float) -> Truth
     records = [writer.record for writer in world.writers]
     oracle = Oracle(records, dials, faults.operations.windows)
     servers = read_tables([source.server for source in world.sources], [record.shard for record in records])
-    return Truth(records, servers, oracle, End.after(quiet_us or now_us(), oracle.furthest_us, start_s))
+    end = End.after(quiet_us or now_us(), oracle.furthest_us, start_s)
+    return Truth(records, servers, oracle, end, world.there)
 
 
 def _audited(world: World, truth: Truth, faults: Faults) -> Findings:
     entries = history(member.folder / "data" for member in world.ensemble.members)
     over_us = [one.over_us for one in faults.done if one.whom]
-    writes = {client: list(cursor_writes(entries, world.tree, client)) for client in CLIENTS}
-    deliveries = [delivery for folder in world.journals[CLIENT] for delivery in deliveries_of(folder)]
-    offset_ranges = ranges_of(world.journals[RANGES])
-    findings = audit(CLIENT, deliveries, writes[CLIENT], truth, over_us) + audit_ranges(
-        RANGES, offset_ranges, writes[RANGES], truth
-    )
+    clients, steering = list(world.journals), faults.operations.steering
+    writes = {client: list(cursor_writes(entries, world.tree, client)) for client in clients}
+    deliveries = {
+        client: [delivery for folder in world.journals[client] for delivery in deliveries_of(folder)]
+        for client in clients
+        if client in {CLIENT, COPY}
+    }
+    offset_ranges = {
+        client: ranges_of(world.journals[client]) for client in clients if client in {RANGES, RANGE_COPY}
+    }
+    truths = dict.fromkeys(clients, truth)
+    if COPY in clients:
+        stopped = COPY in steering.stopped
+        truths[COPY] = truth.of_copy(begun_at(world.journals[COPY]), stopped=stopped)
+    if RANGE_COPY in clients:
+        read = offset_ranges[RANGE_COPY]
+        begun = read[0].start if read else begun_at(world.journals[RANGE_COPY])
+        truths[RANGE_COPY] = truth.of_copy(begun, stopped=False)
+    findings = Findings()
+    for client, batches in deliveries.items():
+        findings += audit(client, batches, writes[client], truths[client], over_us, steering.calls)
+    for client, ranges in offset_ranges.items():
+        findings += audit_ranges(client, ranges, writes[client], truths[client])
     if world.archive is None:
         return findings
     world.archive.end_writers()
@@ -149,8 +166,8 @@ def _audited(world: World, truth: Truth, faults: Faults) -> Findings:
     archive = world.archive.archive()
     findings += audit_archive(archive, binlogs)
     if cast_of(world.seed).store == "file":
-        readings = [(one.step.at_us, one.rows()) for one in deliveries]
-        ranged = (reading for one in offset_ranges for reading in one.readings)
+        readings = [(one.step.at_us, one.rows()) for each in deliveries.values() for one in each]
+        ranged = (reading for each in offset_ranges.values() for one in each for reading in one.readings)
         readings += [(step.at_us, rows_of(folder, step)) for folder, step in ranged]
         findings += audit_held_rows(archive, readings, truth.records, faults.operations.full)
     return findings

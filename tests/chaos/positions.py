@@ -1,12 +1,14 @@
 """Positions of rows that mean the same on every server of a shard.
 
 After a failover a shard has positions in two binlogs. By its GTID, each transaction then gets as its position
-its number in the writer's record. Shards with one server keep their positions.
+its number in the writer's record. Rows of a snapshot's pages have no GTID: they are before the transaction
+that may follow the last one of their stream. Shards with one server keep their positions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import count
 
 import pyarrow as pa
 
@@ -15,6 +17,8 @@ from chaos.commits import Commits
 
 #: the one file name that all transactions of a shard with a failover get
 FILE = "commits.000001"
+#: rows of pages in a stream, at most
+PAGES_MAX = 1 << 40
 
 
 class Positions:
@@ -34,18 +38,37 @@ class Positions:
 
     def placed(self, rows: pa.Table) -> pa.Table:
         """Return rows of an envelope with `file` and `pos` that no failover changes."""
-        if not self._moved:
-            return rows
-        files, positions = rows["file"].to_pylist(), rows["pos"].to_pylist()
-        for index, name in enumerate(zip(rows["shard"].to_pylist(), rows["gtid"].to_pylist(), strict=True)):
-            if name in self._ordinals:
-                files[index], positions[index] = FILE, self._ordinals[name]
-        for column, values in (("file", files), ("pos", positions)):
-            where = rows.schema.get_field_index(column)
-            rows = rows.set_column(
-                where, rows.schema.field(where), pa.array(values, rows.schema.field(where).type)
+        (placed,) = self.placed_in_order([rows])
+        return placed
+
+    def placed_in_order(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Yield the rows of a stream, from its beginning on, likewise."""
+        followed, pages = dict.fromkeys(self._moved, -1), count(-PAGES_MAX)
+        for rows in tables:
+            columns = (
+                {column: rows[column].to_pylist() for column in ("file", "pos", "row")} if self._moved else {}
             )
-        return rows
+            names = (
+                zip(rows["shard"].to_pylist(), rows["gtid"].to_pylist(), strict=True) if self._moved else ()
+            )
+            for index, (shard, gtid) in enumerate(names):
+                if (shard, gtid) in self._ordinals:
+                    followed[shard] = self._ordinals[shard, gtid]
+                    columns["file"][index], columns["pos"][index] = FILE, followed[shard]
+                elif shard in followed and columns["row"][index] < 0:
+                    columns["file"][index], columns["pos"][index] = FILE, followed[shard] + 1
+                    columns["row"][index] = next(pages)
+            placed = rows
+            for column, values in columns.items():
+                where = rows.schema.get_field_index(column)
+                field = rows.schema.field(where)
+                placed = placed.set_column(where, field, pa.array(values, field.type))
+            yield placed
+
+    @property
+    def moved(self) -> set[str]:
+        """The shards that another server took over."""
+        return set(self._moved)
 
     def passed(self, shard: str, position: Position) -> tuple[tuple[str, int], int]:
         """Return a position in the form in which it compares with the rows of its shard."""

@@ -1,6 +1,7 @@
 """A consumer process that keeps its position itself: it reads offset ranges, and may be killed at any point.
 
-    python -m chaos.range_consumer --zookeeper HOSTS --destination NAME --client ID --folder F --progress FILE
+    python -m chaos.range_consumer --zookeeper HOSTS --destination NAME --client ID --folder F
+        --snapshot never --progress FILE
 
 It behaves like a streaming engine. It records a planned offset range before it reads it, and its completion
 after its rows were kept. The record of its position is a file that outlives it. The next process reads a
@@ -10,7 +11,6 @@ compares the rows of all readings.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -28,7 +28,7 @@ from canal_group.client.batch import Batch
 from canal_group.client.range_rows import RangeRows
 from canal_group.merge.values.position import GroupPosition
 from chaos.journal import Step
-from chaos.recorder import BATCH_ROWS, RETRY_S, TAKEN_OVER, Journal
+from chaos.recorder import BATCH_ROWS, TAKEN_OVER, Journal, connected, options_of
 
 #: probability that an offset range is read again
 _AGAIN = 0.2
@@ -145,15 +145,14 @@ class Spanner:
 
 def main() -> int:
     """Read offset ranges until SIGTERM."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    for option in ("--zookeeper", "--destination", "--client", "--folder", "--progress"):
-        parser.add_argument(option, required=True)
+    parser = options_of(__doc__)
+    parser.add_argument("--progress", required=True)
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     journal = Journal(Path(asked.folder))
-    where = {"zookeeper": asked.zookeeper, "destination": asked.destination, "client_id": asked.client}
-    with canal_group.connect(**where, retry_s=RETRY_S) as consumer:
-        journal.note(Step("subscribed", consumer_epoch=consumer.epoch))
+    with connected(asked) as consumer:
+        cursor = consumer.cursor.to_json()
+        journal.note(Step("subscribed", consumer_epoch=consumer.epoch, cursor=cursor))
         range_consumer = Spanner(consumer, journal, Progress.read(Path(asked.progress)), Random(asked.folder))
         try:
             while True:

@@ -95,8 +95,13 @@ def not_the_same(
                 yield f"{offset_range}: reading {number} differs from the first ({counts})."
 
 
-def broken(offset_ranges: Sequence[OffsetRange]) -> Iterator[str]:
-    """Yield a description of each completed range that does not follow the one before, or miscounts rows."""
+def broken(offset_ranges: Sequence[OffsetRange], *, numbered: bool) -> Iterator[str]:
+    """Yield a description of each completed range that does not follow the one before, or miscounts rows.
+
+    Args:
+        offset_ranges: those that were completed.
+        numbered: whether each number has a row; a page without rows takes a number.
+    """
     at: str | None = None
     for offset_range in offset_ranges:
         if at is not None and offset_range.start != at:
@@ -106,5 +111,6 @@ def broken(offset_ranges: Sequence[OffsetRange]) -> Iterator[str]:
             GroupPosition.from_json(text).sequence for text in (offset_range.start, offset_range.end)
         )
         rows = offset_range.rows()
-        if len(rows) != end - begin or (len(rows) and rows["seq"].to_numpy()[0] != begin):
+        seq = rows["seq"].to_numpy()
+        if numbered and (len(rows) != end - begin or (len(rows) and seq[0] != begin)):
             yield f"{offset_range} has {len(rows)} rows and ends after row {end}."

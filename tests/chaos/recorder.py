@@ -1,12 +1,13 @@
 """A consumer process that durably records what it got and acknowledged, and may be killed at any point.
 
-    python -m chaos.recorder --zookeeper HOSTS --destination NAME --client ID --folder F
+    python -m chaos.recorder --zookeeper HOSTS --destination NAME --client ID --folder F --snapshot initial
 
 Its journal has one line of JSON for each step, written before the next step begins. The rows are in the file
 `rows`, as consecutive Arrow streams. A step that began and has no end in the journal may have happened or
 not: only the servers know.
 
-It continues after every error that the client calls retryable. It ends by itself when another consumer has
+It continues after every error that the client calls retryable. With a snapshot it also rolls back by itself,
+so that rows come again. It ends by itself when another consumer has
 taken over.
 """
 
@@ -31,6 +32,8 @@ from chaos.journal import JOURNAL, ROWS, Step
 BATCH_ROWS = 400
 #: batches that it leaves outstanding before it acknowledges the oldest
 OUTSTANDING_MAX = 3
+#: probability of a step that rolls back, with a snapshot
+FICKLE = 0.03
 #: exit status if another consumer has taken over
 TAKEN_OVER = 3
 _GET_S = 1.0
@@ -76,6 +79,8 @@ class Recorder:
     consumer: canal_group.Consumer
     journal: Journal
     chance: Random
+    #: probability that it rolls back by itself
+    fickle: float
     _outstanding: list[Batch] = field(default_factory=list)
     #: whether the group may have outstanding batches that we do not know of
     _astray: bool = False
@@ -83,7 +88,7 @@ class Recorder:
     def step(self) -> None:
         """Get a batch, or acknowledge what is outstanding when there is none."""
         try:
-            if self._astray:
+            if self._astray or self.chance.random() < self.fickle:
                 self._begin_anew()
             batch = self.consumer.get_without_ack(BATCH_ROWS, timeout=_GET_S)
             if batch is not None:
@@ -106,7 +111,8 @@ class Recorder:
             self.consumer.subscribe()
         self._outstanding.clear()
         self._astray = False
-        self.journal.note(Step("anew", consumer_epoch=self.consumer.epoch))
+        cursor = self.consumer.cursor.to_json()
+        self.journal.note(Step("anew", consumer_epoch=self.consumer.epoch, cursor=cursor))
 
     def _take(self, batch: Batch) -> None:
         begin, end = self.journal.rows(batch.envelope())
@@ -139,20 +145,37 @@ class Recorder:
         self._outstanding.pop(0)
 
 
+def options_of(description: str | None) -> argparse.ArgumentParser:
+    """Return the options of a consumer process."""
+    parser = argparse.ArgumentParser(description=description)
+    for option in ("--zookeeper", "--destination", "--client", "--folder", "--snapshot"):
+        parser.add_argument(option, required=True)
+    return parser
+
+
+def connected(asked: argparse.Namespace) -> canal_group.Consumer:
+    """Return the consumer that options ask for."""
+    return canal_group.connect(
+        zookeeper=asked.zookeeper,
+        destination=asked.destination,
+        client_id=asked.client,
+        snapshot=asked.snapshot,
+        retry_s=RETRY_S,
+    )
+
+
 def main() -> int:
     """Record until SIGTERM, or until another consumer takes over."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    for option in ("--zookeeper", "--destination", "--client", "--folder"):
-        parser.add_argument(option, required=True)
-    asked = parser.parse_args()
+    asked = options_of(__doc__).parse_args()
     # Raises SystemExit wherever the process is, so that a standby also ends in good order.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     journal = Journal(Path(asked.folder))
-    where = {"zookeeper": asked.zookeeper, "destination": asked.destination, "client_id": asked.client}
+    fickle = FICKLE if asked.snapshot == "initial" else 0.0
     # Stands by while another consumer is active, or no server serves.
-    with canal_group.connect(**where, retry_s=RETRY_S) as consumer:
-        journal.note(Step("subscribed", consumer_epoch=consumer.epoch))
-        recorder = Recorder(consumer, journal, Random(asked.folder))
+    with connected(asked) as consumer:
+        cursor = consumer.cursor.to_json()
+        journal.note(Step("subscribed", consumer_epoch=consumer.epoch, cursor=cursor))
+        recorder = Recorder(consumer, journal, Random(asked.folder), fickle)
         try:
             while True:
                 recorder.step()

@@ -36,9 +36,18 @@ JOINS_MAX = 2
 STORES = ("memory", "mixed", "file", "mixed", "file")
 #: probability that closed files of an archive move to an object store
 _MOVES = 0.5
+#: client ids that begin with a snapshot: one takes batches, the other reads offset ranges
+COPY, RANGE_COPY = "1003", "1004"
+#: those of seeds with an archive, each as likely as the others
+_COPIES = ((COPY,), (COPY,), (RANGE_COPY,), (COPY, RANGE_COPY), ())
+#: rows that each table of a shard has in seeds with a snapshot, and how many of a shard are read in a second
+TABLE_ROWS = 1_500
+_ROWS_PER_S = (80, 150, 300)
+#: targets that are consumers; of the first kind one is active
+_CONSUMERS = ("consumer", "offset ranges", "copy")
 #: verbs of operations
 OPERATIONS = frozenset(
-    ("failover", "purge", "busy", "step", "skip", "join", "lose", "forget", "stop", "fill")
+    ("failover", "purge", "busy", "step", "skip", "join", "lose", "forget", "stop", "fill", "steer")
 )
 
 
@@ -81,6 +90,9 @@ class Fault(StrEnum):
     FILL_ARCHIVE = "fill archive"
     KILL_DUMP = "kill dump server"
     PAUSE_DUMP = "pause dump server"
+    KILL_COPY = "kill copy"
+    PAUSE_COPY = "pause copy"
+    STEER_COPY = "steer copy"
 
     @property
     def verb(self) -> str:
@@ -106,6 +118,16 @@ class Fault(StrEnum):
     def of_archive(self) -> bool:
         """Whether it happens to an archive, or needs one."""
         return self.whom in {"archive", "dump server", "consumers"} or self is Fault.FORGET_SOURCE
+
+    @property
+    def of_copy(self) -> bool:
+        """Whether it happens to a client id that began with a snapshot."""
+        return self.whom == "copy"
+
+
+#: a round of faults, and what it has more of with a snapshot
+_KINDS = [fault for fault in Fault if not fault.of_copy]
+_OF_COPIES = [Fault.KILL_COPY, Fault.PAUSE_COPY, Fault.STEER_COPY, Fault.STEER_COPY]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +164,10 @@ class Cast:
     store: str
     #: whether closed files of the archive move to an object store
     moves: bool
+    #: client ids that begin with a snapshot
+    copies: tuple[str, ...]
+    #: rows that a snapshot reads of a shard in a second
+    rows_per_s: int
 
     @property
     def archives(self) -> bool:
@@ -150,45 +176,58 @@ class Cast:
 
 
 def cast_of(seed: int) -> Cast:
-    """Return the servers and shards of a seed; half of the seeds have both vendors, most an archive."""
+    """Return the servers and shards of a seed; half of the seeds have both vendors, most an archive.
+
+    Of those with an archive, most have clients that begin with a snapshot.
+    """
     chance = Random(f"canal-group chaos cast {seed}")
     engine = chance.choice((Engine.MARIADB, Engine.MIXED))
     paired = chance.randrange(0, SHARDS, 2 if engine is Engine.MIXED else 1)
     store = STORES[seed % len(STORES)]
-    return Cast(engine, paired, store, moves=store != "memory" and chance.random() < _MOVES)
+    moves = store != "memory" and chance.random() < _MOVES
+    copies = chance.choice(_COPIES) if store != "memory" else ()
+    return Cast(engine, paired, store, moves, copies, chance.choice(_ROWS_PER_S))
 
 
 def schedule_of(seed: int, minutes: float) -> tuple[Happening, ...]:
     """Return the faults of a seed in order; the same arguments give the same faults.
 
     Each kind of fault comes once before one comes again. Every other pause outlasts the session. With an
-    archive, every other fault is about that until each of these has come.
+    archive, every other fault is about that, or about clients with a snapshot by turns, until each of these
+    has come.
     """
-    archives = cast_of(seed).archives
-    return tuple(_happenings(Random(f"canal-group chaos {seed}"), minutes * 60, archives=archives))
+    return tuple(_happenings(Random(f"canal-group chaos {seed}"), minutes * 60, cast_of(seed)))
 
 
-def _round(chance: Random, *, archives: bool) -> list[Fault]:
+def _round(chance: Random, cast: Cast) -> list[Fault]:
     """Return each kind of fault that a seed may have, the first one last."""
-    kinds = chance.sample(list(Fault), len(Fault))
+    kinds = chance.sample(_KINDS, len(_KINDS))
     others = [fault for fault in kinds if not fault.of_archive]
-    if not archives:
+    if not cast.archives:
         return others
-    first = [
-        fault
-        for pair in zip((one for one in kinds if one.of_archive), others, strict=False)
-        for fault in pair
-    ]
-    return [*others[len(first) // 2 :], *first]
+    ours = [fault for fault in kinds if fault.of_archive]
+    if cast.copies:
+        ours = _by_turns(ours, chance.sample(_OF_COPIES, len(_OF_COPIES)))
+    if RANGE_COPY in cast.copies:
+        # Another server reads pages again that were not acknowledged: a planned offset range is lost then.
+        others.remove(Fault.FAILOVER_SOURCE)
+    return _by_turns(ours, others)
 
 
-def _happenings(chance: Random, seconds: float, *, archives: bool) -> Iterator[Happening]:
+def _by_turns(one: list[Fault], other: list[Fault]) -> list[Fault]:
+    """Return two lists as one: at its end they take turns, and before is what is left of the longer."""
+    pairs = [fault for pair in zip(one, other, strict=False) for fault in pair]
+    count = len(pairs) // 2
+    return [*one[count:], *other[count:], *pairs]
+
+
+def _happenings(chance: Random, seconds: float, cast: Cast) -> Iterator[Happening]:
     at_s, long = CALM_S, chance.random() < 0.5
     kinds: list[Fault] = []
     joins = 0
     while True:
         if not kinds:
-            kinds = _round(chance, archives=archives)
+            kinds = _round(chance, cast)
         fault = kinds.pop()
         if fault is Fault.JOIN_SHARD:
             if joins == JOINS_MAX:
@@ -204,10 +243,10 @@ def _happenings(chance: Random, seconds: float, *, archives: bool) -> Iterator[H
         elif fault.verb == "slow":
             lasting_s = chance.uniform(*SLOW_S)
         else:
-            session_s = CONSUMER_SESSION_S if fault.whom in {"consumer", "offset ranges"} else SESSION_S
+            session_s = CONSUMER_SESSION_S if fault.whom in _CONSUMERS else SESSION_S
             lasting_s, long = session_s * chance.uniform(*(BEYOND if long else WITHIN)), not long
         # Faults of standbys show less: most faults hit the active process.
-        active = chance.random() < 0.8 and fault.whom not in {"mariadb", "source", "offset ranges", "actors"}
+        active = chance.random() < 0.8 and fault.whom not in {*_CONSUMERS[1:], "mariadb", "source", "actors"}
         happening = Happening(
             round(at_s, 1), fault, chance.randrange(1_000), active, round(lasting_s, 1), round(step_s, 1)
         )

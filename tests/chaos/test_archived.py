@@ -22,7 +22,7 @@ def binlogs(recording: str) -> dict[str, bytes]:
 
 
 def delivered(gtids: list[str]) -> pa.Table:
-    return pa.table({"shard": ["s0"] * len(gtids), "gtid": gtids})
+    return pa.table({"shard": ["s0"] * len(gtids), "gtid": gtids, "row": [0] * len(gtids)})
 
 
 @pytest.fixture(params=RECORDINGS)

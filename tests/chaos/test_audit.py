@@ -61,7 +61,9 @@ class Story:
         for number in range(1, self.rows + 1):
             record.commit((Written("orders", "INSERT", 1),), Commit(f"0-1-{number}", SERVER, number, number))
         servers = {
-            (SHARD, "orders", cell("id", str(n))): CELL_END.join([cell("id", str(n)), cell("written_us", "1")])
+            (SHARD, "orders", cell("id", str(n))): CELL_END.join(
+                [cell("id", str(n)), cell("written_us", "1")]
+            )
             for n in range(1, self.rows + 1)
         }
         oracle = Oracle([record], {SERVER: Dial(1)})

@@ -20,13 +20,25 @@ import pytest
 from integration.zookeeper_fixtures import eventually
 
 from chaos.process import Slow, Victim
-from chaos.schedule import JOINS_MAX, STEP_S, Fault, cast_of, schedule_of
+from chaos.schedule import (
+    COPY,
+    JOINS_MAX,
+    RANGE_COPY,
+    SHARDS,
+    STEP_S,
+    TABLE_ROWS,
+    Fault,
+    cast_of,
+    schedule_of,
+)
 from playground.database.engine import Engine
 from playground.database.mariadb import MariaDbServer
 from playground.database.server_process import ServerMissingError
 
-#: seeds and their minutes: one of sources, one of an archive. `make soak` also plays others
-PLAYED = [(17540, 0.55), (447, 1.4)]
+#: seeds and their minutes: one of sources, one of an archive, one of snapshots. `make soak` also plays others
+PLAYED = [(17540, 0.55), (447, 1.4), (8918, 0.75)]
+#: a seed with a client that begins with a snapshot, and takes batches
+WITH_COPY = 3
 #: what each of them plays, and the operations that it completes
 OF_SOURCES = {
     Fault.FAILOVER_SOURCE: "failovers",
@@ -43,6 +55,14 @@ OF_ARCHIVES = {
     Fault.SLOW_GROUP: "",
     Fault.SLOW_GATEWAY: "",
 }
+OF_COPIES = {
+    Fault.STEER_COPY: "steers",
+    Fault.KILL_COPY: "",
+    Fault.KILL_SERVER: "",
+    Fault.KILL_GATEWAY: "",
+    Fault.KILL_DUMP: "",
+}
+OPERATIONS = dict(zip(PLAYED, (OF_SOURCES, OF_ARCHIVES, OF_COPIES), strict=True))
 #: seconds that a seed may take: its faults, start, drain and audit
 A_SEED_S = 420
 WRONG = (
@@ -55,6 +75,7 @@ WRONG = (
     "stalled",
     "range_faults",
     "archive_faults",
+    "snapshot_faults",
 )
 
 
@@ -90,9 +111,10 @@ def test_the_stream_survives_chaos_without_loss(seed: int, minutes: float):
     line = json.loads(said)
     assert line["seed"] == seed
     assert sum(line["faults"].values()) >= len(schedule_of(seed, minutes)) - 2, "faults met somebody"
-    operations = (OF_ARCHIVES if cast_of(seed).archives else OF_SOURCES).values()
-    assert all(line[operation] for operation in operations if operation)
-    assert line["clients"] == 2
+    assert all(line[operation] for operation in OPERATIONS[seed, minutes].values() if operation)
+    copies = len(cast_of(seed).copies)
+    assert line["clients"] == 2 + copies
+    assert line["snapshot_rows"] >= copies * SHARDS * TABLE_ROWS
     assert line["late"] <= line["late_bound"]
     assert line["range_rereads"] > 0
     assert not any(line[count] for count in WRONG)
@@ -125,10 +147,10 @@ def descendants(pid: int) -> list[int]:
 def test_a_schedule_is_a_function_of_seed_and_minutes():
     assert schedule_of(7, 3.0) == schedule_of(7, 3.0)
     assert schedule_of(7, 3.0) != schedule_of(8, 3.0)
-    short, long = schedule_of(7, 1.0), schedule_of(7, 60.0)
+    short, long = schedule_of(WITH_COPY, 1.0), schedule_of(WITH_COPY, 60.0)
     assert long[: len(short)] == short, "a longer one goes on as the shorter one began"
     assert all(one.at_s + one.lasting_s <= 60 for one in short)
-    assert {one.fault for one in long} == set(Fault), "it has an archive"
+    assert {one.fault for one in long} == set(Fault), "it has an archive and a snapshot"
     assert sum(one.fault is Fault.JOIN_SHARD for one in long) == JOINS_MAX
     steps_s = [one.step_s for one in long if one.fault.verb == "step"]
     assert min(steps_s) < 0 < max(steps_s), "clocks step in both directions"
@@ -141,10 +163,9 @@ def test_half_of_the_seeds_have_both_vendors_and_a_mariadb_has_the_replica():
     assert all(cast.paired % 2 == 0 for cast in casts if cast.engine is Engine.MIXED)
 
 
-def test_the_seeds_of_the_tests_play_what_sources_and_archives_go_through():
-    (of_sources, of_archives) = ({one.fault for one in schedule_of(*played)} for played in PLAYED)
-    assert of_sources >= set(OF_SOURCES)
-    assert of_archives >= set(OF_ARCHIVES)
+def test_the_seeds_of_the_tests_play_what_they_are_for():
+    for played, operations in OPERATIONS.items():
+        assert {one.fault for one in schedule_of(*played)} >= set(operations)
 
 
 def test_most_seeds_have_an_archive_and_its_faults_come_first():
@@ -155,7 +176,21 @@ def test_most_seeds_have_an_archive_and_its_faults_come_first():
     for seed in range(1, 100):
         faults = [one.fault for one in schedule_of(seed, 2.0)]
         of_archive = [fault.of_archive for fault in faults]
-        assert of_archive[1:10:2] == [cast_of(seed).archives] * 5
+        if not cast_of(seed).copies:
+            assert of_archive[1:10:2] == [cast_of(seed).archives] * 5
+
+
+def test_most_seeds_with_an_archive_have_snapshots_whose_faults_come_first():
+    counts = Counter(cast_of(seed).copies for seed in range(100) if cast_of(seed).archives)
+    assert counts.keys() == {(), (COPY,), (RANGE_COPY,), (COPY, RANGE_COPY)}
+    assert sum(counts.values()) == 80
+    assert counts[()] < 30
+    assert min(counts.values()) > 10
+    for seed in range(1, 100):
+        faults, copies = [one.fault for one in schedule_of(seed, 2.0)], cast_of(seed).copies
+        assert [fault.of_copy for fault in faults][1:8:4] == [bool(copies)] * 2
+        assert any(fault.of_copy for fault in faults) == bool(copies)
+        assert Fault.FAILOVER_SOURCE not in faults or RANGE_COPY not in copies
 
 
 def test_a_slow_process_moves_on_for_moments_and_runs_as_before_in_the_end():

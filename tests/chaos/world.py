@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -19,6 +18,7 @@ from canal_group.merge.errors import CanalGroupError
 from canal_group.merge.values.position import GroupPosition
 from canal_group.operator import Operator
 from canal_group.programs.demo.instance import shard_name
+from canal_group.programs.demo.replica import Rows
 from canal_group.programs.demo.tables import TABLES, WHITE, routes, schema_name
 from canal_group.zookeeper.tree import Tree
 from chaos.archive_disk import HIGH, LOW, ArchiveDisk
@@ -27,10 +27,11 @@ from chaos.cluster import NODES, RayCluster, Server, cursor_settings
 from chaos.commits import Commits
 from chaos.ensemble import Ensemble
 from chaos.journal import steps_of
+from chaos.moves import Moves
 from chaos.process import Program
 from chaos.proxy import Proxy
 from chaos.range_consumer import Progress
-from chaos.schedule import JOINS_MAX, SESSION_S, SHARDS, cast_of
+from chaos.schedule import COPY, JOINS_MAX, RANGE_COPY, SESSION_S, SHARDS, TABLE_ROWS, cast_of
 from chaos.sources import ClockedMariaDb, ClockedMySql, Source
 from chaos.writer import UNKEPT_TABLE, Writer, workload_of
 from playground.database.child_process import free_port
@@ -38,13 +39,19 @@ from playground.database.engine import Engine
 from playground.database.secret_file import secret_file
 from playground.database.server_process import CANAL_PASSWORD, CANAL_USER, DatabaseServer
 from playground.database.servers import start_all
+from playground.load.held import read_tables
+from playground.load.workload import Workload
+from playground.load.writer import fill_tables
 
 SERVERS: Final = 2
-CONSUMERS: Final = 2
 DESTINATION: Final = "chaos"
 #: client id of the consumers that take batches, and of the one that keeps its position itself
 CLIENT: Final = "1001"
 RANGES: Final = "1002"
+#: consumers of a client id, one of which is active
+_CONSUMERS: Final = {CLIENT: 2}
+#: client ids whose consumers keep their position themselves
+_RANGES: Final = (RANGES, RANGE_COPY)
 #: transactions per second of each shard
 RATE: Final = 8.0
 #: transactions of a ring of a seed with an archive: who is stopped for longer is replayed
@@ -89,11 +96,13 @@ class World:
         self.coordination_proxies: list[list[Proxy]] = []
         #: clocks of the actors, by raylet
         self.clocks: list[Clock] = []
-        self.consumers: list[Program] = []
-        #: the one that reads offset ranges
-        self.range_consumers: list[Program] = []
+        #: consumers by client id
+        self.consumers: dict[str, list[Program]] = {}
         #: folders of all consumers so far, by client id, in the order of their start
-        self.journals: dict[str, list[Path]] = {CLIENT: [], RANGES: []}
+        self.journals: dict[str, list[Path]] = {}
+        #: rows of the tables when the streams without a snapshot began
+        self.there: Rows = {}
+        self._moves = Moves(SHARDS, seed)
         self.writers: list[Writer] = []
         self.archive: ArchiveDisk | None = None
         #: consumers that must not be restarted
@@ -136,8 +145,10 @@ class World:
         self.zookeeper = KazooClient(self.ensemble.hosts)
         self.zookeeper.start()
         self._stack.callback(self._leave_zookeeper)
+        workloads = [self._workload(shard, self._seconds) for shard in range(SHARDS)]
+        records = self._prepare(workloads)
         self._start_servers()
-        self._start_writers()
+        self._start_writers(workloads, records)
 
     def _add_source(self, shard: int) -> Source:
         cast = cast_of(self.seed)
@@ -163,29 +174,53 @@ class World:
             self.servers.append(server)
             self._stack.callback(server.program.end)
             server.program.start()
-        for index in range(CONSUMERS):
-            self.consumers.append(self._consumer(CLIENT, "chaos.recorder"))
-            self._stack.callback(self._end, self.consumers, index)
-        self.range_consumers.append(self._range_consumer())
-        self._stack.callback(self._end, self.range_consumers, 0)
+        self._start_consumers(CLIENT, RANGES)
 
-    def _start_writers(self) -> None:
-        """Start the writers once the consumers are subscribed, so that all writes belong to their streams."""
+    def _prepare(self, workloads: Sequence[Workload]) -> list[Commits]:
+        """Make the shards' tables; return the records, which begin after what is in them."""
         with ThreadPoolExecutor(SHARDS) as pool:
-            records = list(pool.map(prepared, self.sources))
+            records = list(pool.map(self._prepared, self.sources, workloads))
         for source in self.sources:
             if source.paired:
                 source.replicate()
+        self.there = read_tables([source.server for source in self.sources], [each.shard for each in records])
+        return records
+
+    def _prepared(self, source: Source, workload: Workload) -> Commits:
+        schema, server = schema_name(source.index), source.server
+        server.execute(f"CREATE DATABASE {schema} CHARACTER SET utf8mb4")
+        server.execute(*_UNKEPT, *_made(source), database=schema)
+        if cast_of(self.seed).copies:
+            fill_tables(server, schema, workload.fill(TABLE_ROWS * len(TABLES)))
+        prefix, number = server.last_gtid()
+        return Commits(source.name, prefix, number + 1)
+
+    def _start_writers(self, workloads: Sequence[Workload], records: Sequence[Commits]) -> None:
+        """Start the writers once the consumers are subscribed, so that all writes belong to their streams.
+
+        Those that begin with a snapshot begin while writers write.
+        """
         self.until(self.subscribed, _START_S, "a consumer of each client id to be subscribed")
         self._begun_s = time.monotonic()
-        for source, record in zip(self.sources, records, strict=True):
-            self._write(source, record)
+        for source, record, workload in zip(self.sources, records, workloads, strict=True):
+            self._write(source, record, workload, self._seconds)
         self.until(lambda: all(self.positions()), _START_S, "the first acknowledgements")
+        self._start_consumers(*cast_of(self.seed).copies)
+        self.until(self.subscribed, _START_S, "the clients with a snapshot to be subscribed")
 
-    def _write(self, source: Source, record: Commits) -> None:
-        seconds = self._begun_s + self._seconds - time.monotonic()
-        workload = workload_of(source.index, SHARDS + JOINS_MAX, self.seed, rate=RATE, seconds=seconds)
-        writer = Writer(source, workload, record, rate=RATE, seconds=seconds)
+    def _start_consumers(self, *client_ids: str) -> None:
+        for client_id in client_ids:
+            self.journals[client_id], programs = [], []
+            self.consumers[client_id] = programs
+            for index in range(_CONSUMERS.get(client_id, 1)):
+                programs.append(self._consumer(client_id))
+                self._stack.callback(self._end, programs, index)
+
+    def _workload(self, shard: int, seconds: float) -> Workload:
+        return workload_of(shard, SHARDS + JOINS_MAX, self.seed, rate=RATE, seconds=seconds)
+
+    def _write(self, source: Source, record: Commits, workload: Workload, seconds: float) -> None:
+        writer = Writer(source, workload, record, self._moves, rate=RATE, seconds=seconds)
         self.writers.append(writer)
         self._stack.callback(writer.join)
         self._stack.callback(writer.abandon)
@@ -204,7 +239,7 @@ class World:
             "start": "latest",
             "filter": {"white": WHITE, "routes": routes()},
             "reader": {"read_timeout_s": 3, "connect_timeout_s": 3},
-            "consumer": {"lease_s": 3, "quiet_s": 1},
+            "consumer": {"lease_s": 3, "quiet_s": 1, **self._replays()},
             **self._archive_settings(),
             "coordination": {"kind": "zookeeper", "hosts": hosts, "session_timeout_s": SESSION_S},
             "cursor": cursor_settings(),
@@ -214,7 +249,8 @@ class World:
     def _archive_settings(self) -> dict[str, Any]:
         if self.archive is None:
             return {}
-        kind = cast_of(self.seed).store
+        cast = cast_of(self.seed)
+        kind = cast.store
         archive = {
             "folder": str(self.archive.folder),
             "sync_s": "always" if kind == "file" else 0.5,
@@ -223,7 +259,16 @@ class World:
             # Each file moves when it is compressed.
             **({"store": self.archive.store, "bytes_max": 1} if self.archive.store else {}),
         }
-        return {"store": {"kind": kind, "mode": "items", "size": RING}, "archive": archive}
+        return {
+            "store": {"kind": kind, "mode": "items", "size": RING},
+            "archive": archive,
+            "snapshot": {"rows_per_s": cast.rows_per_s},
+        }
+
+    def _replays(self) -> dict[str, int]:
+        """Return settings by which clients with a snapshot leave replays to the others."""
+        copies = len(cast_of(self.seed).copies)
+        return {"replays_max": 2 + copies} if copies else {}
 
     def _shard(self, source: Source) -> dict[str, Any]:
         password = secret_file(self.folder / "password", CANAL_PASSWORD)
@@ -236,8 +281,10 @@ class World:
             "start_by": "gtid" if source.index % 2 else "auto",
         }
 
-    def _consumer(self, client_id: str, module: str, **more: str) -> Program:
+    def _consumer(self, client_id: str) -> Program:
         """Start a consumer with its own folder."""
+        module = "chaos.range_consumer" if client_id in _RANGES else "chaos.recorder"
+        more = {"progress": str(self._progress(client_id))} if client_id in _RANGES else {}
         folder = self.folder / f"consumer-{client_id}-{len(self.journals[client_id])}"
         self.journals[client_id].append(folder)
         options = {
@@ -245,6 +292,7 @@ class World:
             "destination": DESTINATION,
             "client": client_id,
             "folder": str(folder),
+            "snapshot": "initial" if client_id in {COPY, RANGE_COPY} else "never",
             **more,
         }
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
@@ -253,12 +301,8 @@ class World:
         program.start()
         return program
 
-    def _range_consumer(self) -> Program:
-        return self._consumer(RANGES, "chaos.range_consumer", progress=str(self._progress))
-
-    @property
-    def _progress(self) -> Path:
-        return self.folder / "progress"
+    def _progress(self, client_id: str) -> Path:
+        return self.folder / f"progress-{client_id}"
 
     # ---- while it runs ---------------------------------------------------------------------------------
 
@@ -267,17 +311,17 @@ class World:
         source = self._add_source(len(self.sources))
         source.server.start()
         # This is not logged: the binlog begins with the writer's transactions.
-        with_schema = f"CREATE DATABASE {schema_name(source.index)} CHARACTER SET utf8mb4"
-        tables = (table.create(source.index) for table in TABLES)
         source.server.execute(
             "SET SESSION sql_log_bin = 0",
-            with_schema,
+            f"CREATE DATABASE {schema_name(source.index)} CHARACTER SET utf8mb4",
             *_UNKEPT,
             f"USE {schema_name(source.index)}",
-            *tables,
+            *_made(source),
         )
         prefix, number = source.server.last_gtid()
-        self._write(source, Commits(source.name, prefix, number + 1))
+        seconds = self._begun_s + self._seconds - time.monotonic()
+        workload = self._workload(source.index, seconds)
+        self._write(source, Commits(source.name, prefix, number + 1), workload, seconds)
         for server in self.servers:
             server.add_shard({**self._shard(source), "start": "earliest"})
         return source
@@ -292,13 +336,15 @@ class World:
             if server.program.pid is None and server not in away:
                 server.program.start()
         away = away | self.stopped
-        for programs, start in (
-            (self.consumers, partial(self._consumer, CLIENT, "chaos.recorder")),
-            (self.range_consumers, self._range_consumer),
-        ):
+        for client_id, programs in self.consumers.items():
             for index, consumer in enumerate(programs):
                 if consumer.pid is None and consumer not in away:
-                    programs[index] = start()
+                    programs[index] = self._consumer(client_id)
+
+    def copy(self, number: int) -> str:
+        """Return one of the client ids that began with a snapshot."""
+        copies = cast_of(self.seed).copies
+        return copies[number % len(copies)]
 
     def active_server(self) -> Server | None:
         """Return the server that holds the destination, if ZooKeeper answers."""
@@ -308,12 +354,10 @@ class World:
     def active_consumer(self) -> Program | None:
         """Return the consumer that takes batches, if ZooKeeper answers."""
         holder = self._address(self.tree.client_running(CLIENT)).split(":")
-        pids = {str(consumer.pid): consumer for consumer in self.consumers if consumer.pid is not None}
+        pids = {
+            str(consumer.pid): consumer for consumer in self.consumers[CLIENT] if consumer.pid is not None
+        }
         return pids.get(holder[1]) if len(holder) > 1 else None
-
-    def consumers_of(self, client_id: str) -> list[Program]:
-        """Return the consumers of a client id, active or not."""
-        return self.consumers if client_id == CLIENT else self.range_consumers
 
     def replayed(self) -> set[str]:
         """Return the client ids that are served by a replay, as far as the active server says."""
@@ -336,10 +380,11 @@ class World:
         )
 
     def positions(self) -> list[GroupPosition | None]:
-        """Return the cursor of each client id, and the position that one keeps itself; None: not known."""
-        cursors = [self._read(f"{self.tree.client(client)}/cursor") for client in (CLIENT, RANGES)]
-        progress = Progress.read(self._progress).done.encode()
-        return [GroupPosition.from_json(text) if text else None for text in (*cursors, progress)]
+        """Return the cursor of each client id, and positions that some keep themselves; None: not known."""
+        clients = list(self.journals)
+        cursors = [self._read(f"{self.tree.client(client)}/cursor") for client in clients]
+        progress = [Progress.read(self._progress(client)).done for client in clients if client in _RANGES]
+        return [GroupPosition.from_json(text) if text else None for text in (*cursors, *progress)]
 
     def states(self) -> dict[str, Any]:
         """Return each server's state, by address: the reason of a stall."""
@@ -360,9 +405,11 @@ class World:
         return not any(writer.is_alive() for writer in self.writers)
 
     def drained(self) -> bool:
-        """Return whether all client ids have acknowledged everything that was written."""
+        """Return whether all client ids have acknowledged everything that was written, and all snapshots."""
         each = zip(self.sources, self.writers, strict=True)
-        return all(self.acknowledged(source, writer.record) for source, writer in each)
+        return all(self.acknowledged(source, writer.record) for source, writer in each) and all(
+            position is not None and not position.snapshots for position in self.positions()
+        )
 
     def until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
         """Wait for a condition, and restart processes meanwhile.
@@ -386,8 +433,9 @@ class World:
 
     def end_consumers(self) -> None:
         """End the consumers in good order, so that their journals are complete."""
-        for consumer in self._everyone():
-            consumer.end()
+        for programs in self.consumers.values():
+            for consumer in programs:
+                consumer.end()
 
     # ---- inside ----------------------------------------------------------------------------------------
 
@@ -401,10 +449,6 @@ class World:
             return str(error)
         finally:
             operator.close()
-
-    def _everyone(self) -> Iterator[Program]:
-        yield from self.consumers
-        yield from self.range_consumers
 
     def _address(self, path: str) -> str:
         found = self._read(path)
@@ -428,11 +472,7 @@ class World:
         programs[index].end()
 
 
-def prepared(source: Source) -> Commits:
-    """Create a shard's schema and its empty tables; return the record, which begins after them."""
-    source.server.execute(f"CREATE DATABASE {schema_name(source.index)} CHARACTER SET utf8mb4")
-    source.server.execute(
-        *_UNKEPT, *(table.create(source.index) for table in TABLES), database=schema_name(source.index)
-    )
-    prefix, number = source.server.last_gtid()
-    return Commits(source.name, prefix, number + 1)
+def _made(source: Source) -> Iterator[str]:
+    """Yield statements that make a shard's tables, which snapshots may select."""
+    yield from (table.create(source.index) for table in TABLES)
+    yield f"GRANT SELECT ON {schema_name(source.index)}.* TO {CANAL_USER}@127.0.0.1"

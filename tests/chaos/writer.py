@@ -13,6 +13,7 @@ from canal_group.programs.demo.tables import schema_name
 from canal_group.programs.demo.written import Change
 from chaos.commits import Commit, Commits
 from chaos.journal import now_us
+from chaos.moves import Move, Moves
 from chaos.sources import Source
 from playground.load import writer as demo
 from playground.load.workload import NOW_US, Statement, Transaction, Workload
@@ -38,6 +39,7 @@ class Writer(demo.Writer):
         source: a prepared shard.
         workload: the transactions.
         record: records the commits.
+        moves: the orders that move between the shards.
         rate: transactions a second.
         seconds: how long it may write.
     """
@@ -45,10 +47,17 @@ class Writer(demo.Writer):
     record: Commits
 
     def __init__(
-        self, source: Source, workload: Workload, record: Commits, *, rate: float, seconds: float
+        self,
+        source: Source,
+        workload: Workload,
+        record: Commits,
+        moves: Moves,
+        *,
+        rate: float,
+        seconds: float,
     ) -> None:
         super().__init__(source.server, source.index, workload, record, gentle_rate=rate, seconds=seconds)
-        self._source = source
+        self._source, self._moves = source, moves
         self._abandoned = threading.Event()
         #: the transaction that began and is not known to be committed; since when
         self._in_hand: Transaction | None = None
@@ -80,14 +89,16 @@ class Writer(demo.Writer):
         self._abandoned.set()
 
     def _paced(self, deadline_s: float) -> Iterator[Transaction]:
-        """Yield the workload's transactions, each at its time, and those of which nothing is kept.
+        """Yield the workload's transactions, each at its time, moves, and those of which nothing is kept.
 
-        These come last, so the streams are drained only when positions have passed them without a row.
+        The latter come last, so the streams are drained only when positions have passed them without a row.
         """
         for transaction in super()._paced(deadline_s):
             while self.busy.is_set() and not self._stop_asked.wait(1 / self._gentle_rate):
                 yield _UNKEPT
             yield transaction
+            if move := self._moves.next(self._shard):
+                yield move
         for _ in range(UNKEPT_LAST):
             self._stop_asked.wait(1 / self._gentle_rate)
             yield _UNKEPT
@@ -121,6 +132,8 @@ class Writer(demo.Writer):
         kept = self._in_hand is not _UNKEPT
         commit = Commit(f"{prefix}{number}", server, self._begun_us, now_us(), kept)
         self.record.commit(self._in_hand.changes if kept else (), commit)
+        if isinstance(self._in_hand, Move):
+            self._moves.committed(self._shard, self._in_hand)
         self._begun_us = 0
 
     def _prefix(self, last: str) -> str:

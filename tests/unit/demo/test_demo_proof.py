@@ -295,6 +295,28 @@ def test_a_key_that_an_update_changes_moves_the_row():
     assert prove(delivered([*story(), moved]), written, held).words == ()
 
 
+def test_a_row_that_moves_to_another_shard_is_of_two_tables():
+    """Shards order their commits by whole seconds: it may arrive before it leaves."""
+    arrives = change(B, 5, 0, "orders", "INSERT", None, order(1, "paid", channel="web"), time=90)
+    leaves = change(A, 5, 0, "orders", "DELETE", order(1, "paid"), time=90)
+    written, held = records(), servers()
+    written[0].add((Change("orders", "DELETE", 1),))
+    written[1].add((Change("orders", "INSERT", 1),))
+    del held[A, "orders", "id=1"]
+    held[B, "orders", "id=1"] = cells(order(1, "paid", channel="web"))
+    assert prove(delivered([*story(), arrives, leaves]), written, held).words == ()
+
+
+def test_rows_that_were_there_before_are_changed():
+    moved = change(A, 5, 0, "orders", "UPDATE", order(11, "old"), order(11, "paid"), time=90)
+    written, held = records(), servers()
+    written[0].add((Change("orders", "UPDATE", 1),))
+    held[A, "orders", "id=11"] = cells(order(11, "paid"))
+    there = {(A, "orders", "id=11"): cells(order(11, "old"))}
+    assert prove(delivered([*story(), moved]), written, held, Replica(rows=there)).words == ()
+    assert not prove(delivered([*story(), moved]), written, held).tables_equal
+
+
 def page(shard, pos, row, image, *, time):
     """Return a row that a snapshot has read, or without an image the mark at its end."""
     op = "QUERY" if image is None else "READ"
@@ -347,6 +369,8 @@ def test_rows_that_a_snapshot_reads_are_not_changes():
         (lambda rows: rows.pop(1), (0, 0, 0, 0, True)),
         (lambda rows: rows[2].update(after=list(order(1, "lost").items())), (0, 0, 0, 0, True)),
         (lambda rows: rows.append(page(A, 700, 0, THERE[11], time=70)), (0, 0, 0, 0, True)),
+        # it is read after its delete
+        (lambda rows: rows.insert(-1, page(A, 550, 0, item(3, 1), time=60)), (0, 0, 0, 0, True)),
         # what was not read is changed after the mark
         (lambda rows: rows.insert(3, page(A, 200, 2, None, time=10)), (0, 0, 0, 0, True)),
         # it comes twice, or inside of a transaction
