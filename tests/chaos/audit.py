@@ -8,7 +8,7 @@ and one that reads offset ranges and keeps its position itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields
 from itertools import groupby, islice, pairwise
 from pathlib import Path
 from statistics import median
@@ -18,21 +18,21 @@ import numpy as np
 import pyarrow as pa
 
 from canal_group.binlog.archive.archive import Archive
-from canal_group.merge.values.position import GroupPosition, file_order
+from canal_group.merge.values.position import file_order
 from canal_group.programs.demo.delivered import IDENTITY, Delivered, of_transactions
 from canal_group.programs.demo.proof import prove
-from canal_group.programs.demo.replica import Replica, Rows
 from chaos.archived import not_archived, too_early, unlike
 from chaos.clocks import S_US
 from chaos.commits import Commits
-from chaos.copies import Again, Copy, Part, misplaced, parts_of, parts_of_ranges
+from chaos.copies import Again, Part, misplaced, parts_of, parts_of_ranges
 from chaos.cursors import CursorWrite, regressions
-from chaos.ends import End, stalls
+from chaos.ends import stalls
 from chaos.journal import Delivery
 from chaos.lateness import Arrival, Oracle
 from chaos.positions import Positions
 from chaos.ranges import OffsetRange, broken, done_with, not_the_same, rereads
 from chaos.stream import Accepted, double_active, not_durable, stream_of
+from chaos.truth import Truth
 
 #: how many faults of each kind are described
 SHOWN_MAX: Final = 5
@@ -113,45 +113,6 @@ class Findings:
             "recovery_s_p50": round(median(self.recovery_s), 1) if self.recovery_s else None,
             "recovery_s_max": round(max(self.recovery_s), 1) if self.recovery_s else None,
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Truth:
-    """The reference data of the audit."""
-
-    #: what the writers committed
-    records: Sequence[Commits]
-    #: the tables that the servers hold now
-    servers: Rows
-    oracle: Oracle
-    end: End
-    #: the rows that there were when a stream without a snapshot began
-    there: Rows = field(default_factory=dict)
-    #: where a stream with a snapshot began, see `of_copy`
-    begun: GroupPosition | None = None
-    #: whether the snapshot was stopped, and begun again
-    stopped: bool = False
-
-    def of_copy(self, begun: str, *, stopped: bool) -> Self:
-        """Return the reference data for a stream that began with a snapshot.
-
-        Args:
-            begun: the cursor at which it began.
-            stopped: see the field.
-        """
-        return replace(self, begun=GroupPosition.from_json(begun), stopped=stopped)
-
-    @property
-    def expected(self) -> Sequence[Commits]:
-        """What was committed after the stream began."""
-        if self.begun is None:
-            return self.records
-        shards = self.begun.shards
-        return [each.since(shards[each.shard]) if each.shard in shards else each for each in self.records]
-
-    def replica(self) -> Replica:
-        """Return the tables as they were when the stream began, as far as it knows them then."""
-        return Replica(rows=self.there) if self.begun is None else Copy(self.begun, ends=not self.stopped)
 
 
 def audit(

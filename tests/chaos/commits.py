@@ -52,7 +52,7 @@ class Commits(Record):
             yield commit.gtid, changes
 
     def since(self, position: Position) -> Commits:
-        """Return what was committed after a position of its shard."""
+        """Return the commits after a position of the shard."""
         left = [not position.gtid_set.contains(commit.gtid_set) for commit in self.commits]
         begin = left.index(True) if True in left else len(left)
         after = Commits(self.shard, self.gtid_source, self.first + begin)

@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from chaos.cluster import Server
+from chaos.consumers import CLIENT, RANGES
 from chaos.ensemble import Member
 from chaos.journal import now_us
 from chaos.operations import Operations
@@ -17,7 +18,7 @@ from chaos.process import Program, Slow, Victim
 from chaos.proxy import Proxy
 from chaos.schedule import Fault, Happening
 from chaos.sources import Source
-from chaos.world import CLIENT, RANGES, World
+from chaos.world import World
 
 #: operations that may run concurrently
 _OPERATIONS_MAX = 8
@@ -210,13 +211,13 @@ class Faults:
         return active or self._world.servers[happening.whom % len(self._world.servers)]
 
     def _consumer(self, happening: Happening) -> Program:
+        consumers = self._world.consumers.programs
         if happening.fault.whom == "offset ranges":
-            return self._world.consumers[RANGES][0]
+            return consumers[RANGES][0]
         if happening.fault.whom == "copy":
-            return self._world.consumers[self._world.copy(happening.whom)][0]
+            return consumers[self._world.copy(happening.whom)][0]
         active = self._world.active_consumer() if happening.active else None
-        consumers = self._world.consumers[CLIENT]
-        return active or consumers[happening.whom % len(consumers)]
+        return active or consumers[CLIENT][happening.whom % len(consumers[CLIENT])]
 
     def _member(self, happening: Happening) -> Member:
         members = self._world.ensemble.members

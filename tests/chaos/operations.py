@@ -18,13 +18,14 @@ from canal_group.merge.errors import CanalGroupError
 from canal_group.merge.values.position import GroupPosition, file_order
 from canal_group.operator import Operator, Policy, calls
 from chaos.clocks import S_US
+from chaos.consumers import CLIENT, RANGES
 from chaos.journal import now_us
 from chaos.lateness import SETTLE_US, Window
 from chaos.process import Victim
 from chaos.schedule import Fault, Happening
 from chaos.sources import Source
 from chaos.steering import Steering
-from chaos.world import CLIENT, DESTINATION, RANGES, World
+from chaos.world import DESTINATION, World
 
 #: how long consumers, replicas and servers may take to reach the state that an operation needs, seconds
 TIMEOUT_S: Final = 30.0
@@ -242,9 +243,10 @@ class Operations:
     def _stop(self, happening: Happening) -> Back:
         """Pause or kill all consumers of a client id; the others go on, so it may be replayed afterwards."""
         client_id = (CLIENT, RANGES)[happening.whom % 2]
-        programs = list(self._world.consumers[client_id])
+        consumers = self._world.consumers
+        programs = list(consumers.programs[client_id])
         victims = []
-        self._world.stopped.update(programs)
+        consumers.stopped.update(programs)
         for program in programs:
             with contextlib.suppress(ProcessLookupError):
                 if program.pid is not None:
@@ -255,7 +257,7 @@ class Operations:
 
         def back() -> None:
             self._count("replays", int(client_id in self._world.replayed()))
-            self._world.stopped.difference_update(programs)
+            consumers.stopped.difference_update(programs)
             for victim in victims:
                 victim.send(signal.SIGCONT)
                 victim.let_go()

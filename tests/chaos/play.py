@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from chaos.audit import Findings, Truth, audit, audit_archive, audit_held_rows, audit_ranges
+from chaos.audit import Findings, audit, audit_archive, audit_held_rows, audit_ranges
 from chaos.clocks import S_US
 from chaos.cluster import kept_logs
+from chaos.consumers import OF_BATCHES
 from chaos.cursors import cursor_writes
 from chaos.ends import End
 from chaos.faults import Faults
@@ -23,7 +24,8 @@ from chaos.journal import begun_at, deliveries_of, now_us, rows_of
 from chaos.lateness import Oracle
 from chaos.ranges import ranges_of
 from chaos.schedule import COPY, RANGE_COPY, Fault, cast_of, schedule_of
-from chaos.world import CLIENT, RANGES, NotReadyError, World
+from chaos.truth import Truth
+from chaos.world import NotReadyError, World
 from playground.load.held import read_tables
 
 #: counts that the line always has, even if they are 0
@@ -110,7 +112,7 @@ def play(seed: int, minutes: float, say: Callable[[str], None], folder: Path) ->
             say(stuck)
             say(f"what the servers say: {json.dumps(world.states(), default=str)}")
         say(f"seed {seed}: drained after {time.monotonic() - begun_s:.0f} s")
-        world.end_consumers()
+        world.consumers.end()
         left_out = faults.operations.left_out
         findings = _audited(world, _truth(world, faults, quiet_us, start_s), faults)
         findings += Findings(lost=len(left_out), words=tuple(left_out))
@@ -136,23 +138,22 @@ def _truth(world: World, faults: Faults, quiet_us: int, start_s: float) -> Truth
 def _audited(world: World, truth: Truth, faults: Faults) -> Findings:
     entries = history(member.folder / "data" for member in world.ensemble.members)
     over_us = [one.over_us for one in faults.done if one.whom]
-    clients, steering = list(world.journals), faults.operations.steering
+    journals, steering = world.consumers.journals, faults.operations.steering
+    clients = list(journals)
     writes = {client: list(cursor_writes(entries, world.tree, client)) for client in clients}
     deliveries = {
-        client: [delivery for folder in world.journals[client] for delivery in deliveries_of(folder)]
+        client: [delivery for folder in journals[client] for delivery in deliveries_of(folder)]
         for client in clients
-        if client in {CLIENT, COPY}
+        if client in OF_BATCHES
     }
-    offset_ranges = {
-        client: ranges_of(world.journals[client]) for client in clients if client in {RANGES, RANGE_COPY}
-    }
+    offset_ranges = {client: ranges_of(journals[client]) for client in clients if client not in OF_BATCHES}
     truths = dict.fromkeys(clients, truth)
     if COPY in clients:
         stopped = COPY in steering.stopped
-        truths[COPY] = truth.of_copy(begun_at(world.journals[COPY]), stopped=stopped)
+        truths[COPY] = truth.of_copy(begun_at(journals[COPY]), stopped=stopped)
     if RANGE_COPY in clients:
         read = offset_ranges[RANGE_COPY]
-        begun = read[0].start if read else begun_at(world.journals[RANGE_COPY])
+        begun = read[0].start if read else begun_at(journals[RANGE_COPY])
         truths[RANGE_COPY] = truth.of_copy(begun, stopped=False)
     findings = Findings()
     for client, batches in deliveries.items():

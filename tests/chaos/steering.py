@@ -38,7 +38,7 @@ class Steering:
         self.stopped: set[str] = set()
 
     def begin(self, client_id: str, happening: Happening) -> tuple[Callable[[], None], bool]:
-        """Steer; return what is to be done at the end, and whether something was done now.
+        """Steer; return a function that ends it, and whether something was done now.
 
         Planned offset ranges outlast a pause only.
         """

@@ -13,7 +13,7 @@ from canal_group.merge.rows.envelope import ENVELOPE
 from canal_group.merge.values.position import GroupPosition, Position
 from canal_group.programs.demo.delivered import CELL_END, cell
 from canal_group.programs.demo.written import Change as Written
-from chaos.audit import Findings, Truth, audit
+from chaos.audit import Findings, audit
 from chaos.clocks import S_US
 from chaos.commits import Commit, Commits
 from chaos.cursors import CursorWrite, cursor_writes
@@ -22,6 +22,7 @@ from chaos.history import Change, Entry, IncompleteHistoryError, Kind
 from chaos.journal import Step, deliveries_of
 from chaos.lateness import Dial, Oracle
 from chaos.recorder import Journal
+from chaos.truth import Truth
 
 SERVER = 101
 

@@ -180,7 +180,7 @@ def test_most_seeds_have_an_archive_and_its_faults_come_first():
             assert of_archive[1:10:2] == [cast_of(seed).archives] * 5
 
 
-def test_most_seeds_with_an_archive_have_snapshots_whose_faults_come_first():
+def test_most_seeds_with_an_archive_have_snapshots_and_their_faults():
     counts = Counter(cast_of(seed).copies for seed in range(100) if cast_of(seed).archives)
     assert counts.keys() == {(), (COPY,), (RANGE_COPY,), (COPY, RANGE_COPY)}
     assert sum(counts.values()) == 80

@@ -22,7 +22,7 @@ from canal_group.merge.values.marks.snapshot_mark import SnapshotMark
 from canal_group.merge.values.position import GroupPosition, Position
 from canal_group.programs.demo.delivered import CELL_END, cell
 from canal_group.programs.demo.written import Change as Written
-from chaos.audit import Findings, Truth, audit
+from chaos.audit import Findings, audit
 from chaos.clocks import S_US
 from chaos.commits import Commit, Commits
 from chaos.cursors import CursorWrite
@@ -30,6 +30,7 @@ from chaos.ends import End
 from chaos.journal import Step, begun_at, deliveries_of
 from chaos.lateness import Dial, Oracle
 from chaos.recorder import Journal
+from chaos.truth import Truth
 
 #: `server_id` of the shard's first server, and of the server that takes over
 OLD, NEW = 1, 2

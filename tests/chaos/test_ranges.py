@@ -13,7 +13,7 @@ from canal_group.merge.values.gtids.gtid import parse_gtid_set
 from canal_group.merge.values.position import GroupPosition, Position
 from canal_group.programs.demo.delivered import CELL_END, cell
 from canal_group.programs.demo.written import Change as Written
-from chaos.audit import Findings, Truth, audit_ranges
+from chaos.audit import Findings, audit_ranges
 from chaos.commits import Commit, Commits
 from chaos.cursors import CursorWrite
 from chaos.ends import End
@@ -21,6 +21,7 @@ from chaos.journal import Step
 from chaos.lateness import Dial, Oracle
 from chaos.ranges import ranges_of
 from chaos.recorder import Journal
+from chaos.truth import Truth
 
 SHARD, FILE, CLIENT = "shop-0", "mysql-bin.000001", "1002"
 #: `server_id` of the shard's first server, and of the server that takes over

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,13 +24,12 @@ from chaos.archive_disk import HIGH, LOW, ArchiveDisk
 from chaos.clocks import Clock, compiled
 from chaos.cluster import NODES, RayCluster, Server, cursor_settings
 from chaos.commits import Commits
+from chaos.consumers import CLIENT, RANGES, Consumers
 from chaos.ensemble import Ensemble
-from chaos.journal import steps_of
 from chaos.moves import Moves
 from chaos.process import Program
 from chaos.proxy import Proxy
-from chaos.range_consumer import Progress
-from chaos.schedule import COPY, JOINS_MAX, RANGE_COPY, SESSION_S, SHARDS, TABLE_ROWS, cast_of
+from chaos.schedule import JOINS_MAX, SESSION_S, SHARDS, TABLE_ROWS, cast_of
 from chaos.sources import ClockedMariaDb, ClockedMySql, Source
 from chaos.writer import UNKEPT_TABLE, Writer, workload_of
 from playground.database.child_process import free_port
@@ -45,13 +43,6 @@ from playground.load.writer import fill_tables
 
 SERVERS: Final = 2
 DESTINATION: Final = "chaos"
-#: client id of the consumers that take batches, and of the one that keeps its position itself
-CLIENT: Final = "1001"
-RANGES: Final = "1002"
-#: consumers of a client id, one of which is active
-_CONSUMERS: Final = {CLIENT: 2}
-#: client ids whose consumers keep their position themselves
-_RANGES: Final = (RANGES, RANGE_COPY)
 #: transactions per second of each shard
 RATE: Final = 8.0
 #: transactions of a ring of a seed with an archive: who is stopped for longer is replayed
@@ -66,7 +57,6 @@ _UNKEPT: Final = (
     f"CREATE DATABASE {UNKEPT_TABLE.partition('.')[0]}",
     f"CREATE TABLE {UNKEPT_TABLE} (at_us BIGINT)",
 )
-_TESTS: Final = Path(__file__).parents[1]
 
 
 class NotReadyError(RuntimeError):
@@ -96,17 +86,12 @@ class World:
         self.coordination_proxies: list[list[Proxy]] = []
         #: clocks of the actors, by raylet
         self.clocks: list[Clock] = []
-        #: consumers by client id
-        self.consumers: dict[str, list[Program]] = {}
-        #: folders of all consumers so far, by client id, in the order of their start
-        self.journals: dict[str, list[Path]] = {}
+        self.consumers = Consumers(folder, self.ensemble, DESTINATION)
         #: rows of the tables when the streams without a snapshot began
         self.there: Rows = {}
         self._moves = Moves(SHARDS, seed)
         self.writers: list[Writer] = []
         self.archive: ArchiveDisk | None = None
-        #: consumers that must not be restarted
-        self.stopped: set[Program] = set()
         self._begun_s = 0.0
 
     def __enter__(self) -> Self:
@@ -174,7 +159,8 @@ class World:
             self.servers.append(server)
             self._stack.callback(server.program.end)
             server.program.start()
-        self._start_consumers(CLIENT, RANGES)
+        self._stack.callback(self.consumers.end)
+        self.consumers.start(CLIENT, RANGES)
 
     def _prepare(self, workloads: Sequence[Workload]) -> list[Commits]:
         """Make the shards' tables; return the records, which begin after what is in them."""
@@ -200,21 +186,13 @@ class World:
 
         Those that begin with a snapshot begin while writers write.
         """
-        self.until(self.subscribed, _START_S, "a consumer of each client id to be subscribed")
+        self.until(self.consumers.subscribed, _START_S, "a consumer of each client id to be subscribed")
         self._begun_s = time.monotonic()
         for source, record, workload in zip(self.sources, records, workloads, strict=True):
             self._write(source, record, workload, self._seconds)
         self.until(lambda: all(self.positions()), _START_S, "the first acknowledgements")
-        self._start_consumers(*cast_of(self.seed).copies)
-        self.until(self.subscribed, _START_S, "the clients with a snapshot to be subscribed")
-
-    def _start_consumers(self, *client_ids: str) -> None:
-        for client_id in client_ids:
-            self.journals[client_id], programs = [], []
-            self.consumers[client_id] = programs
-            for index in range(_CONSUMERS.get(client_id, 1)):
-                programs.append(self._consumer(client_id))
-                self._stack.callback(self._end, programs, index)
+        self.consumers.start(*cast_of(self.seed).copies)
+        self.until(self.consumers.subscribed, _START_S, "the clients with a snapshot to be subscribed")
 
     def _workload(self, shard: int, seconds: float) -> Workload:
         return workload_of(shard, SHARDS + JOINS_MAX, self.seed, rate=RATE, seconds=seconds)
@@ -281,29 +259,6 @@ class World:
             "start_by": "gtid" if source.index % 2 else "auto",
         }
 
-    def _consumer(self, client_id: str) -> Program:
-        """Start a consumer with its own folder."""
-        module = "chaos.range_consumer" if client_id in _RANGES else "chaos.recorder"
-        more = {"progress": str(self._progress(client_id))} if client_id in _RANGES else {}
-        folder = self.folder / f"consumer-{client_id}-{len(self.journals[client_id])}"
-        self.journals[client_id].append(folder)
-        options = {
-            "zookeeper": self.ensemble.hosts,
-            "destination": DESTINATION,
-            "client": client_id,
-            "folder": str(folder),
-            "snapshot": "initial" if client_id in {COPY, RANGE_COPY} else "never",
-            **more,
-        }
-        words = [word for name, value in options.items() for word in (f"--{name}", value)]
-        command = [sys.executable, "-m", module, *words]
-        program = Program(command, folder.with_suffix(".log"), {"PYTHONPATH": str(_TESTS)})
-        program.start()
-        return program
-
-    def _progress(self, client_id: str) -> Path:
-        return self.folder / f"progress-{client_id}"
-
     # ---- while it runs ---------------------------------------------------------------------------------
 
     def join_shard(self) -> Source:
@@ -335,11 +290,7 @@ class World:
         for server in self.servers:
             if server.program.pid is None and server not in away:
                 server.program.start()
-        away = away | self.stopped
-        for client_id, programs in self.consumers.items():
-            for index, consumer in enumerate(programs):
-                if consumer.pid is None and consumer not in away:
-                    programs[index] = self._consumer(client_id)
+        self.consumers.tend(away)
 
     def copy(self, number: int) -> str:
         """Return one of the client ids that began with a snapshot."""
@@ -354,9 +305,8 @@ class World:
     def active_consumer(self) -> Program | None:
         """Return the consumer that takes batches, if ZooKeeper answers."""
         holder = self._address(self.tree.client_running(CLIENT)).split(":")
-        pids = {
-            str(consumer.pid): consumer for consumer in self.consumers[CLIENT] if consumer.pid is not None
-        }
+        consumers = self.consumers.programs[CLIENT]
+        pids = {str(consumer.pid): consumer for consumer in consumers if consumer.pid is not None}
         return pids.get(holder[1]) if len(holder) > 1 else None
 
     def replayed(self) -> set[str]:
@@ -372,19 +322,11 @@ class World:
         """Return whether no client id is served by a replay."""
         return self.active_server() is not None and not self.replayed()
 
-    def subscribed(self) -> bool:
-        """Return whether each client id has subscribed, with a position for each shard."""
-        return all(
-            any(step.what == "subscribed" for folder in folders for step in steps_of(folder))
-            for folders in self.journals.values()
-        )
-
     def positions(self) -> list[GroupPosition | None]:
         """Return the cursor of each client id, and positions that some keep themselves; None: not known."""
-        clients = list(self.journals)
-        cursors = [self._read(f"{self.tree.client(client)}/cursor") for client in clients]
-        progress = [Progress.read(self._progress(client)).done for client in clients if client in _RANGES]
-        return [GroupPosition.from_json(text) if text else None for text in (*cursors, *progress)]
+        cursors = (self._read(f"{self.tree.client(client)}/cursor") for client in self.consumers.journals)
+        texts = [*cursors, *self.consumers.positions()]
+        return [GroupPosition.from_json(text) if text else None for text in texts]
 
     def states(self) -> dict[str, Any]:
         """Return each server's state, by address: the reason of a stall."""
@@ -431,12 +373,6 @@ class World:
             if writer.error is not None:
                 raise RuntimeError(f"{writer.name} failed: {writer.error}") from writer.error
 
-    def end_consumers(self) -> None:
-        """End the consumers in good order, so that their journals are complete."""
-        for programs in self.consumers.values():
-            for consumer in programs:
-                consumer.end()
-
     # ---- inside ----------------------------------------------------------------------------------------
 
     @staticmethod
@@ -466,10 +402,6 @@ class World:
     def _leave_zookeeper(self) -> None:
         self.zookeeper.stop()
         self.zookeeper.close()
-
-    @staticmethod
-    def _end(programs: list[Program], index: int) -> None:
-        programs[index].end()
 
 
 def _made(source: Source) -> Iterator[str]:

@@ -326,6 +326,7 @@ def page(shard, pos, row, image, *, time):
     }
 
 
+OF_ITEM = {"table": "items", "key": [("order_id", "3"), ("line", "1")]}
 #: what was there before: the stream brings order 13's update before it is read, so it never is
 THERE = {11: order(11, "old"), 13: order(13, "old")}
 
@@ -370,7 +371,7 @@ def test_rows_that_a_snapshot_reads_are_not_changes():
         (lambda rows: rows[2].update(after=list(order(1, "lost").items())), (0, 0, 0, 0, True)),
         (lambda rows: rows.append(page(A, 700, 0, THERE[11], time=70)), (0, 0, 0, 0, True)),
         # it is read after its delete
-        (lambda rows: rows.insert(-1, page(A, 550, 0, item(3, 1), time=60)), (0, 0, 0, 0, True)),
+        (lambda rows: rows.insert(-1, page(A, 550, 0, item(3, 1), time=70) | OF_ITEM), (0, 0, 0, 0, True)),
         # what was not read is changed after the mark
         (lambda rows: rows.insert(3, page(A, 200, 2, None, time=10)), (0, 0, 0, 0, True)),
         # it comes twice, or inside of a transaction
