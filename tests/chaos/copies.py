@@ -43,7 +43,7 @@ class Copy(Replica):
     """
 
     def __init__(self, begun: GroupPosition, *, ends: bool) -> None:
-        super().__init__(begun.snapshots)
+        super().__init__(begun.shards)
         self._ends = ends
 
     def _may_read(self, _: str) -> bool:
@@ -119,7 +119,7 @@ def misplaced(
             yield from (f"{part.what}: a table was not read: {failed}" for failed in own)
         completed += counts
     if not stopped:
-        yield from (f"The mark of {shard} did not come." for shard in begun.snapshots if not completed[shard])
+        yield from (f"The mark of {shard} did not come." for shard in begun.shards if not completed[shard])
 
 
 def _is_of(table: str, shard: str) -> bool:
