@@ -42,7 +42,7 @@ COPY, RANGE_COPY = "1003", "1004"
 _COPIES = ((COPY,), (COPY,), (RANGE_COPY,), (COPY, RANGE_COPY), ())
 #: rows that each table of a shard has in seeds with a snapshot, and how many of a shard are read in a second
 TABLE_ROWS = 1_500
-_ROWS_PER_S = (80, 150, 300)
+_ROWS_PER_S = (50, 80, 150)
 #: targets that are consumers; of the first kind one is active
 _CONSUMERS = ("consumer", "offset ranges", "copy")
 #: verbs of operations
