@@ -35,6 +35,8 @@ OPERATIONS: Final = (
 )
 #: how long a client id that has everything may take to leave its replay, seconds
 _JOIN_S: Final = 30.0
+#: how long a snapshot may take that begins again at the end, seconds
+_COPY_S: Final = 150.0
 #: how long the writers may take for their current transactions, and the large one, seconds
 _WRITERS_S: Final = 60.0
 #: how long the writers continue after the last fault, seconds, so that transactions follow each fault
@@ -106,6 +108,7 @@ def play(seed: int, minutes: float, say: Callable[[str], None], folder: Path) ->
             truth = _truth(world, faults, quiet_us, start_s)
             wait_s = (truth.end.until_us - quiet_us) / S_US
             world.until(world.drained, wait_s, "all that was written to be acknowledged by all")
+            world.until(world.copied, _COPY_S, "all snapshots to end")
             world.until(world.joined, _JOIN_S, "all replays to join the live stream")
         except NotReadyError as error:
             stuck = str(error)

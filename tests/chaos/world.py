@@ -347,11 +347,13 @@ class World:
         return not any(writer.is_alive() for writer in self.writers)
 
     def drained(self) -> bool:
-        """Return whether all client ids have acknowledged everything that was written, and all snapshots."""
+        """Return whether all client ids have acknowledged everything that was written."""
         each = zip(self.sources, self.writers, strict=True)
-        return all(self.acknowledged(source, writer.record) for source, writer in each) and all(
-            position is not None and not position.snapshots for position in self.positions()
-        )
+        return all(self.acknowledged(source, writer.record) for source, writer in each)
+
+    def copied(self) -> bool:
+        """Return whether all snapshots have ended."""
+        return all(position is not None and not position.snapshots for position in self.positions())
 
     def until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
         """Wait for a condition, and restart processes meanwhile.
