@@ -282,8 +282,8 @@ class Consumers:
         released = subscriber.set_aside()
         cursor = None if subscriber.cursor is None else subscriber.cursor.to_json()
         said = Reply(asked.number, {"client_id": subscriber.client_id, "cursor": cursor})
-        written = subscriber.save_subscription(self._stream)
-        return [*released, *written, said, *self._subscribers.free()]
+        written = subscriber.answer_when_stored(said, self._stream)
+        return [*released, *written, *self._subscribers.free()]
 
     def _steer(self, asked: Asked[Steering]) -> list[Instruction]:
         """Give a client id another snapshot; it is as if its consumer had asked for another position."""
@@ -292,15 +292,15 @@ class Consumers:
         self._check_snapshot(subscriber.look)
         self._check_not_leasing(call.client_id)
         subscriber.writes.check_not_forgetting()
-        subscriber.writes.check_none()
         if subscriber.cursor is None or not subscriber.kept:
             raise UsageError(f"Nothing is kept for client {call.client_id}: it has to subscribe first.")
+        subscriber.writes.check_stored()
         # No two snapshots of a client have one id: pages of an earlier one are of no use.
         new_id = f"{call.client_id}-{subscriber.lease.epoch}-{asked.at_us}"
         cursor = steered(subscriber.cursor, call, new_id)
         subscriber.continuation.begin_snapshot(cursor)
         said = Reply(asked.number, {"client_id": call.client_id, "shards": sorted(cursor.snapshots)})
-        return [*subscriber.save_subscription(self._stream), said]
+        return subscriber.answer_when_stored(said, self._stream)
 
     # ---- getting ---------------------------------------------------------------------------------------
 

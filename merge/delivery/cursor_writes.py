@@ -6,8 +6,8 @@ Rules:
    known whether that one arrived. Otherwise the cursor could move backwards.
 2. When shards join or leave, or the subscription is dropped, a write that says so is repeated until one has
    arrived.
-3. A write of our own answers no call. Calls that come during one wait for it; during any other write they are
-   refused.
+3. A write of our own follows what happened, or what an operator asked for, who is answered when it has
+   arrived. Calls that come during one wait for it; during any other write they are refused.
 4. The store is asked to forget a subscription that ends, and one that was refused although its write may have
    arrived. The request is repeated until the store confirms it.
 5. The phases are in `write_phase`. A step that is not in that table changes nothing.
@@ -23,10 +23,11 @@ from canal_group.merge.calls.consumers import Ack, Rollback, Unsubscribe
 from canal_group.merge.delivery.write_phase import ACKNOWLEDGING, WRITING, WritePhase, WriteStep, after
 from canal_group.merge.errors import RetryableError
 from canal_group.merge.events import Asked
+from canal_group.merge.instructions import Reply
 
 #: calls that wait for a write of our own
 Deferrable: TypeAlias = Asked[Ack] | Asked[Rollback] | Asked[Unsubscribe]
-#: call of a write of our own, which answers no call: shards joined or left
+#: call of a write of our own: shards joined or left, or an operator changed the subscription
 OWN_CALL = 0
 
 
@@ -56,6 +57,8 @@ class CursorWrites:
         self.write: Write | None = None
         #: call of a subscription that is not answered yet
         self.subscribing: int | None = None
+        #: answer to the operator who asked for what is being written; None: nobody did
+        self.changing: Reply | None = None
         #: grows with each change of rule 2, and each other change that no call asks to store
         self._version = 1
         #: the version that the cursor store is known to have; 0: it does not know the subscription
@@ -127,6 +130,18 @@ class CursorWrites:
                 retry_after_s=0.05,
             )
 
+    def check_stored(self) -> None:
+        """Return if the store has the latest version of the subscription.
+
+        Raises:
+            RetryableError: it is being written, or was not, and will be.
+        """
+        self.check_none()
+        if self.lacks_changes:
+            raise RetryableError(
+                f"The last change of client {self._client_id} is not stored yet.", retry_after_s=0.2
+            )
+
     def check_at_rest(self) -> None:
         """Return if no write is under way and no subscription is unanswered; raises as `check_none`."""
         if self.subscribing is not None:
@@ -194,6 +209,11 @@ class CursorWrites:
         self.write = write if self.phase is WritePhase.UNSURE else None
         return write
 
+    def take_changing(self) -> Reply | None:
+        """Return the answer to the operator who waits for the write that has ended, and forget it."""
+        reply, self.changing = self.changing, None
+        return reply
+
     # ---- removals ----------------------------------------------------------------------------------------
 
     def forget(self) -> None:
@@ -234,4 +254,5 @@ class CursorWrites:
             own = self.write.call == OWN_CALL
             assert own == self.follows_shards, "a write of our own answers no call"
             assert self._stored <= self.write.version <= self._version, "the store gets later versions"
+        assert self.changing is None or self.writing, "an operator waits for a write"
         assert not self._deferred or self.follows_shards, "calls wait only for a write of our own"

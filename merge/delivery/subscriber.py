@@ -277,6 +277,17 @@ class Subscriber:
         write = self.writes.store()
         return self._save(write, stream) if write is not None else []
 
+    def answer_when_stored(self, reply: Reply, stream: Stream) -> list[Instruction]:
+        """Write the subscription as an operator has changed it, and answer when the store has it.
+
+        No write may be under way.
+        """
+        written = self.save_subscription(stream)
+        if not self.writes.writing:
+            return [*written, reply]
+        self.writes.changing = reply
+        return written
+
     def saved(self, call: int, stream: Stream) -> list[Instruction]:
         """Note that the cursor store has what was written, and answer the call that waited for it."""
         awaited = self.writes.phase is WritePhase.ACKING
@@ -291,7 +302,8 @@ class Subscriber:
                 answers.append(Reply(call, self.cursor))
         elif self.writes.subscribing == call:
             answers += self._answer_subscription()
-        return answers + self.save_subscription(stream)
+        changed = self.writes.take_changing()
+        return [*answers, *([] if changed is None else [changed]), *self.save_subscription(stream)]
 
     def _answer_subscription(self) -> list[Instruction]:
         call, self.writes.subscribing, self._stored_filter = self.writes.subscribing, None, None
@@ -302,6 +314,8 @@ class Subscriber:
         awaited = self.writes.phase is WritePhase.ACKING
         self.writes.not_saved(call, retryable=isinstance(error, RetryableError))
         answers: list[Instruction] = [Refuse(call, error)] if awaited else []
+        if (changed := self.writes.take_changing()) is not None:
+            answers.append(Refuse(changed.number, error))
         if self.writes.phase is WritePhase.UNSURE:
             return answers
         if self.writes.subscribing == call:

@@ -93,9 +93,10 @@ def test_setting_the_client_id_aside_frees_the_ring_and_keeps_its_cursor():
     world.now_us += 60 * SECOND
     call = world.call()
     world.tell(ev.Asked(call, SetClientAside("old"), world.now_us))
-    assert world.result(call)["client_id"] == "old"
     assert world.rings[0].freed == 2
     (asked,) = world.saving
+    world.save()
+    assert world.result(call)["client_id"] == "old"
     assert (asked.client_id, asked.dropped) == ("old", True)
     assert asked.cursor is not None
     assert world.group.describe(world.now_us)["full_rings"] == []
@@ -105,6 +106,7 @@ def test_setting_a_client_id_aside_releases_its_consumer():
     world = blocked()
     call = world.call()
     world.tell(ev.Asked(call, SetClientAside("app"), world.now_us))
+    world.save()
     world.result(call)
     (app,) = [each for each in world.group.describe(world.now_us)["clients"] if each["client_id"] == "app"]
     assert (app["holder"], app["dropped"], app["words"]) == (None, True, ["no consumer", "dropped"])

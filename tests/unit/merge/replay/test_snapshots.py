@@ -10,6 +10,7 @@ from canal_group.merge.calls.operators import (
     PauseSnapshot,
     ReadAgain,
     ResumeSnapshot,
+    SetClientAside,
     StopSnapshot,
 )
 from canal_group.merge.errors import RetryableError, RolledBack, UsageError
@@ -185,6 +186,40 @@ def test_a_snapshot_is_paused_resumed_and_stopped_at_its_cursor():
         world.get("copy")
     world.report_all()
     assert len(drain(world, "copy")) == len(drain(world, "app")) > 0
+
+
+def unanswered(world, call):
+    """Make an operator's call whose change the store does not confirm: it is not answered before."""
+    number = world.call()
+    world.tell(ev.Asked(number, call, world.now_us))
+    assert number not in world.answers
+    world.save(RetryableError("The store does not answer.", retry_after_s=0.1))
+    with pytest.raises(RetryableError, match="does not answer"):
+        world.result(number)
+
+
+def test_a_snapshot_is_steered_when_that_is_stored():
+    """1. The write is lost; 2. the same call is refused until it was repeated."""
+    world = shop()
+    drain(world, "app")
+    unanswered(world, AddToSnapshot("app", "shop.a"))
+    with pytest.raises(RetryableError, match="not stored yet"):
+        steer(world, AddToSnapshot("app", "shop.a"))
+    assert world.stored["app"].cursor.snapshots == {}
+    world.tick(1)
+    world.save()
+    assert len(world.stored["app"].cursor.snapshots) == 2
+    with pytest.raises(UsageError, match="already"):
+        steer(world, AddToSnapshot("app", "shop.a"))
+
+
+def test_a_client_id_is_set_aside_when_that_is_stored():
+    world = shop()
+    drain(world, "app")
+    unanswered(world, SetClientAside("app"))
+    assert not world.stored["app"].dropped
+    assert steer(world, SetClientAside("app"))["client_id"] == "app"
+    assert world.stored["app"].dropped
 
 
 def test_a_table_is_added_and_read_again():
