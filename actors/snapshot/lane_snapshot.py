@@ -112,7 +112,7 @@ class LaneSnapshot:
         return self._parts.cursor.to_json()
 
     def connected(self, server: str, created: Mapping[str, int]) -> None:
-        """Note which server is read, when it is known first.
+        """Note which server is read, when it is known first, and later that it is connected again.
 
         Args:
             server: its identity.
@@ -121,6 +121,8 @@ class LaneSnapshot:
         Raises:
             DataError: its folder, or a page in it, cannot be read.
         """
+        if self._snapshot is not None:
+            self._snapshot.reconnected()
         if self._pages is not None:
             return
         start, folder = self._parts.start, self._parts.folder / server

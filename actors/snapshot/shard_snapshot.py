@@ -48,6 +48,7 @@ from canal_group.merge.snapshot.steps import (
     PageRead,
     PlanTable,
     ReadPage,
+    Reconnected,
     StreamRead,
     TableChange,
 )
@@ -169,6 +170,13 @@ class ShardSnapshot:
                     event: StreamRead[Image] = StreamRead(None, Touched(), position)
                     self._do(name, table, table.followed.handle(event))
             self._go_on()
+
+    def reconnected(self) -> None:
+        """Have pages read again that were read, or asked for, while the stream had another connection."""
+        with self._lock:
+            for name, table in self.tables.open():
+                if table.followed is not None:
+                    self._do(name, table, table.followed.handle(Reconnected()))
 
     # ---- for those who read pages --------------------------------------------------------------------------
 

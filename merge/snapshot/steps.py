@@ -45,6 +45,14 @@ class PageLost:
 
 
 @dataclass(frozen=True, slots=True)
+class Reconnected:
+    """The stream goes on over another connection, by which the server has what was read before.
+
+    What it had meanwhile is not known: it may have been restored twice.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class KeyChanged:
     """A page could not be read: the table has another key than its cursor."""
 
@@ -74,7 +82,7 @@ class PageEmitted:
     again: tuple[Key, ...]
 
 
-Event: TypeAlias = PageRead | PageLost | KeyChanged | StreamRead[Any] | PageEmitted
+Event: TypeAlias = PageRead | PageLost | Reconnected | KeyChanged | StreamRead[Any] | PageEmitted
 
 # ---- instructions ------------------------------------------------------------------------------------------
 

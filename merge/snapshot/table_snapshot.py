@@ -36,6 +36,7 @@ from canal_group.merge.snapshot.steps import (
     PageRead,
     PlanTable,
     ReadPage,
+    Reconnected,
     StreamRead,
     TableChange,
 )
@@ -173,6 +174,9 @@ class TableSnapshot(Generic[ImageT]):
                 return self._emit_due()
             case PageLost() if event.number in self._pages:
                 return [self._read_again(event.number)]
+            case Reconnected():
+                self._proven = None
+                return [self._read_again(number) for number in list(self._pages)]
             case KeyChanged() if event.number in self._pages:
                 return self._end(PlanTable())
             case StreamRead():

@@ -208,6 +208,18 @@ def test_a_page_before_the_first_transaction_has_the_time_of_its_file(tmp_path):
     lane.intake.close()
 
 
+def test_a_page_that_waits_is_read_again_after_another_connection(tmp_path):
+    """The server may have been restored meanwhile, and its binlog with it."""
+    lane = Opened(tmp_path)
+    lane.read((1, "a"), at=150)
+    lane.intake.connected(0, "10.11")
+    lane.stream(100, 150, (2, "new"))
+    assert lane.entered() == [(150, 0, None)]
+    lane.read((1, "b"), at=150)
+    assert lane.entered() == [(150, 0, ["app.t"]), (150, 1, OVER)]
+    lane.intake.close()
+
+
 @pytest.fixture
 def begun(tmp_path):
     """A page at 150 that entered, and the text of the cursor after it."""

@@ -178,6 +178,22 @@ def test_a_page_of_a_table_that_was_altered_meanwhile_is_read_again(schema_only)
         assert stream.pages == [[1]]
 
 
+@pytest.mark.parametrize("arrives", [True, False])
+def test_a_page_of_another_connection_is_read_again(arrives):
+    """The stream was broken off: the server that is read may have had other rows meanwhile."""
+    stream = Stream()
+    work = stream.plan()
+    if arrives:
+        stream.snapshot.page_read(work, page(300, 1))
+    stream.snapshot.reconnected()
+    if not arrives:
+        stream.snapshot.page_read(work, page(300, 1))
+    stream.read(300)
+    assert stream.pages == []
+    stream.snapshot.page_read(stream.take(), page(300, 2))
+    assert stream.pages == [[2]]
+
+
 def test_a_row_that_moved_is_in_the_cursor_beside_its_event():
     stream = Stream(TableCursor("id", (REST,)))
     stream.plan()

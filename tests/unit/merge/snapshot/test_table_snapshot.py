@@ -18,6 +18,7 @@ from canal_group.merge.snapshot.steps import (
     PageRead,
     PlanTable,
     ReadPage,
+    Reconnected,
     StreamRead,
     TableChange,
 )
@@ -90,6 +91,20 @@ def test_a_page_that_cannot_be_read_now_is_read_again():
     table, _ = snapshot()
     assert table.handle(PageLost(1)) == [ReadPage(2, WHOLE, attempt=1)]
     assert table.handle(PageLost(1)) == []
+
+
+def test_a_page_is_read_again_if_the_stream_has_another_connection():
+    """It may be of what the server had meanwhile, and so may the point of the last page."""
+    table, _ = snapshot(KeyRange(None, ("5",)), KeyRange(("5",), None))
+    table.handle(read(1, 150))
+    asked = table.handle(Reconnected())
+    assert [(step.number, step.rows, step.attempt) for step in asked] == [
+        (3, KeyRange(None, ("5",)), 1),
+        (4, KeyRange(("5",), None), 1),
+    ]
+    assert table.handle(read(2, 150)) == table.handle(streamed(150)) == []
+    (emitted,) = table.handle(read(3, 150))
+    assert isinstance(emitted, EmitPage)
 
 
 def test_a_page_is_read_again_if_too_much_was_touched():
