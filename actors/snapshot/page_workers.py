@@ -224,6 +224,8 @@ class PageWorkers:
             # Nothing is read while nobody knows; a new session has rights that were granted since.
             self._leave(number)
             raise SourceUnavailable(str(error), shard=self._source.shard) from error
+        if not self._snapshot.wants(work):
+            return
         try:
             with self._lock:
                 known = self._known.get(work.name)

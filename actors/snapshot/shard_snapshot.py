@@ -176,6 +176,7 @@ class ShardSnapshot:
         with self._lock:
             for name, table in self.tables.open():
                 if table.followed is not None:
+                    self._drop_work(name)
                     self._do(name, table, table.followed.handle(Reconnected()))
 
     # ---- for those who read pages --------------------------------------------------------------------------
@@ -185,6 +186,15 @@ class ShardSnapshot:
         with self._lock:
             self._came.wait_for(lambda: bool(self._todo) or self._closed, timeout_s)
             return self._todo.popleft() if self._todo and not self._closed else None
+
+    def wants(self, work: Work) -> bool:
+        """Return whether a page that was taken is still to be read."""
+        assert isinstance(work.step, ReadPage), "a page was asked for"
+        with self._lock:
+            table = self._current(work)
+            return (
+                table is not None and table.followed is not None and table.followed.awaits(work.step.number)
+            )
 
     def listed(self, names: Iterable[TableName]) -> None:
         """Note which tables there are to read."""
@@ -399,6 +409,9 @@ class ShardSnapshot:
     def _forget(self, name: TableName, table: Table) -> None:
         table.followed = None
         table.pages.clear()
+        self._drop_work(name)
+
+    def _drop_work(self, name: TableName) -> None:
         self._todo = deque(work for work in self._todo if work.name != name)
 
     def _add(self, work: Work) -> None:

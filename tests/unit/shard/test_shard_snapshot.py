@@ -190,8 +190,19 @@ def test_a_page_of_another_connection_is_read_again(arrives):
         stream.snapshot.page_read(work, page(300, 1))
     stream.read(300)
     assert stream.pages == []
-    stream.snapshot.page_read(stream.take(), page(300, 2))
+    again = stream.take()
+    assert (stream.snapshot.wants(work), stream.snapshot.wants(again)) == (False, True)
+    stream.snapshot.page_read(again, page(300, 2))
     assert stream.pages == [[2]]
+
+
+def test_a_page_that_waits_for_a_worker_is_asked_for_once():
+    stream = Stream()
+    stream.plan(TablePlan("id", KEY, frozenset(), (KeyRange(None, ("5",)), REST)))
+    stream.snapshot.reconnected()
+    asked = [stream.take().step for _ in range(2)]
+    assert [step.rows for step in asked] == [KeyRange(None, ("5",)), REST]
+    assert stream.take() is None
 
 
 def test_a_row_that_moved_is_in_the_cursor_beside_its_event():
