@@ -98,10 +98,12 @@ class RayShard:
             self._asked = asyncio.ensure_future(self._ask_address())
             # Whoever waits may have left.
             self._asked.add_done_callback(lambda asked: asked.cancelled() or asked.exception())
-        done, _ = await asyncio.wait([self._asked], timeout=START_WAIT_S)
+        # A follower of another lane may ask again before this one goes on.
+        asked = self._asked
+        done, _ = await asyncio.wait([asked], timeout=START_WAIT_S)
         if not done:
             raise TimeoutError
-        return self._asked.result()
+        return asked.result()
 
     async def _ask_address(self) -> RpcAddress:
         # While the process starts again, Ray asks again.
