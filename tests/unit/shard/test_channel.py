@@ -34,7 +34,7 @@ def test_followers_of_two_lanes_get_the_address_that_they_asked_for():
         await asyncio.sleep(0.01)
         (answer,) = actor.answers
         answer.set_result(address)
-        while not channel._asked.done():
+        while not channel._asked.done():  # noqa: ASYNC110 - an event would let the others go first
             await asyncio.sleep(0)
         again = asyncio.ensure_future(channel._address())
         assert await asyncio.gather(*waiting) == [address, address]
