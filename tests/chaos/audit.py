@@ -68,6 +68,8 @@ class Findings:
     snapshot_again: int = 0
     #: transactions that a consumer got and the archive lacks, and archived files that are not the source's
     archive_faults: int = 0
+    #: errors of servers that nobody foresaw
+    defects: int = 0
     #: repeated readings of offset ranges
     range_rereads: int = 0
     #: distinct row changes and statements, and batches
@@ -83,7 +85,7 @@ class Findings:
         """Whether there are no faults."""
         order = self.reordered + self.late_beyond + self.range_faults
         owners = self.cursor_regressions + self.double_active
-        ends = self.stalled + self.archive_faults + self.snapshot_faults
+        ends = self.stalled + self.archive_faults + self.snapshot_faults + self.defects
         return not (self.lost + self.duplicated + order + owners + ends)
 
     def __add__(self, other: Self) -> Self:
@@ -106,6 +108,7 @@ class Findings:
             "stalled": self.stalled,
             "range_faults": self.range_faults,
             "archive_faults": self.archive_faults,
+            "defects": self.defects,
             "range_rereads": self.range_rereads,
             "snapshot_faults": self.snapshot_faults,
             "snapshot_rows": self.snapshot_rows,

@@ -17,6 +17,7 @@ from chaos.clocks import S_US
 from chaos.cluster import kept_logs
 from chaos.consumers import OF_BATCHES
 from chaos.cursors import cursor_writes
+from chaos.defects import defects
 from chaos.ends import End
 from chaos.faults import Faults
 from chaos.history import history
@@ -116,9 +117,9 @@ def play(seed: int, minutes: float, say: Callable[[str], None], folder: Path) ->
             say(f"what the servers say: {json.dumps(world.states(), default=str)}")
         say(f"seed {seed}: drained after {time.monotonic() - begun_s:.0f} s")
         world.consumers.end()
-        left_out = faults.operations.left_out
+        left_out, logged = faults.operations.left_out, list(defects(sorted(folder.glob("server-*.log"))))
         findings = _audited(world, _truth(world, faults, quiet_us, start_s), faults)
-        findings += Findings(lost=len(left_out), words=tuple(left_out))
+        findings += Findings(lost=len(left_out), defects=len(logged), words=(*left_out, *logged))
         for words in findings.words:
             say(f"wrong: {words}")
         hit = Counter(done.happening.fault for done in faults.done if done.whom)

@@ -76,6 +76,7 @@ WRONG = (
     "range_faults",
     "archive_faults",
     "snapshot_faults",
+    "defects",
 )
 
 
