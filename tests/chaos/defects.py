@@ -1,4 +1,4 @@
-"""Defects that servers have logged: an unforeseen error has a traceback, and is no finding of an audit.
+"""Defects that servers have logged: an unforeseen error has a traceback, and no audit of streams sees it.
 
 A process that fails is started again, and what it served goes on: streams may have nothing wrong.
 """
