@@ -56,7 +56,7 @@ class Operations:
         self.full: list[tuple[int, int]] = []
         #: sources whose rows under numbers that were given again were left out in silence
         self.left_out: list[str] = []
-        self.steering = Steering(self._operate)
+        self.steering = Steering(self._operate, world.folder / "steering.log")
 
     def begin(self, happening: Happening, source: Source | None) -> Back:
         """Run an operation, which may take long; return the function that ends it.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from pathlib import Path
 from typing import Final, Protocol
 
-from canal_group.merge.errors import UsageError
+from canal_group.merge.errors import CanalGroupError, UsageError
 from canal_group.operator import Operator, calls
 from canal_group.programs.demo.tables import TABLES, DemoTable, schema_name
 from chaos.journal import now_us
@@ -28,10 +29,11 @@ class Steering:
 
     Args:
         operate: see there.
+        log: file that gets a line for each attempt.
     """
 
-    def __init__(self, operate: Operate) -> None:
-        self._operate = operate
+    def __init__(self, operate: Operate, log: Path) -> None:
+        self._operate, self._log = operate, log
         #: from when to when a call was made, microseconds since 1970
         self.calls: list[tuple[int, int]] = []
         #: client ids whose snapshot was stopped, at least for a moment
@@ -82,10 +84,12 @@ class Steering:
         def ask(operator: Operator) -> bool:
             nonlocal refused
             try:
-                operator.ask(call)
-            except UsageError:
-                refused = True
-            return True
+                answer: object = operator.ask(call)
+            except CanalGroupError as error:
+                refused, answer = isinstance(error, UsageError), error
+            with self._log.open("a") as log:
+                log.write(f"{now_us()} {call}: {type(answer).__name__} {answer}\n")
+            return refused or not isinstance(answer, CanalGroupError)
 
         done = self._operate(ask, _WITHIN_S)
         self.calls.append((begin_us, now_us()))
